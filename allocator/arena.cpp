@@ -1,0 +1,163 @@
+#include "allocator/arena.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "allocator/check.h"
+#include "allocator/sizes.h"
+
+namespace tidepool {
+
+namespace {
+
+// Bins may hold this part of the budget back from merging.
+constexpr size_t kBinsShare = 16;
+
+AllocatorConfig checked(AllocatorConfig config, const AddressSpace& space) {
+  auto refuse = [](const std::string& why) { throw std::invalid_argument(why); };
+  if (!is_power_of_two(config.alignment)) {
+    refuse(fmt::format("alignment: {} is not a power of two", config.alignment));
+  }
+  if (!is_power_of_two(config.handle_bytes) || config.handle_bytes < config.alignment * 16 ||
+      config.handle_bytes % space.granularity() != 0) {
+    refuse(fmt::format("handle_bytes: {} has to be a power of two, at least 16 alignments ({}) and "
+                       "a multiple of the memory's granularity ({})",
+                       config.handle_bytes, config.alignment * 16, space.granularity()));
+  }
+  if (config.budget_bytes < config.handle_bytes) {
+    refuse(fmt::format("budget_bytes: {} is less than one handle ({})",
+                       human_and_exact_bytes(config.budget_bytes),
+                       human_and_exact_bytes(config.handle_bytes)));
+  }
+  constexpr size_t kGreatestBudget = size_t{1} << 44;
+  if (config.budget_bytes > kGreatestBudget) {
+    refuse(fmt::format("budget_bytes: {} is more than {}",
+                       human_and_exact_bytes(config.budget_bytes), human_bytes(kGreatestBudget)));
+  }
+  if (config.range_bytes == 0) {
+    config.range_bytes = std::max(config.budget_bytes * 4, config.handle_bytes * 64);
+  }
+  if (config.range_bytes < config.budget_bytes) {
+    refuse(fmt::format("range_bytes: {} is less than the budget of {}",
+                       human_and_exact_bytes(config.range_bytes),
+                       human_and_exact_bytes(config.budget_bytes)));
+  }
+  config.range_bytes = round_up(config.range_bytes, config.handle_bytes * 8);
+  return config;
+}
+
+}  // namespace
+
+Arena::Arena(AddressSpace& space, const AllocatorConfig& config)
+    : space_(space),
+      config_(checked(config, space)),
+      base_(space.reserve(config_.range_bytes)),
+      heap_(config_.range_bytes, config_.handle_bytes, config_.alignment,
+            config_.budget_bytes / kBinsShare),
+      pages_(config_.range_bytes / config_.handle_bytes,
+             config_.budget_bytes / config_.handle_bytes),
+      selector_(config_.handle_bytes),
+      trace_(config_.trace_events) {
+  counts_.budget_bytes = config_.budget_bytes;
+}
+
+Arena::~Arena() {
+  // Whatever the device refuses here is lost to the process, not to correctness.
+  PageTransaction transaction(space_, base_, config_.handle_bytes);
+  for (size_t page = 0; page < pages_.page_count(); ++page) {
+    if (pages_.page(page).state != PageTable::PageState::kEmpty) {
+      transaction.give_back(pages_, page);
+    }
+  }
+  while (pages_.spare_count() > 0) transaction.give_back_spare(pages_);
+  transaction.run();
+  try {
+    space_.release_range(base_, config_.range_bytes);
+  } catch (const DeviceError&) {
+    // See above.
+  }
+}
+
+void Arena::set_reclaimer(Reclaimer* reclaimer) {
+  TIDEPOOL_CHECK(reclaimer_ == nullptr, "set_reclaimer was called before, %p",
+                 static_cast<void*>(reclaimer));
+  reclaimer_ = reclaimer;
+}
+
+void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint) {
+  TIDEPOOL_CHECK(bytes > 0, "allocation of %zu bytes", bytes);
+  BlockId id{};
+  // More than the range cannot be rounded up safely, and is refused by make_room in any case.
+  size_t rounded = bytes > config_.range_bytes ? config_.range_bytes + 1
+                                               : round_up(bytes, config_.alignment);
+  Request request{bytes, rounded, zone_for(rounded, hint, config_.handle_bytes)};
+  id = heap_.take_cached(request.zone, rounded);
+  if (id == BlockId::kNone) [[unlikely]] {
+    id = heap_.take_free(request.zone, rounded);
+    if (id == BlockId::kNone) id = make_room(lock, request);
+  }
+  heap_.set_requested(id, bytes);
+  ++counts_.allocations;
+  counts_.allocated_peak_bytes = std::max(counts_.allocated_peak_bytes, heap_.allocated_bytes());
+  counts_.requested_peak_bytes = std::max(counts_.requested_peak_bytes, heap_.requested_bytes());
+  Address address = address_of(id);
+  trace_.add(TraceKind::kAllocate, address.value, rounded);
+  return address.pointer();
+}
+
+void Arena::free(void* address) {
+  BlockId id = heap_.allocated_at(offset_of(address));
+  trace_.add(TraceKind::kFree, Address::of(address).value, heap_[id].bytes);
+  ++counts_.frees;
+  heap_.release(id);
+}
+
+void Arena::free_after(void* address, std::shared_ptr<Fence> fence) {
+  BlockId id = heap_.allocated_at(offset_of(address));
+  trace_.add(TraceKind::kFree, Address::of(address).value, heap_[id].bytes);
+  ++counts_.frees;
+  heap_.set_awaiting(id);
+  deferred_.push_back({heap_.blocks().ref(id), std::move(fence)});
+}
+
+void Arena::become_forked_child() {
+  reclaimer_ = nullptr;
+  in_flight_ = 0;  // their threads do not exist here
+  pages_.set_budget(pages_.page_count());
+  counts_.budget_bytes = config_.range_bytes;
+}
+
+void Arena::quiesce(DeviceLock& lock) {
+  in_flight_change_.wait(lock, [this] { return in_flight_ == 0; });
+}
+
+void Arena::note_reserved() {
+  counts_.reserved_peak_bytes = std::max(counts_.reserved_peak_bytes, committed_bytes());
+}
+
+AllocatorStatistics Arena::statistics() const {
+  AllocatorStatistics result = counts_;
+  result.allocated_bytes = heap_.allocated_bytes();
+  result.requested_bytes = heap_.requested_bytes();
+  result.reserved_bytes = committed_bytes();
+  return result;
+}
+
+void Arena::check_invariants() const {
+  pages_.check_invariants();
+  heap_.check_invariants(pages_);
+  TIDEPOOL_CHECK(committed_bytes() <= counts_.budget_bytes, "(1) %zu bytes committed of %zu",
+                 committed_bytes(), counts_.budget_bytes);
+  size_t awaiting = 0;
+  size_t claimed = 0;
+  for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
+    awaiting += heap_[id].state == BlockState::kAwaitingFree;
+    claimed += heap_[id].state == BlockState::kClaimed;
+  }
+  TIDEPOOL_CHECK(awaiting == deferred_.size(), "%zu blocks await a fence, %zu fences", awaiting,
+                 deferred_.size());
+  TIDEPOOL_CHECK(claimed == 0 || in_flight_ > 0, "(3) %zu blocks are claimed by nobody", claimed);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,217 @@
+// Reclaiming: what to evict for a request, window or scattered, and the error when nothing helps.
+#include <algorithm>
+#include <chrono>
+
+#include "allocator/arena.h"
+#include "allocator/check.h"
+
+namespace tidepool {
+
+namespace {
+
+uint64_t now_ns() {
+  auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+}  // namespace
+
+RoomItem Arena::item_for(BlockId id) {
+  const Block& block = heap_[id];
+  RoomItem item{block.offset, block.bytes, 0, id, RoomKind::kBarrier};
+  switch (block.state) {
+    case BlockState::kHole:
+      item.kind = RoomKind::kHole;
+      break;
+    case BlockState::kFree:
+    case BlockState::kCached:
+    case BlockState::kUnmerged:
+      item.kind = RoomKind::kFree;
+      break;
+    case BlockState::kAllocated: {
+      if (block.owner == nullptr || reclaimer_ == nullptr) break;
+      if (block.refused_search == search_) break;
+      Price price = reclaimer_->price(block.owner);
+      if (price.barrier) break;
+      item.kind = RoomKind::kEvictable;
+      item.price = std::min(price.value, Price::kGreatest);
+      break;
+    }
+    case BlockState::kAwaitingFree:
+    case BlockState::kClaimed:
+    case BlockState::kQuarantined:
+      break;
+  }
+  return item;
+}
+
+void Arena::collect_items() {
+  items_.clear();
+  items_.reserve(heap_.blocks().count());
+  zone_begins_.fill(0);
+  size_t zone = 0;
+  for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
+    while (zone < static_cast<size_t>(heap_[id].zone)) zone_begins_[++zone] = items_.size();
+    items_.push_back(item_for(id));
+  }
+  while (zone < kZoneCount) zone_begins_[++zone] = items_.size();
+}
+
+std::span<const RoomItem> Arena::zone_items(Zone zone) const {
+  auto index = static_cast<size_t>(zone);
+  return std::span(items_).subspan(zone_begins_[index],
+                                   zone_begins_[index + 1] - zone_begins_[index]);
+}
+
+BlockId Arena::block_of_item_at(size_t offset) const {
+  auto after = std::upper_bound(
+      items_.begin(), items_.end(), offset,
+      [](size_t wanted, const RoomItem& item) { return wanted < item.offset; });
+  TIDEPOOL_CHECK(after != items_.begin(), "no block at %zu", offset);
+  return std::prev(after)->block;
+}
+
+std::optional<Window> Arena::find_window(Zone zone, size_t bytes) const {
+  std::optional<Window> window = search_window(zone_items(zone), bytes);
+  if (window) {
+    size_t begin = zone_begins_[static_cast<size_t>(zone)];
+    window->first += begin;
+    window->last += begin;
+  }
+  return window;
+}
+
+void Arena::begin_search() {
+  ++search_;
+  if (reclaimer_ != nullptr) reclaimer_->begin_search();
+}
+
+Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId& served) {
+  begin_search();
+  // Each round but the last has a victim refused, which is a barrier from then on.
+  while (true) {
+    const uint64_t start_ns = now_ns();
+    collect_items();
+    std::optional<Window> window;
+    if (config_.allow_windows) window = find_window(request.zone, request.bytes);
+    Site site;
+    std::optional<PageSelection> selection;
+    if (config_.allow_remap) site = find_any_site(request);
+    if (site.pages_needed > 0) {
+      size_t wanted = site.pages_needed - std::min(site.pages_needed, pages_at_hand());
+      selection = selector_.select(items_, wanted, site.begin, site.claim_end);
+    }
+    if (config_.allow_windows && !window && !selection) {
+      // Windows elsewhere mix what should lie apart: only where nothing else is left.
+      for (size_t i = kZoneCount; i-- > 0 && !window;) {
+        window = find_window(kZones[i], request.bytes);
+      }
+    }
+    counts_.search_ns += now_ns() - start_ns;
+    if (!window && !selection) return Outcome::kNothing;
+
+    const uint64_t remap_price =
+        selection ? selection->price + selection->pages.size() * config_.remap_price_per_handle : 0;
+    if (window && (!selection || window->price <= remap_price)) {
+      if (take_window(request, *window, served)) return Outcome::kServed;
+      continue;
+    }
+    if (!evict_items(selection->victims)) {
+      heap_.flush();
+      continue;
+    }
+    return fill_site(lock, request, site, selection->pages, served);
+  }
+}
+
+bool Arena::evict_items(std::span<const size_t> victims) {
+  heap_.hold_merging();
+  for (size_t victim : victims) {
+    const RoomItem& item = items_[victim];
+    Block& block = heap_[item.block];
+    // An eviction may free other blocks, victims among them.
+    if (block.state != BlockState::kAllocated) continue;
+    if (block.owner == nullptr || !reclaimer_->evict(block.owner)) {
+      block.refused_search = search_;
+      return false;
+    }
+    ++counts_.evictions;
+    counts_.evicted_bytes += block.bytes;
+    trace_.add(TraceKind::kEvict, address_of(item.block).value, block.bytes);
+    if (config_.poison_freed) space_.fill(address_of(item.block), block.bytes, kPoison);
+    heap_.release(item.block);
+  }
+  return true;
+}
+
+bool Arena::take_window(const Request& request, const Window& window, BlockId& served) {
+  std::vector<size_t> victims;
+  for (size_t i = window.first; i <= window.last; ++i) {
+    if (items_[i].kind == RoomKind::kEvictable) victims.push_back(i);
+  }
+  if (!evict_items(victims)) {
+    heap_.flush();
+    return false;
+  }
+  // What is left over joins a free block at the low end, if there is one.
+  const RoomItem& first = items_[window.first];
+  size_t begin = first.offset;
+  if (first.kind == RoomKind::kFree) begin += window.bytes - request.bytes;
+  BlockId target = heap_.claim(first.block, begin, begin + request.bytes);
+  served = heap_.hand_out(target, request.bytes, pages_);
+  heap_.flush();
+  ++counts_.windows;
+  trace_.add(TraceKind::kWindow, address_of(served).value, request.bytes);
+  return true;
+}
+
+size_t Arena::largest_servable() {
+  begin_search();
+  collect_items();
+  size_t largest = 0;
+  size_t run = 0;
+  size_t largest_hole = 0;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const RoomItem& item = items_[i];
+    bool barrier = item.kind == RoomKind::kBarrier || item.kind == RoomKind::kHole;
+    bool zone_begins = std::find(zone_begins_.begin(), zone_begins_.end(), i) != zone_begins_.end();
+    run = barrier ? 0 : (zone_begins ? 0 : run) + item.bytes;
+    if (config_.allow_windows || item.kind == RoomKind::kFree) largest = std::max(largest, run);
+    if (item.kind == RoomKind::kHole) largest_hole = std::max(largest_hole, item.bytes);
+  }
+  size_t pages = pages_at_hand();
+  if (config_.allow_remap) {
+    (void)selector_.select(items_, 0);
+    pages += selector_.attainable();
+  }
+  return std::max(largest, std::min(pages * config_.handle_bytes, largest_hole));
+}
+
+void Arena::out_of_memory(const Request& request) {
+  ++counts_.out_of_memory;
+  trace_.add(TraceKind::kOutOfMemory, 0, request.asked_bytes);
+  OutOfMemoryReport report;
+  report.requested_bytes = request.asked_bytes;
+  report.budget_bytes = counts_.budget_bytes;
+  report.committed_bytes = committed_bytes();
+  report.allocated_bytes = heap_.allocated_bytes();
+  report.largest_servable_bytes = largest_servable();
+  size_t indispensable = 0;
+  if (reclaimer_ != nullptr) {
+    report.pinned = reclaimer_->pinned(&indispensable);
+  } else {
+    indispensable = heap_.allocated_bytes();
+    report.pinned.push_back({"allocated", indispensable});
+  }
+  // Pages are held whole, so a budget counts in handles.
+  size_t bound = indispensable + request.asked_bytes;
+  if (bound < request.asked_bytes) bound = request.asked_bytes;
+  size_t rounding = config_.handle_bytes - 1;
+  report.lower_bound_budget_bytes =
+      bound > SIZE_MAX - rounding ? bound : (bound + rounding) / config_.handle_bytes *
+                                                config_.handle_bytes;
+  throw OutOfMemory(std::move(report));
+}
+
+}  // namespace tidepool

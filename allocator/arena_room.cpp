@@ -1,0 +1,225 @@
+// The order of a request, and what it does with pages: committing, moving, giving back.
+#include <algorithm>
+
+#include "allocator/arena.h"
+#include "allocator/check.h"
+#include "allocator/sizes.h"
+
+namespace tidepool {
+
+BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
+  BlockId served{};
+  int device_failures = 0;
+  for (int waits = 0; request.bytes <= config_.range_bytes;) {
+    poll_fences();
+    heap_.flush();
+    served = heap_.take_free(request.zone, request.bytes);
+    if (served != BlockId::kNone) return served;
+
+    Outcome outcome = commit_room(lock, request, served);
+    if (outcome == Outcome::kNothing && !config_.allow_remap) {
+      for (Zone zone : kZones) {
+        served = heap_.take_free(zone, request.bytes);
+        if (served != BlockId::kNone) return served;
+      }
+    }
+    if (outcome == Outcome::kNothing) outcome = reclaim(lock, request, served);
+    if (outcome == Outcome::kServed) return served;
+
+    if (outcome == Outcome::kDeviceFailed && ++device_failures <= kDeviceFailures) {
+      give_back(lock);
+      continue;
+    }
+    if (outcome == Outcome::kDeviceFailed || ++waits > kWaits) break;
+    if (in_flight_ > 0) {  // pages are on their way: of another thread's request
+      ++counts_.retries;
+      size_t seen = in_flight_;
+      in_flight_change_.wait(lock, [&] { return in_flight_ < seen; });
+      continue;
+    }
+    if (wait_for_a_fence(lock)) continue;
+    if (reclaimer_ == nullptr || !reclaimer_->wait_for_room(lock)) break;
+    ++counts_.retries;
+  }
+  out_of_memory(request);
+}
+
+Arena::Site Arena::site_from(BlockId start, size_t bytes) const {
+  Site site{start, heap_[start].offset, 0, 0};
+  size_t covered = 0;
+  for (BlockId id = start; id != BlockId::kNone; id = heap_[id].next) {
+    const Block& block = heap_[id];
+    if (block.zone != heap_[start].zone) return {};
+    size_t taken = std::min(bytes - covered, block.bytes);
+    if (block.state == BlockState::kHole) {
+      size_t pages = (taken + config_.handle_bytes - 1) / config_.handle_bytes;
+      site.pages_needed += pages;
+      site.claim_end = block.offset + pages * config_.handle_bytes;
+    } else if (block.state == BlockState::kFree) {
+      site.claim_end = block.offset + taken;
+    } else {
+      return {};
+    }
+    covered += taken;
+    if (covered == bytes) return site;
+  }
+  return {};
+}
+
+Arena::Site Arena::find_site(Zone zone, size_t bytes) const {
+  Site best;
+  auto consider = [&](const Site& site) {
+    if (site.pages_needed == 0) return;
+    if (best.pages_needed == 0 || site.pages_needed < best.pages_needed ||
+        (site.pages_needed == best.pages_needed && site.begin < best.begin)) {
+      best = site;
+    }
+  };
+  for (BlockId id = heap_.first_hole(zone); id != BlockId::kNone; id = heap_[id].link_next) {
+    BlockId previous = heap_[id].previous;
+    bool lead = previous != BlockId::kNone && heap_[previous].state == BlockState::kFree &&
+                heap_[previous].zone == zone;
+    if (lead) consider(site_from(previous, bytes));
+    consider(site_from(id, bytes));
+  }
+  return best;
+}
+
+Arena::Site Arena::find_any_site(const Request& request) const {
+  Site site = find_site(request.zone, request.bytes);
+  // Another zone is the second choice: it mixes what should lie apart.
+  for (size_t i = kZoneCount; i-- > 0 && site.pages_needed == 0;) {
+    site = find_site(kZones[i], request.bytes);
+  }
+  return site;
+}
+
+Arena::Outcome Arena::commit_room(DeviceLock& lock, const Request& request, BlockId& served) {
+  Site site = find_any_site(request);
+  if (site.pages_needed == 0 || site.pages_needed > pages_at_hand()) return Outcome::kNothing;
+  return fill_site(lock, request, site, {}, served);
+}
+
+Arena::Claims Arena::claim_pages(const Site& site, const std::vector<size_t>& from_pages) {
+  const size_t page_bytes = config_.handle_bytes;
+  Claims claims;
+  bool target_claimed = false;
+  // From the highest address down: a claim keeps the ids of blocks below it.
+  for (size_t last = from_pages.size(); last > 0;) {
+    size_t first = last - 1;
+    while (first > 0 && from_pages[first - 1] + 1 == from_pages[first] &&
+           !heap_.zone_begins_at(from_pages[first] * page_bytes)) {
+      --first;
+    }
+    size_t begin = from_pages[first] * page_bytes;
+    if (begin < site.begin && !target_claimed) {
+      claims.target = heap_.claim(site.first, site.begin, site.claim_end);
+      target_claimed = true;
+    }
+    claims.sources.push_back(
+        heap_.claim(block_of_item_at(begin), begin, begin + (last - first) * page_bytes));
+    last = first;
+  }
+  if (!target_claimed) claims.target = heap_.claim(site.first, site.begin, site.claim_end);
+  heap_.flush();
+  return claims;
+}
+
+Arena::Outcome Arena::fill_site(DeviceLock& lock, const Request& request, const Site& site,
+                                const std::vector<size_t>& from_pages, BlockId& served) {
+  const size_t page_bytes = config_.handle_bytes;
+  Claims claims = claim_pages(site, from_pages);
+  PageTransaction transaction(space_, base_, page_bytes);
+  auto from = from_pages.begin();
+  for (size_t page = site.begin / page_bytes; page * page_bytes < site.claim_end; ++page) {
+    if (pages_.page(page).state != PageTable::PageState::kEmpty) continue;
+    if (from != from_pages.end()) {
+      transaction.move(pages_, *from++, page);
+    } else {
+      transaction.commit(pages_, page);
+    }
+  }
+  note_reserved();
+  run_unlocked(lock, transaction);
+  note_reserved();
+  for (BlockId source : claims.sources) heap_.settle(source, pages_);
+  trace_.add(from_pages.empty() ? TraceKind::kCommit : TraceKind::kRemap,
+             (base_ + site.begin).value, site.pages_needed * page_bytes);
+  if (!transaction.succeeded()) {
+    heap_.settle(claims.target, pages_);
+    return Outcome::kDeviceFailed;
+  }
+  if (!from_pages.empty()) {
+    ++counts_.remaps;
+    counts_.remapped_bytes += transaction.moved() * page_bytes;
+  }
+  served = heap_.hand_out(claims.target, request.bytes, pages_);
+  return Outcome::kServed;
+}
+
+void Arena::run_unlocked(DeviceLock& lock, PageTransaction& transaction) {
+  ++in_flight_;
+  lock.unlock();
+  transaction.run();
+  lock.lock();
+  --in_flight_;
+  transaction.apply(pages_);
+  in_flight_change_.notify_all();
+}
+
+bool Arena::poll_fences() {
+  bool any = false;
+  for (size_t i = 0; i < deferred_.size();) {
+    if (!deferred_[i].fence->passed()) {
+      ++i;
+      continue;
+    }
+    TIDEPOOL_CHECK(heap_.blocks().current(deferred_[i].block), "deferred free %zu is stale", i);
+    heap_.release(deferred_[i].block.id);
+    std::swap(deferred_[i], deferred_.back());
+    deferred_.pop_back();
+    any = true;
+  }
+  return any;
+}
+
+bool Arena::wait_for_a_fence(DeviceLock& lock) {
+  if (deferred_.empty()) return false;
+  std::shared_ptr<Fence> fence = deferred_.front().fence;
+  lock.unlock();
+  fence->wait();
+  lock.lock();
+  return true;
+}
+
+size_t Arena::give_back(DeviceLock& lock) {
+  const size_t page_bytes = config_.handle_bytes;
+  heap_.flush();
+  PageTransaction transaction(space_, base_, page_bytes);
+  std::vector<BlockId> claimed;
+  for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
+    const Block& block = heap_[id];
+    size_t begin = round_up(block.offset, page_bytes);
+    size_t end = round_down(block.end(), page_bytes);
+    if (begin >= end) continue;
+    if (block.state == BlockState::kQuarantined) {
+      heap_[id].state = BlockState::kClaimed;
+    } else if (block.state == BlockState::kFree) {
+      id = heap_.claim(id, begin, end);
+    } else {
+      continue;
+    }
+    claimed.push_back(id);
+    for (size_t page = begin / page_bytes; page * page_bytes < end; ++page) {
+      transaction.give_back(pages_, page);
+    }
+  }
+  while (pages_.spare_count() > 0) transaction.give_back_spare(pages_);
+  run_unlocked(lock, transaction);
+  for (BlockId id : claimed) heap_.settle(id, pages_);
+  size_t bytes = transaction.given_back() * page_bytes;
+  trace_.add(TraceKind::kGiveBack, 0, bytes);
+  return bytes;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,105 @@
+#include "allocator/budgeted_allocator.h"
+
+#include "allocator/arena.h"
+
+namespace tidepool {
+
+BudgetedAllocator::BudgetedAllocator(AddressSpace& space, DeviceMutex& mutex,
+                                     const AllocatorConfig& config)
+    : mutex_(mutex),
+      poison_freed_(config.poison_freed),
+      arena_(std::make_unique<Arena>(space, config)) {}
+
+BudgetedAllocator::~BudgetedAllocator() = default;
+
+void BudgetedAllocator::set_reclaimer(Reclaimer* reclaimer) {
+  DeviceLock lock(mutex_);
+  arena_->set_reclaimer(reclaimer);
+}
+
+void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint) {
+  DeviceLock lock(mutex_);
+  return arena_->allocate(lock, bytes, hint);
+}
+
+void BudgetedAllocator::free(void* address) {
+  if (poison_freed_) [[unlikely]] {
+    size_t bytes = 0;
+    {
+      DeviceLock lock(mutex_);
+      bytes = block_bytes(address);
+    }
+    arena_->fill(address, bytes);  // still the caller's block
+  }
+  DeviceLock lock(mutex_);
+  arena_->free(address);
+}
+
+void BudgetedAllocator::free_locked(void* address) {
+  if (poison_freed_) [[unlikely]] arena_->fill(address, block_bytes(address));
+  arena_->free(address);
+}
+
+void BudgetedAllocator::free_after(void* address, std::shared_ptr<Fence> fence) {
+  DeviceLock lock(mutex_);
+  arena_->free_after(address, std::move(fence));
+}
+
+bool BudgetedAllocator::contains(const void* address) const { return arena_->contains(address); }
+
+Owner BudgetedAllocator::owner(const void* address) const {
+  return arena_->allocated_block(address).owner;
+}
+
+void BudgetedAllocator::set_owner(void* address, Owner owner) {
+  arena_->allocated_block(address).owner = owner;
+}
+
+size_t BudgetedAllocator::block_bytes(const void* address) const {
+  return arena_->allocated_block(address).bytes;
+}
+
+size_t BudgetedAllocator::give_back_free_pages() {
+  DeviceLock lock(mutex_);
+  return arena_->give_back(lock);
+}
+
+void BudgetedAllocator::before_fork() {
+  DeviceLock lock(mutex_);
+  arena_->quiesce(lock);
+  lock.release();
+}
+
+void BudgetedAllocator::after_fork_in_parent() { mutex_.unlock(); }
+
+void BudgetedAllocator::after_fork_in_child() {
+  arena_->become_forked_child();
+  mutex_.unlock();
+}
+
+void BudgetedAllocator::become_forked_child() {
+  DeviceLock lock(mutex_);
+  arena_->become_forked_child();
+}
+
+AllocatorStatistics BudgetedAllocator::statistics() const {
+  DeviceLock lock(mutex_);
+  return arena_->statistics();
+}
+
+std::string BudgetedAllocator::trace_text() const {
+  DeviceLock lock(mutex_);
+  return arena_->trace_text();
+}
+
+size_t BudgetedAllocator::committed_bytes() const {
+  DeviceLock lock(mutex_);
+  return arena_->committed_bytes();
+}
+
+void BudgetedAllocator::check_invariants() const {
+  DeviceLock lock(mutex_);
+  arena_->check_invariants();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,136 @@
+// BudgetedAllocator: a caching allocator over one device's range of addresses whose committed pages
+// never exceed the budget at any instant. When a request does not fit it evicts, through the
+// Reclaimer, the cheapest contiguous window of blocks, or scattered blocks whose pages it remaps
+// under fresh addresses, and hands out exactly that range.
+// Owns the arena (range, pages, blocks, free index); does not own the AddressSpace, the mutex or
+// the reclaimer. Thread safe, but for the functions that say "Requires: lock held".
+// Invariants: (1) committed_bytes() <= budget, also while pages are being committed or moved;
+// (2) blocks tile every committed run in address order, and the free index holds exactly the free
+// blocks; (3) a claimed range is handed to its claimer and to nobody else; (4) no device call
+// (AddressSpace) is made with the lock held. See docs/life-of-an-allocation.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "allocator/device_mutex.h"
+#include "allocator/reclaimer.h"
+
+namespace tidepool {
+
+class AddressSpace;
+class Arena;  // the implementation's state
+class Fence;
+
+struct AllocatorConfig {
+  size_t budget_bytes = 0;            // hard cap on committed bytes
+  size_t range_bytes = 0;             // addresses reserved; 0: 4 x budget, at least 64 handles
+  size_t handle_bytes = 2u << 20;     // granularity of commits (64 KiB in tests)
+  size_t alignment = 64;              // unit of block sizes and addresses
+  bool poison_freed = false;          // debugging: overwrite bytes that are freed or evicted
+  bool allow_windows = true;          // ways to make room, separately switchable for experiments
+  bool allow_remap = true;
+  uint64_t remap_price_per_handle = 0;  // in units of Price, added for every handle that moves
+  size_t trace_events = 0;            // capacity of the ring of trace events; 0: off
+};
+
+// What an out-of-memory error has to say. format() gives the text a user reads.
+struct OutOfMemoryReport {
+  size_t requested_bytes = 0;
+  size_t budget_bytes = 0;
+  size_t committed_bytes = 0;
+  size_t allocated_bytes = 0;
+  size_t largest_servable_bytes = 0;     // greatest request that could have been served
+  size_t lower_bound_budget_bytes = 0;   // no smaller budget can serve this request
+  std::vector<PinnedBytes> pinned;
+  std::string format() const;
+};
+
+class OutOfMemory : public std::runtime_error {
+ public:
+  explicit OutOfMemory(OutOfMemoryReport report);
+  const OutOfMemoryReport& report() const { return report_; }
+
+ private:
+  OutOfMemoryReport report_;
+};
+
+// Counters since the start; bytes are current unless they say peak. Peaks are of the sum, at one
+// instant. Names follow torch.cuda.memory_stats where that has the notion.
+struct AllocatorStatistics {
+  size_t budget_bytes = 0;
+  size_t requested_bytes = 0, requested_peak_bytes = 0;  // asked by callers
+  size_t allocated_bytes = 0, allocated_peak_bytes = 0;  // blocks handed out
+  size_t reserved_bytes = 0, reserved_peak_bytes = 0;    // committed pages
+  uint64_t allocations = 0, frees = 0;
+  uint64_t evictions = 0, evicted_bytes = 0;
+  uint64_t windows = 0;      // requests served by a contiguous window
+  uint64_t remaps = 0;       // requests served by moving pages
+  uint64_t remapped_bytes = 0;
+  uint64_t retries = 0;      // requests that waited for other threads and searched again
+  uint64_t out_of_memory = 0;
+  uint64_t search_ns = 0;    // time spent searching for room (misses only)
+};
+
+class BudgetedAllocator {
+ public:
+  // Throws: std::invalid_argument naming the field; DeviceError if the range cannot be reserved.
+  BudgetedAllocator(AddressSpace& space, DeviceMutex& mutex, const AllocatorConfig& config);
+  ~BudgetedAllocator();
+
+  // Both may be called once, before the first request that needs reclaiming.
+  void set_reclaimer(Reclaimer* reclaimer);
+
+  // Returns the address of a block of at least `bytes` > 0 bytes, aligned to config.alignment,
+  // with no owner. Throws: OutOfMemory. Takes the lock; must not be held.
+  void* allocate(size_t bytes, PlacementHint hint = PlacementHint::kTransient);
+
+  // Frees an allocated block by its start address. free() takes the lock.
+  void free(void* address);
+  // Requires: lock held.
+  void free_locked(void* address);
+  // Frees the block once `fence` has passed; until then it is nobody's. Takes the lock.
+  void free_after(void* address, std::shared_ptr<Fence> fence);
+
+  // True if `address` lies in this allocator's range. Lock-free.
+  bool contains(const void* address) const;
+
+  // Owner and size of the allocated block that starts at `address`; O(1), no search.
+  // Requires: lock held; `address` is the start of an allocated block.
+  Owner owner(const void* address) const;
+  void set_owner(void* address, Owner owner);
+  size_t block_bytes(const void* address) const;
+
+  // Evicts nothing, frees nothing: gives every wholly free handle back to the device.
+  // Returns the bytes given back.
+  size_t give_back_free_pages();
+
+  // In a forked child: no budget, no evictions from now on (its pages are its own copies).
+  // Requires: no other thread in this process uses the allocator.
+  void become_forked_child();
+
+  // Around fork(), for pthread_atfork: before_fork() takes the lock and waits until no device call
+  // is under way; the others release the lock, and the child's becomes a forked child.
+  void before_fork();
+  void after_fork_in_parent();
+  void after_fork_in_child();
+
+  AllocatorStatistics statistics() const;         // takes the lock
+  std::string trace_text() const;                 // the ring, oldest first; takes the lock
+  size_t committed_bytes() const;                 // takes the lock
+  DeviceMutex& mutex() { return mutex_; }
+
+  // Checks (1) to (3) and every structure; aborts with values and place. Takes the lock.
+  void check_invariants() const;
+
+ private:
+  DeviceMutex& mutex_;
+  const bool poison_freed_;
+  std::unique_ptr<Arena> arena_;
+};
+
+}  // namespace tidepool

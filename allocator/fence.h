@@ -1,0 +1,41 @@
+// Fence: the seam to work that still uses memory: passed once the work before it is done.
+// Implementations are thread safe. passed() is cheap and never blocks; wait() blocks until passed.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+namespace tidepool {
+
+class Fence {
+ public:
+  virtual ~Fence() = default;
+  // Once true, true for ever.
+  virtual bool passed() = 0;
+  virtual void wait() = 0;
+};
+
+// HostFence: passed when a host thread says so.
+class HostFence final : public Fence {
+ public:
+  bool passed() override {
+    std::lock_guard lock(mutex_);
+    return passed_;
+  }
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    change_.wait(lock, [this] { return passed_; });
+  }
+  void pass() {
+    std::lock_guard lock(mutex_);
+    passed_ = true;
+    change_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable change_;
+  bool passed_ = false;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,65 @@
+// Reclaimer: what the allocator knows of rematerialization: who owns a block, what evicting it
+// would cost, and how long a request is expected to live. Implemented by remat::Runtime.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "allocator/device_mutex.h"
+
+namespace tidepool {
+
+// Opaque owner of a block's contents (remat: its Storage); nullptr: a block never adopted by a
+// storage (workspace, output of the operator now running), which cannot be evicted.
+using Owner = void*;
+
+// Price of evicting one block, in fixed point (only sums and comparisons matter). A barrier is a
+// flag, never a large number; the greatest price keeps sums over 2^20 blocks from overflowing.
+struct Price {
+  static constexpr uint64_t kGreatest = std::numeric_limits<uint64_t>::max() >> 20;
+  uint64_t value = 0;
+  bool barrier = false;
+
+  static Price blocked() { return {0, true}; }
+};
+
+// Where a block should lie: long-lived contents (parameters, gradients, optimizer state,
+// workspaces, escaped) tight at one end, the rest from the other.
+enum class PlacementHint : uint8_t { kTransient, kLongLived };
+
+// Bytes that could not be evicted at the moment a request failed, for the report.
+struct PinnedBytes {
+  std::string reason;  // "parameters", "optimizer state", "inputs", "escaped", "locked", ...
+  size_t bytes = 0;
+};
+
+class Reclaimer {
+ public:
+  virtual ~Reclaimer() = default;
+
+  // Called once at the start of a search, before any price(), with the lock held: the clock that
+  // this search's prices use is fixed here.
+  virtual void begin_search() = 0;
+
+  // Requires: lock held, `owner` not null.
+  virtual Price price(Owner owner) = 0;
+
+  // Gives up the contents of `owner`'s block; on true the block belongs to the caller and its
+  // owner is gone from it. False: it may not be evicted after all (a barrier from now on in this
+  // search). Never replays, never releases the lock. Requires: lock held.
+  virtual bool evict(Owner owner) = 0;
+
+  // Nothing in the arena can serve the request now. May release the lock and wait for other
+  // threads to finish what they run. True: something changed, search again; false: final.
+  // Bounded: returns false at last. Requires: lock held; held again on return.
+  virtual bool wait_for_room(DeviceLock& lock) = 0;
+
+  // Bytes that are pinned now, by reason; and among them those that no schedule could do without
+  // (roots and operands of running operators, not what a restoration under way holds).
+  virtual std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) = 0;
+};
+
+}  // namespace tidepool

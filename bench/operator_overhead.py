@@ -1,0 +1,101 @@
+"""What interception adds to single operators on tiny tensors, in nanoseconds.
+
+Rounds of four configurations, interleaved on one thread:
+  stock     interception off on this thread, PyTorch's own allocator
+  off       interception off on this thread, Tidepool's allocator
+  seen      attached, recording off
+  recorded  attached, recording on
+Reported are the differences to `off` (what seeing and recording cost), and `recorded` to `stock`
+(all that Tidepool costs). Times are of the thread, not of the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+import measure
+import torch
+
+GOALS = {  # ns at most, minimum: (seen, recorded)
+    "typed": (100.0, 350.0),
+    "boxed": (350.0, 800.0),
+    "view": (5.0, 5.0),
+}
+VIEWS = ("t()",)
+SCHEMAS = {"add": "add.Tensor", "add_": "add_.Tensor", "add_ (lineage)": "add_.Tensor",
+           "y = y * x": "mul.Tensor"}
+
+
+def load_loops() -> ctypes.CDLL:
+    """Return the library with the loops, its operands made in tracked memory."""
+    major, minor = torch.__version__.split(".")[:2]
+    name = f"liboperator_overhead_torch_{major}_{minor}.so"
+    loops = ctypes.CDLL(str(measure.build_folder() / "bench" / name))
+    loops.operator_overhead_name.restype = ctypes.c_char_p
+    loops.operator_overhead_run.restype = ctypes.c_double
+    return loops
+
+
+def kind_of(name: str) -> str:
+    """Return how an operator is intercepted: typed, boxed or view."""
+    if name in VIEWS:
+        return "view"
+    dump = torch._C._dispatch_dump(f"aten::{SCHEMAS.get(name, name)}")
+    kernel = next((line for line in dump.splitlines() if line.startswith("CustomRNGKeyId")), "")
+    return "typed" if "unboxed" in kernel else "boxed"
+
+
+class Configurations:
+    """Switches between the four configurations."""
+
+    NAMES = ("stock", "off", "seen", "recorded")
+
+    def __init__(self, plugin, loops: ctypes.CDLL) -> None:
+        self.plugin, self.loops = plugin, loops
+
+    def select(self, name: str) -> None:
+        self.loops.operator_overhead_stock_allocator(int(name == "stock"))
+        self.plugin.thread(int(name in ("seen", "recorded")))
+        self.plugin.recording(int(name != "seen"))
+
+
+def run_rounds(configurations: Configurations, which: int, rounds: int,
+               count: int) -> dict[str, list[float]]:
+    """Return nanoseconds per call, by configuration and round."""
+    times: dict[str, list[float]] = {name: [] for name in Configurations.NAMES}
+    for k in range(rounds):
+        order = Configurations.NAMES[k % 4:] + Configurations.NAMES[:k % 4]
+        for name in order:
+            configurations.select(name)
+            times[name].append(configurations.loops.operator_overhead_run(which, count))
+    configurations.select("recorded")
+    return times
+
+
+def main() -> None:
+    parser = measure.options(__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--count", type=int, default=2000, help="calls in a round")
+    parsed = parser.parse_args()
+    rounds, count = (4, 100) if parsed.smoke else (parsed.rounds, parsed.count)
+    torch.set_num_threads(1)
+    plugin = measure.attach("256MiB")
+    loops = load_loops()
+    configurations = Configurations(plugin, loops)
+    results = []
+    for which in range(loops.operator_overhead_prepare()):
+        name = loops.operator_overhead_name(which).decode()
+        kind = kind_of(name)
+        times = run_rounds(configurations, which, rounds, count)
+        label = f"{name} [{kind}]"
+        results.append(measure.summarize(f"{label} stock", "ns", times["stock"]))
+        for ours, goal in itertools.zip_longest(("seen", "recorded"), GOALS[kind]):
+            results.append(measure.added(f"{label} + {ours}", "ns", times["off"], times[ours],
+                                         goal))
+        results.append(measure.added(f"{label} + all", "ns", times["stock"], times["recorded"]))
+    measure.report(parsed, results)
+
+
+if __name__ == "__main__":
+    main()

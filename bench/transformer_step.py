@@ -1,0 +1,149 @@
+"""What Tidepool adds to a training step of a 4-layer transformer while the budget is ample.
+
+Two comparisons, each interleaved: in one attached process, interception on against off on the
+thread; and a plain process against an attached one, which take turns. In percent of the step.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import measure
+import torch
+from torch import nn
+
+GOAL_PERCENT = 5.0
+LAYERS, HEADS, VOCABULARY, BATCH, LENGTH = 4, 4, 512, 8, 64
+BUDGET = "2GiB"
+
+
+def make_step(width: int) -> Callable[[], float]:
+    """Return a function that takes one training step and returns its time in ms."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(width, HEADS, 4 * width, dropout=0.1, batch_first=True,
+                                       norm_first=True)
+    model = nn.Sequential(nn.Embedding(VOCABULARY, width),
+                          nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False),
+                          nn.Linear(width, VOCABULARY))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    tokens = torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1))
+
+    def step() -> float:
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        logits = model(tokens[:, :-1])
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        return (time.perf_counter() - start) * 1e3
+
+    return step
+
+
+def percent(base: list[float], ours: list[float], name: str) -> measure.Result:
+    """Return what paired runs add, in percent of the smallest base run."""
+    unit = min(base) / 100
+    return measure.added(name, "%", [t / unit for t in base], [t / unit for t in ours],
+                         GOAL_PERCENT)
+
+
+def take_turns(first: Callable[[], float], second: Callable[[], float],
+               rounds: int) -> tuple[list[float], list[float]]:
+    """Return the times of both, run alternately, each first every other time."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for k in range(rounds):
+        for which in ((0, 1), (1, 0))[k % 2]:
+            times[which].append((first, second)[which]())
+    return times
+
+
+def measure_thread(width: int, rounds: int) -> list[measure.Result]:
+    """Compare interception on and off in this process."""
+    plugin = measure.attach(BUDGET)
+    step = make_step(width)
+
+    def run(on: int) -> float:
+        plugin.thread(on)
+        return step()
+
+    for _ in range(3):
+        run(1)
+    before = plugin.statistics()["cpu"]["operators_seen"]
+    run(1)
+    operators = plugin.statistics()["cpu"]["operators_seen"] - before
+    off, on = take_turns(lambda: run(0), lambda: run(1), rounds)
+    label = f"d={width}, {operators} operators"
+    return [measure.summarize(f"{label}: thread off", "ms", off),
+            measure.summarize(f"{label}: thread on", "ms", on),
+            percent(off, on, f"{label}: thread on + ")]
+
+
+class Worker:
+    """A process that takes a step whenever it is asked to."""
+
+    def __init__(self, attached: bool, width: int) -> None:
+        command = [sys.executable, __file__, "--worker", "--width", str(width)]
+        if attached:
+            command = [sys.executable, "-m", "tidepool", "run", "--budget", BUDGET, "--", *command]
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("TIDEPOOL_")}
+        environ |= {"TIDEPOOL_QUIET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        self.process = subprocess.Popen(command, env=environ, text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        self.step()
+
+    def step(self) -> float:
+        self.process.stdin.write("step\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def end(self) -> None:
+        self.process.stdin.close()
+        if self.process.wait() != 0:
+            raise RuntimeError(f"the worker ended with {self.process.returncode}")
+
+
+def work(width: int) -> None:
+    """Be a worker: one line in, one step, its time out."""
+    step = make_step(width)
+    for _ in range(3):
+        step()
+    for _ in sys.stdin:
+        print(step(), flush=True)
+
+
+def measure_processes(width: int, rounds: int) -> list[measure.Result]:
+    """Compare a plain process with an attached one."""
+    plain, attached = Worker(False, width), Worker(True, width)
+    base, ours = take_turns(plain.step, attached.step, rounds)
+    plain.end()
+    attached.end()
+    return [measure.summarize(f"d={width}: plain process", "ms", base),
+            measure.summarize(f"d={width}: attached process", "ms", ours),
+            percent(base, ours, f"d={width}: attached process + ")]
+
+
+def main() -> None:
+    parser = measure.options(__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--worker", action="store_true", help="used by this program itself")
+    parser.add_argument("--only-thread", action="store_true", help="skip the two processes")
+    parsed = parser.parse_args()
+    width, rounds = (32, 3) if parsed.smoke else (parsed.width, parsed.rounds)
+    torch.set_num_threads(parsed.threads)
+    gc.disable()  # a collection would fall into a step at random
+    if parsed.worker:
+        work(parsed.width)
+        return
+    results = [] if parsed.only_thread else measure_processes(width, rounds)
+    measure.report(parsed, results + measure_thread(width, rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,351 @@
+// The preload shim: gets Tidepool into a process by LD_PRELOAD, before PyTorch reads its settings.
+// It moves Tidepool's keys out of PyTorch's allocator settings, learns of `import torch` through a
+// Python audit hook, and starts new threads with interception on. Plain C, libc only: it is mapped
+// into every program that the job starts, so for those it must cost nothing and say nothing.
+//
+// Invariants:
+// (1) without a TIDEPOOL_ setting or a `tidepool` key nothing happens but the forward of
+//     pthread_create, and without a registered plugin that is all that pthread_create ever is;
+// (2) nothing is written to standard output, and no Python error is left behind;
+// (3) a variable that the user set (TIDEPOOL_*) is never overwritten.
+// Thread safety: the constructor runs alone; the audit hook runs under Python's lock; the thread
+// functions are published by release and acquire. Nothing is held across a fork.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIDEPOOL_EXPORT __attribute__((visibility("default")))
+
+extern char **environ;
+
+// ---- settings -----------------------------------------------------------------------------------
+
+// A part of a settings string, not NUL-terminated.
+typedef struct {
+    const char *begin;
+    size_t length;
+} Text;
+
+static int is_blank(char c) { return c == ' ' || c == '\t'; }
+
+static Text trimmed(Text text) {
+    while (text.length > 0 && is_blank(text.begin[0])) {
+        text.begin++;
+        text.length--;
+    }
+    while (text.length > 0 && is_blank(text.begin[text.length - 1])) text.length--;
+    return text;
+}
+
+static int equals(Text text, const char *word) {
+    return text.length == strlen(word) && memcmp(text.begin, word, text.length) == 0;
+}
+
+// The item that starts at `at`, up to the next comma outside of brackets (values may be lists).
+static Text next_item(const char *at) {
+    int depth = 0;
+    size_t length = 0;
+    for (; at[length] != '\0' && (depth > 0 || at[length] != ','); length++) {
+        if (at[length] == '[') depth++;
+        if (at[length] == ']' && depth > 0) depth--;
+    }
+    return (Text){at, length};
+}
+
+static void split(Text item, Text *key, Text *value) {
+    const char *colon = memchr(item.begin, ':', item.length);
+    size_t key_length = colon ? (size_t)(colon - item.begin) : item.length;
+    *key = trimmed((Text){item.begin, key_length});
+    *value = (Text){item.begin + item.length, 0};
+    if (colon) *value = trimmed((Text){colon + 1, item.length - key_length - 1});
+}
+
+static int is_ours(Text key, Text value) {
+    static const char kPrefix[] = "tidepool_";
+    const size_t length = sizeof kPrefix - 1;
+    if (equals(key, "backend")) return equals(value, "tidepool");
+    return key.length > length && memcmp(key.begin, kPrefix, length) == 0;
+}
+
+// Puts one of our items into the environment: `tidepool_budget:8GiB` becomes TIDEPOOL_BUDGET=8GiB.
+static void publish(Text key, Text value) {
+    static const char kBackend[] = "tidepool_backend";
+    if (equals(key, "backend")) key = (Text){kBackend, sizeof kBackend - 1};
+    char *name = strndup(key.begin, key.length);
+    char *text = strndup(value.begin, value.length);
+    if (name && text) {
+        for (char *c = name; *c; c++) {
+            if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
+        }
+        setenv(name, text, 0);
+    }
+    free(name);
+    free(text);
+}
+
+// Moves our items out of one settings variable. PyTorch fails on a backend that it does not know,
+// so an item of ours must be gone before it looks.
+static void rewrite_settings(const char *variable) {
+    const char *old = getenv(variable);
+    if (!old || !strstr(old, "tidepool")) return;
+    char *source = strdup(old);  // setenv may move what getenv returned
+    char *kept = malloc(strlen(old) + 1);
+    if (source && kept) {
+        size_t kept_length = 0;
+        int moved = 0;
+        for (const char *at = source; *at;) {
+            Text item = next_item(at), key, value;
+            split(item, &key, &value);
+            if (is_ours(key, value)) {
+                publish(key, value);
+                moved = 1;
+            } else if (item.length > 0) {
+                if (kept_length > 0) kept[kept_length++] = ',';
+                memcpy(kept + kept_length, item.begin, item.length);
+                kept_length += item.length;
+            }
+            at += item.length;
+            if (*at == ',') at++;
+        }
+        kept[kept_length] = '\0';
+        if (moved && kept_length > 0) setenv(variable, kept, 1);
+        if (moved && kept_length == 0) unsetenv(variable);
+    }
+    free(source);
+    free(kept);
+}
+
+static int is_asked_for(void) {
+    for (char **entry = environ; entry && *entry; entry++) {
+        if (strncmp(*entry, "TIDEPOOL_", sizeof "TIDEPOOL_" - 1) == 0) return 1;
+    }
+    return 0;
+}
+
+// ---- import of torch ----------------------------------------------------------------------------
+
+// What we need of Python, by dlsym: the program may be any Python from 3.8 on, or none.
+static struct {
+    void *(*tuple_get_item)(void *, ssize_t);
+    const char *(*as_utf8)(void *);
+    void *(*decode_path)(const char *);
+    void *(*dict_new)(void);
+    int (*dict_set)(void *, const char *, void *);
+    void *(*builtins)(void);
+    void *(*run)(const char *, int, void *, void *);
+    void (*release)(void *);
+    void (*error_clear)(void);
+} python;
+
+// Runs in the job's interpreter: waits for `torch` and then hands over to the package that lies
+// around the shim. The package is found by its folder, so -I, -E, -S and Pythons of other
+// environments work. `tidepool_folder` is defined by the caller.
+static const char kWatcher[] =
+    "import sys\n"
+    "\n"
+    "def complain(error):\n"
+    "    sys.stderr.write('tidepool: running without Tidepool: %s: %s\\n'\n"
+    "                     % (type(error).__name__, error))\n"
+    "\n"
+    "def package():\n"
+    "    import importlib.util, os\n"
+    "    module = sys.modules.get('tidepool')\n"
+    "    start = os.path.join(tidepool_folder, '__init__.py')\n"
+    "    if module is None and os.path.isfile(start):\n"
+    "        spec = importlib.util.spec_from_file_location(\n"
+    "            'tidepool', start, submodule_search_locations=[tidepool_folder])\n"
+    "        module = importlib.util.module_from_spec(spec)\n"
+    "        sys.modules['tidepool'] = module\n"
+    "        try:\n"
+    "            spec.loader.exec_module(module)\n"
+    "        except BaseException:\n"
+    "            sys.modules.pop('tidepool', None)\n"
+    "            raise\n"
+    "    import tidepool._autoload\n"
+    "    return tidepool\n"
+    "\n"
+    "class TidepoolImportWatcher:\n"
+    "    searching = False\n"
+    "\n"
+    "    def find_spec(self, name, path=None, target=None):\n"
+    "        if name != 'torch' or self.searching:\n"
+    "            return None\n"
+    "        self.searching = True\n"
+    "        try:\n"
+    "            spec = None\n"
+    "            for finder in list(sys.meta_path):\n"
+    "                if finder is not self and hasattr(finder, 'find_spec'):\n"
+    "                    spec = finder.find_spec(name, path, target)\n"
+    "                    if spec is not None:\n"
+    "                        break\n"
+    "        finally:\n"
+    "            self.searching = False\n"
+    "        try:\n"
+    "            if spec is not None:\n"
+    "                self.watch(spec.loader)\n"
+    "        except Exception as error:\n"
+    "            complain(error)\n"
+    "        return spec\n"
+    "\n"
+    "    def watch(self, loader):\n"
+    "        run = loader.exec_module\n"
+    "        def exec_module(module):\n"
+    "            loader.__dict__.pop('exec_module', None)\n"
+    "            run(module)\n"
+    "            try:\n"
+    "                if self in sys.meta_path:\n"
+    "                    sys.meta_path.remove(self)\n"
+    "                package()._autoload.attach_from_environment()\n"
+    "            except Exception as error:\n"
+    "                complain(error)\n"
+    "        loader.exec_module = exec_module\n"
+    "\n"
+    "sys.meta_path.insert(0, TidepoolImportWatcher())\n";
+
+static int find_python(void) {
+    struct {
+        void *slot;
+        const char *name;
+    } wanted[] = {
+        {&python.tuple_get_item, "PyTuple_GetItem"}, {&python.as_utf8, "PyUnicode_AsUTF8"},
+        {&python.decode_path, "PyUnicode_DecodeFSDefault"}, {&python.dict_new, "PyDict_New"},
+        {&python.dict_set, "PyDict_SetItemString"}, {&python.builtins, "PyEval_GetBuiltins"},
+        {&python.run, "PyRun_String"}, {&python.release, "Py_DecRef"},
+        {&python.error_clear, "PyErr_Clear"},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        void *symbol = dlsym(RTLD_DEFAULT, wanted[i].name);
+        if (!symbol) return 0;
+        memcpy(wanted[i].slot, &symbol, sizeof symbol);
+    }
+    return 1;
+}
+
+// The package's folder as a Python string: the shim is <package>/lib/libtidepool_preload.so.
+static void *package_folder(void) {
+    Dl_info here;
+    if (!dladdr((void *)&is_asked_for, &here) || !here.dli_fname) return NULL;
+    char *path = realpath(here.dli_fname, NULL);
+    void *folder = NULL;
+    if (path) {
+        for (int up = 0; up < 2; up++) {
+            char *slash = strrchr(path, '/');
+            if (slash) *slash = '\0';
+        }
+        folder = python.decode_path(path);
+    }
+    free(path);
+    return folder;
+}
+
+static int install_watcher(void) {
+    enum { kFileInput = 257 };  // Py_file_input: a whole program, not one expression
+    void *folder = package_folder();
+    void *globals = python.dict_new();
+    void *result = NULL;
+    if (folder && globals && python.dict_set(globals, "__builtins__", python.builtins()) == 0 &&
+        python.dict_set(globals, "tidepool_folder", folder) == 0) {
+        result = python.run(kWatcher, kFileInput, globals, globals);
+    }
+    int ok = result != NULL;
+    if (!ok) {
+        python.error_clear();
+        fputs("tidepool: cannot watch for the import of torch: running without Tidepool\n", stderr);
+    }
+    if (result) python.release(result);
+    if (globals) python.release(globals);
+    if (folder) python.release(folder);
+    return ok;
+}
+
+// Python's audit hook. `importlib` counts as well: importlib.import_module("torch") raises no event
+// of its own, but whoever calls it has imported importlib before.
+static int on_audit(const char *event, void *arguments, void *unused) {
+    static atomic_int done;
+    (void)unused;
+    if (event[0] != 'i' || strcmp(event, "import") != 0 || atomic_load(&done)) return 0;
+    void *name_object = python.tuple_get_item(arguments, 0);
+    const char *name = name_object ? python.as_utf8(name_object) : NULL;
+    if (!name) {
+        python.error_clear();
+        return 0;
+    }
+    int is_torch = strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
+    if (!is_torch && strcmp(name, "importlib") != 0) return 0;
+    atomic_store(&done, 1);
+    install_watcher();
+    return 0;
+}
+
+// ---- threads ------------------------------------------------------------------------------------
+
+typedef int (*CreateThread)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+typedef int (*SwitchThread)(int on);
+typedef int (*ThreadIsOn)(void);
+
+static _Atomic(SwitchThread) switch_thread;
+static _Atomic(ThreadIsOn) thread_is_on;
+
+// Registers the plugin's `tidepool_thread` and `tidepool_thread_is_on`: from now on a thread starts
+// with interception on if the thread that creates it has it on. NULL switches that off again.
+TIDEPOOL_EXPORT void tidepool_preload_set_thread_start(SwitchThread start, ThreadIsOn is_on) {
+    atomic_store_explicit(&thread_is_on, is_on, memory_order_relaxed);
+    atomic_store_explicit(&switch_thread, start, memory_order_release);
+}
+
+typedef struct {
+    void *(*start)(void *);
+    void *argument;
+    SwitchThread on;
+} ThreadStart;
+
+static void *start_switched_on(void *argument) {
+    ThreadStart start = *(ThreadStart *)argument;
+    free(argument);
+    start.on(1);
+    return start.start(start.argument);
+}
+
+static CreateThread real_create_thread(void) {
+    static _Atomic(CreateThread) known;
+    CreateThread real = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!real) {
+        void *symbol = dlsym(RTLD_NEXT, "pthread_create");
+        memcpy(&real, &symbol, sizeof symbol);
+        atomic_store_explicit(&known, real, memory_order_relaxed);
+    }
+    return real;
+}
+
+TIDEPOOL_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                                   void *(*start)(void *), void *argument) {
+    CreateThread real = real_create_thread();
+    if (!real) return EAGAIN;
+    SwitchThread on = atomic_load_explicit(&switch_thread, memory_order_acquire);
+    ThreadIsOn is_on = atomic_load_explicit(&thread_is_on, memory_order_relaxed);
+    if (!on || !is_on || !is_on()) return real(thread, attributes, start, argument);
+    ThreadStart *ours = malloc(sizeof *ours);
+    if (!ours) return EAGAIN;  // a thread with interception off would be a silent miss
+    *ours = (ThreadStart){start, argument, on};
+    int failure = real(thread, attributes, start_switched_on, ours);
+    if (failure) free(ours);
+    return failure;
+}
+
+// ---- start --------------------------------------------------------------------------------------
+
+__attribute__((constructor)) static void start(void) {
+    rewrite_settings("PYTORCH_ALLOC_CONF");  // first: PyTorch prefers it as well
+    rewrite_settings("PYTORCH_CUDA_ALLOC_CONF");
+    if (!is_asked_for()) return;
+    int (*add_audit_hook)(int (*)(const char *, void *, void *), void *);
+    void *symbol = dlsym(RTLD_DEFAULT, "PySys_AddAuditHook");
+    if (!symbol || !find_python()) return;
+    memcpy(&add_audit_hook, &symbol, sizeof symbol);
+    add_audit_hook(on_audit, NULL);
+}

@@ -1,0 +1,68 @@
+"""Tidepool: PyTorch training within a hard memory budget, with the same bits.
+
+    import tidepool
+    tidepool.enable(budget="8GiB")
+
+or, without a change to the job, `tidepool run --budget 8GiB -- python train.py`.
+"""
+
+from __future__ import annotations
+
+from ._plugin import AttachError
+from ._settings import SettingsError
+from ._version import __version__
+
+__all__ = ["AttachError", "SettingsError", "__version__", "enable", "stats"]
+
+
+def enable(
+    budget: str | int | None = None,
+    *,
+    policy: str | None = None,
+    chaos: str | None = None,
+    device: str | None = None,
+    stats: str | None = None,
+) -> None:
+    """Attach to this process. Memory allocated before is never evicted, so call it early.
+
+    Args:
+        budget: bytes, or a size such as "8GiB", "8GB" or "60%" (of the device's memory).
+        policy: need1 (default), coop or dtr-eq.
+        chaos: evict on purpose, for tests: op, alloc or random:SEED.
+        device: cpu (the only one so far).
+        stats: a file for statistics at exit, JSON.
+        What is not given comes from TIDEPOOL_* variables.
+
+    Raises:
+        SettingsError: a setting is wrong; the message names it.
+        AttachError: no plugin for this PyTorch, or already attached with other settings.
+    """
+    import os
+
+    from . import _autoload, _job, _settings
+
+    _settings.take_from_conf(os.environ)
+    given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device, "stats": stats}
+    settings = _settings.resolve(given, os.environ)
+    _autoload.suspended = True
+    try:
+        import torch  # noqa: F401  its entry point would attach with the environment's settings
+    finally:
+        _autoload.suspended = False
+    job = _job.current()
+    if job is None:
+        _job.attach(settings)
+    elif job.settings != settings:
+        raise AttachError(f"already attached with {job.settings.describe()}: enable() cannot "
+                          f"change that to {settings.describe()}")
+
+
+def stats() -> dict:
+    """Return statistics: {"version", "torch", "devices": {"cpu": {...}}}.
+
+    `devices` is empty where Tidepool is not attached. The keys are in docs/guide.md.
+    """
+    from . import _job
+
+    job = _job.current()
+    return _job.report(job.plugin.statistics() if job else {})

@@ -1,0 +1,45 @@
+"""Attaching without a line in the job: from PyTorch's entry point and from the preload shim.
+
+Neither ever raises: a job that cannot have Tidepool gets one line and runs as without it.
+"""
+
+from __future__ import annotations
+
+import os
+
+_done = False  # the entry point and the shim both come by, whichever is there
+suspended = False  # `enable()` is importing torch: its arguments win over the environment
+
+
+def autoload() -> None:
+    """Be the entry point of the group `torch.backends`, called at the end of `import torch`."""
+    attach_from_environment()
+
+
+def attach_from_environment() -> None:
+    """Attach if the environment asks for it."""
+    global _done
+    if _done or suspended:
+        return
+    try:
+        from . import _settings
+
+        _settings.take_from_conf(os.environ)
+        if not _settings.asked_for(os.environ):
+            return
+        _done = True
+        from . import _job
+
+        if _job.current() is None:
+            _job.attach(_settings.resolve({}, os.environ))
+    except Exception as error:
+        _done = True
+        _explain(error)
+
+
+def _explain(error: Exception) -> None:
+    from . import _job, _plugin, _settings
+
+    known = isinstance(error, (_settings.SettingsError, _plugin.AttachError))
+    text = str(error) if known else f"{type(error).__name__}: {error}"
+    _job.say(f"running without Tidepool: {' '.join(text.split())}")

@@ -1,0 +1,135 @@
+"""Tidepool in one process: attaching once, the two lines on standard error, the statistics."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from . import _compiled, _plugin, _readers, _settings, _sizes, _stats_file, _threads
+from ._version import __version__
+
+
+class Job:
+    """An attached process. Made by `attach`; there is at most one."""
+
+    def __init__(self, settings: _settings.Settings, plugin: _plugin.Plugin,
+                 stats_file: _stats_file.StatsFile | None) -> None:
+        self.settings = settings
+        self.plugin = plugin
+        self.stats_file = stats_file
+        self.pid = os.getpid()
+
+    def finish(self) -> None:
+        """Print the summary and write the statistics. A forked child is not this job."""
+        if os.getpid() != self.pid:
+            return
+        try:
+            devices = self.plugin.statistics()
+            if not self.settings.quiet:
+                say(summary(self.settings, devices))
+            if self.stats_file:
+                self.stats_file.write({"state": "finished", **report(devices)})
+        except Exception as error:  # at exit there is nobody left to handle it
+            say(f"no summary: {type(error).__name__}: {error}")
+
+
+_job: Job | None = None
+
+
+def current() -> Job | None:
+    """Return the attached job of this process (of its parent, in a forked child)."""
+    return _job
+
+
+def say(line: str) -> None:
+    """Print one line on standard error, if there is one."""
+    try:
+        sys.stderr.write(f"tidepool: {line}\n")
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):  # no stderr, or closed
+        pass
+
+
+def attach(settings: _settings.Settings) -> Job:
+    """Attach to this process.
+
+    Raises:
+        SettingsError: the statistics file cannot be written.
+        AttachError: no plugin for this PyTorch, or the plugin refused. Nothing is changed then.
+    """
+    global _job
+    if _job is not None:
+        raise _plugin.AttachError("already attached")
+    import torch
+    import torch.optim.optimizer as optimizers  # its package hides it
+
+    plugin = _plugin.load()
+    stats_file = _claim_stats_file(settings)
+    readers = _readers.Readers(plugin, torch)
+    try:
+        readers.install()
+        plugin.attach(settings.for_plugin())
+    except BaseException:
+        readers.uninstall()
+        if stats_file:
+            stats_file.discard()
+        raise
+    _job = Job(settings, plugin, stats_file)
+    _threads.follow_new_threads(plugin)
+    _follow_optimizers(plugin, optimizers, torch.compiler.is_compiling)
+    _compiled.follow_compiled_graphs(plugin, readers.storage_of)
+    atexit.register(_job.finish)
+    if not settings.quiet:
+        say(f"attached, {settings.describe()}")
+    return _job
+
+
+def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | None:
+    if settings.stats is None:
+        return None
+    try:
+        return _stats_file.StatsFile(settings.stats, os.environ)
+    except OSError as error:
+        raise _settings.SettingsError(f"stats {settings.stats!r}: cannot write there: "
+                                      f"{error.strerror}") from error
+
+
+def _follow_optimizers(plugin: _plugin.Plugin, optimizers, is_compiling) -> None:
+    """Tell the plugin where optimizers run: their state is named in reports, and steps counted.
+
+    A step that raises leaves the scope open until the next step ends: reports may then call
+    activations optimizer state, nothing else changes.
+    """
+
+    def before(optimizer, args, kwargs):
+        if not is_compiling():
+            plugin.rescan_operators()
+            plugin.optimizer_scope(1)
+
+    def after(optimizer, args, kwargs):
+        if not is_compiling():
+            plugin.optimizer_scope(0)
+
+    optimizers.register_optimizer_step_pre_hook(before)
+    optimizers.register_optimizer_step_post_hook(after)
+
+
+def report(devices: dict) -> dict:
+    """Return the statistics as `tidepool.stats()` and the statistics file give them."""
+    torch = sys.modules.get("torch")
+    return {"version": __version__, "torch": str(torch.__version__) if torch else None,
+            "devices": devices}
+
+
+def summary(settings: _settings.Settings, devices: dict) -> str:
+    """Return the line at exit."""
+    values = devices.get(settings.device, {})
+    peak = _sizes.format_size(values.get("reserved_peak_bytes", 0), exact=False)
+    budget = _sizes.format_size(settings.budget_bytes)
+    text = f"peak {peak} of {budget}, {values.get('evictions', 0)} evictions"
+    evicted = values.get("evicted_bytes", 0)
+    if evicted:
+        text += f" ({_sizes.format_size(evicted, exact=False)})"
+    seconds = values.get("replay_ns", 0) / 1e9
+    return f"{text}, {values.get('operators_replayed', 0)} operators replayed in {seconds:.1f} s"

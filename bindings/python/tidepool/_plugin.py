@@ -1,0 +1,154 @@
+"""The C++ plugin: which library fits this PyTorch, and its functions through ctypes.
+
+The functions release Python's lock while they run. See bindings/torch/api.h for their contracts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import threading
+from pathlib import Path
+
+LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
+_NAME = re.compile(r"libtidepool_torch_(\d+)_(\d+)\.so")
+_MESSAGE_BYTES = 64 * 1024  # an out-of-memory report lists the largest pinned storages
+_Message = ctypes.c_char * _MESSAGE_BYTES  # create_string_buffer would be traced by torch.compile
+
+EVICTED = 3  # tidepool_state; 1 and 2 are resident
+TRACKED_STATES = (1, 2, EVICTED)
+
+
+class AttachError(RuntimeError):
+    """Tidepool cannot attach to this process."""
+
+
+def _signatures() -> dict[str, tuple]:
+    address, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+    one_storage = (ctypes.c_int, [address, text, size])
+    return {
+        "tidepool_built_for": (ctypes.c_uint32, []),
+        "tidepool_attach": (ctypes.c_int, [text, text, size]),
+        "tidepool_attached": (ctypes.c_int, []),
+        "tidepool_statistics": (size, [text, size]),
+        "tidepool_thread": (ctypes.c_int, [ctypes.c_int]),
+        "tidepool_thread_is_on": (ctypes.c_int, []),
+        "tidepool_make_resident": one_storage,
+        "tidepool_escape": one_storage,
+        "tidepool_written": one_storage,
+        "tidepool_state": (ctypes.c_int, [address]),
+        "tidepool_evict": (ctypes.c_int, [address]),
+        "tidepool_evict_all": (size, []),
+        "tidepool_optimizer_scope": (None, [ctypes.c_int]),
+        "tidepool_rescan_operators": (None, []),
+        "tidepool_recording": (None, [ctypes.c_int]),
+    }
+
+
+class Plugin:
+    """The plugin's functions. A storage is the address of its `c10::StorageImpl`."""
+
+    def __init__(self, library) -> None:
+        self.library = library
+        for name, (result, arguments) in _signatures().items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        self.state = library.tidepool_state
+        self.thread = library.tidepool_thread
+        self.optimizer_scope = library.tidepool_optimizer_scope
+        self.rescan_operators = library.tidepool_rescan_operators
+        self.evict = library.tidepool_evict
+        self.evict_all = library.tidepool_evict_all
+        self.recording = library.tidepool_recording
+        self._local = threading.local()
+
+    def attach(self, settings: dict) -> None:
+        """Attach with the settings of `Settings.for_plugin`; raise AttachError if refused."""
+        message = _Message()
+        text = json.dumps(settings).encode()
+        if self.library.tidepool_attach(text, message, len(message)):
+            raise AttachError(message.value.decode(errors="replace"))
+
+    def attached(self) -> bool:
+        return bool(self.library.tidepool_attached())
+
+    def statistics(self) -> dict:
+        """Return statistics by device."""
+        capacity = 16 * 1024
+        for _ in range(8):  # they may grow between two calls
+            out = (ctypes.c_char * capacity)()
+            needed = self.library.tidepool_statistics(out, capacity)
+            if needed <= capacity:
+                return json.loads(out.value)
+            capacity = 2 * needed
+        raise RuntimeError("the statistics kept growing while they were read")
+
+    def make_resident(self, storage: int) -> None:
+        self._run(self.library.tidepool_make_resident, storage)
+
+    def written(self, storage: int) -> None:
+        self._run(self.library.tidepool_written, storage)
+
+    def escape(self, storage: int) -> None:
+        self._run(self.library.tidepool_escape, storage)
+
+    def _run(self, function, storage: int) -> None:
+        message = getattr(self._local, "message", None)
+        if message is None:
+            message = self._local.message = _Message()
+        if function(storage, message, _MESSAGE_BYTES):
+            raise _error(message.value.decode(errors="replace"))
+
+
+def _error(message: str) -> Exception:
+    import torch
+
+    kind = torch.OutOfMemoryError if "out of memory" in message.lower() else RuntimeError
+    return kind(message)
+
+
+def supported_versions(folder: Path = LIBRARY_FOLDER) -> list[tuple[int, int]]:
+    """Return the PyTorch versions that this installation has a plugin for, oldest first."""
+    found = (_NAME.fullmatch(path.name) for path in folder.glob("libtidepool_torch_*.so"))
+    return sorted((int(match[1]), int(match[2])) for match in found if match)
+
+
+def torch_version(torch) -> tuple[int, int]:
+    """Return PyTorch's (major, minor), as its C++ library says if that can be asked."""
+    said = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
+    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        function = ctypes.CDLL(str(path), os.RTLD_NOLOAD | os.RTLD_LAZY).aoti_torch_abi_version
+    except (OSError, AttributeError):
+        return said
+    function.restype = ctypes.c_uint64
+    packed = function()
+    return packed >> 56, packed >> 48 & 0xFF
+
+
+def load(folder: Path = LIBRARY_FOLDER) -> Plugin:
+    """Load the plugin for the imported PyTorch.
+
+    Raises:
+        AttachError: there is none for this version, or it does not fit.
+    """
+    import torch
+
+    version = torch_version(torch)
+    available = supported_versions(folder)
+    if version not in available:
+        have = ", ".join(f"{major}.{minor}" for major, minor in available) or "none"
+        raise AttachError(f"no plugin for PyTorch {torch.__version__} "
+                          f"(this installation has plugins for: {have})")
+    path = folder / f"libtidepool_torch_{version[0]}_{version[1]}.so"
+    try:
+        # Never unloaded: PyTorch keeps pointers into it until the process ends.
+        plugin = Plugin(ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_NODELETE))
+    except (OSError, AttributeError) as error:
+        raise AttachError(f"cannot load {path.name}: {error}") from error
+    built_for = plugin.library.tidepool_built_for()
+    if (built_for >> 8, built_for & 0xFF) != version:
+        raise AttachError(f"{path.name} was built for PyTorch {built_for >> 8}.{built_for & 0xFF}")
+    return plugin

@@ -1,0 +1,235 @@
+"""The settings: where they come from, what they may be, and errors that help.
+
+Sources, the strongest first: arguments of a call or command, TIDEPOOL_* variables, `tidepool_*`
+keys in PyTorch's allocator settings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import re
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+
+from . import _sizes
+
+POLICIES = ("need1", "coop", "dtr-eq")
+DEVICES = ("cpu", "cuda")
+PREFIX = "TIDEPOOL_"
+CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch prefers the first
+
+LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
+          "limit_records": "records"}  # setting -> the plugin's name
+KEYS = ("budget", "policy", "chaos", "stats", "device", "poison", "handle", "quiet", *LIMITS)
+# Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
+# statistics file, and names that tests and other builds use.
+RESERVED = ("backend", "stats_owner", "mutant", "full")
+# These alone do not ask for Tidepool: they may well stand in a profile.
+_PASSIVE = ("quiet", "stats_owner", "mutant", "full")
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the message names it and what would be right."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked settings of one process, sizes in bytes."""
+
+    budget_bytes: int
+    device: str = "cpu"
+    policy: str = "need1"
+    chaos: str = "none"
+    stats: str | None = None
+    poison: bool = False
+    handle_bytes: int | None = None
+    quiet: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    def for_plugin(self) -> dict:
+        """Return what the plugin's `tidepool_attach` reads."""
+        values = {"device": self.device, "budget_bytes": self.budget_bytes, "policy": self.policy,
+                  "chaos": self.chaos, "poison": self.poison}
+        if self.handle_bytes is not None:
+            values["handle_bytes"] = self.handle_bytes
+        if self.limits:
+            values["limits"] = dict(self.limits)
+        return values
+
+    def describe(self) -> str:
+        """Return budget, device, policy and chaos as one phrase."""
+        text = f"budget {_sizes.format_size(self.budget_bytes)} on {self.device}, "
+        text += f"policy {self.policy}"
+        return text if self.chaos == "none" else f"{text}, chaos {self.chaos}"
+
+
+def nearest(word: str, valid: tuple[str, ...]) -> str:
+    """Return ", did you mean X?" for the valid word nearest to `word`, or nothing."""
+    found = difflib.get_close_matches(word.lower(), [v.lower() for v in valid], 1, 0.5)
+    return f", did you mean {next(v for v in valid if v.lower() == found[0])}?" if found else ""
+
+
+def take_from_conf(environ: MutableMapping[str, str]) -> None:
+    """Move our keys out of PyTorch's allocator settings into TIDEPOOL_* variables.
+
+    What the preload shim does before Python starts; here for processes without it. PyTorch fails
+    on a backend it does not know, so this runs even if the settings turn out to be wrong.
+    """
+    for variable in CONF_VARIABLES:
+        text = environ.get(variable, "")
+        if "tidepool" not in text:
+            continue
+        kept = []
+        for item in re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text):
+            key, _, value = (part.strip() for part in item.partition(":"))
+            if key == "backend" and value == "tidepool":
+                environ.setdefault("TIDEPOOL_BACKEND", value)
+            elif key.startswith("tidepool_"):
+                environ.setdefault(key.upper(), value)
+            else:
+                kept.append(item)
+        if kept:
+            environ[variable] = ",".join(kept)
+        else:
+            del environ[variable]
+
+
+def asked_for(environ: Mapping[str, str]) -> bool:
+    """Return whether the environment asks for Tidepool (or tries to, misspelt)."""
+    for key in _keys_in(environ):
+        if key in _PASSIVE:
+            continue
+        if key in KEYS or key in RESERVED or nearest(key, KEYS):
+            return True
+    return False
+
+
+def resolve(arguments: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
+    """Return checked settings from a call's arguments and, behind them, the environment.
+
+    Args:
+        arguments: settings by key; None means not given.
+        environ: after `take_from_conf`.
+
+    Raises:
+        SettingsError: names the input.
+    """
+    given: dict[str, tuple[str, str]] = {}  # key -> (where it was given, text)
+    for key in _keys_in(environ):
+        name = PREFIX + key.upper()
+        if key not in KEYS and key not in RESERVED:
+            valid = tuple(PREFIX + k.upper() for k in KEYS)
+            raise SettingsError(f"unknown setting {name}{nearest(name, valid)} "
+                                f"(known: {', '.join(valid)})")
+        if environ[name].strip():
+            given[key] = (name, environ[name].strip())
+    for key, value in arguments.items():
+        if value is not None:
+            given[key] = (key, str(value).strip())
+    return _check(given)
+
+
+def _keys_in(environ: Mapping[str, str]) -> list[str]:
+    return [name[len(PREFIX):].lower() for name in environ
+            if name.startswith(PREFIX) and environ[name].strip()]
+
+
+def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
+    device = _device(given)
+    limits = {name: _positive(given[key]) for key, name in LIMITS.items() if key in given}
+    return Settings(
+        budget_bytes=_budget(given, device),
+        device=device,
+        policy=_one_of(given, "policy", POLICIES, "need1"),
+        chaos=_chaos(given),
+        stats=given["stats"][1] if "stats" in given else None,
+        poison=_flag(given, "poison"),
+        handle_bytes=_size(given["handle"], None) if "handle" in given else None,
+        quiet=_flag(given, "quiet"),
+        limits=limits,
+    )
+
+
+def _wrong(origin: str, text: str, reason: str) -> SettingsError:
+    return SettingsError(f"{origin} {text!r}: {reason}")
+
+
+def _one_of(given: Mapping, key: str, valid: tuple[str, ...], default: str) -> str:
+    if key not in given:
+        return default
+    origin, text = given[key]
+    if text not in valid:
+        raise _wrong(origin, text, f"expected one of {', '.join(valid)}{nearest(text, valid)}")
+    return text
+
+
+def _device(given: Mapping) -> str:
+    device = _one_of(given, "device", DEVICES, "cuda" if gpu_is_visible() else "cpu")
+    if device == "cuda":
+        why = "" if "device" in given else " (chosen because a GPU is visible)"
+        raise SettingsError(f"device 'cuda'{why}: this version manages CPU memory only, "
+                            "expected device cpu (--device cpu, TIDEPOOL_DEVICE=cpu)")
+    return device
+
+
+def _size(source: tuple[str, str], device_bytes: int | None) -> int:
+    origin, text = source
+    try:
+        size = _sizes.parse_size(text, device_bytes)
+    except ValueError as error:
+        raise _wrong(origin, text, str(error)) from None
+    if size <= 0:
+        raise _wrong(origin, text, "expected more than zero bytes")
+    return size
+
+
+def _budget(given: Mapping, device: str) -> int:
+    if "budget" in given:
+        return _size(given["budget"], _sizes.cpu_memory_bytes())
+    if "chaos" in given and given["chaos"][1] != "none":  # chaos needs no pressure
+        return _sizes.cpu_memory_bytes()
+    others = ", ".join(origin for key, (origin, _) in given.items() if key not in _PASSIVE)
+    beside = f" ({others} alone does not start Tidepool)" if others else ""
+    raise SettingsError(f"no budget given{beside}: expected --budget, TIDEPOOL_BUDGET or budget=, "
+                        "a size such as 8GiB or 80%")
+
+
+def _chaos(given: Mapping) -> str:
+    if "chaos" not in given:
+        return "none"
+    origin, text = given["chaos"]
+    if text in ("none", "op", "alloc"):
+        return text
+    if re.fullmatch(r"random:[0-9]+", text):
+        return text
+    valid = ("none", "op", "alloc", "random:SEED")
+    if text.startswith("random"):
+        raise _wrong(origin, text, "expected random:SEED with a whole number, such as random:7")
+    raise _wrong(origin, text, f"expected one of {', '.join(valid)}{nearest(text, valid)}")
+
+
+def _flag(given: Mapping, key: str) -> bool:
+    if key not in given:
+        return False
+    origin, text = given[key]
+    if text.lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.lower() in ("0", "false", "no", "off"):
+        return False
+    raise _wrong(origin, text, "expected 1 or 0")
+
+
+def _positive(source: tuple[str, str]) -> int:
+    origin, text = source
+    if not re.fullmatch(r"[0-9]+", text) or int(text) == 0:
+        raise _wrong(origin, text, "expected a whole number above zero")
+    return int(text)
+
+
+def gpu_is_visible() -> bool:
+    """Return whether a CUDA job would find a GPU here, without loading CUDA."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1", "NoDevFiles"):
+        return False
+    return bool(glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/dxg"))

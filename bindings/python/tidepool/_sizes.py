@@ -1,0 +1,129 @@
+"""Sizes as a user writes them, and how much memory a device has."""
+
+from __future__ import annotations
+
+import os
+import re
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+
+UNITS = {
+    "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}
+_BY_LOWER_CASE = {unit.lower(): unit for unit in UNITS}
+_SHAPE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*")
+_EXPECTED = "a size such as 8GiB, 8GB, 8589934592 or 80%"
+
+
+def parse_size(text: str, device_bytes: int | None = None) -> int:
+    """Return the bytes that `text` means.
+
+    Args:
+        text: a number with a unit (KiB is 1024, KB is 1000), plain bytes, or a percentage.
+        device_bytes: what a percentage is taken of; None refuses percentages.
+
+    Raises:
+        ValueError: says what is wrong and what was expected, without naming the setting.
+    """
+    match = _SHAPE.fullmatch(text)
+    if not match:
+        raise ValueError(f"expected {_EXPECTED}")
+    number, unit = Decimal(match[1]), match[2]
+    if unit == "%":
+        return _share(number, device_bytes)
+    if unit == "":
+        if "." in match[1]:
+            hint = f"; for a share of memory write {number * 100:f}%" if number <= 1 else ""
+            raise ValueError(f"plain bytes must be a whole number{hint}")
+        return int(number)
+    if unit not in UNITS:
+        raise ValueError(_unknown_unit(unit))
+    return int(number * UNITS[unit])
+
+
+def _share(percent: Decimal, device_bytes: int | None) -> int:
+    if device_bytes is None:
+        raise ValueError("a percentage has no meaning here: expected a size such as 2MiB")
+    if not 0 < percent <= 100:
+        raise ValueError("a percentage must be above 0% and at most 100%")
+    return int(device_bytes * percent / 100)
+
+
+def _unknown_unit(unit: str) -> str:
+    lower = unit.lower()
+    short = {"k": "KiB", "m": "MiB", "g": "GiB", "t": "TiB", "ki": "KiB", "mi": "MiB",
+             "gi": "GiB", "ti": "TiB"}
+    near = _BY_LOWER_CASE.get(lower) or short.get(lower)
+    hint = f", did you mean {near}?" if near else ""
+    return f"unknown unit {unit!r}{hint} (known: {', '.join(UNITS)} and %)"
+
+
+def format_size(size: int, exact: bool = True) -> str:
+    """Write bytes for a reader: two decimals, or a whole number of the unit that divides them.
+
+    `exact` prefers the dividing unit even where it is a decimal one: 8 GB is not 7.45 GiB.
+    """
+    for unit in ("TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB"):
+        whole = size % UNITS[unit] == 0 and 0 < size // UNITS[unit] < 10240
+        if whole and (exact or "i" in unit):
+            return f"{size // UNITS[unit]} {unit}"
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size >= UNITS[unit]:
+            return f"{size / UNITS[unit]:.2f} {unit}"
+    return f"{size} B"
+
+
+def cpu_memory_bytes(root: Path = Path("/")) -> int:
+    """Return the memory that this process may use: the machine's, or its cgroup's limit if smaller.
+
+    `root` stands for the file system's root, so that tests can bring their own.
+    """
+    limits = _cgroup_limits(root)
+    return min([_physical_memory_bytes(root), *limits])
+
+
+def _physical_memory_bytes(root: Path) -> int:
+    try:
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _cgroup_limits(root: Path) -> list[int]:
+    """Limits of this process's cgroup and of all above it, version 2 and version 1.
+
+    In a container the path in /proc/self/cgroup may be the host's, of which only the end exists:
+    whatever does not exist is skipped, and the mount's root is always looked at.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    limits = []
+    for line in lines:
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        if controllers == "":
+            mount, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = PurePosixPath(path.lstrip("/"))
+        for folder in (group, *group.parents):
+            limit = _read_limit(mount / folder / name)
+            if limit is not None:
+                limits.append(limit)
+    return limits
+
+
+def _read_limit(path: Path) -> int | None:
+    try:
+        limit = int(path.read_text().strip())
+    except (OSError, ValueError):  # no such group, or "max"
+        return None
+    return limit if limit > 0 else None

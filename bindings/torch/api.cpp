@@ -1,0 +1,170 @@
+#include "bindings/torch/api.h"
+
+#include <c10/core/StorageImpl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "bindings/torch/engine.h"
+#include "bindings/torch/intercepted_call.h"
+#include "bindings/torch/interception.h"
+#include "bindings/torch/statistics_json.h"
+#include "bindings/torch/storage_access.h"
+
+using namespace tidepool;
+using namespace tidepool::torch_glue;
+
+namespace {
+
+constexpr int kOutOfMemory = 1;
+constexpr int kFailed = 2;
+
+// Copies a message, cut to what fits. Returns `code`.
+int fail(int code, const std::string& message, char* error, size_t error_bytes) {
+  if (error != nullptr && error_bytes > 0) {
+    const size_t length = std::min(message.size(), error_bytes - 1);
+    std::memcpy(error, message.data(), length);
+    error[length] = '\0';
+  }
+  return code;
+}
+
+// The tracked storage behind a StorageImpl of ours; nullptr if it is foreign, empty, or not yet
+// tracked and `track` is false. Requires: lock held.
+remat::Storage* find_tracked(c10::StorageImpl* storage, bool track) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() == &delete_evicted) {
+    return static_cast<remat::Storage*>(data.get_context());
+  }
+  if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
+  remat::Runtime& runtime = engine()->runtime();
+  remat::Storage* tracked = runtime.find(data.get());
+  if (tracked != nullptr || !track) return tracked;
+  hold_weakly(storage);
+  return runtime.track(storage, data.get(), storage->nbytes(), remat::RootReason::kUntracked);
+}
+
+// Locks the storage behind `pointer`, restores it, and does `then` to it.
+template <class Then>
+int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Then&& then) {
+  if (engine() == nullptr || pointer == nullptr) return 0;
+  remat::Runtime& runtime = engine()->runtime();
+  try {
+    DeviceLock lock(engine()->mutex());
+    remat::Storage* storage = find_tracked(static_cast<c10::StorageImpl*>(pointer), track);
+    if (storage == nullptr) return 0;
+    runtime.lock_storage(storage);
+    try {
+      runtime.make_resident({&storage, 1}, lock);
+      then(runtime, storage, lock);
+    } catch (...) {
+      runtime.unlock_storage(storage);
+      throw;
+    }
+    runtime.unlock_storage(storage);
+    return 0;
+  } catch (const OutOfMemory& exception) {
+    return fail(kOutOfMemory, exception.what(), error, error_bytes);
+  } catch (const c10::OutOfMemoryError& exception) {
+    return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
+  } catch (const std::exception& exception) {
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
+}  // namespace
+
+uint32_t tidepool_built_for() { return TIDEPOOL_TORCH_MAJOR << 8 | TIDEPOOL_TORCH_MINOR; }
+
+int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
+  try {
+    Engine::attach(Settings::parse(settings));
+    return 0;
+  } catch (const std::exception& exception) {
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
+int tidepool_attached() { return engine() != nullptr ? 1 : 0; }
+
+size_t tidepool_statistics(char* out, size_t capacity) {
+  if (engine() == nullptr) return 0;
+  const std::string text = statistics_json(*engine());
+  if (out != nullptr && capacity > text.size()) std::memcpy(out, text.c_str(), text.size() + 1);
+  return text.size() + 1;
+}
+
+size_t tidepool_trace(char* out, size_t capacity) {
+  if (engine() == nullptr) return 0;
+  const std::string text = engine()->allocator().trace_text();
+  if (out != nullptr && capacity > text.size()) std::memcpy(out, text.c_str(), text.size() + 1);
+  return text.size() + 1;
+}
+
+int tidepool_thread(int on) { return set_thread_intercepted(on != 0) ? 1 : 0; }
+int tidepool_thread_is_on() { return is_thread_intercepted() ? 1 : 0; }
+
+int tidepool_make_resident(void* storage, char* error, size_t error_bytes) {
+  return with_resident(storage, false, error, error_bytes,
+                       [](remat::Runtime&, remat::Storage*, DeviceLock&) {});
+}
+
+int tidepool_escape(void* storage, char* error, size_t error_bytes) {
+  return with_resident(storage, true, error, error_bytes,
+                       [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
+                         runtime.escape(tracked, lock);
+                       });
+}
+
+int tidepool_written(void* storage, char* error, size_t error_bytes) {
+  return with_resident(storage, true, error, error_bytes,
+                       [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
+                         runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
+                         tracked->fixed = true;
+                       });
+}
+
+int tidepool_state(void* pointer) {
+  if (engine() == nullptr) return 0;
+  auto* storage = static_cast<c10::StorageImpl*>(pointer);
+  DeviceLock lock(engine()->mutex());
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  const bool ours =
+      data.get_deleter() == &delete_block || data.get_deleter() == &delete_evicted;
+  if (!ours) return -1;
+  const remat::Storage* tracked = find_tracked(storage, false);
+  if (tracked == nullptr) return 0;
+  if (tracked->evicted) return 3;
+  if (tracked->escaped) return 4;
+  return tracked->current->producer != nullptr ? 2 : 1;
+}
+
+int tidepool_evict(void* pointer) {
+  if (engine() == nullptr) return 0;
+  DeviceLock lock(engine()->mutex());
+  remat::Storage* tracked = find_tracked(static_cast<c10::StorageImpl*>(pointer), false);
+  return tracked != nullptr && engine()->runtime().evict_storage(tracked) ? 1 : 0;
+}
+
+size_t tidepool_evict_all() {
+  if (engine() == nullptr) return 0;
+  DeviceLock lock(engine()->mutex());
+  return engine()->runtime().evict_everything();
+}
+
+void tidepool_optimizer_scope(int entering) {
+  t_in_optimizer = entering != 0;
+  if (engine() == nullptr || entering != 0) return;
+  engine()->runtime().end_step();
+  if (g_operators_pending.load(std::memory_order_relaxed)) rescan_operators();
+}
+
+void tidepool_rescan_operators() {
+  if (engine() != nullptr) rescan_operators();
+}
+
+void tidepool_recording(int on) {
+  if (engine() != nullptr) engine()->runtime().set_recording(on != 0);
+}

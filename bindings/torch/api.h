@@ -1,0 +1,65 @@
+// The plugin's C interface: what the Python package calls through ctypes, with no PyTorch or Python
+// type in it. Every function may be called from any thread, with or without the GIL (those that may
+// run operators wait for locks, so a caller that holds the GIL must release it: ctypes.CDLL does).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define TIDEPOOL_EXPORT extern "C" __attribute__((visibility("default")))
+
+// PyTorch version that this plugin was built for: major << 8 | minor.
+TIDEPOOL_EXPORT uint32_t tidepool_built_for();
+
+// Attaches to this process: installs the CPU allocator, registers the operators' interception and
+// switches the calling thread on. `settings` is a JSON object:
+//   {"device": "cpu", "budget_bytes": int > 0, "policy": str, "chaos": "none"|"op"|"alloc"|
+//    "random:SEED", "poison": bool, "handle_bytes": int (optional), "limits": {"depth": int,
+//    "versions": int, "age_steps": int, "records": int} (optional), "recording": bool (opt.),
+//    "trace_events": int (optional: events of the allocator to keep)}
+// Returns 0; or 2 and a message in `error` (cut to `error_bytes`, NUL-terminated); nothing is done.
+// A second call after a success is an error.
+TIDEPOOL_EXPORT int tidepool_attach(const char* settings, char* error, size_t error_bytes);
+TIDEPOOL_EXPORT int tidepool_attached();
+
+// Writes the statistics as JSON (the value of `devices`, keyed "cpu", "cuda:0", ...). Returns the
+// bytes needed including the NUL; writes nothing if `capacity` is smaller.
+TIDEPOOL_EXPORT size_t tidepool_statistics(char* out, size_t capacity);
+
+// Writes the allocator's last `trace_events` events as text, one a line, oldest first. Returns the
+// bytes needed including the NUL; writes nothing if `capacity` is smaller.
+TIDEPOOL_EXPORT size_t tidepool_trace(char* out, size_t capacity);
+
+// Includes (1) or excludes (0) interception on the calling thread. Returns the previous state.
+TIDEPOOL_EXPORT int tidepool_thread(int on);
+// 1 if interception is on for the calling thread.
+TIDEPOOL_EXPORT int tidepool_thread_is_on();
+
+// The functions below take a `c10::StorageImpl*` (Python: `untyped_storage()._cdata`).
+// Restores an evicted storage: a reader of its pointer is about to look at it. No lasting effect.
+// Returns 0; 1 and a message if out of memory; 2 and a message if a restoration failed.
+TIDEPOOL_EXPORT int tidepool_make_resident(void* storage, char* error, size_t error_bytes);
+// As above; the pointer now leaves our sight for good: never evicted again, dependents cut, and
+// operators that read it produce roots.
+TIDEPOOL_EXPORT int tidepool_escape(void* storage, char* error, size_t error_bytes);
+// The pointer was asked for: the bytes may be written through it now, and it may be kept. A new
+// root version, which stays where it is while the storage lives; but what later operators write
+// into it counts as seen, so that results that read it can be recorded.
+TIDEPOOL_EXPORT int tidepool_written(void* storage, char* error, size_t error_bytes);
+
+// 0 not tracked, 1 resident root, 2 resident with lineage, 3 evicted, 4 escaped, -1 foreign memory.
+TIDEPOOL_EXPORT int tidepool_state(void* storage);
+// Evicts one storage (returns 1 if it could) or everything evictable (returns how many).
+TIDEPOOL_EXPORT int tidepool_evict(void* storage);
+TIDEPOOL_EXPORT size_t tidepool_evict_all();
+
+// Marks storages first tracked on this thread, until switched off, as optimizer state in reports,
+// and counts a step of the job on each leave (ages lineage).
+TIDEPOOL_EXPORT void tidepool_optimizer_scope(int entering);
+
+// Registers operators that were defined after attaching (cheap when there are none).
+TIDEPOOL_EXPORT void tidepool_rescan_operators();
+
+// Switches recording of lineage on or off without detaching (off: operators are seen, results are
+// roots). For measurements.
+TIDEPOOL_EXPORT void tidepool_recording(int on);

@@ -1,0 +1,82 @@
+#include "bindings/torch/call_body.h"
+
+#include <c10/core/DispatchKeySet.h>
+
+#include <cstring>
+#include <new>
+
+#include "bindings/torch/storage_access.h"
+
+namespace tidepool::torch_glue {
+
+const uint64_t kSupportedKeys =
+    c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                         c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
+                         c10::DispatchKey::Conjugate, c10::DispatchKey::Negative})
+        .raw_repr();
+
+namespace {
+const uint64_t kReplayedKeys =
+    c10::DispatchKeySet(
+        {c10::DispatchKey::CPU, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative})
+        .raw_repr();
+
+constexpr size_t round_up(size_t bytes) { return (bytes + 15) & ~size_t{15}; }
+}  // namespace
+
+size_t CallBody::bytes_for(const OperatorInfo& info, size_t slots, size_t dimensions,
+                           size_t immediates) {
+  return round_up(sizeof(CallBody)) + round_up(sizeof(c10::IValue) * info.argument_count) +
+         round_up(sizeof(TensorSlot) * slots) + round_up(sizeof(int64_t) * 2 * dimensions) +
+         TensorSlot::kImmediateBytes * immediates;
+}
+
+CallBody& CallBody::construct(void* memory, const OperatorInfo& info, size_t slots,
+                              size_t dimensions) {
+  char* at = static_cast<char*>(memory);
+  CallBody* body = new (at) CallBody;
+  at += round_up(sizeof(CallBody));
+  body->info_ = &info;
+  body->slot_capacity_ = static_cast<uint32_t>(slots);
+  body->arguments_ = reinterpret_cast<c10::IValue*>(at);
+  for (size_t k = 0; k < info.argument_count; ++k) new (&body->arguments_[k]) c10::IValue();
+  at += round_up(sizeof(c10::IValue) * info.argument_count);
+  body->slots_ = reinterpret_cast<TensorSlot*>(at);
+  at += round_up(sizeof(TensorSlot) * slots);
+  body->next_dimension_ = reinterpret_cast<int64_t*>(at);
+  at += round_up(sizeof(int64_t) * 2 * dimensions);
+  body->next_immediate_ = at;
+  return *body;
+}
+
+void CallBody::destroy(void* memory) {
+  CallBody* body = static_cast<CallBody*>(memory);
+  for (size_t k = 0; k < body->info_->argument_count; ++k) body->arguments_[k].~IValue();
+  body->~CallBody();
+}
+
+void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
+  TORCH_INTERNAL_ASSERT_DEBUG_ONLY(slot_count_ < slot_capacity_);
+  TensorSlot& slot = *new (&slots_[slot_count_++]) TensorSlot;
+  slot.kind = kind;
+  if (kind == TensorSlot::Kind::kAbsent) return;
+  const size_t dimensions = static_cast<size_t>(tensor->dim());
+  slot.dimensions = static_cast<uint16_t>(dimensions);
+  slot.sizes = next_dimension_;
+  std::memcpy(next_dimension_, tensor->sizes().data(), dimensions * sizeof(int64_t));
+  std::memcpy(next_dimension_ + dimensions, tensor->strides().data(),
+              dimensions * sizeof(int64_t));
+  next_dimension_ += 2 * dimensions;
+  slot.offset = tensor->storage_offset();
+  slot.keys = tensor->key_set().raw_repr() & kReplayedKeys;
+  slot.scalar_type = static_cast<int8_t>(c10::typeMetaToScalarType(tensor->dtype()));
+  slot.wrapped_number = tensor->is_wrapped_number();
+  if (kind != TensorSlot::Kind::kImmediate) return;
+  c10::StorageImpl* storage = storage_of(tensor);
+  slot.storage_bytes = static_cast<uint32_t>(storage->nbytes());
+  slot.immediate = next_immediate_;
+  std::memcpy(next_immediate_, storage->_mutable_data_ptr_no_checks().get(), slot.storage_bytes);
+  next_immediate_ += TensorSlot::kImmediateBytes;
+}
+
+}  // namespace tidepool::torch_glue

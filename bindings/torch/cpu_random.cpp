@@ -1,0 +1,83 @@
+#include "bindings/torch/cpu_random.h"
+
+#include <cstring>
+
+#include "bindings/torch/engine.h"
+
+namespace tidepool::torch_glue {
+
+std::unique_ptr<RandomState> RandomState::capture(at::CPUGeneratorImpl& generator) {
+  static std::shared_ptr<const at::mt19937_data_pod> last;  // guarded by the draw lock
+  auto state = std::make_unique<RandomState>();
+  at::mt19937_data_pod now;
+  {
+    std::lock_guard<std::mutex> guard(generator.mutex_);
+    now = generator.engine().data();
+    state->next_float_normal = generator.next_float_normal_sample();
+    state->next_double_normal = generator.next_double_normal_sample();
+  }
+  state->left = now.left_;
+  state->next = now.next_;
+  state->seed = now.seed_;
+  if (!last || std::memcmp(&last->state_, &now.state_, sizeof(now.state_)) != 0) {
+    last = std::make_shared<const at::mt19937_data_pod>(now);
+  }
+  state->table = last;
+  return state;
+}
+
+void RandomState::load_into(at::CPUGeneratorImpl& generator) const {
+  at::mt19937_data_pod data = *table;
+  data.left_ = left;
+  data.next_ = next;
+  data.seed_ = seed;
+  at::mt19937 engine;
+  engine.set_data(data);
+  std::lock_guard<std::mutex> guard(generator.mutex_);
+  generator.set_engine(engine);
+  generator.set_next_float_normal_sample(next_float_normal);
+  generator.set_next_double_normal_sample(next_double_normal);
+}
+
+std::recursive_mutex& DrawLock::mutex() {
+  static auto* mutex = new std::recursive_mutex;
+  return *mutex;
+}
+
+DrawLock::DrawLock() {
+  if (mutex().try_lock()) return;
+  TorchBackend& backend = engine()->backend();
+  void* token = backend.begin_wait();
+  mutex().lock();
+  backend.end_wait(token);
+}
+
+at::CPUGeneratorImpl& default_generator() {
+  return *static_cast<at::CPUGeneratorImpl*>(
+      at::detail::getDefaultCPUGenerator().unsafeGetGeneratorImpl());
+}
+
+const at::Generator& private_generator() {
+  static auto* generator = new at::Generator(at::detail::createCPUGenerator());
+  return *generator;
+}
+
+DefaultGeneratorScope::DefaultGeneratorScope(const RandomState& state)
+    : generator_(default_generator()) {
+  {
+    std::lock_guard<std::mutex> guard(generator_.mutex_);
+    engine_ = generator_.engine();
+    next_float_normal_ = generator_.next_float_normal_sample();
+    next_double_normal_ = generator_.next_double_normal_sample();
+  }
+  state.load_into(generator_);
+}
+
+DefaultGeneratorScope::~DefaultGeneratorScope() {
+  std::lock_guard<std::mutex> guard(generator_.mutex_);
+  generator_.set_engine(engine_);
+  generator_.set_next_float_normal_sample(next_float_normal_);
+  generator_.set_next_double_normal_sample(next_double_normal_);
+}
+
+}  // namespace tidepool::torch_glue

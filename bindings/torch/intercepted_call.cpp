@@ -1,0 +1,278 @@
+#include "bindings/torch/intercepted_call.h"
+
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "bindings/torch/storage_access.h"
+
+namespace tidepool::torch_glue {
+
+thread_local bool t_in_optimizer = false;
+
+namespace {
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+// What the storage of a tensor that is tracked for the first time is to the job.
+remat::Role role_of(c10::TensorImpl* tensor) {
+  if (tensor->requires_grad()) {
+    const auto held = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
+        tensor);
+    if (at::Tensor(held).is_leaf()) return remat::Role::kParameter;
+  }
+  return t_in_optimizer ? remat::Role::kOptimizerState : remat::Role::kOther;
+}
+
+bool is_supported(const c10::TensorImpl* tensor) {
+  return (tensor->key_set().raw_repr() & ~kSupportedKeys) == 0 &&
+         !tensor->has_symbolic_sizes_strides();
+}
+
+}  // namespace
+
+void InterceptedCall::see(c10::TensorImpl* tensor, const TensorArgument& argument,
+                          bool training) {
+  ++slots_;
+  if (tensor == nullptr || tensor == c10::UndefinedTensorImpl::singleton()) {
+    seen_.push_back({nullptr});
+    return;
+  }
+  Seen seen{tensor};
+  seen.written = argument.writes;
+  seen.side_written = argument.side_writes && training;
+  seen.supported = is_supported(tensor);
+  if (seen.supported) dimensions_ += static_cast<uint32_t>(tensor->dim());
+  seen_.push_back(seen);
+}
+
+void InterceptedCall::see_components(c10::TensorImpl* tensor, bool written) {
+  auto add = [&](const at::Tensor& component) {
+    if (!component.defined()) return;
+    components_.push_back(component.getIntrusivePtr());
+    Seen seen{component.unsafeGetTensorImpl()};
+    seen.written = written;
+    seen.supported = false;
+    seen_.push_back(seen);
+  };
+  switch (tensor->layout()) {
+    case c10::kSparse: {
+      auto* sparse = static_cast<at::SparseTensorImpl*>(tensor);
+      add(sparse->indices());
+      add(sparse->values());
+      break;
+    }
+    case c10::kSparseCsr:
+    case c10::kSparseCsc:
+    case c10::kSparseBsr:
+    case c10::kSparseBsc: {
+      auto* sparse = static_cast<at::SparseCsrTensorImpl*>(tensor);
+      add(sparse->compressed_indices());
+      add(sparse->plain_indices());
+      add(sparse->values());
+      break;
+    }
+    default: break;
+  }
+}
+
+remat::Storage* InterceptedCall::storage_behind(c10::TensorImpl* tensor,
+                                                c10::StorageImpl* storage) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  remat::Runtime& runtime = engine_.runtime();
+  remat::Storage* tracked = nullptr;
+  if (data.get_deleter() == &delete_evicted) {
+    tracked = static_cast<remat::Storage*>(data.get_context());
+  } else {
+    tracked = runtime.find(data.get());
+  }
+  if (tracked == nullptr) {
+    hold_weakly(storage);
+    tracked = runtime.track(storage, data.get(), storage->nbytes(), remat::RootReason::kUntracked);
+    tracked->role = role_of(tensor);
+  } else if (tracked->backend != storage) [[unlikely]] {
+    // The bytes moved to another StorageImpl (a swap): their identity goes with them.
+    hold_weakly(storage);
+    drop_weak_hold(static_cast<c10::StorageImpl*>(tracked->backend));
+    tracked->backend = storage;
+  }
+  return tracked;
+}
+
+void InterceptedCall::resolve(Seen& seen) {
+  c10::StorageImpl* storage = storage_of(seen.tensor);
+  if (storage == nullptr || !seen.supported) call_.refuse(remat::RootReason::kLayout);
+  if (storage == nullptr) return;
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  const c10::DeleterFnPtr deleter = data.get_deleter();
+  if (deleter == &delete_block || deleter == &delete_evicted) [[likely]] {
+    if (deleter == &delete_block && data.get() == nullptr) {
+      seen.home = Home::kEmpty;
+      // An output that the operator will give memory to: its record would resize a storage.
+      if (seen.written) call_.refuse(remat::RootReason::kUnsupported);
+      return;
+    }
+    if (!seen.written && seen.supported && seen.tensor->is_wrapped_number() &&
+        deleter == &delete_block && storage->nbytes() <= TensorSlot::kImmediateBytes) {
+      seen.home = Home::kImmediate;
+      ++immediates_;
+      return;
+    }
+    seen.storage = storage_behind(seen.tensor, storage);
+    seen.home = Home::kStorage;
+    return;
+  }
+  seen.home = Home::kEmpty;
+  // Memory of others: its contents may change unseen. (Made before us, if it has no bytes.)
+  if (!seen.supported || storage->nbytes() != 0 || seen.written) {
+    call_.refuse(remat::RootReason::kUnstableInput);
+  }
+}
+
+bool InterceptedCall::covers_storage(const Seen& seen) const {
+  const c10::TensorImpl* tensor = seen.tensor;
+  if (tensor->storage_offset() != 0 || !tensor->is_non_overlapping_and_dense()) return false;
+  const size_t bytes = static_cast<size_t>(tensor->numel()) * tensor->itemsize();
+  return bytes == storage_of(tensor)->nbytes();
+}
+
+remat::Access InterceptedCall::access_of(const Seen& seen) const {
+  if (seen.side_written) return remat::Access::kSideWrite;
+  if (!seen.written) return remat::Access::kRead;
+  if (!info_.overwrites || !covers_storage(seen)) return remat::Access::kUpdate;
+  for (const Seen& other : seen_) {
+    if (&other != &seen && other.storage == seen.storage) return remat::Access::kUpdate;
+  }
+  return remat::Access::kOverwrite;
+}
+
+void InterceptedCall::add_operands() {
+  for (size_t k = 0; k < slots_; ++k) {
+    if (seen_[k].tensor == nullptr) continue;
+    resolve(seen_[k]);
+    if (!seen_[k].supported) [[unlikely]] see_components(seen_[k].tensor, seen_[k].written);
+  }
+  for (size_t k = slots_; k < seen_.size(); ++k) resolve(seen_[k]);
+  for (const Seen& seen : seen_) {
+    if (seen.storage != nullptr) call_.add(seen.storage, access_of(seen));
+  }
+  if (!info_.replayable) call_.refuse(remat::RootReason::kUnsupported);
+}
+
+// Storages that something beyond us may go on using: they stay for good (sparse components,
+// collectives), or lose their lineage (operators whose effects nobody vouches for).
+void InterceptedCall::distrust_operands(DeviceLock& lock) {
+  for (size_t k = 0; k < seen_.size(); ++k) {
+    const Seen& seen = seen_[k];
+    if (seen.storage == nullptr) continue;
+    if (!seen.supported || info_.is_collective) {
+      engine_.runtime().escape(seen.storage, lock);
+    } else if (!info_.is_trusted) {
+      engine_.runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
+    }
+  }
+}
+
+CallBody* InterceptedCall::begin_body() {
+  // A list's length is not known yet: operators on lists return as many as they were given.
+  const size_t outputs =
+      info_.returns_list ? std::max<size_t>(info_.return_count, slots_) : info_.return_count;
+  remat::Record* record = call_.begin_record(
+      info_, CallBody::bytes_for(info_, slots_, dimensions_, immediates_), outputs);
+  CallBody& body = CallBody::construct(record->body, info_, slots_, dimensions_);
+  for (size_t k = 0; k < slots_; ++k) {
+    const Seen& seen = seen_[k];
+    TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
+    if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
+    if (seen.home == Home::kImmediate) kind = TensorSlot::Kind::kImmediate;
+    if (seen.home == Home::kStorage && !seen.side_written) {
+      kind = access_of(seen) == remat::Access::kOverwrite ? TensorSlot::Kind::kBlank
+                                                          : TensorSlot::Kind::kEdge;
+    }
+    body.add_slot(kind, seen.tensor);
+  }
+  return &body;
+}
+
+void InterceptedCall::capture_random(CallBody* body, const at::Generator* generator) {
+  draw_lock_.emplace();
+  if (body == nullptr) return;
+  at::CPUGeneratorImpl& drawn =
+      generator == nullptr
+          ? default_generator()
+          : *static_cast<at::CPUGeneratorImpl*>(generator->unsafeGetGeneratorImpl());
+  body->random = RandomState::capture(drawn);
+}
+
+CallBody* InterceptedCall::begin(const at::Generator* generator) {
+  CallBody* body = nullptr;
+  if (info_.draws && generator != nullptr && generator->device().type() != at::kCPU) {
+    call_.refuse(remat::RootReason::kUnsupported);
+  }
+  try {
+    DeviceLock lock(engine_.mutex());
+    add_operands();
+    const bool recordable = call_.prepare(lock);
+    if (recordable) {
+      body = begin_body();
+    } else if (!info_.is_trusted || slots_ != seen_.size() || info_.is_collective) [[unlikely]] {
+      distrust_operands(lock);
+    }
+  } catch (const OutOfMemory&) {
+    rethrow_as_torch_error();
+  }
+  if (info_.draws) [[unlikely]] capture_random(body, generator);
+  if (body != nullptr) body->numeric = NumericState::capture();
+  kernel_start_ns_ = now_ns();
+  return body;
+}
+
+remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
+  if (tensor == nullptr || !is_supported(tensor)) return nullptr;
+  c10::StorageImpl* storage = storage_of(tensor);
+  if (storage == nullptr) return nullptr;
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
+  if (tensor->unsafe_storage().use_count() != 1) return nullptr;
+  if (engine_.runtime().find(data.get()) != nullptr) return nullptr;  // an alias
+  hold_weakly(storage);
+  return engine_.runtime().track(storage, data.get(), storage->nbytes(), call_.reason());
+}
+
+void InterceptedCall::finish() {
+  const uint64_t cost_ns = now_ns() - kernel_start_ns_;
+  draw_lock_.reset();
+  DeviceLock lock(engine_.mutex());
+  absl::InlinedVector<remat::Storage*, 4> outputs;
+  const bool writes_record = call_.record() != nullptr && call_.record()->writes();
+  if (!writes_record) {
+    const size_t recorded =
+        call_.record() != nullptr ? call_.record()->output_capacity : outputs_.size();
+    for (c10::TensorImpl* tensor : outputs_) {
+      if (outputs.size() < recorded) outputs.push_back(track_output(tensor));
+    }
+  }
+  call_.finish(lock, {outputs.data(), outputs.size()}, cost_ns);
+  for (c10::TensorImpl* tensor : outputs_) {
+    if (tensor != nullptr && !is_supported(tensor)) [[unlikely]] keep_components(tensor, lock);
+  }
+}
+
+// What a sparse, nested or mkldnn result is made of stays: its kernels read it unseen.
+void InterceptedCall::keep_components(c10::TensorImpl* tensor, DeviceLock& lock) {
+  const size_t before = seen_.size();
+  if (storage_of(tensor) != nullptr) seen_.push_back({tensor});
+  see_components(tensor, false);
+  for (size_t k = before; k < seen_.size(); ++k) {
+    resolve(seen_[k]);
+    if (seen_[k].storage != nullptr) engine_.runtime().escape(seen_[k].storage, lock);
+  }
+}
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,81 @@
+// InterceptedCall: what happens around one operator's kernel: tensor arguments are resolved to
+// tracked storages, evicted ones restored, contents about to be written protected, the call
+// recorded, its results tracked. Shared by the boxed fallback and the typed wrappers. The order:
+//   see() for each tensor argument; begin(); if it returns a body, set its arguments;
+//   run the kernel; see_output() for each tensor returned; finish().
+// If the kernel throws, the destructor leaves written storages as roots and records nothing.
+// Lives on the stack of one thread. The device's lock is taken inside.
+#pragma once
+
+#include <c10/core/TensorImpl.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/container/inlined_vector.h"
+#include "bindings/torch/call_body.h"
+#include "bindings/torch/cpu_random.h"
+#include "bindings/torch/engine.h"
+#include "bindings/torch/operator_info.h"
+#include "remat/operator_call.h"
+
+namespace tidepool::torch_glue {
+
+class InterceptedCall {
+ public:
+  InterceptedCall(Engine& e, const OperatorInfo& info)
+      : engine_(e), info_(info), call_(e.runtime()) {}
+
+  // The next tensor argument, in schema order, lists flattened; nullptr or undefined if absent.
+  // `training`: the call's training flag where the operator has hidden writes.
+  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool training);
+
+  // `generator`: the generator passed explicitly, nullptr if none.
+  // Throws: c10::OutOfMemoryError, and what a replayed operator throws; nothing has run then.
+  CallBody* begin(const at::Generator* generator);
+
+  void see_output(c10::TensorImpl* tensor) { outputs_.push_back(tensor); }
+  void finish();
+
+ private:
+  enum class Home : uint8_t { kAbsent, kEmpty, kImmediate, kStorage };
+  struct Seen {
+    c10::TensorImpl* tensor;
+    remat::Storage* storage = nullptr;
+    Home home = Home::kAbsent;
+    bool written = false;
+    bool side_written = false;
+    bool supported = true;
+  };
+
+  void resolve(Seen& seen);
+  remat::Storage* storage_behind(c10::TensorImpl* tensor, c10::StorageImpl* storage);
+  remat::Access access_of(const Seen& seen) const;
+  bool covers_storage(const Seen& seen) const;
+  void see_components(c10::TensorImpl* tensor, bool written);
+  void add_operands();
+  void distrust_operands(DeviceLock& lock);
+  CallBody* begin_body();
+  void capture_random(CallBody* body, const at::Generator* generator);
+  remat::Storage* track_output(c10::TensorImpl* tensor);
+  void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
+
+  Engine& engine_;
+  const OperatorInfo& info_;
+  remat::OperatorCall call_;
+  absl::InlinedVector<Seen, 8> seen_;
+  absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
+  // Components of sparse tensors, kept alive for the length of the call.
+  absl::InlinedVector<c10::intrusive_ptr<c10::TensorImpl>, 1> components_;
+  size_t slots_ = 0;  // tensors seen as arguments; components come after them
+  uint32_t dimensions_ = 0;
+  uint16_t immediates_ = 0;
+  std::optional<DrawLock> draw_lock_;
+  uint64_t kernel_start_ns_ = 0;
+};
+
+// Marks storages that this thread tracks first as optimizer state, while set.
+extern thread_local bool t_in_optimizer;
+
+}  // namespace tidepool::torch_glue

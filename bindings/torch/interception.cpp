@@ -1,0 +1,162 @@
+#include "bindings/torch/interception.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include "bindings/torch/boxed_call.h"
+#include "bindings/torch/layout_kernels.h"
+#include "bindings/torch/operator_info.h"
+#include "bindings/torch/typed_operator.h"
+
+namespace tidepool::torch_glue {
+
+std::atomic<bool> g_operators_pending{false};
+
+namespace {
+
+using torch::jit::Stack;
+
+const uint64_t kKeyBit = c10::DispatchKeySet(kInterceptionKey).raw_repr();
+
+void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  BelowInterception below;
+  op.redispatchBoxed(keys & kBelowInterception, stack);
+}
+
+void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]] rescan_operators();
+  const OperatorInfo& info = info_of(op);
+  if (info.is_metadata) {
+    run_below(op, keys, stack);
+    return;
+  }
+  intercept_boxed(info, stack, [&] { run_below(op, keys, stack); });
+}
+
+// A composite kernel would be chosen before our fallback, and the operators it is made of would be
+// seen in its place; where there is a kernel for the device as well, that changes bits.
+bool needs_direct_kernel(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  const auto has = [&](DispatchKey key) { return op.hasKernelForDispatchKey(key); };
+  if (has(DispatchKey::CompositeImplicitAutograd)) {
+    return has(DispatchKey::CPU) || has(DispatchKey::CUDA);
+  }
+  return has(DispatchKey::CompositeExplicitAutograd) ||
+         has(DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+// What we hold registered, for the life of the process.
+struct Registrations {
+  std::mutex mutex;
+  std::vector<c10::RegistrationHandleRAII> handles;
+  std::mutex pending_mutex;
+  std::vector<c10::OperatorName> pending;
+};
+Registrations& registrations() {
+  static auto* all = new Registrations;
+  return *all;
+}
+
+void hold(const c10::OperatorName& name, c10::KernelFunction kernel) {
+  registrations().handles.push_back(c10::Dispatcher::singleton().registerImpl(
+      name, kInterceptionKey, std::move(kernel), std::nullopt, nullptr, "tidepool"));
+}
+
+// False if the operator has no kernels yet, so that it must be looked at again.
+bool register_operator(const c10::OperatorName& name) {
+  const auto op = c10::Dispatcher::singleton().findOp(name);
+  if (!op || !op->hasSchema() || op->hasKernelForDispatchKey(kInterceptionKey)) return true;
+  if (is_composite_only(*op)) return true;
+  if (info_of(*op).is_metadata) {
+    hold(name, c10::KernelFunction::makeFallthrough());
+    return true;
+  }
+  if (needs_direct_kernel(*op)) {
+    hold(name, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>());
+    return true;
+  }
+  return op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+         op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+}
+
+// Runs inside the dispatcher's lock: only notes the name.
+class Listener final : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle& op) override {
+    std::lock_guard<std::mutex> guard(registrations().pending_mutex);
+    registrations().pending.push_back(op.operator_name());
+    g_operators_pending.store(true, std::memory_order_relaxed);
+  }
+  void onOperatorDeregistered(const c10::OperatorHandle&) override {}
+};
+
+}  // namespace
+
+bool is_composite_only(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
+         !op.hasKernelForDispatchKey(DispatchKey::CUDA);
+}
+
+BelowInterception::BelowInterception()
+    : excluded_(&c10::impl::raw_local_dispatch_key_set.excluded_), before_(*excluded_) {
+  *excluded_ |= kKeyBit;  // the key is not in the default set, so raw bits mean what they say
+}
+BelowInterception::~BelowInterception() { *excluded_ = before_; }
+
+void check_interception_is_possible() {
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kInterceptionKey)) {
+    throw std::runtime_error("this PyTorch, or an extension, already uses the dispatch key " +
+                             std::string(c10::toString(kInterceptionKey)));
+  }
+}
+
+void install_interception() {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  Registrations& all = registrations();
+  std::lock_guard<std::mutex> guard(all.mutex);
+  all.handles.push_back(dispatcher.registerFallback(
+      kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
+  register_layout_kernels(all.handles);
+  register_typed_operators(all.handles);
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) register_operator(name);
+  all.handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Listener>()));
+  // The listener is told of every operator there is already.
+  std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
+  all.pending.clear();
+  g_operators_pending.store(false, std::memory_order_relaxed);
+}
+
+void rescan_operators() {
+  Registrations& all = registrations();
+  std::unique_lock<std::mutex> guard(all.mutex, std::try_to_lock);
+  if (!guard.owns_lock()) return;  // another thread is at it
+  std::vector<c10::OperatorName> names;
+  {
+    std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
+    names.swap(all.pending);
+    g_operators_pending.store(false, std::memory_order_relaxed);
+  }
+  std::erase_if(names, [](const c10::OperatorName& name) { return register_operator(name); });
+  // Those without kernels yet wait for the next definition or step to be looked at again.
+  std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
+  all.pending.insert(all.pending.end(), names.begin(), names.end());
+}
+
+bool set_thread_intercepted(bool on) {
+  const bool before = is_thread_intercepted();
+  c10::impl::tls_set_dispatch_key_included(kInterceptionKey, on);
+  return before;
+}
+
+bool is_thread_intercepted() {
+  return c10::impl::tls_local_dispatch_key_set().included_.has(kInterceptionKey);
+}
+
+}  // namespace tidepool::torch_glue

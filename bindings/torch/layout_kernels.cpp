@@ -1,0 +1,60 @@
+#include "bindings/torch/layout_kernels.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <utility>
+
+#include "bindings/torch/boxed_call.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+constexpr std::array kLayoutKeys = {c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU,
+                                    c10::DispatchKey::NestedTensorCPU,
+                                    c10::DispatchKey::MkldnnCPU};
+
+// Calls the kernel that was there before, with what every intercepted operator gets around it.
+class LayoutKernel final : public c10::OperatorKernel {
+ public:
+  explicit LayoutKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    auto run = [&] { kernel_.callBoxed(op, keys, stack); };
+    if (!is_thread_intercepted()) {
+      run();
+    } else {
+      intercept_boxed(info_of(op), stack, run);
+    }
+  }
+
+ private:
+  c10::SafeKernelFunction kernel_;
+};
+
+// PyTorch warns of a kernel that replaces another; this one is meant to.
+class NoWarnings final : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+}  // namespace
+
+void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) {
+  NoWarnings silent;
+  c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasSchema() || info_of(*op).is_metadata) continue;
+    for (c10::DispatchKey key : kLayoutKeys) {
+      if (!op->hasKernelForDispatchKey(key)) continue;
+      auto kernel = std::make_unique<LayoutKernel>(op->getComputedKernelForDispatchKey(key));
+      handles.push_back(dispatcher.registerImpl(
+          name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
+          nullptr, "tidepool"));
+    }
+  }
+}
+
+}  // namespace tidepool::torch_glue

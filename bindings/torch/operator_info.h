@@ -1,0 +1,52 @@
+// OperatorInfo: what is known of one operator from its schema and from our tables: which arguments
+// are tensors, which it writes, whether it draws, and how interception treats it.
+// Immutable after construction, never freed; OperatorTable finds it by the operator's handle.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <string>
+
+#include "remat/lineage.h"
+
+namespace tidepool::torch_glue {
+
+struct TensorArgument {
+  enum class Kind : uint8_t { kTensor, kTensorList, kOptionalTensorList };
+  uint16_t index = 0;
+  Kind kind = Kind::kTensor;
+  bool writes = false;       // by its schema
+  bool side_writes = false;  // hidden by its schema: running statistics
+};
+
+struct OperatorInfo : remat::RecordType {
+  std::string qualified_name;  // "aten::add.Tensor"
+  c10::OperatorHandle handle;
+  uint16_t argument_count = 0;
+  uint16_t return_count = 0;
+  c10::SmallVector<TensorArgument, 6> tensors;
+  int generator_argument = -1;
+  int training_argument = -1;  // side writes happen only if this bool argument is true
+  bool is_metadata = false;    // views, `empty`, `set_`: never looks at bytes; bypasses us
+  bool draws = false;
+  bool writes = false;         // any writing argument
+  bool overwrites = false;     // writes all of its one written argument and never reads it
+  bool replayable = true;      // false: arguments or effects that a replay cannot reproduce
+  bool returns_list = false;
+  bool is_trusted = true;      // its schema is known to tell the truth (or our tables correct it)
+  bool is_collective = false;  // goes on using its arguments after it has returned
+
+  explicit OperatorInfo(const c10::OperatorHandle& op);
+
+ private:
+  void read_arguments(const c10::FunctionSchema& schema);
+  void read_returns(const c10::FunctionSchema& schema);
+  void apply_tables(const c10::FunctionSchema& schema);
+};
+
+// The info of `op`, made on first sight. Thread safe; a hit costs no lock.
+const OperatorInfo& info_of(const c10::OperatorHandle& op);
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,13 @@
+// Statistics as JSON: the value of `devices` in the statistics file.
+#pragma once
+
+#include <string>
+
+#include "bindings/torch/engine.h"
+
+namespace tidepool::torch_glue {
+
+// One object per device, keyed "cpu", "cuda:0", ...; keys as documented in docs/guide.md.
+std::string statistics_json(Engine& engine);
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,163 @@
+#include "bindings/torch/torch_backend.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/CPUAllocator.h>
+#include <dlfcn.h>
+
+#include <cstring>
+#include <optional>
+
+#include "bindings/torch/call_body.h"
+#include "bindings/torch/engine.h"
+#include "bindings/torch/storage_access.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+using c10::StorageImpl;
+
+c10::intrusive_ptr<StorageImpl> borrow(void* address, size_t bytes) {
+  return c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes,
+                                          c10::DataPtr(address, at::kCPU), nullptr, false);
+}
+
+at::Tensor make_tensor(c10::intrusive_ptr<StorageImpl> storage, const TensorSlot& slot) {
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKeySet::RAW, slot.keys),
+      c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(slot.scalar_type)));
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(c10::IntArrayRef(slot.sizes, slot.dimensions),
+                              c10::IntArrayRef(slot.sizes + slot.dimensions, slot.dimensions),
+                              slot.offset);
+  if (slot.wrapped_number) impl->set_wrapped_number(true);
+  return tensor;
+}
+
+// The arguments of a replay, standing on storages that own nothing.
+torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& replay) {
+  torch::jit::Stack stack;
+  stack.reserve(body.info().argument_count + 2);
+  size_t edge = 0;
+  c10::intrusive_ptr<StorageImpl> target;
+  const remat::Record& record = *replay.record;
+  auto input = [&](size_t k) {
+    const remat::Value* value = record.edges[k].value;
+    const bool is_target = record.written_edge != remat::Record::kNoEdge &&
+                           value == record.edges[record.written_edge].value;
+    if (!is_target) return borrow(replay.inputs[k], value->bytes);
+    if (!target) target = borrow(replay.target, value->bytes);
+    return target;
+  };
+  body.push_arguments(stack, [&](const TensorSlot& slot) {
+    switch (slot.kind) {
+      case TensorSlot::Kind::kEdge: return make_tensor(input(edge++), slot);
+      case TensorSlot::Kind::kBlank:
+        return make_tensor(borrow(replay.target, record.overwritten_bytes), slot);
+      case TensorSlot::Kind::kImmediate:
+        return make_tensor(borrow(const_cast<void*>(slot.immediate), slot.storage_bytes), slot);
+      case TensorSlot::Kind::kEmpty: return make_tensor(borrow(nullptr, 0), slot);
+      case TensorSlot::Kind::kAbsent: break;
+    }
+    return at::Tensor();
+  });
+  return stack;
+}
+
+// Runs the operator below autograd and below us, in the numeric and random state of its record.
+void call(const CallBody& body, torch::jit::Stack& stack) {
+  std::optional<DrawLock> draw_lock;
+  std::optional<DefaultGeneratorScope> generator;
+  if (body.random) {
+    draw_lock.emplace();
+    const int argument = body.info().generator_argument;
+    if (argument >= 0) {
+      body.random->load_into(*static_cast<at::CPUGeneratorImpl*>(
+          private_generator().unsafeGetGeneratorImpl()));
+      stack[argument] = c10::IValue(private_generator());
+    } else {
+      generator.emplace(*body.random);
+    }
+  }
+  const c10::DispatchKeySet autograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+  const c10::DispatchKeySet excluded =
+      autograd | c10::python_ks | c10::DispatchKeySet(kInterceptionKey) |
+      c10::DispatchKeySet(c10::DispatchKeySet::RAW, body.numeric.autocast_excluded);
+  c10::impl::ForceDispatchKeyGuard guard(c10::default_included_set - autograd, excluded);
+  NumericScope numeric(body.numeric);
+  body.info().handle.callBoxed(&stack);
+}
+
+// Takes the bytes of an output from its storage, which nobody else has seen.
+void* take_output(const at::Tensor& tensor, const char* name) {
+  TORCH_CHECK(tensor.defined() && tensor.has_storage(), "Tidepool: the replay of ", name,
+              " did not return a tensor where the recorded call did");
+  const c10::Storage& held = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  StorageImpl* storage = held.unsafeGetStorageImpl();
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&
+                  held.use_count() == 1,
+              "Tidepool: the replay of ", name, " returned memory that is not fresh");
+  void* address = data.get();
+  data.release_context();
+  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, at::kCPU));
+  return address;
+}
+
+}  // namespace
+
+void TorchBackend::execute(const remat::Replay& replay) {
+  const remat::Record& record = *replay.record;
+  const CallBody& body = *static_cast<const CallBody*>(record.body);
+  torch::jit::Stack stack = make_arguments(body, replay);
+  call(body, stack);
+  if (record.writes()) return;
+  size_t output = 0;
+  std::span<void*> outputs = replay.outputs;
+  std::vector<void*> taken(outputs.size(), nullptr);
+  auto visit = [&](const at::Tensor& tensor) {
+    const size_t k = output++;
+    if (k >= outputs.size() || outputs[k] == nullptr) return;
+    taken[k] = take_output(tensor, body.info().name);
+  };
+  try {
+    for (const c10::IValue& value : stack) {
+      if (value.isTensor()) visit(value.toTensor());
+      if (!value.isTensorList()) continue;
+      for (const at::Tensor& tensor : value.toTensorList()) visit(tensor);
+    }
+  } catch (...) {
+    for (void* address : taken) delete_block(address);
+    throw;
+  }
+  for (size_t k = 0; k < outputs.size(); ++k) outputs[k] = taken[k];
+}
+
+bool TorchBackend::detach(remat::Storage& storage) {
+  return take_bytes(static_cast<StorageImpl*>(storage.backend), storage.address, &storage, mutex_);
+}
+
+bool TorchBackend::attach(remat::Storage& storage, void* address) {
+  return give_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_);
+}
+
+void TorchBackend::forget(remat::Storage& storage) {
+  drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
+}
+
+void TorchBackend::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+
+void* TorchBackend::begin_wait() {
+  static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  static const auto save = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyEval_SaveThread"));
+  if (check == nullptr || save == nullptr || check() == 0) return nullptr;
+  return save();
+}
+
+void TorchBackend::end_wait(void* token) {
+  static const auto restore =
+      reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "PyEval_RestoreThread"));
+  if (token != nullptr) restore(token);
+}
+
+}  // namespace tidepool::torch_glue

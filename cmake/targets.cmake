@@ -1,0 +1,80 @@
+# Flags and the helpers that declare our targets. Every folder's sources are globbed: adding a file
+# needs no change here.
+
+add_library(tidepool_flags INTERFACE)
+target_compile_options(tidepool_flags INTERFACE
+  -Wall -Wextra -Wshadow
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
+  $<$<BOOL:${TIDEPOOL_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  # False alarms in the standard library: GCC bugs 105651 and 107852.
+  target_compile_options(tidepool_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>)
+endif()
+if(TIDEPOOL_SANITIZE)
+  set(sanitize -fsanitize=${TIDEPOOL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(tidepool_flags INTERFACE ${sanitize} -Wno-error=maybe-uninitialized)
+  target_compile_definitions(tidepool_flags INTERFACE TIDEPOOL_SANITIZED=1)
+  target_link_options(tidepool_flags INTERFACE ${sanitize})
+endif()
+
+# tidepool_library(NAME LINK TARGETS...): a static library of this folder's sources (subfolders
+# included), which may include from the repository's root and from what it links. Without sources
+# it is an interface only.
+function(tidepool_library name)
+  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_link_libraries(${name} PRIVATE tidepool_flags PUBLIC ${arg_LINK})
+    target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE ${arg_LINK})
+    target_include_directories(${name} INTERFACE ${PROJECT_SOURCE_DIR})
+  endif()
+endfunction()
+
+# tidepool_test(NAME LINK TARGETS...): one Catch2 program of this folder's sources, and one CTest
+# test per *_test.cpp in it.
+function(tidepool_test name)
+  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS *_test.cpp)
+  if(NOT tests)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE
+    tidepool_flags tidepool_test_support ${arg_LINK} Catch2::Catch2WithMain)
+  target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/catch.h)
+  if(Catch2_FOUND AND Catch2_VERSION VERSION_LESS 3)
+    set(warning NoTests)  # takes one warning only; Catch2 3 refuses an empty selection by itself
+  else()
+    set(warning NoAssertions)
+  endif()
+  foreach(test IN LISTS tests)
+    cmake_path(GET test STEM stem)
+    cmake_path(RELATIVE_PATH test BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/tests)
+    cmake_path(REMOVE_EXTENSION test)
+    add_test(NAME ${test}
+             COMMAND ${name} --filenames-as-tags --warn ${warning} "[#${stem}]")
+    set_tests_properties(${test} PROPERTIES TIMEOUT 600)
+  endforeach()
+endfunction()
+
+# tidepool_goes_into_jobs(TARGET): the shared library lands in TIDEPOOL_LIB_DIR, hides the symbols
+# of what it links, and finds its own dependencies (copied beside it) before the system's. An
+# RPATH, not a RUNPATH: it must also serve the dependencies' dependencies.
+function(tidepool_goes_into_jobs name)
+  set_target_properties(${name} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY ${TIDEPOOL_LIB_DIR}
+    BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "$ORIGIN")
+  target_link_options(${name} PRIVATE
+    -Wl,--disable-new-dtags -Wl,--as-needed -Wl,-z,defs -Wl,--exclude-libs,ALL)
+  add_custom_command(TARGET ${name} POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -D LIBRARY=$<TARGET_FILE:${name}> -D FOLDER=${TIDEPOOL_LIB_DIR}
+            -P ${PROJECT_SOURCE_DIR}/cmake/copy_dependencies.cmake
+    VERBATIM)
+endfunction()

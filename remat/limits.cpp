@@ -1,0 +1,82 @@
+#include "remat/limits.h"
+
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
+
+namespace tidepool::remat {
+
+uint32_t LimitKeeper::depth_of(const Record& record) {
+  uint32_t depth = 0;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    depth = std::max(depth, record.edges[k].value->depth);
+  }
+  return depth + 1;
+}
+
+Value* LimitKeeper::deepest_input(const Record& record) {
+  Value* deepest = nullptr;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    Value* value = record.edges[k].value;
+    if (deepest == nullptr || value->depth > deepest->depth) deepest = value;
+  }
+  return deepest;
+}
+
+RootReason LimitKeeper::admit(Record& record, const Storage* written, size_t output_bytes) {
+  if (store_.records() > limits_.records) return RootReason::kRecordLimit;
+  if (written != nullptr && !record.overwrites && written->versions >= limits_.versions) {
+    return RootReason::kVersionLimit;
+  }
+  record.depth = depth_of(record);
+  if (record.depth > limits_.depth && !shorten(record, output_bytes)) {
+    return RootReason::kDepthLimit;
+  }
+  return RootReason::kNone;
+}
+
+bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
+  // The deepest chain above the record, nearest first; chain[k] is read by the producer of
+  // chain[k - 1].
+  absl::InlinedVector<Value*, kDepthWindow> chain;
+  Value* smallest = nullptr;
+  size_t smallest_at = 0;
+  const Record* below = &record;
+  while (below != nullptr && chain.size() < kDepthWindow) {
+    Value* value = deepest_input(*below);
+    if (value == nullptr || value->producer == nullptr) break;
+    const bool resident = value->live() && !value->storage->evicted && !value->storage->writing;
+    if (resident && value->bytes < output_bytes &&
+        (smallest == nullptr || value->bytes < smallest->bytes)) {
+      smallest = value;
+      smallest_at = chain.size();
+    }
+    chain.push_back(value);
+    below = value->producer;
+  }
+  if (smallest == nullptr) return false;
+  residency_.unlist(*smallest->storage);
+  store_.cut(*smallest, RootReason::kDepthLimit);
+  for (size_t k = smallest_at; k-- > 0;) {
+    Record& producer = *chain[k]->producer;
+    producer.depth = depth_of(producer);
+    for (size_t n = 0; n < producer.output_count; ++n) {
+      if (producer.outputs[n] != nullptr) producer.outputs[n]->depth = producer.depth;
+    }
+  }
+  record.depth = depth_of(record);
+  return record.depth <= limits_.depth;
+}
+
+void LimitKeeper::cut_aged(uint64_t step) {
+  for (Storage* storage = residency_.first_listed(); storage != nullptr;) {
+    Storage* next = residency_.next_listed(storage);
+    if (storage->current->producer->step + limits_.age_steps < step) {
+      residency_.unlist(*storage);
+      store_.cut(*storage->current, RootReason::kAgeLimit);
+    }
+    storage = next;
+  }
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,90 @@
+// Neighbourhood: exact walks over the unavailable values around a value, as far as unavailable
+// values reach. `Available` stops a walk. The oracle for what policies approximate.
+// Not thread safe: the device's lock is held. No recursion; cost linear in the region walked.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "remat/lineage_store.h"
+
+namespace tidepool::remat {
+
+class Neighbourhood {
+ public:
+  explicit Neighbourhood(LineageStore& store) : store_(store) {}
+
+  // Sum over the distinct records that would have to run to produce the producer's inputs again
+  // (RESEARCH formula: evicted ancestors). The producer's own cost is not in it.
+  uint64_t ancestors_ns(const Value& value);
+
+  // Sum over the distinct records below `value` with an unavailable output that is live, or from
+  // which unavailable values lead to one that is live.
+  uint64_t needed_descendants_ns(const Value& value);
+
+  // Calls `visit(Storage&)` for every resident storage whose neighbourhood `value` is in: those
+  // reached from it, up or down, through unavailable values. The same storage may come twice.
+  template <typename Visit>
+  void for_each_frontier(const Value& value, Visit&& visit) {
+    walk_up(value, visit);
+    walk_down(value, visit);
+  }
+
+ private:
+  struct Frame {
+    Record* record;
+    const Edge* edge;  // next consumer to look at of output `output`
+    uint16_t output;
+  };
+
+  template <typename Visit>
+  void walk_up(const Value& value, Visit&& visit);
+  template <typename Visit>
+  void walk_down(const Value& value, Visit&& visit);
+  Record* next_below(Frame& frame, uint32_t epoch);
+
+  LineageStore& store_;
+  std::vector<const Value*> values_;
+  std::vector<Frame> frames_;
+};
+
+template <typename Visit>
+void Neighbourhood::walk_up(const Value& value, Visit&& visit) {
+  if (value.producer == nullptr) return;
+  const uint32_t epoch = store_.next_epoch();
+  values_.assign(1, &value);
+  while (!values_.empty()) {
+    Record* record = values_.back()->producer;
+    values_.pop_back();
+    if (record == nullptr || record->epoch == epoch) continue;
+    record->epoch = epoch;
+    for (size_t k = 0; k < record->edge_count; ++k) {
+      const Value& input = *record->edges[k].value;
+      if (!input.available()) values_.push_back(&input);
+      if (input.available() && input.storage != nullptr) visit(*input.storage);
+    }
+  }
+}
+
+template <typename Visit>
+void Neighbourhood::walk_down(const Value& value, Visit&& visit) {
+  const uint32_t epoch = store_.next_epoch();
+  values_.assign(1, &value);
+  while (!values_.empty()) {
+    const Value& above = *values_.back();
+    values_.pop_back();
+    for (const Edge* edge = above.consumers; edge != nullptr; edge = edge->next) {
+      Record* record = edge->record;
+      if (record->epoch == epoch) continue;
+      record->epoch = epoch;
+      for (size_t k = 0; k < record->output_count; ++k) {
+        const Value* output = record->outputs[k];
+        if (output == nullptr) continue;
+        if (!output->available()) values_.push_back(output);
+        if (output->available() && output->storage != nullptr) visit(*output->storage);
+      }
+    }
+  }
+}
+
+}  // namespace tidepool::remat

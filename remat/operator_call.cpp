@@ -1,0 +1,212 @@
+#include "remat/operator_call.h"
+
+#include <algorithm>
+
+#include "allocator/check.h"
+#include "remat/runtime_state.h"
+
+namespace tidepool::remat {
+
+OperatorCall::OperatorCall(Runtime& runtime) : state_(*runtime.state_) {}
+
+OperatorCall::~OperatorCall() {
+  if (finished_ || (operands_.empty() && record_ == nullptr)) return;
+  DeviceLock lock(state_.mutex);
+  refuse(RootReason::kUnsupported);
+  if (prepared_) start_versions();
+  if (record_ != nullptr) state_.store.release(record_);
+  release_operands();
+}
+
+void OperatorCall::refuse(RootReason reason) {
+  if (reason_ == RootReason::kNone) reason_ = reason;
+}
+
+void OperatorCall::add(Storage* storage, Access access) {
+  if (operands_.empty()) state_.turns.enter(holder_);
+  state_.lock_storage(*storage);
+  operands_.push_back({storage, access});
+}
+
+void OperatorCall::restore_operands(DeviceLock& lock) {
+  absl::InlinedVector<Storage*, 8> evicted;
+  for (const Operand& operand : operands_) {
+    if (operand.storage->evicted) evicted.push_back(operand.storage);
+  }
+  if (!evicted.empty()) state_.make_resident({evicted.data(), evicted.size()}, lock);
+}
+
+// Each round may release the lock, so look again until nothing is left to do.
+void OperatorCall::protect_written(DeviceLock& lock) {
+  bool again = true;
+  while (again) {
+    again = false;
+    for (const Operand& operand : operands_) {
+      Storage& storage = *operand.storage;
+      if (!writes(operand) || storage.dead || Runtime::State::may_be_written(storage)) continue;
+      if (storage.current->producer != nullptr) {
+        again = state_.wait_until_unread(storage, lock);
+      } else {
+        state_.cut(storage, reason_ == RootReason::kNone ? RootReason::kPartialWrite : reason_, lock);
+        again = true;
+      }
+      if (again) break;
+    }
+  }
+}
+
+void OperatorCall::decide() {
+  if (!state_.recording.load(std::memory_order_relaxed)) refuse(RootReason::kRecordingOff);
+  const Operand* written = nullptr;
+  for (const Operand& operand : operands_) {
+    if (operand.storage->escaped || operand.storage->dead) refuse(RootReason::kUnstableInput);
+    if (operand.access != Access::kUpdate && operand.access != Access::kOverwrite) continue;
+    if (written != nullptr) refuse(RootReason::kListWrite);
+    written = &operand;
+  }
+  if (written == nullptr || reason_ != RootReason::kNone) return;
+  written_ = written->storage;
+  if (written->access == Access::kUpdate) {
+    if (written_->current->producer == nullptr) refuse(RootReason::kPartialWrite);
+    return;
+  }
+  for (const Operand& operand : operands_) {
+    if (&operand != written && operand.storage == written_) refuse(RootReason::kUnsupported);
+  }
+}
+
+bool OperatorCall::prepare(DeviceLock& lock) {
+  ++state_.operators_seen;
+  bool evicted = false;
+  bool any_write = false;
+  for (const Operand& operand : operands_) {
+    evicted |= operand.storage->evicted;
+    any_write |= writes(operand);
+  }
+  if (evicted || any_write) [[unlikely]] {
+    try {
+      if (evicted) restore_operands(lock);
+      if (any_write) protect_written(lock);
+    } catch (...) {
+      release_operands();
+      finished_ = true;
+      throw;
+    }
+  }
+  decide();
+  if (any_write) {
+    for (const Operand& operand : operands_) operand.storage->writing |= writes(operand);
+  }
+  prepared_ = true;
+  return reason_ == RootReason::kNone;
+}
+
+Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, size_t outputs) {
+  TIDEPOOL_CHECK(prepared_ && reason_ == RootReason::kNone && record_ == nullptr,
+                 "%s: not recordable, or recorded already", type.name);
+  size_t edges = 0;
+  for (const Operand& operand : operands_) {
+    edges += operand.access == Access::kRead || operand.access == Access::kUpdate;
+  }
+  record_ = state_.store.new_record(type, edges, written_ != nullptr ? 1 : outputs, body_bytes);
+  uint16_t k = 0;
+  for (const Operand& operand : operands_) {
+    if (operand.access == Access::kOverwrite) {
+      record_->overwrites = true;
+      record_->overwritten_bytes = operand.storage->current->bytes;
+    }
+    if (operand.access != Access::kRead && operand.access != Access::kUpdate) continue;
+    if (operand.access == Access::kUpdate) record_->written_edge = k;
+    state_.store.set_edge(*record_, k++, *operand.storage->current);
+  }
+  return record_;
+}
+
+// Whether the record still holds now that the kernel has run: other threads may have freed or
+// written what it read, and limits apply.
+void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outputs) {
+  Record& record = *record_;
+  record.cost_ns = cost_ns;
+  record.step = state_.step;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    const Value& value = *record.edges[k].value;
+    if (value.producer != nullptr) continue;
+    if (!value.available()) refuse(RootReason::kLostInput);
+    if (value.storage != nullptr && value.storage->escaped) refuse(RootReason::kUnstableInput);
+  }
+  if (record.written_edge != Record::kNoEdge &&
+      record.edges[record.written_edge].value != written_->current) {
+    refuse(RootReason::kLostInput);
+  }
+  if (written_ != nullptr && written_->dead) refuse(RootReason::kUnsupported);
+  if (reason_ != RootReason::kNone) return;
+  size_t output_bytes = written_ != nullptr ? written_->current->bytes : 0;
+  for (const Storage* output : outputs) {
+    if (output != nullptr) output_bytes += output->current->bytes;
+  }
+  refuse(state_.limits.admit(record, written_, output_bytes));
+}
+
+// New versions of all written storages; the record, if it stands, produces one of them.
+void OperatorCall::start_versions() {
+  for (const Operand& operand : operands_) {
+    Storage& storage = *operand.storage;
+    if (!writes(operand) || !storage.writing) continue;  // a storage may be here twice
+    storage.writing = false;
+    if (storage.dead) continue;
+    state_.abandon_readers(storage);
+    if (operand.access == Access::kSideWrite) {
+      state_.start_root_version(storage, RootReason::kUnsupported);
+    } else if (record_ != nullptr && reason_ == RootReason::kNone && &storage == written_) {
+      state_.start_recorded_version(storage, *record_);
+    } else {
+      state_.start_root_version(
+          storage, reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_);
+    }
+  }
+}
+
+void OperatorCall::attach_record(std::span<Storage* const> outputs) {
+  const bool recorded = record_ != nullptr && reason_ == RootReason::kNone && written_ == nullptr;
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (outputs[k] == nullptr) continue;
+    Storage& storage = *outputs[k];
+    storage.last_access = state_.residency.now();
+    if (!recorded || k >= record_->output_count) {
+      storage.current->reason =
+          reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_;
+      continue;
+    }
+    state_.store.set_producer(*storage.current, *record_, static_cast<uint16_t>(k));
+    state_.residency.list(storage);
+  }
+  if (recorded && record_->references > 1) state_.store.link(*record_);
+}
+
+void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, uint64_t cost_ns) {
+  TIDEPOOL_CHECK(prepared_ && !finished_ && lock.owns_lock(), "finish() out of order");
+  finished_ = true;
+  state_.residency.tick(cost_ns);
+  if (record_ != nullptr) check_record(cost_ns, outputs);
+  start_versions();
+  attach_record(outputs);
+  if (record_ != nullptr) {
+    state_.operators_recorded += record_->linked;
+    state_.store.release(record_);
+    record_ = nullptr;
+  }
+  for (const Operand& operand : operands_) {
+    operand.storage->last_access = state_.residency.now();
+  }
+  release_operands();
+  state_.root_loss.sweep_if_due();
+  if (state_.config.chaos != Chaos::kNone) [[unlikely]] state_.cause_chaos();
+}
+
+void OperatorCall::release_operands() {
+  for (const Operand& operand : operands_) state_.unlock_storage(*operand.storage);
+  operands_.clear();
+  state_.turns.leave(holder_);
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,82 @@
+// OperatorCall: one intercepted operator, from before its kernel to after it. Lives on the caller's
+// stack. The order of calls:
+//   DeviceLock lock(runtime.mutex());
+//   call.add(storage, access) for each tensor argument, in argument order;
+//   if (call.prepare(lock, recordable)) call.begin_record(type, body_bytes, outputs) -> fill body;
+//   lock released; the kernel runs; lock taken;
+//   call.finish(lock, fresh_outputs, cost_ns).
+// If the kernel throws, the destructor (which takes the lock: declare the call before the lock)
+// abandons the call: written storages become roots, nothing is recorded.
+// Not thread safe: one thread owns it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/container/inlined_vector.h"
+#include "remat/runtime.h"
+#include "remat/turns.h"
+
+namespace tidepool::remat {
+
+class OperatorCall {
+ public:
+  explicit OperatorCall(Runtime& runtime);
+  ~OperatorCall();
+  OperatorCall(const OperatorCall&) = delete;
+  OperatorCall& operator=(const OperatorCall&) = delete;
+
+  // Locks `storage` and notes the access. Requires: lock held.
+  void add(Storage* storage, Access access);
+
+  // Results will be roots for this reason, whatever else happens (first reason wins).
+  void refuse(RootReason reason);
+
+  // Restores evicted operands; protects what depends on contents about to be written; decides
+  // whether the call can be recorded: at most one kUpdate or kOverwrite operand, an updated value
+  // that has lineage, an overwritten storage that is no other operand, no operand escaped
+  // (kUnstableInput), recording on. False: not recordable.
+  // Throws: as Runtime::make_resident; the operator has not run then and may be run again.
+  bool prepare(DeviceLock& lock);
+
+  // Makes the record: one edge per added operand with kRead or kUpdate, in order of add(), and
+  // room for `body_bytes` of body and `outputs` outputs. Requires: prepare() returned true, lock
+  // held. The caller constructs the body before it calls finish() or lets the call be destroyed.
+  Record* begin_record(const RecordType& type, size_t body_bytes, size_t outputs);
+  Record* record() const { return record_; }
+
+  // The kernel has run. outputs[k]: the storage tracked for the k-th output (by Runtime::track,
+  // after the kernel, with `kNone`... its reason is replaced), or nullptr where the output is not
+  // fresh memory of ours. Written storages get their new versions; then chaos, if it is on.
+  void finish(DeviceLock& lock, std::span<Storage* const> outputs, uint64_t cost_ns);
+
+  // Why results are roots; kNone if recorded.
+  RootReason reason() const { return reason_; }
+
+ private:
+  struct Operand {
+    Storage* storage;
+    Access access;
+  };
+
+  static bool writes(const Operand& operand) { return operand.access != Access::kRead; }
+  void restore_operands(DeviceLock& lock);
+  void protect_written(DeviceLock& lock);
+  void decide();
+  void check_record(uint64_t cost_ns, std::span<Storage* const> outputs);
+  void attach_record(std::span<Storage* const> outputs);
+  void start_versions();
+  void release_operands();
+
+  Runtime::State& state_;
+  Record* record_ = nullptr;
+  Storage* written_ = nullptr;  // the storage that the record writes
+  RootReason reason_ = RootReason::kNone;
+  bool prepared_ = false;
+  bool finished_ = false;
+  absl::InlinedVector<Operand, 8> operands_;
+  Turns::Holder holder_;
+};
+
+}  // namespace tidepool::remat

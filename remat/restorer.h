@@ -1,0 +1,63 @@
+// Restorer: makes evicted storages resident again by running their lineage. Plans first, runs
+// second; one thread at a time (Turns); no lock is held while an operator runs or bytes are copied.
+// Owns the blocks of replays under way. Thread safe under the device's lock.
+// Invariants: (1) whatever restore() throws, no use, lock or ghost of its plans is left, and what
+// was restored stays valid; (2) each call replays a bounded number of records.
+// See docs/life-of-an-eviction.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "allocator/budgeted_allocator.h"
+#include "remat/backend.h"
+#include "remat/restoration_plan.h"
+#include "remat/turns.h"
+
+namespace tidepool::remat {
+
+struct RestorationStatistics {
+  uint64_t plans = 0, longest_plan = 0, plan_peak_bytes = 0, lean_plans = 0;
+  uint64_t operators_replayed = 0, ghosts = 0, clones = 0;
+  uint64_t replay_ns = 0, planning_ns = 0;
+};
+
+class Restorer {
+ public:
+  Restorer(BudgetedAllocator& allocator, Backend& backend, LineageStore& store,
+           Residency& residency, RootLoss& root_loss, Turns& turns);
+
+  // Makes all of `storages` resident that are not dying. Requires: the caller has them locked.
+  // Throws: OutOfMemory, RestorationError, what an operator throws.
+  void restore(std::span<Storage* const> storages, DeviceLock& lock);
+
+  // Bytes in blocks of the replay under way that no value has yet.
+  size_t bytes_in_flight() const { return bytes_in_flight_; }
+
+  RestorationStatistics statistics;
+
+ private:
+  struct Step;
+
+  // After a plan failed for lack of memory, lean ones may replay this many times its records.
+  static constexpr uint64_t kPatience = 8;
+  static constexpr uint64_t kLeastPatience = 64;
+
+  void make(RestorationPlan& plan, std::span<Storage* const> storages);
+  void run(RestorationPlan& plan, DeviceLock& lock);
+  void run_next(RestorationPlan& plan, DeviceLock& lock);
+  void take_target(Step& step, DeviceLock& lock);
+  void execute(Step& step, DeviceLock& lock);
+  void give(Value* value, void* address);
+
+  BudgetedAllocator& allocator_;
+  Backend& backend_;
+  LineageStore& store_;
+  Residency& residency_;
+  RootLoss& root_loss_;
+  Turns& turns_;
+  size_t bytes_in_flight_ = 0;
+};
+
+}  // namespace tidepool::remat

@@ -1,0 +1,62 @@
+// RootLoss: what happens to the values below a root when its bytes go away: the walk from a value
+// through dead intermediates to the live values that depend on it, and the release of retained
+// roots that nothing evicted needs any more.
+// Not thread safe: the device's lock is held. No recursion. Amortised constant per record where
+// the walk ends in a cut, since the records walked over are given up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "remat/lineage_store.h"
+#include "remat/residency.h"
+
+namespace tidepool::remat {
+
+struct Dependents {
+  absl::InlinedVector<Value*, 8> evicted;
+  absl::InlinedVector<Value*, 8> resident;
+};
+
+class RootLoss {
+ public:
+  RootLoss(LineageStore& store, Residency& residency) : store_(store), residency_(residency) {}
+
+  // Live values that can be reached from `value` without passing a live one.
+  Dependents dependents(const Value& value);
+
+  // True if an evicted live value depends on `value`.
+  bool is_needed(const Value& value);
+
+  // Live resident dependents become roots. Requires: no live dependent is evicted.
+  void cut_dependents(const Dependents& dependents, RootReason reason);
+
+  // The storage of a root with readers is gone; `address` is the block with its bytes, which has no
+  // owner yet. True: they are kept. False: dependents are roots now, the caller frees the block.
+  bool retain_or_cut(Value& value, void* address);
+
+  // Frees the bytes of a dead root if no evicted live value needs them and no plan will read them.
+  // Requires: `value` is kept, without storage and producer. May free the value itself.
+  void release_if_idle(Value& value);
+  // The same for all retained roots. Returns how many were freed.
+  size_t sweep();
+  // sweep() if something may have changed for a retained root since the last one.
+  void sweep_if_due() {
+    if (sweep_due_) [[unlikely]] sweep();
+  }
+  void make_sweep_due() { sweep_due_ = !residency_.kept().empty(); }
+
+  uint64_t retained = 0;  // so far
+
+ private:
+  void walk(const Value& value, Dependents* found, bool first_evicted_only);
+
+  LineageStore& store_;
+  Residency& residency_;
+  std::vector<const Value*> pending_;
+  bool sweep_due_ = false;
+};
+
+}  // namespace tidepool::remat

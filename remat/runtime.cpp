@@ -1,0 +1,140 @@
+#include "remat/runtime.h"
+
+#include "allocator/check.h"
+#include "remat/runtime_state.h"
+
+namespace tidepool::remat {
+
+Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config)
+    : state_(std::make_unique<State>(allocator, backend, config)) {
+  allocator.set_reclaimer(this);
+}
+
+Runtime::~Runtime() {
+  DeviceLock lock(state_->mutex);  // retained roots go back to the allocator
+  state_.reset();
+}
+
+DeviceMutex& Runtime::mutex() { return state_->mutex; }
+
+Storage* Runtime::track(void* backend_storage, void* address, size_t bytes, RootReason reason) {
+  Storage* storage = state_->store.new_storage(backend_storage, address, bytes, reason);
+  storage->last_access = state_->residency.now();
+  state_->allocator.set_owner(address, storage);
+  return storage;
+}
+
+Storage* Runtime::find(const void* address) const {
+  if (!state_->allocator.contains(address)) return nullptr;
+  return static_cast<Storage*>(state_->allocator.owner(address));
+}
+
+bool Runtime::on_freed(void* address) {
+  DeviceLock lock(state_->mutex);
+  Storage* storage = find(address);
+  if (storage == nullptr) return false;
+  state_->backend.forget(*storage);
+  return state_->end_storage(storage, address);
+}
+
+void Runtime::on_evicted_storage_freed(Storage* storage) {
+  DeviceLock lock(state_->mutex);
+  TIDEPOOL_CHECK(storage->evicted && !storage->dead, "evicted %d, dead %d", storage->evicted,
+                 storage->dead);
+  state_->backend.forget(*storage);
+  state_->end_storage(storage, nullptr);
+}
+
+void Runtime::lock_storage(Storage* storage) { state_->lock_storage(*storage); }
+
+void Runtime::unlock_storage(Storage* storage) {
+  state_->unlock_storage(*storage);
+  state_->turns.something_changed();
+}
+
+void Runtime::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {
+  state_->make_resident(storages, lock);
+}
+
+void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
+  state_->cut(*storage, reason, lock);
+}
+
+void Runtime::escape(Storage* storage, DeviceLock& lock) {
+  if (storage->escaped) return;
+  lock_storage(storage);
+  try {
+    if (storage->evicted) make_resident({&storage, 1}, lock);
+    state_->cut(*storage, RootReason::kEscaped, lock);
+  } catch (...) {
+    unlock_storage(storage);
+    throw;
+  }
+  storage->escaped = true;
+  ++state_->escapes;
+  unlock_storage(storage);
+}
+
+bool Runtime::evict_storage(Storage* storage) {
+  return state_->residency.evict_and_free(*storage);
+}
+
+size_t Runtime::evict_everything() {
+  return state_->residency.evict_everything(1, nullptr);
+}
+
+void Runtime::chaos_at_allocation() {
+  if (state_->config.chaos == Chaos::kAllocation || state_->config.chaos == Chaos::kRandom) {
+    state_->cause_chaos();
+  }
+}
+
+void Runtime::end_step() {
+  DeviceLock lock(state_->mutex);
+  state_->limits.cut_aged(++state_->step);
+  state_->root_loss.sweep();
+}
+
+void Runtime::set_recording(bool on) { state_->recording.store(on, std::memory_order_relaxed); }
+
+bool Runtime::recording() const { return state_->recording.load(std::memory_order_relaxed); }
+
+void Runtime::become_forked_child() {
+  state_->residency.freeze();
+  state_->turns.become_forked_child();
+}
+
+void Runtime::check_invariants() const {
+  DeviceLock lock(state_->mutex);
+  const bool quiet = state_->turns.is_quiet();
+  state_->store.check_invariants(quiet);
+  state_->residency.check_invariants(state_->store);
+  state_->turns.check_invariants();
+  state_->policy->check_invariants();
+  if (!quiet) return;
+  state_->store.for_each_value([](const Value& value) {
+    TIDEPOOL_CHECK(value.uses == 0 && value.locks == 0, "%u uses and %u locks are left over",
+                   value.uses, value.locks);
+    TIDEPOOL_CHECK(value.kept == nullptr || value.producer == nullptr, "a ghost is left over");
+  });
+}
+
+void Runtime::begin_search() { state_->policy->begin_search(); }
+
+Price Runtime::price(Owner owner) {
+  Storage& storage = *static_cast<Storage*>(owner);
+  if (!state_->residency.evictable(storage)) return Price::blocked();
+  return price_of(state_->policy->projected_cost(storage),
+                  state_->residency.now() - storage.last_access);
+}
+
+bool Runtime::evict(Owner owner) {
+  return state_->residency.evict(*static_cast<Storage*>(owner));
+}
+
+bool Runtime::wait_for_room(DeviceLock& lock) {
+  if (state_->root_loss.sweep() > 0) return true;
+  return state_->turns.wait_for_room(lock);
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,135 @@
+// Runtime: the state machine of values, versions, effects, escapes and restoration for one device.
+// Owns all lineage and the bytes of ghosts and retained roots; does not own the allocator, the
+// backend, or the bytes of live storages. Implements the allocator's Reclaimer.
+// Thread safety: functions that take a DeviceLock& need it held, may release it for a while, and
+// hold it again on return or throw; the others say what they need.
+// See docs/life-of-an-eviction.md for the walk through all of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allocator/budgeted_allocator.h"
+#include "allocator/reclaimer.h"
+#include "remat/backend.h"
+#include "remat/limits.h"
+#include "remat/lineage.h"
+#include "remat/restoration_error.h"
+
+namespace tidepool::remat {
+
+enum class Chaos : uint8_t {
+  kNone,
+  kOperator,    // evict everything evictable after every operator
+  kAllocation,  // ... at every allocation, too
+  kRandom,      // a random subset at each of both, by seed
+};
+
+struct RuntimeConfig {
+  std::string policy = "need1";
+  Chaos chaos = Chaos::kNone;
+  uint64_t seed = 0;
+  Limits limits;
+};
+
+struct RuntimeStatistics {
+  uint64_t operators_seen = 0, operators_recorded = 0, operators_replayed = 0;
+  uint64_t evictions = 0, evicted_bytes = 0;
+  uint64_t rematerializations = 0;  // storages made resident again
+  uint64_t ghosts = 0, retained = 0, escapes = 0;  // so far
+  uint64_t retained_bytes = 0;                     // held now
+  uint64_t plans = 0, longest_plan = 0;
+  uint64_t plan_peak_bytes = 0;  // greatest estimate of what a plan would hold at once
+  uint64_t lean_plans = 0;       // made after one that locked all its inputs ran out of memory
+  uint64_t clones = 0, snapshots = 0;
+  uint64_t replay_ns = 0, bookkeeping_ns = 0;
+  uint64_t values = 0, records = 0, storages = 0, lineage_bytes = 0;  // alive now
+  // Bytes of live storages whose contents are roots, by reason.
+  size_t root_bytes[static_cast<size_t>(RootReason::kCount)] = {};
+};
+
+// How an operator uses one tensor argument.
+enum class Access : uint8_t {
+  kRead,
+  kUpdate,     // reads and writes, or writes only a part: the new version needs the old bytes
+  kOverwrite,  // writes all bytes and reads none of them
+  kSideWrite,  // writes as a side effect that a replay must not repeat: a new root version
+};
+
+class OperatorCall;
+
+class Runtime final : public Reclaimer {
+ public:
+  // Throws: std::invalid_argument naming an unknown policy.
+  Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config);
+  ~Runtime() override;
+
+  DeviceMutex& mutex();
+
+  // Starts to track a framework storage whose bytes are the block at `address`, as a root. The
+  // backend has taken its weak reference already. Sets the block's owner. Requires: lock held.
+  Storage* track(void* backend_storage, void* address, size_t bytes, RootReason reason);
+
+  // The tracked storage whose bytes start at `address`; nullptr if none. Requires: lock held.
+  Storage* find(const void* address) const;
+
+  // The framework frees the bytes at `address` (the storage died, or its bytes were replaced).
+  // True: the runtime keeps them (a retained root); false: the caller frees the block.
+  // Takes the lock.
+  bool on_freed(void* address);
+
+  // An evicted storage died. Takes the lock.
+  void on_evicted_storage_freed(Storage* storage);
+
+  // Locks against eviction for the length of an operation. Requires: lock held.
+  void lock_storage(Storage* storage);
+  void unlock_storage(Storage* storage);
+
+  // Makes all of them resident; they must be locked by the caller. One restorer at a time.
+  // Throws: OutOfMemory, RestorationError, what an operator throws.
+  void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
+
+  // The contents of a (resident, locked) storage are about to be lost or changed outside a record:
+  // restores evicted dependents, turns resident ones into roots, and starts a new root version.
+  void cut(Storage* storage, RootReason reason, DeviceLock& lock);
+
+  // A raw pointer leaves our sight for good. Restores first. kEscaped.
+  void escape(Storage* storage, DeviceLock& lock);
+
+  // Evicts `storage` if it can be; for tests and chaos. Requires: lock held.
+  bool evict_storage(Storage* storage);
+  size_t evict_everything();  // likewise
+
+  // Chaos at an allocation; a no-op in the other modes. Requires: lock held.
+  void chaos_at_allocation();
+
+  // A step of the job has ended: ages lineage. Takes the lock.
+  void end_step();
+
+  void set_recording(bool on);
+  bool recording() const;
+
+  // In a forked child: no evictions, no waiting; evicted storages are still restored.
+  void become_forked_child();
+
+  RuntimeStatistics statistics() const;  // takes the lock
+  void check_invariants() const;         // takes the lock; aborts with values and place
+
+  // Reclaimer
+  void begin_search() override;
+  Price price(Owner owner) override;
+  bool evict(Owner owner) override;
+  bool wait_for_room(DeviceLock& lock) override;
+  std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override;
+
+ private:
+  friend class OperatorCall;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tidepool::remat

@@ -1,0 +1,222 @@
+#include "remat/runtime_state.h"
+
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+
+namespace tidepool::remat {
+namespace {
+
+// Storages kept where they are for a scope. Requires: lock held at both ends.
+class StorageLocks {
+ public:
+  explicit StorageLocks(LineageStore& store) : store_(store) {}
+  ~StorageLocks() { release(); }
+  StorageLocks(const StorageLocks&) = delete;
+  StorageLocks& operator=(const StorageLocks&) = delete;
+
+  void add(Storage& storage) {
+    ++storage.locks;
+    storages_.push_back(&storage);
+  }
+  void release() {
+    for (Storage* storage : storages_) {
+      if (--storage->locks == 0 && storage->dead) store_.free_storage(storage);
+    }
+    storages_.clear();
+  }
+  std::span<Storage* const> all() const { return {storages_.data(), storages_.size()}; }
+
+ private:
+  LineageStore& store_;
+  absl::InlinedVector<Storage*, 8> storages_;
+};
+
+}  // namespace
+
+Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
+                      const RuntimeConfig& the_config)
+    : allocator(the_allocator),
+      backend(the_backend),
+      config(the_config),
+      mutex(the_allocator.mutex()),
+      residency(allocator, backend),
+      store(residency),
+      policy(make_policy(config.policy, store)),
+      root_loss(store, residency),
+      turns(backend),
+      restorer(allocator, backend, store, residency, root_loss, turns),
+      limits(config.limits, store, residency),
+      random(config.seed) {
+  residency.set_policy(policy.get());
+}
+
+void Runtime::State::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {
+  try {
+    restorer.restore(storages, lock);
+  } catch (const OutOfMemory& error) {
+    // The request that failed was one of the restoration's own, which a schedule that had not
+    // evicted these storages would not have made: only their contents have to fit.
+    OutOfMemoryReport report = error.report();
+    report.lower_bound_budget_bytes = indispensable_bytes(true);
+    throw OutOfMemory(std::move(report));
+  }
+  for (const Storage* storage : storages) {
+    if (!storage->dead && storage->evicted) {
+      throw RestorationError("cannot restore a storage that is being freed");
+    }
+  }
+}
+
+bool Runtime::State::wait_until_unread(Storage& storage, DeviceLock& lock) {
+  bool waited = false;
+  while (!storage.dead && storage.current->uses > 0 && turns.is_taken() && !turns.is_my_turn()) {
+    turns.take_turn(lock);
+    turns.end_turn();
+    waited = true;
+  }
+  return waited;
+}
+
+void Runtime::State::replace_value(Storage& storage, Value* fresh, void* snapshot) {
+  Value* old = std::exchange(storage.current, fresh);
+  old->storage = nullptr;
+  fresh->storage = &storage;
+  storage.cost_epoch = 0;
+  if (snapshot != nullptr) residency.keep(*old, snapshot);
+  if (old->consumers != nullptr && old->kept == nullptr) residency.availability_changed(*old);
+  store.release(old);
+}
+
+void Runtime::State::abandon_readers(Storage& storage) {
+  const Value& present = *storage.current;
+  if (present.producer != nullptr || present.consumers == nullptr) return;
+  Dependents found = root_loss.dependents(present);
+  found.evicted.clear();
+  root_loss.cut_dependents(found, RootReason::kLostRoot);
+}
+
+void Runtime::State::start_root_version(Storage& storage, RootReason reason) {
+  residency.unlist(storage);
+  storage.versions = 0;
+  Value& present = *storage.current;
+  if (present.producer == nullptr && present.references == 1) {  // nobody has read it
+    present.reason = reason;
+    return;
+  }
+  replace_value(storage, store.new_value(present.bytes, reason), nullptr);
+}
+
+void Runtime::State::start_recorded_version(Storage& storage, Record& record) {
+  storage.versions = record.overwrites ? 0 : static_cast<uint16_t>(storage.versions + 1);
+  Value* fresh = store.new_value(storage.current->bytes, RootReason::kNone);
+  store.set_producer(*fresh, record, 0);
+  store.link(record);
+  replace_value(storage, fresh, nullptr);
+  residency.list(storage);
+}
+
+// Copies the contents to a block of their own, which becomes a retained root.
+void* Runtime::State::snapshot(Storage& storage, DeviceLock& lock) {
+  const size_t bytes = storage.current->bytes;
+  const void* from = storage.address;
+  lock.unlock();
+  void* copy = nullptr;
+  try {
+    copy = allocator.allocate(bytes);
+    backend.copy(copy, from, bytes);
+  } catch (...) {
+    if (copy != nullptr) allocator.free(copy);
+    lock.lock();
+    throw;
+  }
+  lock.lock();
+  ++snapshots;
+  return copy;
+}
+
+// Until nothing evicted depends on the contents; returns a copy of them where memory does not
+// suffice to restore what does.
+void* Runtime::State::protect_dependents(Storage& storage, DeviceLock& lock) {
+  StorageLocks locks(store);
+  while (storage.current->producer == nullptr && storage.current->consumers != nullptr) {
+    const Dependents found = root_loss.dependents(*storage.current);
+    if (found.evicted.empty()) {
+      root_loss.cut_dependents(found, RootReason::kLostRoot);
+    } else {
+      for (Value* value : found.evicted) locks.add(*value->storage);
+      try {
+        restorer.restore(locks.all(), lock);
+      } catch (const OutOfMemory&) {
+        locks.release();
+        return snapshot(storage, lock);
+      }
+    }
+    wait_until_unread(storage, lock);
+    if (storage.dead) return nullptr;
+  }
+  return nullptr;
+}
+
+void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
+  wait_until_unread(storage, lock);
+  if (storage.dead) return;
+  void* copy = nullptr;
+  if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);
+  if (copy != nullptr) {
+    if (storage.dead || storage.current->consumers == nullptr) {
+      allocator.free_locked(copy);
+    } else {
+      residency.unlist(storage);
+      storage.versions = 0;
+      replace_value(storage, store.new_value(storage.current->bytes, reason), copy);
+      root_loss.make_sweep_due();
+    }
+  }
+  if (!storage.dead) start_root_version(storage, reason);
+}
+
+bool Runtime::State::end_storage(Storage* storage, void* address) {
+  Value& value = *std::exchange(storage->current, nullptr);
+  residency.unlist(*storage);
+  storage->dead = true;
+  if (address != nullptr) allocator.set_owner(address, nullptr);
+  bool kept = false;
+  const bool was_available = address != nullptr && !storage->writing;
+  value.storage = nullptr;
+  if (was_available) {
+    if (value.uses > 0) {
+      residency.keep(value, address);
+      kept = true;
+    } else if (value.producer == nullptr && value.consumers != nullptr) {
+      kept = root_loss.retain_or_cut(value, address);
+    }
+  } else {
+    root_loss.make_sweep_due();
+  }
+  if (!kept && value.consumers != nullptr) residency.availability_changed(value);
+  if (!was_available && value.consumers == nullptr) residency.availability_changed(value);
+  store.release(&value);
+  if (storage->locks == 0) store.free_storage(storage);
+  turns.something_changed();
+  return kept;
+}
+
+void Runtime::State::cause_chaos() {
+  residency.evict_everything(config.chaos == Chaos::kRandom ? 3 : 1, &random);
+}
+
+size_t Runtime::State::indispensable_bytes(bool evicted) const {
+  size_t bytes = 0;
+  store.for_each_storage([&](const Storage& storage) {
+    if (storage.current == nullptr) return;
+    if (storage.evicted) {
+      if (evicted && storage.locks > 0) bytes += storage.current->bytes;
+    } else if (storage.locks > 0 || storage.current->producer == nullptr) {
+      bytes += allocator.block_bytes(storage.address);
+    }
+  });
+  return bytes;
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,279 @@
+"""The networks that the end-to-end tests train: ordinary PyTorch, each in two sizes.
+
+`chaos` keeps the layers and reduces the widths. `budget` is large enough that what is kept for
+backward outweighs the parameters and is at least four times any single operator's operands.
+"""
+
+import random
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Mlp(nn.Module):
+    """Linear, layer norm, GELU and dropout, repeated."""
+
+    def __init__(self, features=32, width=32, depth=4, batch=16):
+        super().__init__()
+        self.features, self.batch_size = features, batch
+        layers = []
+        for index in range(depth):
+            layers += [nn.Linear(width if index else features, width), nn.LayerNorm(width),
+                       nn.GELU(), nn.Dropout(0.1)]
+        self.layers = nn.Sequential(*layers, nn.Linear(width, 10))
+
+    def batch(self, step: int, generator: torch.Generator) -> list[torch.Tensor]:
+        return [torch.randn(self.batch_size, self.features, generator=generator),
+                torch.randint(10, (self.batch_size,), generator=generator)]
+
+    def forward(self, inputs, labels):
+        return F.cross_entropy(self.layers(inputs).float(), labels)
+
+
+class BasicBlock(nn.Module):
+    """ResNet's block of two convolutions, with in-place activations."""
+
+    def __init__(self, before, channels, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, channels, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or before != channels:
+            self.shortcut = nn.Sequential(nn.Conv2d(before, channels, 1, stride, bias=False),
+                                          nn.BatchNorm2d(channels))
+
+    def forward(self, x):
+        out = self.relu(self.norm1(self.conv1(x)))
+        out = self.norm2(self.conv2(out))
+        out += self.shortcut(x)
+        return self.relu(out)
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 with the stem for small images; `width` is the channels of its first stage."""
+
+    def __init__(self, width=4, image=16, batch=4):
+        super().__init__()
+        self.image, self.batch_size = image, batch
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False),
+                                  nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+                                  nn.MaxPool2d(3, stride=1, padding=1))
+        blocks, before = [], width
+        for stage in range(4):
+            channels = width << stage
+            for index in range(2):
+                stride = 2 if stage and not index else 1
+                blocks.append(BasicBlock(before, channels, stride))
+                before = channels
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(before, 10)
+
+    def batch(self, step: int, generator: torch.Generator) -> list[torch.Tensor]:
+        shape = (self.batch_size, 3, self.image, self.image)
+        return [torch.randn(shape, generator=generator),
+                torch.randint(10, (self.batch_size,), generator=generator)]
+
+    def forward(self, images, labels):
+        features = self.blocks(self.stem(images))
+        pooled = F.adaptive_avg_pool2d(features, 1).flatten(1)
+        return F.cross_entropy(self.head(pooled).float(), labels)
+
+
+class GptBlock(nn.Module):
+    """Causal self-attention and a feed-forward part, both behind a layer norm."""
+
+    def __init__(self, width, heads, attention_dropout):
+        super().__init__()
+        self.heads, self.attention_dropout = heads, attention_dropout
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(0.1)
+
+    def attend(self, x):
+        batch, length, width = x.shape
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2)
+                   for part in self.qkv(x).split(width, dim=2))
+        dropout = self.attention_dropout if self.training else 0.0
+        out = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        return self.out(out.transpose(1, 2).reshape(batch, length, width))
+
+    def forward(self, x):
+        x = x + self.dropout(self.attend(self.norm1(x)))
+        return x + self.dropout(self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh")))
+
+
+class Gpt(nn.Module):
+    """A decoder whose output layer is its embedding.
+
+    Every other layer drops attention weights: on the CPU the two kinds take different kernels.
+    """
+
+    def __init__(self, vocabulary=64, width=32, heads=4, depth=4, length=16, batch=2):
+        super().__init__()
+        self.length, self.batch_size = length, batch
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(length, width)
+        self.dropout = nn.Dropout(0.1)
+        self.blocks = nn.ModuleList(GptBlock(width, heads, 0.1 * (index % 2))
+                                    for index in range(depth))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def batch(self, step: int, generator: torch.Generator) -> list[torch.Tensor]:
+        shape = (self.batch_size, self.length + 1)
+        return [torch.randint(self.tokens.num_embeddings, shape, generator=generator)]
+
+    def forward(self, text):
+        inputs, targets = text[:, :-1], text[:, 1:]
+        x = self.tokens(inputs) + self.positions(torch.arange(self.length))
+        x = self.dropout(x)
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+class BiLstm(nn.Module):
+    """Layers of a bidirectional LSTM, unrolled from cells."""
+
+    def __init__(self, features=8, width=16, layers=2, length=6, batch=4):
+        super().__init__()
+        self.features, self.length, self.batch_size = features, length, batch
+        sizes = [features] + [2 * width] * (layers - 1)
+        self.forward_cells = nn.ModuleList(nn.LSTMCell(size, width) for size in sizes)
+        self.backward_cells = nn.ModuleList(nn.LSTMCell(size, width) for size in sizes)
+        self.head = nn.Linear(2 * width, 5)
+
+    def batch(self, step: int, generator: torch.Generator) -> list[torch.Tensor]:
+        return [torch.randn(self.length, self.batch_size, self.features, generator=generator),
+                torch.randint(5, (self.length, self.batch_size), generator=generator)]
+
+    @staticmethod
+    def unroll(cell, inputs):
+        state, outputs = None, []
+        for x in inputs:
+            state = cell(x, state)
+            outputs.append(state[0])
+        return outputs
+
+    def forward(self, inputs, labels):
+        sequence = list(inputs)
+        for ahead, back in zip(self.forward_cells, self.backward_cells, strict=True):
+            left = self.unroll(ahead, sequence)
+            right = self.unroll(back, sequence[::-1])[::-1]
+            sequence = [torch.cat(pair, 1) for pair in zip(left, right, strict=True)]
+        losses = [F.cross_entropy(self.head(x).float(), label)
+                  for x, label in zip(sequence, labels, strict=True)]
+        return torch.stack(losses).mean()
+
+
+class TreeLstm(nn.Module):
+    """A binary Tree-LSTM over a random tree, another one in every step."""
+
+    def __init__(self, vocabulary=50, width=16, leaves=8, batch=4):
+        super().__init__()
+        self.leaves, self.batch_size = leaves, batch
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.leaf = nn.Linear(width, 3 * width)
+        self.join = nn.Linear(2 * width, 5 * width)
+        self.head = nn.Linear(width, 5)
+        self.shape = random.Random(0)
+
+    def batch(self, step: int, generator: torch.Generator) -> list[torch.Tensor]:
+        self.shape = random.Random(step)
+        count = self.shape.randint(self.leaves * 3 // 4, self.leaves)
+        words = torch.randint(self.embedding.num_embeddings, (count, self.batch_size),
+                              generator=generator)
+        return [words, torch.randint(5, (self.batch_size,), generator=generator)]
+
+    def read(self, word):
+        i, o, u = self.leaf(self.embedding(word)).chunk(3, 1)
+        cell = torch.sigmoid(i) * torch.tanh(u)
+        return torch.sigmoid(o) * torch.tanh(cell), cell
+
+    def combine(self, left, right):
+        i, f, g, o, u = self.join(torch.cat([left[0], right[0]], 1)).chunk(5, 1)
+        cell = torch.sigmoid(i) * torch.tanh(u)
+        cell = cell + torch.sigmoid(f) * left[1] + torch.sigmoid(g) * right[1]
+        return torch.sigmoid(o) * torch.tanh(cell), cell
+
+    def forward(self, words, labels):
+        nodes, losses = [self.read(word) for word in words], []
+        while len(nodes) > 1:
+            at = self.shape.randrange(len(nodes) - 1)
+            nodes[at:at + 2] = [self.combine(nodes[at], nodes[at + 1])]
+            losses.append(F.cross_entropy(self.head(nodes[at][0]).float(), labels))
+        return sum(losses) / len(losses)
+
+
+class Residual(nn.Module):
+    """Group norm, SiLU and a convolution beside a shortcut."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.norm = nn.GroupNorm(2, channels)
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x):
+        return x + self.conv(F.silu(self.norm(x)))
+
+
+class Vae(nn.Module):
+    """A convolutional variational autoencoder with reparametrised sampling."""
+
+    def __init__(self, channels=4, depth=2, latent=8, image=16, batch=4):
+        super().__init__()
+        self.image, self.batch_size = image, batch
+        self.inner = (channels, image // 4, image // 4)
+        flat = channels * (image // 4) ** 2
+        self.encoder = nn.Sequential(nn.Conv2d(1, channels, 4, stride=2, padding=1),
+                                     *[Residual(channels) for _ in range(depth)],
+                                     nn.Conv2d(channels, channels, 4, stride=2, padding=1),
+                                     nn.ELU(), nn.Flatten(), nn.Linear(flat, 2 * latent))
+        self.expand = nn.Linear(latent, flat)
+        self.decoder = nn.Sequential(
+            nn.ELU(), nn.ConvTranspose2d(channels, channels, 4, stride=2, padding=1),
+            *[Residual(channels) for _ in range(depth)],
+            nn.ConvTranspose2d(channels, 1, 4, stride=2, padding=1))
+
+    def batch(self, step: int, generator: torch.Generator) -> list[torch.Tensor]:
+        return [torch.rand(self.batch_size, 1, self.image, self.image, generator=generator)]
+
+    def forward(self, images):
+        mean, log_variance = self.encoder(images).float().chunk(2, 1)
+        latent = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
+        logits = self.decoder(self.expand(latent).unflatten(1, self.inner)).float()
+        error = F.binary_cross_entropy_with_logits(logits, images, reduction="sum")
+        divergence = -0.5 * (1 + log_variance - mean.pow(2) - log_variance.exp()).sum()
+        return (error + divergence) / images.shape[0]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model's class and the sizes that differ from its defaults in a `budget` run."""
+
+    kind: type[nn.Module]
+    budget: dict[str, int]
+
+    def build(self, size: str) -> nn.Module:
+        return self.kind(**(self.budget if size == "budget" else {}))
+
+
+NETWORKS = {
+    "mlp": Network(Mlp, {"features": 160, "width": 160, "depth": 16, "batch": 2048}),
+    "resnet18": Network(ResNet18, {"width": 16, "image": 48, "batch": 24}),
+    "gpt": Network(Gpt, {"vocabulary": 256, "width": 96, "heads": 4, "depth": 6, "length": 96,
+                         "batch": 16}),
+    "bilstm": Network(BiLstm, {"features": 96, "width": 96, "layers": 2, "length": 48,
+                               "batch": 96}),
+    "treelstm": Network(TreeLstm, {"vocabulary": 200, "width": 96, "leaves": 128, "batch": 96}),
+    "vae": Network(Vae, {"channels": 8, "depth": 6, "latent": 32, "image": 64, "batch": 48}),
+}

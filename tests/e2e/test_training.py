@@ -1,0 +1,102 @@
+"""Whole networks train to the same bits with everything evicted all the time, and within budgets.
+
+The normal run takes every network in every mode, and each of them under one of four kinds of
+pressure, so that every two of network, mode and pressure meet; TIDEPOOL_FULL=1 takes all.
+"""
+
+import harness
+import pytest
+from harness import FULL, Case
+
+NETWORKS = ("mlp", "resnet18", "gpt", "bilstm", "treelstm", "vae")
+MODES = ("sgd", "adam_loop", "adam_foreach", "adamw_fused", "autocast")
+PRESSURES = ("chaos", "0.8", "0.6", "0.5")
+HEADING = ("network", "mode", "pressure", "budget MiB", "steps", "time ratio", "evictions",
+           "replayed")
+
+
+def all_cases() -> list[Case]:
+    return [Case(network, mode, pressure) for network in NETWORKS for mode in MODES
+            for pressure in PRESSURES]
+
+
+def pairwise_cases() -> list[Case]:
+    """Return every network in every mode, the pressures dealt out along the diagonals."""
+    return [Case(network, mode, PRESSURES[(row + column) % len(PRESSURES)])
+            for row, network in enumerate(NETWORKS) for column, mode in enumerate(MODES)]
+
+
+def threaded_cases() -> list[Case]:
+    """Return cases whose kernels use two threads, which changes the bits of some of them."""
+    return [Case("resnet18", "adam_foreach", "0.6", threads=2), Case("gpt", "sgd", "chaos", 2)]
+
+
+# Also on the oldest supported PyTorch: each network and each mode.
+FLOOR = ("mlp-autocast-chaos", "resnet18-sgd-0.8", "gpt-adam_foreach-chaos",
+         "bilstm-adamw_fused-0.6", "treelstm-adam_loop-0.8", "vae-adamw_fused-chaos")
+CASES = [*(all_cases() if FULL else pairwise_cases()), *threaded_cases()]
+
+
+@pytest.fixture(scope="module")
+def outcomes(lab, request):
+    """Starts all selected cases, and adds a line to the table for each that was asked for."""
+    selected = [item.callspec.params["case"] for item in request.session.items
+                if item.module is request.module and hasattr(item, "callspec")
+                and "case" in item.callspec.params]
+    lab.schedule(selected)
+    done = {}
+
+    def outcome(case: Case) -> harness.Outcome:
+        done[case] = lab.outcome(case)
+        return done[case]
+
+    yield outcome
+    rows = [HEADING, *(done[case].row() for case in selected if case in done)]
+    ran = sum(not outcome.result["error"] for outcome in done.values())
+    title = f"training under pressure: {ran} of {len(done)} cases were feasible"
+    request.config.tidepool_tables = {title: rows}
+
+
+def marked(case: Case):
+    return pytest.param(case, id=str(case),
+                        marks=[pytest.mark.torch_floor] if str(case) in FLOOR else [])
+
+
+@pytest.mark.parametrize("case", [marked(case) for case in CASES])
+def test_training_gives_the_same_bits(case, lab, outcomes):
+    outcome = outcomes(case)
+    result = outcome.result
+    problem = lab.compare(case, result)
+    assert not problem, problem
+    if result["error"]:
+        assert case.pressure != "chaos", result["error"]
+        assert harness.lower_bound(result["error"]) > outcome.budget, (
+            f"out of memory, though the report does not rule the budget out:\n{result['error']}")
+        return
+    assert outcome.evictions > 0
+    if outcome.budget:
+        stats = outcome.stats
+        assert stats["budget_bytes"] == outcome.budget
+        assert stats["reserved_peak_bytes"] <= outcome.budget
+        assert stats["requested_peak_bytes"] <= stats["allocated_peak_bytes"]
+
+
+def test_most_budgets_are_feasible(outcomes, request):
+    cases = [item.callspec.params["case"] for item in request.session.items
+             if item.module is request.module and hasattr(item, "callspec")
+             and "case" in item.callspec.params]
+    budgets = [case for case in cases if case.pressure != "chaos"]
+    if not budgets:
+        pytest.skip("no budgets among the selected cases")
+    feasible = [case for case in budgets if not outcomes(case).result["error"]]
+    share = len(feasible) / len(budgets)
+    assert share >= 0.8, f"only {len(feasible)} of {len(budgets)} cases ran: {share:.0%}"
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_activations_outweigh_every_operator(lab, network):
+    """What r is about must be activations: four times any operator's operands and results."""
+    pair = f"{network}:sgd"
+    largest = harness.train([pair], "budget", 2, 1, [], "--working-set")[pair]
+    activations = lab.activation_bytes(Case(network, "sgd", "0.5"))
+    assert activations >= 4 * largest["working_set_bytes"], largest

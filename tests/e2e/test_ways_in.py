@@ -1,0 +1,144 @@
+"""Every way into a job gives the same job: its output, its exit status, and a budget that holds."""
+
+import json
+import os
+import subprocess
+import sys
+
+import harness
+import pytest
+
+JOB = harness.HERE / "small_job.py"
+BUDGET = "12MiB"  # of about 24 MiB that the job would take
+BUDGET_BYTES = 12 * 2**20
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Returns the plain run for some arguments; each runs once."""
+    done = {}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        if arguments not in done:
+            done[arguments] = harness.run([sys.executable, str(JOB), *arguments])
+        return done[arguments]
+
+    return run
+
+
+@pytest.fixture
+def stats(tmp_path):
+    return tmp_path / "stats.json"
+
+
+def check(done, expected, stats) -> dict:
+    """The job's output and status are the plain job's, and it ran within the budget."""
+    assert done.returncode == expected.returncode, done.stderr
+    assert done.stdout == expected.stdout
+    values = harness.read_stats(stats)
+    assert values["evictions"] > 0
+    assert values["reserved_peak_bytes"] <= values["budget_bytes"] == BUDGET_BYTES
+    ours = [line for line in done.stderr.splitlines() if line.startswith("tidepool: ")]
+    assert len(ours) == 2, done.stderr
+    assert ours[0].startswith("tidepool: attached, budget 12 MiB on cpu")
+    return values
+
+
+@pytest.mark.torch_floor
+def test_the_command_line(plain, stats):
+    done = harness.run([*harness.attached(BUDGET, stats=stats), sys.executable, str(JOB)])
+    check(done, plain(), stats)
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_the_command_line_with_a_module(plain, stats):
+    command = [part for part in harness.attached(BUDGET, stats=stats) if part != "--"]
+    done = harness.run([*command, "-m", JOB.stem, "--exit", "0"],
+                       PYTHONPATH=str(harness.HERE))
+    check(done, plain(), stats)
+
+
+@pytest.mark.torch_floor
+def test_variables_and_the_entry_point(plain, stats):
+    done = harness.run([sys.executable, str(JOB)], TIDEPOOL_BUDGET=BUDGET,
+                       TIDEPOOL_STATS=str(stats))
+    check(done, plain(), stats)
+
+
+@pytest.mark.parametrize("variable", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
+def test_allocator_settings_and_the_shim(plain, stats, variable):
+    from tidepool.cli import SHIM
+
+    settings = f"backend:tidepool,tidepool_budget:{BUDGET},tidepool_stats:{stats}"
+    # Without the entry point: it is the shim that attaches.
+    done = harness.run([sys.executable, str(JOB)], LD_PRELOAD=str(SHIM),
+                       TORCH_DEVICE_BACKEND_AUTOLOAD="0", **{variable: settings})
+    check(done, plain(), stats)
+
+
+@pytest.mark.torch_floor
+def test_a_call_in_the_script(plain, stats, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import tidepool\n"
+                      f"tidepool.enable(budget={BUDGET!r}, stats={str(stats)!r})\n"
+                      f"{JOB.read_text()}")
+    done = harness.run([sys.executable, str(script)])
+    check(done, plain(), stats)
+
+
+def test_a_job_that_raises(plain, stats):
+    expected = plain("--fail")
+    assert expected.returncode == 1
+    done = harness.run([*harness.attached(BUDGET, stats=stats), sys.executable, str(JOB), "--fail"])
+    check(done, expected, stats)
+    assert done.stderr.count("ValueError: the job's own error") == 1
+    assert "Traceback" in done.stderr
+
+
+def test_a_job_that_exits(plain, stats):
+    expected = plain("--exit", "7")
+    assert expected.returncode == 7
+    done = harness.run([*harness.attached(BUDGET, stats=stats), sys.executable, str(JOB), "--exit",
+                        "7"])
+    check(done, expected, stats)
+
+
+def test_an_error_that_nobody_catches(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import torch\nprint('before')\ntorch.ones(1 << 26)\nprint('after')\n")
+    done = harness.run([*harness.attached(BUDGET), sys.executable, str(script)])
+    assert done.returncode == 1
+    assert done.stdout == "before\n"
+    assert "OutOfMemoryError: out of memory: 256.00 MiB" in done.stderr
+
+
+@pytest.mark.torch_floor
+@pytest.mark.parametrize("options", [(), ("--chaos=op",)], ids=["budget", "chaos"])
+def test_data_loader_workers(plain, stats, options):
+    """A forked worker reads the parent's tensors, also evicted ones, and has no budget."""
+    done = harness.run([*harness.attached(BUDGET, *options, stats=stats), sys.executable, str(JOB),
+                        "--workers", "2"])
+    check(done, plain(), stats)
+    others = [name for name in os.listdir(stats.parent) if name != stats.name]
+    assert not others, f"the workers left files: {others}"
+
+
+def test_a_child_process_of_the_job_has_a_budget_of_its_own(plain, stats, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import subprocess, sys, torch\n"
+                      "torch.ones(2)\n"
+                      f"sys.exit(subprocess.run([sys.executable, {str(JOB)!r}]).returncode)\n")
+    done = harness.run([*harness.attached(BUDGET, stats=stats), sys.executable, str(script)])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain().stdout
+    files = sorted(stats.parent.glob("stats*.json"))
+    assert len(files) == 2
+    evictions = [json.loads(file.read_text())["devices"]["cpu"]["evictions"] for file in files]
+    assert min(evictions) == 0 < max(evictions)
+
+
+def test_an_attached_job_without_settings_is_left_alone(plain):
+    from tidepool.cli import SHIM
+
+    done = harness.run([sys.executable, str(JOB)], LD_PRELOAD=str(SHIM))
+    assert (done.stdout, done.stderr) == (plain().stdout, "")

@@ -1,0 +1,46 @@
+"""With nothing evicted, a training step allocates and frees exactly as on stock PyTorch."""
+
+import pytest
+from limits_support import compile_with_torch, run_job
+
+SHOWN = 6  # events around the first difference
+
+
+@pytest.fixture(scope="module")
+def logs() -> dict:
+    library = str(compile_with_torch("allocation_log.cpp"))
+    return {mode: run_job("sequence_job.py", mode, library) for mode in ("stock", "tidepool")}
+
+
+def first_difference(ours: list, stocks: list) -> str:
+    """Return a description of where two sequences part, or nothing."""
+    for k in range(max(len(ours), len(stocks))):
+        if ours[k:k + 1] != stocks[k:k + 1]:
+            around = slice(max(0, k - SHOWN), k + SHOWN)
+            return f"event {k}: {ours[around]} but stock PyTorch {stocks[around]}"
+    return ""
+
+
+def test_nothing_was_evicted_and_the_loss_is_the_same(logs: dict) -> None:
+    assert logs["tidepool"]["evictions"] == 0
+    assert logs["tidepool"]["retained"] == 0, "retained roots would be freed later than in stock"
+    assert logs["tidepool"]["loss"] == logs["stock"]["loss"]
+
+
+def test_the_sizes_asked_for_are_the_same(logs: dict) -> None:
+    assert len(logs["stock"]["requested"]) > 500
+    assert not first_difference(logs["tidepool"]["requested"], logs["stock"]["requested"])
+
+
+def test_allocations_and_frees_are_the_same_event_by_event(logs: dict) -> None:
+    frees = sum(kind == "free" for kind, _ in logs["stock"]["events"])
+    assert frees > 500
+    assert not first_difference(logs["tidepool"]["events"], logs["stock"]["events"])
+
+
+def test_a_difference_would_be_seen(logs: dict) -> None:
+    events = logs["stock"]["events"]
+    k = next(k for k in range(len(events) - 1) if events[k][0] != events[k + 1][0])
+    swapped = [*events[:k], events[k + 1], events[k], *events[k + 2:]]
+    assert first_difference(swapped, events).startswith(f"event {k}:")
+    assert first_difference(events[:-1], events)

@@ -1,0 +1,56 @@
+"""As much of PyTorch as attaching touches, and quick to import."""
+
+import os
+import types
+
+__version__ = "9.1.0+fake"
+if os.environ.get("FAKE_TORCH_VERSION"):
+    __version__ = os.environ["FAKE_TORCH_VERSION"]
+if os.environ.get("FAKE_TORCH_FAILS"):
+    raise ImportError("this torch is broken")
+
+
+class Tensor:
+    __cuda_array_interface__ = property(lambda self: {})
+
+    def tolist(self):
+        return []
+
+    def numpy(self, *, force=False):
+        return None
+
+    def is_pinned(self):
+        return False
+
+    def untyped_storage(self):
+        return None
+
+
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
+class UntypedStorage:
+    def is_shared(self):
+        return False
+
+    def __getitem__(self, index):
+        return 0
+
+
+class _Writer:
+    def write_record(self, name, data, size):
+        pass
+
+
+_C = types.SimpleNamespace(
+    PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
+    _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None)
+nn = types.SimpleNamespace(Parameter=Tensor)
+overrides = types.SimpleNamespace(has_torch_function_unary=lambda tensor: False)
+utils = types.SimpleNamespace(dlpack=types.SimpleNamespace())
+compiler = types.SimpleNamespace(is_compiling=lambda: False)
+if os.environ.get("FAKE_TORCH_AUTOLOADS"):  # as an installed package's entry point would
+    import importlib
+
+    importlib.import_module("tidepool._autoload").autoload()

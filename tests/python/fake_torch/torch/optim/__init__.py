@@ -1,0 +1,1 @@
+"""Like PyTorch's, this does not show its module `optimizer`."""

@@ -1,0 +1,115 @@
+"""The command line: what it refuses, what it becomes, and that the job is left alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from tidepool import cli
+
+
+@pytest.mark.parametrize("arguments, options, command", [
+    (["--budget", "1GiB", "--", "python", "a.py", "--budget"], ["--budget", "1GiB"],
+     ["python", "a.py", "--budget"]),
+    (["--budget=1GiB", "-m", "pkg", "-x"], ["--budget=1GiB"], [sys.executable, "-m", "pkg", "-x"]),
+    (["--chaos", "a.py", "b"], ["--chaos=op"], [sys.executable, "a.py", "b"]),
+    (["--chaos=alloc", "--", "-m", "pkg"], ["--chaos=alloc"], [sys.executable, "-m", "pkg"]),
+    (["--budget", "1GiB", "sh", "-c", "x.py"], ["--budget", "1GiB"], ["sh", "-c", "x.py"]),
+    (["--budget", "1GiB"], ["--budget", "1GiB"], []),
+])
+def test_options_and_command_are_told_apart(arguments, options, command):
+    assert cli.split_command(arguments) == (options, command)
+
+
+@pytest.mark.parametrize("arguments, parts", [
+    (["--budget", "8gib", "--", "true"], ["budget '8gib'", "did you mean GiB"]),
+    (["--budget", "1GiB", "--policy", "cop", "--", "true"], ["policy 'cop'", "did you mean coop"]),
+    (["--budget", "1GiB", "--device", "cuda", "--", "true"], ["cuda", "CPU memory only"]),
+    (["--budget", "1GiB", "--chaos=often", "--", "true"], ["chaos 'often'", "random:SEED"]),
+    (["--budget", "1GiB", "--stats", "/nowhere/x.json", "--", "true"], ["/nowhere/x.json"]),
+    (["--budget", "1GiB", "--stats", __file__, "--", "true"], ["is no statistics file"]),
+    (["--", "true"], ["no budget"]),
+    (["--budget", "1GiB"], ["no command"]),
+    (["--budgte", "1GiB", "--", "true"], ["--budgte"]),
+    (["--budget", "--", "true"], ["--budget"]),
+])
+def test_bad_settings_are_refused_before_the_job_starts(installation, arguments, parts):
+    done = installation.tidepool("run", *arguments, check=2)
+    assert done.stdout == ""
+    for part in parts:
+        assert part in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_variable_is_refused_too(installation):
+    done = installation.tidepool("run", "--budget", "1GiB", "--", "true", check=2,
+                                 TIDEPOOL_POLLICY="coop")
+    assert "did you mean TIDEPOOL_POLICY?" in done.stderr
+
+
+def test_exit_status_and_output_are_the_jobs(installation):
+    done = installation.tidepool("run", "--budget", "1GiB", "--", "sh", "-c", "echo out; exit 7",
+                                 check=7)
+    assert (done.stdout, done.stderr) == ("out\n", "")
+    assert "not found" in installation.tidepool("run", "--budget", "1GiB", "--", "no-such-thing",
+                                                check=127).stderr
+    installation.tidepool("run", "--budget", "1GiB", "--", "/etc/passwd", check=126)
+
+
+def test_signals_reach_the_job(installation):
+    done = installation.tidepool("run", "--budget", "1GiB", "--", "sh", "-c", "kill -TERM $$")
+    assert done.returncode == -signal.SIGTERM
+    code = (f"import sys; sys.path.insert(0, {str(installation.package.parent)!r}); "
+            "from tidepool.cli import main; main()")
+    job = "import time; print('up', flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code, "run", "--budget", "1GiB", "--",
+                                sys.executable, "-c", job], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"up\n"
+    process.terminate()
+    assert process.wait(10) == -signal.SIGTERM
+
+
+def test_modules_and_scripts_run_in_this_python(installation, tmp_path):
+    (tmp_path / "job.py").write_text("import sys, torch; print(sys.executable, sys.argv[1:])")
+    expected = f"{sys.executable} ['--x', '1']\n"
+    run = ["run", "--budget", "1GiB"]
+    script = installation.tidepool(*run, str(tmp_path / "job.py"), "--x", "1", check=0)
+    assert script.stdout == expected and "attached" in script.stderr
+    paths = f"{tmp_path}:{os.path.dirname(__file__)}/fake_torch"
+    module = installation.tidepool(*run, "-m", "job", "--x", "1", check=0, PYTHONPATH=paths)
+    assert module.stdout == expected and "attached" in module.stderr
+
+
+def test_settings_reach_the_plugin_and_statistics_the_file(installation, tmp_path):
+    job = "import os, torch; os.chdir('/')"
+    done = installation.tidepool(
+        "run", "--budget", "2GiB", "--policy", "coop", "--chaos", "--stats",
+        str(tmp_path / "out.json"), "--", sys.executable, "-c", job, check=0,
+        FAKE_PLUGIN_LOG=str(tmp_path / "log"))
+    settings = json.loads((tmp_path / "log").read_text().removeprefix("attach "))
+    assert settings["budget_bytes"] == 2**31
+    assert (settings["policy"], settings["chaos"]) == ("coop", "op")
+    content = json.loads((tmp_path / "out.json").read_text())
+    assert content["devices"]["cpu"]["evictions"] == 3 and content["torch"] == "9.1.0+fake"
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "tidepool: attached, budget 2 GiB on cpu, policy coop, chaos op",
+        "tidepool: peak 1536 MiB of 2 GiB, 3 evictions (3 MiB), 4 operators replayed in 1.5 s"]
+
+
+def test_an_older_preload_stays_behind_ours(installation):
+    assert cli.preload_list(installation.shim, "/lib/a.so b.so") == \
+        f"{installation.shim}:/lib/a.so:b.so"
+    assert cli.preload_list(installation.shim, str(installation.shim)) == str(installation.shim)
+    with pytest.raises(cli.Refusal, match="missing"):
+        cli.preload_list(installation.shim.with_name("none.so"), "")
+
+
+def test_help_and_version_are_products(installation):
+    assert "tidepool run --budget 8GiB" in installation.tidepool("run", "--help", check=0).stdout
+    assert installation.tidepool("--version", check=0).stdout.startswith("tidepool ")
+    done = installation.run(sys.executable, "-m", "tidepool", "run", check=2,
+                            PYTHONPATH=str(installation.package.parent))
+    assert "no command" in done.stderr

@@ -1,0 +1,93 @@
+"""Settings: sources and their order, and that every error names the input and what is right."""
+
+import pytest
+from tidepool import _settings
+from tidepool._settings import SettingsError, resolve
+
+
+def test_defaults():
+    settings = resolve({"budget": "2GiB"}, {})
+    assert settings.for_plugin() == {"device": "cpu", "budget_bytes": 2**31, "policy": "need1",
+                                     "chaos": "none", "poison": False}
+    assert settings.describe() == "budget 2 GiB on cpu, policy need1"
+
+
+def test_arguments_win_over_variables_and_variables_over_conf_keys():
+    environ = {"PYTORCH_ALLOC_CONF": "tidepool_budget:1GiB,tidepool_policy:coop,tidepool_chaos:op",
+               "TIDEPOOL_BUDGET": "2GiB", "TIDEPOOL_POLICY": "dtr-eq"}
+    _settings.take_from_conf(environ)
+    settings = resolve({"budget": 3 * 2**30, "policy": None}, environ)
+    assert (settings.budget_bytes, settings.policy, settings.chaos) == (3 * 2**30, "dtr-eq", "op")
+    assert "PYTORCH_ALLOC_CONF" not in environ
+
+
+def test_everything_arrives():
+    settings = resolve({}, {
+        "TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:7", "TIDEPOOL_POISON": "1",
+        "TIDEPOOL_HANDLE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
+        "TIDEPOOL_LIMIT_DEPTH": "3", "TIDEPOOL_LIMIT_VERSIONS": "4", "TIDEPOOL_LIMIT_AGE": "5",
+        "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_MUTANT": "x", "TIDEPOOL_FULL": "1"})
+    assert settings.for_plugin() == {
+        "device": "cpu", "budget_bytes": 2**30, "policy": "need1", "chaos": "random:7",
+        "poison": True, "handle_bytes": 65536,
+        "limits": {"depth": 3, "versions": 4, "age_steps": 5, "records": 6}}
+    assert (settings.quiet, settings.stats) == (True, "x.json")
+
+
+@pytest.mark.parametrize("before, after, moved", [
+    ("backend:tidepool,tidepool_budget:1GiB", None, {"BACKEND": "tidepool", "BUDGET": "1GiB"}),
+    ("expandable_segments:True", "expandable_segments:True", {}),
+    ("backend:native,tidepool_chaos:random:7", "backend:native", {"CHAOS": "random:7"}),
+    ("a:[256:1,>:2], tidepool_budget : 1GiB ,b:1", "a:[256:1,>:2],b:1", {"BUDGET": "1GiB"}),
+])
+def test_conf_keys_are_moved(before, after, moved):
+    environ = {"PYTORCH_CUDA_ALLOC_CONF": before}
+    _settings.take_from_conf(environ)
+    assert environ.pop("PYTORCH_CUDA_ALLOC_CONF", None) == after
+    assert environ == {f"TIDEPOOL_{key}": value for key, value in moved.items()}
+
+
+@pytest.mark.parametrize("environ, parts", [
+    ({"TIDEPOOL_BUDGET": "8gib"}, ["TIDEPOOL_BUDGET", "'8gib'", "GiB"]),
+    ({"TIDEPOOL_BUDGET": "0"}, ["TIDEPOOL_BUDGET", "'0'", "more than zero"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POLICY": "nead1"},
+     ["TIDEPOOL_POLICY", "'nead1'", "did you mean need1", "coop, dtr-eq"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "aloc"}, ["'aloc'", "did you mean alloc"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random"}, ["'random'", "random:7"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:x"}, ["'random:x'", "random:7"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cup"}, ["'cup'", "did you mean cpu"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda"}, ["'cuda'", "CPU memory only"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POISON": "2"}, ["TIDEPOOL_POISON", "'2'", "1 or 0"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_HANDLE": "5%"}, ["TIDEPOOL_HANDLE", "'5%'", "2MiB"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_LIMIT_AGE": "0"}, ["LIMIT_AGE", "'0'", "above zero"]),
+    ({"TIDEPOOL_BUDGTE": "1GiB"}, ["TIDEPOOL_BUDGTE", "did you mean TIDEPOOL_BUDGET?"]),
+    ({"TIDEPOOL_STATS": "x.json"}, ["no budget", "TIDEPOOL_STATS", "TIDEPOOL_BUDGET"]),
+    ({"TIDEPOOL_BACKEND": "tidepool"}, ["no budget"]),
+])
+def test_errors_name_the_input(environ, parts):
+    with pytest.raises(SettingsError) as caught:
+        resolve({}, environ)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_chaos_alone_is_enough():
+    assert resolve({"chaos": "op"}, {}).budget_bytes > 2**26
+    assert _settings.asked_for({"TIDEPOOL_CHAOS": "op"})
+
+
+@pytest.mark.parametrize("environ, asked", [
+    ({}, False), ({"TIDEPOOL_BUDGET": ""}, False), ({"TIDEPOOL_BUDGET": "1GiB"}, True),
+    ({"TIDEPOOL_FULL": "1"}, False), ({"TIDEPOOL_QUIET": "1", "TIDEPOOL_MUTANT": "x"}, False),
+    ({"TIDEPOOL_BUDGTE": "1"}, True), ({"TIDEPOOL_BACKEND": "tidepool"}, True),
+    ({"TIDEPOOL_WEBSITE_ADDRESS": "x"}, False),
+])
+def test_who_asks(environ, asked):
+    assert _settings.asked_for(environ) is asked
+
+
+def test_a_gpu_makes_cuda_the_default_and_is_explained(monkeypatch):
+    monkeypatch.setattr(_settings, "gpu_is_visible", lambda: True)
+    with pytest.raises(SettingsError, match="because a GPU is visible"):
+        resolve({"budget": "1GiB"}, {})
+    assert resolve({"budget": "1GiB", "device": "cpu"}, {}).device == "cpu"

@@ -1,0 +1,66 @@
+// FakeReclaimer: a Reclaimer for tests of the allocator: owners are FakeOwner structs with a price,
+// a barrier and the block they own; eviction empties them, or is refused where told so.
+// Owns the owners it makes. Not thread safe: called with the allocator's lock held.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "allocator/reclaimer.h"
+
+namespace tidepool::test {
+
+struct FakeOwner {
+  void* address = nullptr;  // null: evicted or freed
+  size_t bytes = 0;
+  uint64_t price = 0;
+  bool barrier = false;
+  bool refuses = false;  // has a price, but evict() returns false
+};
+
+class FakeReclaimer final : public Reclaimer {
+ public:
+  FakeOwner* add(void* address, size_t bytes, uint64_t price, bool barrier = false) {
+    owners_.push_back(std::make_unique<FakeOwner>(FakeOwner{address, bytes, price, barrier}));
+    return owners_.back().get();
+  }
+  static Owner as_owner(FakeOwner* owner) { return owner; }
+
+  void begin_search() override { ++searches; }
+  Price price(Owner owner) override {
+    const auto* fake = static_cast<FakeOwner*>(owner);
+    return fake->barrier ? Price::blocked() : Price{fake->price, false};
+  }
+  bool evict(Owner owner) override {
+    auto* fake = static_cast<FakeOwner*>(owner);
+    if (fake->refuses) return false;
+    if (on_evict) on_evict(fake);
+    evicted.push_back(fake);
+    fake->address = nullptr;
+    return true;
+  }
+  bool wait_for_room(DeviceLock& lock) override {
+    ++waits;
+    return on_wait ? on_wait(lock) : false;
+  }
+  std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override {
+    size_t bytes = 0;
+    for (const auto& owner : owners_) {
+      if (owner->address != nullptr && owner->barrier) bytes += owner->bytes;
+    }
+    *indispensable_bytes = bytes;
+    return {{"barriers", bytes}};
+  }
+
+  std::vector<FakeOwner*> evicted;  // in order
+  size_t searches = 0;
+  size_t waits = 0;
+  std::function<void(FakeOwner*)> on_evict;
+  std::function<bool(DeviceLock&)> on_wait;
+
+ private:
+  std::vector<std::unique_ptr<FakeOwner>> owners_;
+};
+
+}  // namespace tidepool::test
