@@ -10,6 +10,7 @@ namespace tidepool {
 BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
   BlockId served{};
   int device_failures = 0;
+  bool gave_back = false;
   for (int waits = 0; request.bytes <= config_.range_bytes;) {
     poll_fences();
     heap_.flush();
@@ -38,6 +39,11 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
       continue;
     }
     if (wait_for_a_fence(lock)) continue;
+    // Helps where free pages cannot be moved, or are quarantined.
+    if (!gave_back) {
+      gave_back = true;
+      if (give_back(lock) > 0) continue;
+    }
     if (reclaimer_ == nullptr || !reclaimer_->wait_for_room(lock)) break;
     ++counts_.retries;
   }

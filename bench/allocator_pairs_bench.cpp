@@ -126,27 +126,29 @@ void churn_budgeted(benchmark::State& state) {
 }
 BENCHMARK(churn_budgeted)->ArgName("live")->Arg(100)->Arg(10'000);
 
-// Every request misses: the arena is full of `live` evictable blocks, and one as large as several
-// of them is asked for. Each evicted block is then allocated again, outside of the timed part.
+// Every request misses: the arena is full of `live` evictable blocks, and one as large as four of
+// them is asked for. What was evicted is allocated again outside of the timed part.
 void miss_with_window(benchmark::State& state) {
-  const size_t live = static_cast<size_t>(state.range(0));
   const size_t block_bytes = 16 * kKiB;
-  Arena arena(round_down(live * block_bytes, kHandleBytes));
-  const size_t count = round_down(live * block_bytes, kHandleBytes) / block_bytes;
-  std::vector<void*> blocks(count);
+  const size_t budget_bytes =
+      round_down(static_cast<size_t>(state.range(0)) * block_bytes, kHandleBytes);
+  Arena arena(budget_bytes);
+  std::vector<void*> blocks(budget_bytes / block_bytes);
   auto fill = [&](size_t index) {
     blocks[index] = arena.allocator.allocate(block_bytes);
     arena.adopt(blocks[index], index);
   };
-  for (size_t k = 0; k < count; ++k) fill(k);
+  for (size_t k = 0; k < blocks.size(); ++k) fill(k);
   for (auto _ : state) {
     void* address = arena.allocator.allocate(4 * block_bytes);
     benchmark::DoNotOptimize(address);
     state.PauseTiming();
     arena.allocator.free(address);
-    std::vector<size_t> evicted;
-    evicted.swap(arena.reclaimer.evicted);
-    for (size_t index : evicted) fill(index);
+    while (!arena.reclaimer.evicted.empty()) {  // making room for one may evict another
+      const size_t index = arena.reclaimer.evicted.back();
+      arena.reclaimer.evicted.pop_back();
+      fill(index);
+    }
     state.ResumeTiming();
   }
   const AllocatorStatistics statistics = arena.allocator.statistics();

@@ -55,7 +55,7 @@ def report(plain, squeezed, stats, budget):
 def main():
     """Run the three jobs and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=20)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--r", type=float, default=0.5)

@@ -21,12 +21,14 @@ class LayoutKernel final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    auto run = [&] { kernel_.callBoxed(op, keys, stack); };
     if (!is_thread_intercepted()) {
-      run();
-    } else {
-      intercept_boxed(info_of(op), stack, run);
+      kernel_.callBoxed(op, keys, stack);
+      return;
     }
+    intercept_boxed(info_of(op), stack, [&] {
+      BelowInterception below;  // as for any kernel: its temporaries are its own
+      kernel_.callBoxed(op, keys, stack);
+    });
   }
 
  private:

@@ -1,0 +1,270 @@
+// Random operation lists against a model heap, on every kind of memory, with faults; a list that
+// fails is printed as C++ before the process ends, to become a test of its own.
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <unistd.h>
+
+#include "allocator/aliased_host_space.h"
+#include "allocator/budgeted_allocator.h"
+#include "allocator/faulty_space.h"
+#include "allocator/fence.h"
+#include "allocator/private_host_space.h"
+#include "allocator/simulated_space.h"
+#include "tests/support/catch.h"
+#include "tests/support/counting_space.h"
+#include "tests/support/fake_reclaimer.h"
+#include "tests/support/random.h"
+
+namespace tidepool {
+namespace {
+
+using test::FakeOwner;
+using test::FakeReclaimer;
+
+constexpr size_t kPage = 64 << 10;
+constexpr size_t kBudgetPages = 40;
+
+enum class Kind { kAllocate, kFree, kFreeAfter, kPassFences, kBarrier, kGiveBack, kFault };
+constexpr const char* kKindNames[] = {"kAllocate",  "kFree",     "kFreeAfter", "kPassFences",
+                                      "kBarrier", "kGiveBack", "kFault"};
+
+struct Operation {
+  Kind kind;
+  size_t bytes = 0;   // kAllocate; kFault: which call from now on
+  size_t number = 0;  // which live block; kAllocate: price, where even owned
+};
+
+const std::vector<Operation>* running = nullptr;
+size_t running_at = 0;
+
+void print_running() {
+  std::fprintf(stderr, "run_list<...>({\n");
+  for (size_t i = 0; running != nullptr && i <= running_at && i < running->size(); ++i) {
+    const Operation& op = (*running)[i];
+    std::fprintf(stderr, "    {Kind::%s, %zu, %zu},\n", kKindNames[static_cast<int>(op.kind)],
+                 op.bytes, op.number);
+  }
+  std::fprintf(stderr, "});\n");
+}
+
+void on_abort(int) {
+  print_running();
+  std::signal(SIGABRT, SIG_DFL);
+  raise(SIGABRT);
+}
+
+struct Totals {
+  size_t served = 0, refused = 0, windows = 0, remaps = 0, faults = 0;
+};
+
+template <typename Space, bool kHasMemory>
+class Model {
+ public:
+  explicit Model(const AllocatorConfig& config)
+      : counting_(inner_, config.budget_bytes), space_(counting_),
+        allocator_(space_, mutex_, config) {
+    allocator_.set_reclaimer(&reclaimer_);
+    reclaimer_.on_evict = [this](FakeOwner* owner) {
+      check_marks(owner);
+      live_.erase(static_cast<char*>(owner->address));
+    };
+  }
+
+  void run(const Operation& op, Totals& totals) {
+    switch (op.kind) {
+      case Kind::kAllocate:
+        allocate(op, totals);
+        break;
+      case Kind::kFree:
+      case Kind::kFreeAfter:
+        if (!live_.empty()) release(pick(op.number), op.kind == Kind::kFreeAfter);
+        break;
+      case Kind::kPassFences:
+        for (auto& fence : fences_) fence->pass();
+        fences_.clear();
+        break;
+      case Kind::kBarrier:
+        if (!live_.empty()) {
+          FakeOwner* owner = pick(op.number);
+          owner->barrier = !owner->barrier;
+        }
+        break;
+      case Kind::kGiveBack:
+        allocator_.give_back_free_pages();
+        break;
+      case Kind::kFault:
+        totals.faults += space_.failed();
+        space_.fail_at(DeviceCall::kAny, op.bytes);
+        break;
+    }
+    allocator_.check_invariants();
+    if (allocator_.committed_bytes() != counting_.held_bytes()) {
+      FAIL(allocator_.committed_bytes() << " bytes counted, " << counting_.held_bytes() << " held");
+    }
+  }
+
+  void finish(Totals& totals) {
+    space_.fail_never();
+    for (auto& fence : fences_) fence->pass();
+    while (!live_.empty()) release(live_.begin()->second, false);
+    for (int i = 0; i < 2; ++i) allocator_.give_back_free_pages();
+    allocator_.check_invariants();
+    AllocatorStatistics statistics = allocator_.statistics();
+    totals.windows += statistics.windows;
+    totals.remaps += statistics.remaps;
+    CHECK(statistics.allocated_bytes == 0);
+    CHECK(statistics.requested_bytes == 0);
+    CHECK(counting_.held_peak_bytes() <= statistics.budget_bytes);
+  }
+
+ private:
+  void allocate(const Operation& op, Totals& totals) {
+    char* address = nullptr;
+    auto hint = op.number % 7 == 0 ? PlacementHint::kLongLived : PlacementHint::kTransient;
+    // Fences of the same thread pass no more while it waits for them.
+    for (auto& fence : fences_) fence->pass();
+    try {
+      address = static_cast<char*>(allocator_.allocate(op.bytes, hint));
+    } catch (const OutOfMemory&) {
+      ++totals.refused;
+      return;
+    }
+    ++totals.served;
+    auto next = live_.lower_bound(address);
+    if (next != live_.end() && address + op.bytes > next->first) FAIL("overlaps the next block");
+    if (next != live_.begin()) {
+      auto previous = std::prev(next);
+      if (previous->first + previous->second->bytes > address) FAIL("overlaps the previous block");
+    }
+    if (reinterpret_cast<uintptr_t>(address) % 64 != 0) FAIL("not aligned");
+    FakeOwner* owner = reclaimer_.add(address, op.bytes, op.number, op.number % 11 == 0);
+    owner->refuses = op.number % 13 == 0;
+    live_.emplace(address, owner);
+    if (kHasMemory) {
+      address[0] = mark_of(owner);
+      address[op.bytes - 1] = mark_of(owner);
+    }
+    if (op.number % 2 == 1) return;
+    DeviceLock lock(mutex_);
+    allocator_.set_owner(address, owner);
+  }
+
+  FakeOwner* pick(size_t number) {
+    auto it = live_.begin();
+    std::advance(it, static_cast<ptrdiff_t>(number % live_.size()));
+    return it->second;
+  }
+
+  void release(FakeOwner* owner, bool after) {
+    check_marks(owner);
+    live_.erase(static_cast<char*>(owner->address));
+    if (after) {
+      fences_.push_back(std::make_shared<HostFence>());
+      allocator_.free_after(owner->address, fences_.back());
+    } else {
+      allocator_.free(owner->address);
+    }
+    owner->address = nullptr;
+  }
+
+  static char mark_of(const FakeOwner* owner) {
+    return static_cast<char>(reinterpret_cast<uintptr_t>(owner) >> 5);
+  }
+  void check_marks(const FakeOwner* owner) {
+    if (!kHasMemory) return;
+    const char* address = static_cast<char*>(owner->address);
+    if (address[0] != mark_of(owner) || address[owner->bytes - 1] != mark_of(owner)) {
+      FAIL("the contents of a block of " << owner->bytes << " bytes were overwritten");
+    }
+  }
+
+  Space inner_{kPage};
+  test::CountingSpace counting_;
+  FaultySpace space_;
+  DeviceMutex mutex_;
+  FakeReclaimer reclaimer_;
+  BudgetedAllocator allocator_;
+  std::map<char*, FakeOwner*> live_;
+  std::vector<std::shared_ptr<HostFence>> fences_;
+};
+
+AllocatorConfig fuzz_config(uint64_t seed) {
+  AllocatorConfig config;
+  config.budget_bytes = kBudgetPages * kPage;
+  config.handle_bytes = kPage;
+  config.allow_remap = seed % 5 != 0;
+  config.allow_windows = seed % 7 != 0;
+  return config;
+}
+
+template <typename Space, bool kHasMemory>
+void run_list(const std::vector<Operation>& operations, const AllocatorConfig& config,
+              Totals& totals) {
+  Model<Space, kHasMemory> model(config);
+  running = &operations;
+  auto previous = std::signal(SIGABRT, on_abort);
+  try {
+    for (running_at = 0; running_at < operations.size(); ++running_at) {
+      model.run(operations[running_at], totals);
+    }
+    model.finish(totals);
+  } catch (...) {  // Catch2 leaves a failed test by an exception
+    print_running();
+    throw;
+  }
+  std::signal(SIGABRT, previous);
+  running = nullptr;
+}
+
+std::vector<Operation> random_list(uint64_t seed) {
+  test::Random random(seed);
+  std::vector<Operation> operations;
+  unsigned faults = random.chance(50) ? 2 : 0;
+  unsigned large = static_cast<unsigned>(random.between(5, 60));
+  for (int i = 0; i < 150; ++i) {
+    if (random.chance(faults)) {
+      operations.push_back({Kind::kFault, random.between(1, 12), 0});
+    }
+    uint64_t choice = random.below(100);
+    size_t number = random.below(1000);
+    if (choice < 58) {
+      size_t bytes = random.chance(large) ? random.between(1, 14 * kPage)
+                                          : random.between(1, size_t{1} << random.between(4, 15));
+      operations.push_back({Kind::kAllocate, bytes, number});
+    } else if (choice < 80) {
+      operations.push_back({Kind::kFree, 0, number});
+    } else if (choice < 86) {
+      operations.push_back({Kind::kFreeAfter, 0, number});
+    } else if (choice < 89) {
+      operations.push_back({Kind::kPassFences, 0, 0});
+    } else if (choice < 98) {
+      operations.push_back({Kind::kBarrier, 0, number});
+    } else {
+      operations.push_back({Kind::kGiveBack, 0, 0});
+    }
+  }
+  return operations;
+}
+
+template <typename Space, bool kHasMemory>
+void fuzz(uint64_t first_seed, uint64_t lists) {
+  Totals totals;
+  for (uint64_t seed = first_seed; seed < first_seed + lists; ++seed) {
+    run_list<Space, kHasMemory>(random_list(seed), fuzz_config(seed), totals);
+  }
+  INFO(totals.served << " served, " << totals.refused << " refused, " << totals.windows
+                     << " windows, " << totals.remaps << " remaps, " << totals.faults << " faults");
+  CHECK(totals.windows > lists);
+  CHECK(totals.remaps > lists);
+  CHECK(totals.faults > lists / 10);
+  CHECK(totals.refused > 0);
+}
+
+TEST_CASE("random operation lists on simulated memory") { fuzz<SimulatedSpace, false>(1, 1200); }
+TEST_CASE("random operation lists on private memory") { fuzz<PrivateHostSpace, true>(10001, 200); }
+TEST_CASE("random operation lists on aliased memory") { fuzz<AliasedHostSpace, true>(20001, 150); }
+
+}  // namespace
+}  // namespace tidepool
