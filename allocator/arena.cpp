@@ -14,11 +14,24 @@ namespace {
 // Bins may hold this part of the budget back from merging.
 constexpr size_t kBinsShare = 16;
 
+// A pinned block keeps the pages it touches from being moved, so that a budget of few pages wastes
+// much: of requests that should just fit, 64 pages refused 14 %, 512 pages 0.1 % (5 % slack). Above
+// 2 MiB (a huge page, and the granularity of GPUs) nothing is gained but a shorter page table.
+size_t automatic_handle_bytes(const AllocatorConfig& config, const AddressSpace& space) {
+  constexpr size_t kLeast = 64 * kKiB, kMost = 2 * kMiB, kPages = 1024;
+  size_t bytes = std::max({kLeast, space.granularity(), config.alignment * 16});
+  while (bytes < kMost && bytes * kPages < config.budget_bytes) bytes *= 2;
+  // However many there are, the device must be able to map each at a place of its own.
+  while (config.budget_bytes / bytes > space.mapping_limit() / 2) bytes *= 2;
+  return bytes;
+}
+
 AllocatorConfig checked(AllocatorConfig config, const AddressSpace& space) {
   auto refuse = [](const std::string& why) { throw std::invalid_argument(why); };
   if (!is_power_of_two(config.alignment)) {
     refuse(fmt::format("alignment: {} is not a power of two", config.alignment));
   }
+  if (config.handle_bytes == 0) config.handle_bytes = automatic_handle_bytes(config, space);
   if (!is_power_of_two(config.handle_bytes) || config.handle_bytes < config.alignment * 16 ||
       config.handle_bytes % space.granularity() != 0) {
     refuse(fmt::format("handle_bytes: {} has to be a power of two, at least 16 alignments ({}) and "
@@ -36,7 +49,7 @@ AllocatorConfig checked(AllocatorConfig config, const AddressSpace& space) {
                        human_and_exact_bytes(config.budget_bytes), human_bytes(kGreatestBudget)));
   }
   if (config.range_bytes == 0) {
-    config.range_bytes = std::max(config.budget_bytes * 4, config.handle_bytes * 64);
+    config.range_bytes = std::max(config.budget_bytes * 8, config.handle_bytes * 64);
   }
   if (config.range_bytes < config.budget_bytes) {
     refuse(fmt::format("range_bytes: {} is less than the budget of {}",

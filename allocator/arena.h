@@ -53,6 +53,8 @@ class Arena {
   // A last bound on waiting: the reclaimer's own comes first.
   static constexpr int kWaits = 10000;
 
+  static constexpr size_t kSiteAttempts = 2 * (kZoneCount + 1);
+
   struct Request {
     size_t asked_bytes = 0;
     size_t bytes = 0;
@@ -79,12 +81,18 @@ class Arena {
   // arena_room.cpp: serving a request that neither a bin nor a free block serves.
   BlockId make_room(DeviceLock& lock, const Request& request);
   Site find_site(Zone zone, size_t bytes) const;
-  Site find_any_site(const Request& request) const;
+  // The lowest hole that takes the whole request.
+  Site find_hole(Zone zone, size_t bytes) const;
+  // The site to try in the given attempt: per zone, the one that needs the fewest pages, then a
+  // plain hole, which keeps no page from being moved.
+  Site next_site(const Request& request, size_t attempt) const;
   Site site_from(BlockId start, size_t bytes) const;
   Outcome commit_room(DeviceLock& lock, const Request& request, BlockId& served);
   Outcome fill_site(DeviceLock& lock, const Request& request, const Site& site,
                     const std::vector<size_t>& from_pages, BlockId& served);
-  void run_unlocked(DeviceLock& lock, PageTransaction& transaction);
+  // `emptied`: claimed blocks whose pages go.
+  void run_unlocked(DeviceLock& lock, PageTransaction& transaction,
+                    const std::vector<BlockId>& emptied);
   bool poll_fences();
   bool wait_for_a_fence(DeviceLock& lock);
   // Nobody else can take the target or the sources from now on. `from_pages`: ascending, free,
@@ -98,6 +106,7 @@ class Arena {
   void collect_items();
   RoomItem item_for(BlockId id);
   std::span<const RoomItem> zone_items(Zone zone) const;
+  std::optional<PageSelection> select_pages(const Request& request, Site& site);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   bool take_window(const Request& request, const Window& window, BlockId& served);
   // Evicts these items' blocks; false if one was refused (the others are free then). Merging is

@@ -53,6 +53,7 @@ void Arena::collect_items() {
   size_t zone = 0;
   for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
     while (zone < static_cast<size_t>(heap_[id].zone)) zone_begins_[++zone] = items_.size();
+    __builtin_prefetch(heap_[heap_[id].next].owner);  // the next block's price reads it
     items_.push_back(item_for(id));
   }
   while (zone < kZoneCount) zone_begins_[++zone] = items_.size();
@@ -82,6 +83,17 @@ std::optional<Window> Arena::find_window(Zone zone, size_t bytes) const {
   return window;
 }
 
+std::optional<PageSelection> Arena::select_pages(const Request& request, Site& site) {
+  for (size_t attempt = 0; attempt < kSiteAttempts; ++attempt) {
+    site = next_site(request, attempt);
+    if (site.pages_needed == 0) continue;
+    size_t wanted = site.pages_needed - std::min(site.pages_needed, pages_at_hand());
+    auto selection = selector_.select(items_, wanted, site.begin, site.claim_end);
+    if (selection) return selection;
+  }
+  return std::nullopt;
+}
+
 void Arena::begin_search() {
   ++search_;
   if (reclaimer_ != nullptr) reclaimer_->begin_search();
@@ -97,11 +109,7 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
     if (config_.allow_windows) window = find_window(request.zone, request.bytes);
     Site site;
     std::optional<PageSelection> selection;
-    if (config_.allow_remap) site = find_any_site(request);
-    if (site.pages_needed > 0) {
-      size_t wanted = site.pages_needed - std::min(site.pages_needed, pages_at_hand());
-      selection = selector_.select(items_, wanted, site.begin, site.claim_end);
-    }
+    if (config_.allow_remap) selection = select_pages(request, site);
     if (config_.allow_windows && !window && !selection) {
       // Windows elsewhere mix what should lie apart: only where nothing else is left.
       for (size_t i = kZoneCount; i-- > 0 && !window;) {

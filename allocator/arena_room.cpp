@@ -91,19 +91,30 @@ Arena::Site Arena::find_site(Zone zone, size_t bytes) const {
   return best;
 }
 
-Arena::Site Arena::find_any_site(const Request& request) const {
-  Site site = find_site(request.zone, request.bytes);
-  // Another zone is the second choice: it mixes what should lie apart.
-  for (size_t i = kZoneCount; i-- > 0 && site.pages_needed == 0;) {
-    site = find_site(kZones[i], request.bytes);
+Arena::Site Arena::find_hole(Zone zone, size_t bytes) const {
+  Site best;
+  for (BlockId id = heap_.first_hole(zone); id != BlockId::kNone; id = heap_[id].link_next) {
+    if (heap_[id].bytes < bytes) continue;
+    if (best.pages_needed == 0 || heap_[id].offset < best.begin) best = site_from(id, bytes);
   }
-  return site;
+  return best;
+}
+
+Arena::Site Arena::next_site(const Request& request, size_t attempt) const {
+  // The request's own zone first; others mix what should lie apart.
+  Zone zone = request.zone;
+  if (attempt >= 2) zone = kZones[kZoneCount - attempt / 2];
+  return attempt % 2 == 0 ? find_site(zone, request.bytes) : find_hole(zone, request.bytes);
 }
 
 Arena::Outcome Arena::commit_room(DeviceLock& lock, const Request& request, BlockId& served) {
-  Site site = find_any_site(request);
-  if (site.pages_needed == 0 || site.pages_needed > pages_at_hand()) return Outcome::kNothing;
-  return fill_site(lock, request, site, {}, served);
+  for (size_t attempt = 0; attempt < kSiteAttempts; attempt += 2) {
+    Site site = next_site(request, attempt);
+    if (site.pages_needed == 0) continue;  // no room for it in that zone: the next one
+    if (site.pages_needed > pages_at_hand()) break;
+    return fill_site(lock, request, site, {}, served);
+  }
+  return Outcome::kNothing;
 }
 
 Arena::Claims Arena::claim_pages(const Site& site, const std::vector<size_t>& from_pages) {
@@ -146,7 +157,7 @@ Arena::Outcome Arena::fill_site(DeviceLock& lock, const Request& request, const 
     }
   }
   note_reserved();
-  run_unlocked(lock, transaction);
+  run_unlocked(lock, transaction, claims.sources);
   note_reserved();
   for (BlockId source : claims.sources) heap_.settle(source, pages_);
   trace_.add(from_pages.empty() ? TraceKind::kCommit : TraceKind::kRemap,
@@ -163,10 +174,16 @@ Arena::Outcome Arena::fill_site(DeviceLock& lock, const Request& request, const 
   return Outcome::kServed;
 }
 
-void Arena::run_unlocked(DeviceLock& lock, PageTransaction& transaction) {
+void Arena::run_unlocked(DeviceLock& lock, PageTransaction& transaction,
+                         const std::vector<BlockId>& emptied) {
+  std::vector<std::pair<size_t, size_t>> places;
+  for (BlockId id : emptied) places.emplace_back(heap_[id].offset, heap_[id].bytes);
   ++in_flight_;
   lock.unlock();
   transaction.run();
+  // Where no block lies the table's memory is not needed. The places are claimed: nobody else
+  // reads or writes their entries.
+  for (auto [offset, bytes] : places) heap_.table().drop(offset, bytes);
   lock.lock();
   --in_flight_;
   transaction.apply(pages_);
@@ -221,7 +238,7 @@ size_t Arena::give_back(DeviceLock& lock) {
     }
   }
   while (pages_.spare_count() > 0) transaction.give_back_spare(pages_);
-  run_unlocked(lock, transaction);
+  run_unlocked(lock, transaction, claimed);
   for (BlockId id : claimed) heap_.settle(id, pages_);
   size_t bytes = transaction.given_back() * page_bytes;
   trace_.add(TraceKind::kGiveBack, 0, bytes);

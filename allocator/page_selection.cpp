@@ -1,41 +1,45 @@
 #include "allocator/page_selection.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace tidepool {
 
 void PageSelector::lay_out(std::span<const RoomItem> items, size_t keep_begin, size_t keep_end) {
+  const auto page_shift = static_cast<unsigned>(std::countr_zero(page_bytes_));
   pages_.clear();
   spans_.resize(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
     const RoomItem& item = items[i];
     if (item.kind == RoomKind::kHole) continue;
-    size_t first = item.offset / page_bytes_;
-    size_t last = (item.offset + item.bytes - 1) / page_bytes_;
+    const size_t item_end = item.offset + item.bytes;
+    const size_t first = item.offset >> page_shift;
+    const size_t last = (item_end - 1) >> page_shift;
+    const bool evictable = item.kind == RoomKind::kEvictable;
+    const bool keep = item.kind == RoomKind::kBarrier ||
+                      (item.offset < keep_end && keep_begin < item_end);
     if (pages_.empty() || pages_.back().number < first) pages_.push_back({first, 0, 0, false});
+    Page& shared = pages_.back();  // perhaps with the item before
+    shared.occupants += evictable;
+    shared.kept |= keep;
     spans_[i].first = static_cast<uint32_t>(pages_.size() - 1);
-    for (size_t number = first + 1; number <= last; ++number) {
-      pages_.push_back({number, 0, 0, false});
+    if (last == first) {
+      if (evictable) shared.price += item.price;
+    } else {
+      // Prices are wanted only of pages that small blocks lie in: never of those inside.
+      uint64_t price_per_page = evictable ? item.price / (item.bytes >> page_shift | 1) : 0;
+      shared.price += price_per_page;
+      for (size_t number = first + 1; number <= last; ++number) {
+        pages_.push_back({number, price_per_page, evictable, keep});
+      }
     }
     spans_[i].last = static_cast<uint32_t>(pages_.size() - 1);
-    bool keep = item.kind == RoomKind::kBarrier ||
-                (item.offset < keep_end && keep_begin < item.offset + item.bytes);
-    for (uint32_t p = spans_[i].first; p <= spans_[i].last; ++p) {
-      Page& page = pages_[p];
-      if (keep) page.kept = true;
-      if (item.kind != RoomKind::kEvictable) continue;
-      ++page.occupants;
-      size_t begin = std::max(item.offset, page.number * page_bytes_);
-      size_t end = std::min(item.offset + item.bytes, (page.number + 1) * page_bytes_);
-      page.price += static_cast<uint64_t>(static_cast<double>(item.price) *
-                                          static_cast<double>(end - begin) /
-                                          static_cast<double>(item.bytes));
-    }
   }
 }
 
 void PageSelector::make_candidates(std::span<const RoomItem> items) {
   candidates_.clear();
+  const double page_share = 1.0 / static_cast<double>(page_bytes_);
   for (size_t i = 0; i < items.size(); ++i) {
     const RoomItem& item = items[i];
     if (item.kind != RoomKind::kEvictable) continue;
@@ -44,7 +48,7 @@ void PageSelector::make_candidates(std::span<const RoomItem> items) {
     if (span.first == span.last) {
       const Page& page = pages_[span.first];
       if (page.kept) continue;
-      density = static_cast<double>(page.price) / static_cast<double>(page_bytes_);
+      density = static_cast<double>(page.price) * page_share;
     } else {
       size_t useful_pages = 0;
       for (uint32_t p = span.first; p <= span.last; ++p) useful_pages += !pages_[p].kept;

@@ -23,6 +23,7 @@ struct PageSelection {
 
 class PageSelector {
  public:
+  // `page_bytes`: a power of two.
   explicit PageSelector(size_t page_bytes) : page_bytes_(page_bytes) {}
 
   // `items`: blocks in address order; holes consist of whole pages. Pages that touch
@@ -37,7 +38,7 @@ class PageSelector {
  private:
   struct Page {
     size_t number = 0;
-    uint64_t price = 0;      // of evictable blocks, each counted by its share in this page
+    uint64_t price = 0;      // of evictable blocks, about by their shares in this page
     uint32_t occupants = 0;  // evictable blocks not yet picked
     bool kept = false;
   };

@@ -12,6 +12,7 @@
 #include "bindings/torch/interception.h"
 #include "bindings/torch/statistics_json.h"
 #include "bindings/torch/storage_access.h"
+#include "bindings/torch/tripwire.h"
 
 using namespace tidepool;
 using namespace tidepool::torch_glue;
@@ -42,8 +43,7 @@ remat::Storage* find_tracked(c10::StorageImpl* storage, bool track) {
   remat::Runtime& runtime = engine()->runtime();
   remat::Storage* tracked = runtime.find(data.get());
   if (tracked != nullptr || !track) return tracked;
-  hold_weakly(storage);
-  return runtime.track(storage, data.get(), storage->nbytes(), remat::RootReason::kUntracked);
+  return start_tracking(storage, remat::RootReason::kUntracked);
 }
 
 // Locks the storage behind `pointer`, restores it, and does `then` to it.
@@ -123,6 +123,8 @@ int tidepool_written(void* storage, char* error, size_t error_bytes) {
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
                          runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
                          tracked->fixed = true;
+                         // What comes now is this access, not another one.
+                         tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
                        });
 }
 

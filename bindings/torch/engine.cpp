@@ -61,7 +61,7 @@ Engine::Engine(const Settings& settings)
     : settings_(settings),
       chaos_at_allocations_(settings.runtime.chaos == remat::Chaos::kAllocation ||
                             settings.runtime.chaos == remat::Chaos::kRandom),
-      space_(std::make_unique<PrivateHostSpace>(settings.allocator.handle_bytes)),
+      space_(std::make_unique<PrivateHostSpace>()),
       allocator_(std::make_unique<BudgetedAllocator>(*space_, mutex_, settings.allocator)),
       backend_(std::make_unique<TorchBackend>(mutex_)),
       runtime_(std::make_unique<remat::Runtime>(*allocator_, *backend_, settings.runtime)) {

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "bindings/torch/storage_access.h"
+#include "bindings/torch/tripwire.h"
 
 namespace tidepool::torch_glue {
 
@@ -93,8 +94,7 @@ remat::Storage* InterceptedCall::storage_behind(c10::TensorImpl* tensor,
     tracked = runtime.find(data.get());
   }
   if (tracked == nullptr) {
-    hold_weakly(storage);
-    tracked = runtime.track(storage, data.get(), storage->nbytes(), remat::RootReason::kUntracked);
+    tracked = start_tracking(storage, remat::RootReason::kUntracked);
     tracked->role = role_of(tensor);
   } else if (tracked->backend != storage) [[unlikely]] {
     // The bytes moved to another StorageImpl (a swap): their identity goes with them.
@@ -171,8 +171,10 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.size(); ++k) {
     const Seen& seen = seen_[k];
     if (seen.storage == nullptr) continue;
-    if (!seen.supported || info_.is_collective) {
+    if (!seen.supported || info_.keeps_operands) {
       engine_.runtime().escape(seen.storage, lock);
+      // A copy on write takes the bytes over, which an armed storage refuses.
+      if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
     } else if (!info_.is_trusted) {
       engine_.runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
     }
@@ -221,7 +223,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
     const bool recordable = call_.prepare(lock);
     if (recordable) {
       body = begin_body();
-    } else if (!info_.is_trusted || slots_ != seen_.size() || info_.is_collective) [[unlikely]] {
+    } else if (!info_.is_trusted || slots_ != seen_.size() || info_.keeps_operands) [[unlikely]] {
       distrust_operands(lock);
     }
   } catch (const OutOfMemory&) {
@@ -241,8 +243,7 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
   if (tensor->unsafe_storage().use_count() != 1) return nullptr;
   if (engine_.runtime().find(data.get()) != nullptr) return nullptr;  // an alias
-  hold_weakly(storage);
-  return engine_.runtime().track(storage, data.get(), storage->nbytes(), call_.reason());
+  return start_tracking(storage, call_.reason());
 }
 
 void InterceptedCall::finish() {
@@ -256,6 +257,11 @@ void InterceptedCall::finish() {
         call_.record() != nullptr ? call_.record()->output_capacity : outputs_.size();
     for (c10::TensorImpl* tensor : outputs_) {
       if (outputs.size() < recorded) outputs.push_back(track_output(tensor));
+    }
+  }
+  if constexpr (tripwire::kAvailable) {
+    for (const Seen& seen : seen_) {
+      if (seen.storage != nullptr) tripwire::rearm(*seen.storage);
     }
   }
   call_.finish(lock, {outputs.data(), outputs.size()}, cost_ns);

@@ -115,7 +115,8 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
     is_trusted |= std::string_view(qualified_name).starts_with(prefix);
   }
   replayable &= is_trusted;
-  is_collective = std::string_view(qualified_name).starts_with("c10d");
+  keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
+                   qualified_name == "aten::_lazy_clone";
   for (std::string_view known : kMetadataNames) is_metadata |= qualified_name == known;
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
   for (const HiddenWrite& hidden : kHiddenWrites) {

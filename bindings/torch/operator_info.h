@@ -36,7 +36,7 @@ struct OperatorInfo : remat::RecordType {
   bool replayable = true;      // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
   bool is_trusted = true;      // its schema is known to tell the truth (or our tables correct it)
-  bool is_collective = false;  // goes on using its arguments after it has returned
+  bool keeps_operands = false;  // goes on using its arguments' memory after it has returned
 
   explicit OperatorInfo(const c10::OperatorHandle& op);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bindings/torch/engine.h"
+#include "bindings/torch/tripwire.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -64,6 +65,13 @@ void delete_evicted(void* storage) {
 
 void hold_weakly(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::incref(storage); }
 void drop_weak_hold(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::decref(storage); }
+
+remat::Storage* start_tracking(c10::StorageImpl* storage, remat::RootReason reason) {
+  hold_weakly(storage);
+  tripwire::arm(storage);
+  void* address = storage->_mutable_data_ptr_no_checks().get();
+  return engine()->runtime().track(storage, address, storage->nbytes(), reason);
+}
 
 bool take_bytes(c10::StorageImpl* storage, void* address, remat::Storage* tracking,
                 DeviceMutex& mutex) {

@@ -25,6 +25,9 @@ inline c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) {
 void hold_weakly(c10::StorageImpl* storage);
 void drop_weak_hold(c10::StorageImpl* storage);
 
+// Starts to track a storage whose bytes are a block of ours, as a root.
+remat::Storage* start_tracking(c10::StorageImpl* storage, remat::RootReason reason);
+
 // Takes the bytes out of `storage`, which must hold `address`, and marks it so that raw reads
 // raise. The strong reference that this needs is dropped after the lock is released.
 // False if the storage is dying or holds other bytes.

@@ -144,6 +144,19 @@ static void start_watching(uintptr_t start, size_t bytes) {
     if (!range->pages || !range->resident) fail("no memory for the states of pages", pages);
 }
 
+// [start, end) is not mapped any more: the watched range may begin later or end earlier.
+static void trim(uintptr_t start, uintptr_t end) {
+    for (size_t r = 0; r < range_count; r++) {
+        Range *range = &ranges[r];
+        if (start <= range->start && end > range->start && end < range->end) {
+            range->pages += (end - range->start) / kPage;
+            range->resident += (end - range->start) / kPage;
+            range->start = end;
+        }
+        if (start > range->start && start < range->end && end >= range->end) range->end = start;
+    }
+}
+
 // Commits the last page that nobody uses, as a faulty allocator would.
 static void commit_planted_page(void) {
     int what = plant;
@@ -151,6 +164,7 @@ static void commit_planted_page(void) {
     Range *range = &ranges[range_count - 1];
     size_t page = (range->end - range->start) / kPage;
     while (page-- > 0 && range->pages[page]) continue;
+    if (page >= (range->end - range->start) / kPage) fail("no page left to plant", counted);
     void *address = (void *)(range->start + page * kPage);
     syscall(SYS_mprotect, address, kPage, PROT_READ | PROT_WRITE);
     if (what == kPlantCall) change(address, kPage, kVacated, kOpen | kHeld);
@@ -199,7 +213,10 @@ EXPORT int munmap(void *address, size_t bytes) {
     pthread_mutex_lock(&lock);
     int result = (int)syscall(SYS_munmap, address, bytes);
     int error = errno;
-    if (result == 0) change(address, bytes, kOpen | kHeld | kVacated, 0);
+    if (result == 0) {
+        change(address, bytes, kOpen | kHeld | kVacated, 0);
+        trim((uintptr_t)address, (uintptr_t)address + bytes);
+    }
     pthread_mutex_unlock(&lock);
     errno = error;
     return result;

@@ -4,7 +4,8 @@ Usage: limit_jobs.py NAME STEPS
 
 Runs with Tidepool or without. Prints {"samples": [...], "evicted": int, "digest": text}: samples of
 memory and lineage at equal distances, storages evicted at the end, and a digest of the results,
-which are read after that.
+which are read after that. The results are those of the loop, and others computed from them last:
+what a limit has cut off from its lineage cannot be evicted any more.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torch import nn
 
 SAMPLES = 40
+FIRST_SAMPLE = 30  # before any limit is reached
 TREES = 4
 COUNTS = ("values", "records", "storages", "lineage_bytes")
 
@@ -43,11 +45,11 @@ def sample() -> dict[str, int]:
 
 
 def multiply(steps: int) -> Iterator[list[torch.Tensor]]:
-    """Run `y = y * 1`: a chain without end."""
-    y = torch.arange(16.0)
+    """Run `y = y * 1`: a chain without end, from a root that stays."""
+    x = y = torch.arange(16.0)
     for _ in range(steps):
         y = y * 1
-        yield [y]
+        yield [x, y]
 
 
 def total(steps: int) -> Iterator[list[torch.Tensor]]:
@@ -117,8 +119,9 @@ def main() -> None:
     count = TREES if name == "forest" else steps
     distance = max(1, count // SAMPLES)
     for k, results in enumerate(JOBS[name](steps), 1):  # noqa: B007
-        if k % distance == 0:
+        if k % distance == 0 or k == FIRST_SAMPLE:
             samples.append(sample())
+    results = [*results, *(tensor * 2 for tensor in results)]
     plugin = attached_plugin()
     evicted = plugin.evict_all() if plugin else 0
     digest = hashlib.sha256()
