@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -42,7 +43,8 @@ PrivateHostSpace::PrivateHostSpace(size_t granularity) : ledger_(granularity, us
 Address PrivateHostSpace::reserve(size_t bytes) {
   std::lock_guard lock(mutex_);
   ledger_.check_size("reserve", bytes);
-  Address start = host::reserve(bytes, granularity());
+  // Aligned to huge pages: the kernel moves whole page tables then, instead of single entries.
+  Address start = host::reserve(bytes, std::max(granularity(), 2 * kMiB));
   ledger_.add_range(start, bytes);
   return start;
 }

@@ -34,7 +34,9 @@ class Load {
   }
 
   size_t random_bytes() {
-    if (!random_.chance(large_percent_)) return random_.between(1, size_t{1} << random_.between(4, 14));
+    if (!random_.chance(large_percent_)) {
+      return random_.between(1, size_t{1} << random_.between(4, 14));
+    }
     return random_.between(kPage / 4, budget_bytes_ / random_.between(8, 40));
   }
 
@@ -99,7 +101,9 @@ class Load {
     return *it;
   }
   struct ByAddress {
-    bool operator()(const FakeOwner* a, const FakeOwner* b) const { return a->address < b->address; }
+    bool operator()(const FakeOwner* a, const FakeOwner* b) const {
+      return a->address < b->address;
+    }
   };
 
   test::Random random_;
@@ -145,14 +149,21 @@ TEST_CASE("what fits beside the barriers is served") {
     }
     load.allocator().check_invariants();
   }
-  for (size_t i = 0; i < 4; ++i) {
-    WARN("slack of " << kSlackPercent[i] << " %: failed " << in_bytes[0][i].failed << " of "
-                     << in_bytes[0][i].asked << " (64 pages), " << in_bytes[1][i].failed << " of "
-                     << in_bytes[1][i].asked << " (512 pages)");
-  }
   INFO(in_pages.failed << " of " << in_pages.asked << " that fit in whole pages failed");
   CHECK(in_pages.asked > 1000);
   CHECK(in_pages.failed == 0);
+  // Rounding costs what lies beside a barrier in its pages. Measured, failed of asked, for slacks
+  // of 0, 5, 10 and 20 %: 64 pages 203/1000, 138/933, 89/876, 16/751; 512 pages 59/2000, 1/1893,
+  // 0/1780, 0/1579.
+  for (bool many_pages : {false, true}) {
+    for (size_t i = 0; i < 4; ++i) {
+      UNSCOPED_INFO((many_pages ? 512 : 64) << " pages, slack of " << kSlackPercent[i] << " %: "
+                                            << in_bytes[many_pages][i].failed << " failed of "
+                                            << in_bytes[many_pages][i].asked);
+    }
+  }
+  CHECK(in_bytes[false][3].failed * 25 < in_bytes[false][3].asked);
+  CHECK(in_bytes[true][1].failed * 200 < in_bytes[true][1].asked);
 }
 
 }  // namespace

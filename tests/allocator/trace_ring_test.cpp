@@ -13,7 +13,8 @@ TEST_CASE("the ring keeps the last events and says how many are lost") {
   CHECK(events[0].number == 2);
   CHECK(events[2].address == 0x104);
   CHECK(ring.text() ==
-        "(2 earlier events are lost)\n2 allocate 0x102 2\n3 allocate 0x103 3\n4 allocate 0x104 4\n");
+        "(2 earlier events are lost)\n"
+        "2 allocate 0x102 2\n3 allocate 0x103 3\n4 allocate 0x104 4\n");
 }
 
 TEST_CASE("a ring of capacity 0 keeps nothing") {

@@ -19,8 +19,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TRAIN_JOB = HERE / "train_job.py"
 AMPLE = "16GiB"  # a cap on pages, which are taken only as needed: never reached here
-# Budgets are a few dozen MB here; with the default of 2 MiB a handle would be a tenth of one.
-HANDLE = "64KiB"
 JOB_SECONDS = 300
 FULL = os.environ.get("TIDEPOOL_FULL") == "1"
 
@@ -226,7 +224,7 @@ class Lab:
         with tempfile.TemporaryDirectory() as folder:
             stats = Path(folder) / "stats.json"
             results = train([case.pair], case.size, case.steps, case.threads,
-                            attached(budget, stats=stats), TIDEPOOL_HANDLE=HANDLE)
+                            attached(budget, stats=stats))
             return results[case.pair], read_stats(stats)
 
     def _under_chaos(self, cases: list[Case]) -> dict[Case, Outcome]:

@@ -10,10 +10,17 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 from train_job import digest
+
+
+def from_outside(*shape: int) -> torch.Tensor:
+    """Return a tensor read from memory that is not PyTorch's, as from a checkpoint or a file."""
+    values = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    return torch.empty(shape).copy_(torch.from_numpy(values))
 
 
 def one_request() -> None:
@@ -22,18 +29,30 @@ def one_request() -> None:
 
 
 def parameters_and_gradients() -> None:
-    """Take a step of a model with 36 MiB of parameters and as many of gradients."""
+    """Take a step of a loaded model with 36 MiB of parameters and as many of clipped gradients."""
     model = nn.Sequential(*[nn.Linear(1024, 1024, bias=False) for _ in range(9)])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for parameter in model.parameters():
+        parameter.data = from_outside(1024, 1024)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(torch.randn(8, 1024)).square().mean().backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
 
 
 def pinned_inputs() -> None:
-    """Join eight results of 8 MiB: one operator that needs all of them at once."""
-    scale = torch.ones(1, requires_grad=True)
-    parts = [torch.full((2 << 20,), float(k)) * scale for k in range(8)]
-    torch.cat([torch.sin(part) for part in parts]).sum().backward()
+    """Take a step that joins eight results of 8 MiB: one operator needs all of them at once.
+
+    Beside them there are a batch, optimizer state, and memory shared with NumPy.
+    """
+    model = nn.Linear(256, 256)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    batch = from_outside(8192, 256)
+    shared = torch.zeros(1 << 20)
+    shared.numpy()[:] = 1
+    model(batch[:8]).sum().backward()
+    optimizer.step()
+    parts = [torch.sin(model(batch) * k + shared[0]) for k in range(8)]
+    torch.cat(parts).sum().backward()
 
 
 class Net(nn.Module):
