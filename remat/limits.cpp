@@ -68,15 +68,28 @@ bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
   return record.depth <= limits_.depth;
 }
 
-void LimitKeeper::cut_aged(uint64_t step) {
+template <class Wanted>
+void LimitKeeper::cut_where(Wanted&& wanted, RootReason reason) {
   for (Storage* storage = residency_.first_listed(); storage != nullptr;) {
     Storage* next = residency_.next_listed(storage);
-    if (storage->current->producer->step + limits_.age_steps < step) {
+    if (wanted(*storage)) {
       residency_.unlist(*storage);
-      store_.cut(*storage->current, RootReason::kAgeLimit);
+      store_.cut(*storage->current, reason);
     }
     storage = next;
   }
+}
+
+void LimitKeeper::cut_aged(uint64_t step) {
+  cut_where(
+      [&](const Storage& storage) {
+        return storage.current->producer->step + limits_.age_steps < step;
+      },
+      RootReason::kAgeLimit);
+}
+
+void LimitKeeper::cut_all(RootReason reason) {
+  cut_where([](const Storage& storage) { return !storage.writing; }, reason);
 }
 
 }  // namespace tidepool::remat

@@ -32,9 +32,14 @@ class LimitKeeper {
 
   // Makes resident values whose producers are older than the limit roots.
   void cut_aged(uint64_t step);
+  // The same for all resident values, whatever their age.
+  void cut_all(RootReason reason);
 
  private:
   static constexpr size_t kDepthWindow = 32;
+
+  template <class Wanted>
+  void cut_where(Wanted&& wanted, RootReason reason);
 
   static uint32_t depth_of(const Record& record);
   static Value* deepest_input(const Record& record);

@@ -95,9 +95,15 @@ void Runtime::end_step() {
   state_->root_loss.sweep();
 }
 
-void Runtime::set_recording(bool on) { state_->recording.store(on, std::memory_order_relaxed); }
+void Runtime::set_recording(bool on) {
+  DeviceLock lock(state_->mutex);
+  state_->recording.store(on, std::memory_order_relaxed);
+  if (!on) state_->limits.cut_all(RootReason::kRecordingOff);
+}
 
 bool Runtime::recording() const { return state_->recording.load(std::memory_order_relaxed); }
+
+bool Runtime::has_lineage() const { return state_->store.records() > 0; }
 
 void Runtime::become_forked_child() {
   state_->residency.freeze();

@@ -110,8 +110,12 @@ class Runtime final : public Reclaimer {
   // A step of the job has ended: ages lineage. Takes the lock.
   void end_step();
 
+  // Off: what is resident becomes roots, new results are roots. Takes the lock.
   void set_recording(bool on);
   bool recording() const;
+  // Any record is alive: something may be evicted, or depend on what is written. Requires: lock
+  // held.
+  bool has_lineage() const;
 
   // In a forked child: no evictions, no waiting; evicted storages are still restored.
   void become_forked_child();

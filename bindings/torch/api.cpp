@@ -168,5 +168,5 @@ void tidepool_rescan_operators() {
 }
 
 void tidepool_recording(int on) {
-  if (engine() != nullptr) engine()->runtime().set_recording(on != 0);
+  if (engine() != nullptr) set_recording(on != 0);
 }

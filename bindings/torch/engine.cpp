@@ -65,7 +65,6 @@ Engine::Engine(const Settings& settings)
       allocator_(std::make_unique<BudgetedAllocator>(*space_, mutex_, settings.allocator)),
       backend_(std::make_unique<TorchBackend>(mutex_)),
       runtime_(std::make_unique<remat::Runtime>(*allocator_, *backend_, settings.runtime)) {
-  runtime_->set_recording(settings.recording);
 }
 
 void Engine::attach(const Settings& settings) {
@@ -74,6 +73,7 @@ void Engine::attach(const Settings& settings) {
   detail::g_engine = new Engine(settings);
   install_interception();
   CpuAllocator::install();
+  set_recording(settings.recording);
   set_thread_intercepted(true);
   pthread_atfork([] { engine()->mutex().lock(); }, [] { engine()->mutex().unlock(); },
                  &Engine::become_forked_child);

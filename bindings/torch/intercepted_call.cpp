@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bindings/torch/interception.h"
 #include "bindings/torch/storage_access.h"
 #include "bindings/torch/tripwire.h"
 
@@ -265,6 +266,10 @@ void InterceptedCall::finish() {
     }
   }
   call_.finish(lock, {outputs.data(), outputs.size()}, cost_ns);
+  if (call_.reason() == remat::RootReason::kRecordingOff && !engine_.runtime().has_lineage())
+      [[unlikely]] {
+    g_passive.store(!engine_.runtime().recording(), std::memory_order_relaxed);
+  }
   for (c10::TensorImpl* tensor : outputs_) {
     if (tensor != nullptr && !is_supported(tensor)) [[unlikely]] keep_components(tensor, lock);
   }

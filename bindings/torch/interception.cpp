@@ -16,6 +16,7 @@
 namespace tidepool::torch_glue {
 
 std::atomic<bool> g_operators_pending{false};
+std::atomic<bool> g_passive{false};
 
 namespace {
 
@@ -31,7 +32,7 @@ void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
 void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]] rescan_operators();
   const OperatorInfo& info = info_of(op);
-  if (info.is_metadata) {
+  if (info.is_metadata || g_passive.load(std::memory_order_relaxed)) {
     run_below(op, keys, stack);
     return;
   }
@@ -147,6 +148,13 @@ void rescan_operators() {
   // Those without kernels yet wait for the next definition or step to be looked at again.
   std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
   all.pending.insert(all.pending.end(), names.begin(), names.end());
+}
+
+void set_recording(bool on) {
+  remat::Runtime& runtime = engine()->runtime();
+  runtime.set_recording(on);
+  DeviceLock lock(engine()->mutex());
+  g_passive.store(!on && !runtime.has_lineage(), std::memory_order_relaxed);
 }
 
 bool set_thread_intercepted(bool on) {

@@ -30,6 +30,13 @@ bool is_thread_intercepted();
 // True for an operator that is only a composition of others, which are seen in its place.
 bool is_composite_only(const c10::OperatorHandle& op);
 
+// True while recording is off and there is no lineage: nothing can be evicted and nothing depends
+// on what is written, so operators pass through without being looked at.
+extern std::atomic<bool> g_passive;
+
+// Switches recording of lineage. Requires: no operator is running on another thread.
+void set_recording(bool on);
+
 // Keeps the interception key out of dispatch while a kernel runs.
 class BelowInterception {
  public:

@@ -94,6 +94,10 @@ struct TypedOperator<Op, R(A...)> {
 
   static R call(c10::DispatchKeySet keys, A... arguments) {
     if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]] rescan_operators();
+    if (g_passive.load(std::memory_order_relaxed)) [[unlikely]] {
+      BelowInterception below;
+      return Op::redispatch(keys & kBelowInterception, std::forward<A>(arguments)...);
+    }
     InterceptedCall call(*engine(), *info);
     Sight sight{call, info->tensors.data(), is_training(info->training_argument, arguments...)};
     (sight(arguments), ...);

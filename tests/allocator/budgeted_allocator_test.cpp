@@ -96,6 +96,15 @@ TEST_CASE("a freed block comes back at once for the same size") {
   CHECK(world.counting.device_calls() == calls);
 }
 
+TEST_CASE("blocks in bins are merged before the arena grows") {
+  World world(config_of(64));
+  std::vector<void*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(world.allocator.allocate(kPage / 8));
+  for (void* block : blocks) world.allocator.free(block);
+  CHECK(world.allocator.allocate(kPage / 2) == blocks[0]);
+  CHECK(world.allocator.committed_bytes() == kPage);
+}
+
 TEST_CASE("while the budget has room nothing is evicted") {
   World world(config_of(32));
   for (int i = 0; i < 16; ++i) world.owned(2 * kPage, 0);

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 SAMPLES = 40
-FIRST_SAMPLE = 30  # before any limit is reached
+FIRST_SAMPLE = 3  # before any limit is reached
 TREES = 4
 COUNTS = ("values", "records", "storages", "lineage_bytes")
 

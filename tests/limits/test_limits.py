@@ -40,7 +40,7 @@ def check(name: str, steps: int, **environ: str) -> list[dict]:
     ("total", 100_000),
     ("sgd", 10_000),
     pytest.param("adam", 10_000, marks=pytest.mark.skipif(
-        not FULL, reason="two minutes; runs with --full")),
+        not FULL, reason="half a minute; runs with --full")),
 ])
 def test_flat(name: str, steps: int) -> None:
     samples = check(name, steps)

@@ -29,8 +29,8 @@ def bits(tensor):
     """Return the logical elements of a tensor as bytes."""
     if tensor.layout != torch.strided:
         tensor = tensor.to_dense()
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return plain.clone().view(torch.uint8)
+    plain = tensor.detach().resolve_conj().resolve_neg().reshape(-1).clone()
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
 
 
 def same(left, right):

@@ -1,0 +1,38 @@
+"""Every benchmark runs, and leaves results that say what they were measured on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from limits_support import ROOT, TIMEOUT_SECONDS
+
+RUN = ROOT / "bench" / "run.py"
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, str(RUN), *arguments], text=True, capture_output=True,
+                          timeout=TIMEOUT_SECONDS)
+
+
+def test_all_benchmarks_run(tmp_path: Path) -> None:
+    names = bench("--list").stdout.split()
+    assert {"operator_overhead", "transformer_step", "allocator_pairs"} <= set(names)
+    done = bench("--smoke", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    written = {json.loads(path.read_text())["benchmark"]: path for path in tmp_path.iterdir()}
+    assert set(written) == set(names)
+    for path in written.values():
+        content = json.loads(path.read_text())
+        assert content["machine"]["cpu"] and content["machine"]["cores"] > 0
+        assert content["commit"] and content["torch"] and content["smoke"]
+        assert content["results"]
+        for result in content["results"]:
+            assert result["runs"] > 0
+            assert result["spread"][0] <= result["median"] <= result["spread"][1]
+
+
+def test_an_unknown_name_is_refused() -> None:
+    done = bench("operator_overhaed")
+    assert done.returncode == 2
+    assert "no benchmark operator_overhaed (there are: operator_overhead" in done.stderr
