@@ -14,9 +14,9 @@ namespace {
 // Bins may hold this part of the budget back from merging.
 constexpr size_t kBinsShare = 16;
 
-// A pinned block keeps the pages it touches from being moved, so that a budget of few pages wastes
-// much: of requests that should just fit, 64 pages refused 15 %, 512 pages 0.05 % (5 % slack). Above
-// 2 MiB (a huge page, and the granularity of GPUs) nothing is gained but a shorter page table.
+// A pinned block keeps the pages it touches from being moved, so a budget of few pages wastes much:
+// of requests that should just fit, with 5 % to spare, 64 pages refused 15 %, 512 pages 0.05 %.
+// Above 2 MiB (a huge page, and the granularity of GPUs) only the page table gets shorter.
 size_t automatic_handle_bytes(const AllocatorConfig& config, const AddressSpace& space) {
   constexpr size_t kLeast = 64 * kKiB, kMost = 2 * kMiB, kPages = 1024;
   size_t bytes = std::max({kLeast, space.granularity(), config.alignment * 16});

@@ -62,9 +62,7 @@ struct Arena {
 };
 
 // Sizes as a training step has them, without a pattern that would suit a bin.
-size_t mixed_bytes(size_t k, size_t most) {
-  return 64 + k * 0x9e3779b97f4a7c15u % most / 64 * 64;
-}
+size_t mixed_bytes(size_t k, size_t most) { return 64 + k * 0x9e3779b97f4a7c15u % most / 64 * 64; }
 
 // Arguments: bytes of the pair, blocks alive around it.
 void pair_budgeted(benchmark::State& state) {

@@ -4,8 +4,8 @@
 #include <ATen/SparseTensorImpl.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
 #include "bindings/torch/storage_access.h"
 #include "bindings/torch/tripwire.h"
@@ -15,12 +15,6 @@ namespace tidepool::torch_glue {
 thread_local bool t_in_optimizer = false;
 
 namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
-}
 
 // What the storage of a tensor that is tracked for the first time is to the job.
 remat::Role role_of(c10::TensorImpl* tensor) {
@@ -231,8 +225,8 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
     rethrow_as_torch_error();
   }
   if (info_.draws) [[unlikely]] capture_random(body, generator);
-  if (body != nullptr) body->numeric = NumericState::capture();
-  kernel_start_ns_ = now_ns();
+  if (body != nullptr) body->numeric = NumericState::capture(info_.matrix_product);
+  kernel_start_ = CycleClock::now();
   return body;
 }
 
@@ -248,7 +242,7 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
 }
 
 void InterceptedCall::finish() {
-  const uint64_t cost_ns = now_ns() - kernel_start_ns_;
+  const uint64_t cost_ns = CycleClock::ns_since(kernel_start_);
   draw_lock_.reset();
   DeviceLock lock(engine_.mutex());
   absl::InlinedVector<remat::Storage*, 4> outputs;

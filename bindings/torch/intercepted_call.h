@@ -72,7 +72,7 @@ class InterceptedCall {
   uint32_t dimensions_ = 0;
   uint16_t immediates_ = 0;
   std::optional<DrawLock> draw_lock_;
-  uint64_t kernel_start_ns_ = 0;
+  uint64_t kernel_start_ = 0;  // cycles
 };
 
 // Marks storages that this thread tracks first as optimizer state, while set.

@@ -13,13 +13,12 @@ namespace {
 // MXCSR bits 6 to 15 without the exception masks' sticky flags below them.
 constexpr uint32_t kFloatingPointControl = 0xffc0;
 
-const char* name_of(uint8_t precision) {
-  switch (static_cast<at::Float32MatmulPrecision>(precision)) {
-    case at::Float32MatmulPrecision::HIGHEST: return "highest";
-    case at::Float32MatmulPrecision::HIGH: return "high";
-    case at::Float32MatmulPrecision::MEDIUM: return "medium";
+at::Float32Op operator_kind(MatrixProduct product) {
+  switch (product) {
+    case MatrixProduct::kConvolution: return at::Float32Op::CONV;
+    case MatrixProduct::kRecurrent: return at::Float32Op::RNN;
+    default: return at::Float32Op::MATMUL;
   }
-  return "highest";
 }
 
 // Brings the process from state `from` to state `to`, but for what the dispatcher's guards do.
@@ -40,8 +39,9 @@ void change(const NumericState& from, const NumericState& to) {
   if (from.mkldnn_deterministic != to.mkldnn_deterministic) {
     context.setDeterministicMkldnn(to.mkldnn_deterministic);
   }
-  if (from.matmul_precision != to.matmul_precision) {
-    context.setFloat32MatmulPrecision(name_of(to.matmul_precision));
+  if (from.matrix_precision != to.matrix_precision) {
+    context.setFloat32Precision(at::Float32Backend::MKLDNN, operator_kind(to.matrix_product),
+                                static_cast<at::Float32Precision>(to.matrix_precision));
   }
   if (from.grad_mode != to.grad_mode) c10::GradMode::set_enabled(to.grad_mode);
   if (to.autocast_dtype >= 0 && from.autocast_dtype != to.autocast_dtype) {
@@ -51,7 +51,7 @@ void change(const NumericState& from, const NumericState& to) {
 
 }  // namespace
 
-NumericState NumericState::capture() {
+NumericState NumericState::capture(MatrixProduct product) {
   NumericState state;
   const at::Context& context = at::globalContext();
   const uint64_t excluded = c10::impl::raw_local_dispatch_key_set.excluded().raw_repr();
@@ -69,12 +69,16 @@ NumericState NumericState::capture() {
   state.fill_uninitialized = context.deterministicFillUninitializedMemory();
   state.mkldnn = context.userEnabledMkldnn();
   state.mkldnn_deterministic = context.deterministicMkldnn();
-  state.matmul_precision = static_cast<uint8_t>(context.float32MatmulPrecision());
+  state.matrix_product = product;
+  if (product != MatrixProduct::kNone) {
+    state.matrix_precision = static_cast<uint8_t>(
+        context.float32Precision(at::Float32Backend::MKLDNN, operator_kind(product)));
+  }
   return state;
 }
 
 NumericScope::NumericScope(const NumericState& state)
-    : before_(NumericState::capture()),
+    : before_(NumericState::capture(state.matrix_product)),
       during_(state),
       autocast_cache_(at::autocast::is_autocast_cache_enabled()) {
   before_.autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCPU));

@@ -7,12 +7,16 @@
 
 namespace tidepool::torch_glue {
 
+// Kinds of matrix products for which PyTorch has a precision setting each.
+enum class MatrixProduct : uint8_t { kNone, kConvolution, kRecurrent, kProduct };
+
 struct NumericState {
   uint64_t autocast_excluded = 0;  // autocast's bits of the thread's excluded dispatch keys
   uint32_t floating_point = 0;     // MXCSR control bits: rounding, flush to zero, denormals
   uint16_t threads = 0;            // intra-op threads: reductions split by their number
   int8_t autocast_dtype = -1;      // -1: autocast off
-  uint8_t matmul_precision = 0;    // at::Float32MatmulPrecision
+  MatrixProduct matrix_product = MatrixProduct::kNone;
+  uint8_t matrix_precision = 0;  // oneDNN's at::Float32Precision for that kind of product
   bool grad_mode : 1 = false;
   bool deterministic : 1 = false;
   bool deterministic_warn_only : 1 = false;
@@ -20,7 +24,8 @@ struct NumericState {
   bool mkldnn : 1 = false;
   bool mkldnn_deterministic : 1 = false;
 
-  static NumericState capture();
+  // `product`: captures the precision for this kind only, as each takes a while to find out.
+  static NumericState capture(MatrixProduct product);
   bool operator==(const NumericState&) const = default;
 };
 

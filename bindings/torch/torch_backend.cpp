@@ -110,7 +110,11 @@ void TorchBackend::execute(const remat::Replay& replay) {
   const remat::Record& record = *replay.record;
   const CallBody& body = *static_cast<const CallBody*>(record.body);
   torch::jit::Stack stack = make_arguments(body, replay);
-  call(body, stack);
+  try {
+    call(body, stack);
+  } catch (const c10::OutOfMemoryError&) {
+    rethrow_as_our_error();  // the restoration may have a leaner way
+  }
   if (record.writes()) return;
   size_t output = 0;
   std::span<void*> outputs = replay.outputs;

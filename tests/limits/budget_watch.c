@@ -54,8 +54,8 @@ static int is_counted(unsigned char state) {
 
 static _Noreturn void fail(const char *why, size_t bytes) {
     char text[256];
-    int length = snprintf(text, sizeof text, "budget watch: %s: %zu bytes, the budget is %zu\n", why,
-                          bytes, limit);
+    int length = snprintf(text, sizeof text, "budget watch: %s: %zu bytes, the budget is %zu\n",
+                          why, bytes, limit);
     if (write(STDERR_FILENO, text, (size_t)length) < 0) _exit(kExitStatus);
     _exit(kExitStatus);
 }
@@ -69,8 +69,11 @@ static void check_residency(void) {
     size_t total = 0;
     for (size_t r = 0; r < range_count; r++) {
         Range *range = &ranges[r];
-        size_t pages = (range->end - range->start) / kPage;
-        if (syscall(SYS_mincore, range->start, range->end - range->start, range->resident)) continue;
+        size_t bytes = range->end - range->start;
+        size_t pages = bytes / kPage;
+        if (syscall(SYS_mincore, range->start, bytes, range->resident)) {
+            fail("mincore failed", bytes);
+        }
         for (size_t k = 0; k < pages; k++) {
             if (!(range->resident[k] & 1)) continue;
             total += kPage;
@@ -293,8 +296,8 @@ __attribute__((destructor)) static void report(void) {
     FILE *file = path ? fopen(path, "w") : NULL;
     if (!file) return;
     fprintf(file,
-            "{\"ranges\": %zu, \"peak_bytes\": %zu, \"resident_peak_bytes\": %zu, \"commits\": %zu, "
-            "\"releases\": %zu, \"moves\": %zu, \"samples\": %zu}\n",
+            "{\"ranges\": %zu, \"peak_bytes\": %zu, \"resident_peak_bytes\": %zu, "
+            "\"commits\": %zu, \"releases\": %zu, \"moves\": %zu, \"samples\": %zu}\n",
             range_count, counted_peak, resident_peak, commits, releases, moves, samples);
     fclose(file);
 }
