@@ -72,7 +72,8 @@ template <class Wanted>
 void LimitKeeper::cut_where(Wanted&& wanted, RootReason reason) {
   for (Storage* storage = residency_.first_listed(); storage != nullptr;) {
     Storage* next = residency_.next_listed(storage);
-    if (wanted(*storage)) {
+    // The old contents of what is being written are on their way out: readers may need lineage.
+    if (!storage->writing && wanted(*storage)) {
       residency_.unlist(*storage);
       store_.cut(*storage->current, reason);
     }
@@ -89,7 +90,7 @@ void LimitKeeper::cut_aged(uint64_t step) {
 }
 
 void LimitKeeper::cut_all(RootReason reason) {
-  cut_where([](const Storage& storage) { return !storage.writing; }, reason);
+  cut_where([](const Storage&) { return true; }, reason);
 }
 
 }  // namespace tidepool::remat

@@ -27,7 +27,7 @@ LineageStore::LineageStore(Observer& observer) : observer_(observer) {}
 LineageStore::~LineageStore() {
   // Bodies own objects of the backend. Take what is left apart, value by value.
   std::vector<Storage*> left;
-  storages_.for_each([&](const Storage& storage) { left.push_back(const_cast<Storage*>(&storage)); });
+  storages_.for_each([&](Storage& storage) { left.push_back(&storage); });
   for (Storage* storage : left) {
     if (storage->current != nullptr) release(storage->current);
   }

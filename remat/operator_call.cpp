@@ -47,7 +47,8 @@ void OperatorCall::protect_written(DeviceLock& lock) {
       if (storage.current->producer != nullptr) {
         again = state_.wait_until_unread(storage, lock);
       } else {
-        state_.cut(storage, reason_ == RootReason::kNone ? RootReason::kPartialWrite : reason_, lock);
+        const bool refused = reason_ != RootReason::kNone;
+        state_.cut(storage, refused ? reason_ : RootReason::kPartialWrite, lock);
         again = true;
       }
       if (again) break;

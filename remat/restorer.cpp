@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "absl/container/inlined_vector.h"
 #include "fmt/format.h"
@@ -78,21 +79,25 @@ void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
 void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
   TurnScope turn(turns_, lock);
   Mode mode = Mode::kFirm;
-  uint64_t allowed = RestorationPlan::kMostRecords;
+  uint64_t allowed = 0;
   uint64_t replayed_before = statistics.operators_replayed;
+  std::optional<OutOfMemoryReport> shortage;
   while (std::any_of(storages.begin(), storages.end(), is_missing)) {
     RestorationPlan plan(store_, residency_, root_loss_, mode);
     make(plan, storages);
+    if (allowed == 0) allowed = kPatience * plan.records() + kLeastPatience;
     if (mode == Mode::kLean) ++statistics.lean_plans;
     try {
       run(plan, lock);
-    } catch (const OutOfMemory&) {
+    } catch (const OutOfMemory& error) {
       if (mode == Mode::kLean) throw;
       mode = Mode::kLean;
+      shortage = error.report();
       replayed_before = statistics.operators_replayed;
       allowed = kPatience * plan.records() + kLeastPatience;
     }
     if (statistics.operators_replayed - replayed_before > allowed) {
+      if (shortage) throw OutOfMemory(*shortage);  // thrash: what the plan needs does not fit
       throw RestorationError(fmt::format(
           "restoring makes no progress: {} operators replayed, {} of {} storages still missing",
           statistics.operators_replayed - replayed_before,
@@ -192,7 +197,8 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   ++statistics.operators_replayed;
   for (size_t k = 0; k < asked.size(); ++k) {
     if (asked[k] == nullptr) step.outputs[k] = nullptr;
-    if (asked[k] == nullptr || (step.outputs[k] != nullptr && step.outputs[k] != asked[k])) continue;
+    const bool given = step.outputs[k] != nullptr && step.outputs[k] != asked[k];
+    if (asked[k] == nullptr || given) continue;
     for (void*& output : step.outputs) {
       if (output != nullptr && output != Replay::wanted()) allocator_.free_locked(output);
       output = nullptr;

@@ -40,7 +40,8 @@ class Restorer {
  private:
   struct Step;
 
-  // After a plan failed for lack of memory, lean ones may replay this many times its records.
+  // What one restoration may replay: this many times the records of its first plan, and of the
+  // first lean one.
   static constexpr uint64_t kPatience = 8;
   static constexpr uint64_t kLeastPatience = 64;
 

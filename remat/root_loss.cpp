@@ -17,9 +17,10 @@ void RootLoss::walk(const Value& value, Dependents* found, bool first_evicted_on
       for (size_t k = 0; k < record.output_count; ++k) {
         Value* output = record.outputs[k];
         if (output == nullptr) continue;
-        if (!output->live()) {
-          pending_.push_back(output);
-        } else if (!output->storage->evicted) {
+        // Contents that are being overwritten will be gone as well.
+        if (!output->live() || output->storage->writing) pending_.push_back(output);
+        if (!output->live()) continue;
+        if (!output->storage->evicted) {
           found->resident.push_back(output);
         } else {
           found->evicted.push_back(output);
@@ -70,6 +71,26 @@ void RootLoss::release_if_idle(Value& value) {
   cut_dependents(found, RootReason::kLostRoot);
   residency_.free_kept(value);
   store_.release(&value);
+}
+
+void RootLoss::check_invariants() {
+  const uint32_t epoch = store_.next_epoch();
+  pending_.clear();
+  store_.for_each_value([&](const Value& value) {
+    if (value.live_and_evicted() && !value.available()) pending_.push_back(&value);
+  });
+  while (!pending_.empty()) {
+    const Value& value = *pending_.back();
+    pending_.pop_back();
+    TIDEPOOL_CHECK(value.producer != nullptr, "invariant 1: %zu bytes that are needed were lost",
+                   value.bytes);
+    Record& record = *value.producer;
+    if (record.epoch == epoch) continue;
+    record.epoch = epoch;
+    for (size_t k = 0; k < record.edge_count; ++k) {
+      if (!record.edges[k].value->available()) pending_.push_back(record.edges[k].value);
+    }
+  }
 }
 
 size_t RootLoss::sweep() {

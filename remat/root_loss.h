@@ -3,6 +3,8 @@
 // roots that nothing evicted needs any more.
 // Not thread safe: the device's lock is held. No recursion. Amortised constant per record where
 // the walk ends in a cut, since the records walked over are given up.
+// Invariant: (1) every evicted live value can be produced: going up from it through unavailable
+// values, each has a producer, until all are available.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +26,8 @@ class RootLoss {
  public:
   RootLoss(LineageStore& store, Residency& residency) : store_(store), residency_(residency) {}
 
-  // Live values that can be reached from `value` without passing a live one.
+  // Live values that can be reached from `value` without passing a live one (but for those whose
+  // storages are being written, which are reached and passed).
   Dependents dependents(const Value& value);
 
   // True if an evicted live value depends on `value`.
@@ -47,6 +50,8 @@ class RootLoss {
     if (sweep_due_) [[unlikely]] sweep();
   }
   void make_sweep_due() { sweep_due_ = !residency_.kept().empty(); }
+
+  void check_invariants();
 
   uint64_t retained = 0;  // so far
 

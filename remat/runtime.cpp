@@ -115,6 +115,7 @@ void Runtime::check_invariants() const {
   const bool quiet = state_->turns.is_quiet();
   state_->store.check_invariants(quiet);
   state_->residency.check_invariants(state_->store);
+  state_->root_loss.check_invariants();
   state_->turns.check_invariants();
   state_->policy->check_invariants();
   if (!quiet) return;

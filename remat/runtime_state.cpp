@@ -97,6 +97,7 @@ void Runtime::State::abandon_readers(Storage& storage) {
 }
 
 void Runtime::State::start_root_version(Storage& storage, RootReason reason) {
+  if (storage.escaped) reason = RootReason::kEscaped;
   residency.unlist(storage);
   storage.versions = 0;
   Value& present = *storage.current;
@@ -135,25 +136,24 @@ void* Runtime::State::snapshot(Storage& storage, DeviceLock& lock) {
   return copy;
 }
 
-// Until nothing evicted depends on the contents; returns a copy of them where memory does not
-// suffice to restore what does.
+// Until no live value depends on the contents; returns a copy of them where memory does not suffice
+// to restore what does. (Records that lead only to dying storages may be left.)
 void* Runtime::State::protect_dependents(Storage& storage, DeviceLock& lock) {
   StorageLocks locks(store);
-  while (storage.current->producer == nullptr && storage.current->consumers != nullptr) {
+  while (!storage.dead && storage.current->producer == nullptr) {
     const Dependents found = root_loss.dependents(*storage.current);
     if (found.evicted.empty()) {
       root_loss.cut_dependents(found, RootReason::kLostRoot);
-    } else {
-      for (Value* value : found.evicted) locks.add(*value->storage);
-      try {
-        restorer.restore(locks.all(), lock);
-      } catch (const OutOfMemory&) {
-        locks.release();
-        return snapshot(storage, lock);
-      }
+      return nullptr;
+    }
+    for (Value* value : found.evicted) locks.add(*value->storage);
+    try {
+      restorer.restore(locks.all(), lock);
+    } catch (const OutOfMemory&) {
+      locks.release();
+      return snapshot(storage, lock);
     }
     wait_until_unread(storage, lock);
-    if (storage.dead) return nullptr;
   }
   return nullptr;
 }

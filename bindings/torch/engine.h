@@ -68,7 +68,7 @@ inline Engine* engine() { return detail::g_engine; }
 
 // Rethrows our own out-of-memory error as PyTorch's exception type. Called in a catch block.
 [[noreturn]] void rethrow_as_torch_error();
-// The way back, for a kernel that ran within a restoration: throws our own error, with the report of
+// The way back, for a kernel that ran within a restoration: throws our own error with the report of
 // this thread's last one. Called in a catch block of c10::OutOfMemoryError.
 [[noreturn]] void rethrow_as_our_error();
 

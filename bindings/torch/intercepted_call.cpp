@@ -16,14 +16,20 @@ thread_local bool t_in_optimizer = false;
 
 namespace {
 
-// What the storage of a tensor that is tracked for the first time is to the job.
-remat::Role role_of(c10::TensorImpl* tensor) {
-  if (tensor->requires_grad()) {
-    const auto held = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
-        tensor);
-    if (at::Tensor(held).is_leaf()) return remat::Role::kParameter;
-  }
-  return t_in_optimizer ? remat::Role::kOptimizerState : remat::Role::kOther;
+// A leaf that requires a gradient, or a view of one (linear layers use their weight transposed).
+bool is_parameter(c10::TensorImpl* impl) {
+  if (!impl->requires_grad()) return false;
+  const at::Tensor tensor(
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl));
+  return tensor.is_leaf() || (tensor.is_view() && tensor._base().is_leaf());
+}
+
+// What the storage of a tensor that is tracked for the first time is to the job. Contents that are
+// read before any operator has written them came from outside.
+remat::Role role_of(c10::TensorImpl* tensor, bool written) {
+  if (is_parameter(tensor)) return remat::Role::kParameter;
+  if (t_in_optimizer) return remat::Role::kOptimizerState;
+  return written ? remat::Role::kOther : remat::Role::kInput;
 }
 
 bool is_supported(const c10::TensorImpl* tensor) {
@@ -78,8 +84,7 @@ void InterceptedCall::see_components(c10::TensorImpl* tensor, bool written) {
   }
 }
 
-remat::Storage* InterceptedCall::storage_behind(c10::TensorImpl* tensor,
-                                                c10::StorageImpl* storage) {
+remat::Storage* InterceptedCall::storage_behind(const Seen& seen, c10::StorageImpl* storage) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   remat::Runtime& runtime = engine_.runtime();
   remat::Storage* tracked = nullptr;
@@ -90,12 +95,17 @@ remat::Storage* InterceptedCall::storage_behind(c10::TensorImpl* tensor,
   }
   if (tracked == nullptr) {
     tracked = start_tracking(storage, remat::RootReason::kUntracked);
-    tracked->role = role_of(tensor);
+    tracked->role = role_of(seen.tensor, seen.written);
   } else if (tracked->backend != storage) [[unlikely]] {
     // The bytes moved to another StorageImpl (a swap): their identity goes with them.
     hold_weakly(storage);
     drop_weak_hold(static_cast<c10::StorageImpl*>(tracked->backend));
     tracked->backend = storage;
+  }
+  // A parameter's bytes may be older than the parameter.
+  if (tracked->role != remat::Role::kParameter && tracked->current->producer == nullptr &&
+      is_parameter(seen.tensor)) {
+    tracked->role = remat::Role::kParameter;
   }
   return tracked;
 }
@@ -119,7 +129,7 @@ void InterceptedCall::resolve(Seen& seen) {
       ++immediates_;
       return;
     }
-    seen.storage = storage_behind(seen.tensor, storage);
+    seen.storage = storage_behind(seen, storage);
     seen.home = Home::kStorage;
     return;
   }
@@ -127,6 +137,7 @@ void InterceptedCall::resolve(Seen& seen) {
   // Memory of others: its contents may change unseen. (Made before us, if it has no bytes.)
   if (!seen.supported || storage->nbytes() != 0 || seen.written) {
     call_.refuse(remat::RootReason::kUnstableInput);
+    reads_foreign_ = true;
   }
 }
 
@@ -158,6 +169,17 @@ void InterceptedCall::add_operands() {
     if (seen.storage != nullptr) call_.add(seen.storage, access_of(seen));
   }
   if (!info_.replayable) call_.refuse(remat::RootReason::kUnsupported);
+  // What an optimizer updates depends on the whole step: restoring it would run that again.
+  if (t_in_optimizer && info_.writes && !info_.overwrites) {
+    call_.refuse(remat::RootReason::kPartialWrite);
+  }
+  if (!reads_foreign_) [[likely]] return;
+  for (const Seen& seen : seen_) {
+    const bool filled = seen.storage != nullptr && seen.written;
+    if (filled && seen.storage->role == remat::Role::kOther) {
+      seen.storage->role = remat::Role::kInput;
+    }
+  }
 }
 
 // Storages that something beyond us may go on using: they stay for good (sparse components,
@@ -238,7 +260,13 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
   if (tensor->unsafe_storage().use_count() != 1) return nullptr;
   if (engine_.runtime().find(data.get()) != nullptr) return nullptr;  // an alias
-  return start_tracking(storage, call_.reason());
+  remat::Storage* tracked = start_tracking(storage, call_.reason());
+  if (t_in_optimizer) {
+    tracked->role = remat::Role::kOptimizerState;
+  } else if (reads_foreign_) {
+    tracked->role = remat::Role::kInput;
+  }
+  return tracked;
 }
 
 void InterceptedCall::finish() {

@@ -50,7 +50,7 @@ class InterceptedCall {
   };
 
   void resolve(Seen& seen);
-  remat::Storage* storage_behind(c10::TensorImpl* tensor, c10::StorageImpl* storage);
+  remat::Storage* storage_behind(const Seen& seen, c10::StorageImpl* storage);
   remat::Access access_of(const Seen& seen) const;
   bool covers_storage(const Seen& seen) const;
   void see_components(c10::TensorImpl* tensor, bool written);
@@ -71,6 +71,7 @@ class InterceptedCall {
   size_t slots_ = 0;  // tensors seen as arguments; components come after them
   uint32_t dimensions_ = 0;
   uint16_t immediates_ = 0;
+  bool reads_foreign_ = false;  // what it returns came from outside, at least in part
   std::optional<DrawLock> draw_lock_;
   uint64_t kernel_start_ = 0;  // cycles
 };

@@ -53,12 +53,18 @@ struct MatrixName {
   MatrixProduct product;
 };
 constexpr std::array kMatrixNames = {
-    MatrixName{"conv", MatrixProduct::kConvolution}, MatrixName{"rnn", MatrixProduct::kRecurrent},
-    MatrixName{"lstm", MatrixProduct::kRecurrent},   MatrixName{"gru", MatrixProduct::kRecurrent},
-    MatrixName{"mm", MatrixProduct::kProduct},       MatrixName{"mv", MatrixProduct::kProduct},
-    MatrixName{"linear", MatrixProduct::kProduct},   MatrixName{"attention", MatrixProduct::kProduct},
-    MatrixName{"dot", MatrixProduct::kProduct},      MatrixName{"mkldnn", MatrixProduct::kProduct},
-    MatrixName{"cdist", MatrixProduct::kProduct},    MatrixName{"linalg", MatrixProduct::kProduct},
+    MatrixName{"conv", MatrixProduct::kConvolution},
+    MatrixName{"rnn", MatrixProduct::kRecurrent},
+    MatrixName{"lstm", MatrixProduct::kRecurrent},
+    MatrixName{"gru", MatrixProduct::kRecurrent},
+    MatrixName{"mm", MatrixProduct::kProduct},
+    MatrixName{"mv", MatrixProduct::kProduct},
+    MatrixName{"linear", MatrixProduct::kProduct},
+    MatrixName{"attention", MatrixProduct::kProduct},
+    MatrixName{"dot", MatrixProduct::kProduct},
+    MatrixName{"mkldnn", MatrixProduct::kProduct},
+    MatrixName{"cdist", MatrixProduct::kProduct},
+    MatrixName{"linalg", MatrixProduct::kProduct},
 };
 
 bool contains(std::string_view text, std::string_view part) {

@@ -23,6 +23,13 @@ def from_outside(*shape: int) -> torch.Tensor:
     return torch.empty(shape).copy_(torch.from_numpy(values))
 
 
+def loaded(model: nn.Module) -> nn.Module:
+    """Replace a model's parameters by some from outside."""
+    for parameter in model.parameters():
+        parameter.data = from_outside(*parameter.shape)
+    return model
+
+
 def one_request() -> None:
     """Ask for 256 MiB in one piece."""
     torch.ones(64 << 20)
@@ -30,9 +37,7 @@ def one_request() -> None:
 
 def parameters_and_gradients() -> None:
     """Take a step of a loaded model with 36 MiB of parameters and as many of clipped gradients."""
-    model = nn.Sequential(*[nn.Linear(1024, 1024, bias=False) for _ in range(9)])
-    for parameter in model.parameters():
-        parameter.data = from_outside(1024, 1024)
+    model = loaded(nn.Sequential(*[nn.Linear(1024, 1024, bias=False) for _ in range(9)]))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(torch.randn(8, 1024)).square().mean().backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -44,15 +49,15 @@ def pinned_inputs() -> None:
 
     Beside them there are a batch, optimizer state, and memory shared with NumPy.
     """
-    model = nn.Linear(256, 256)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model = loaded(nn.Linear(256, 256))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     batch = from_outside(8192, 256)
     shared = torch.zeros(1 << 20)
-    shared.numpy()[:] = 1
+    shared.numpy()[0] = 1
     model(batch[:8]).sum().backward()
     optimizer.step()
-    parts = [torch.sin(model(batch) * k + shared[0]) for k in range(8)]
-    torch.cat(parts).sum().backward()
+    parts = [torch.sin(model(batch) * k) for k in range(8)]
+    (torch.cat(parts).sum() + shared[0]).backward()
 
 
 class Net(nn.Module):

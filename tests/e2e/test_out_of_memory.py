@@ -31,7 +31,7 @@ SCENARIOS = (
     Scenario("parameters_and_gradients", 56 * MIB, None, {"parameters": 36 * MIB},
              (56 * MIB + 1, 80 * MIB)),
     Scenario("pinned_inputs", 96 * MIB, 64 * MIB,
-             {"parameters": 256 << 10, "optimizer state": 256 << 10, "inputs": 8 * MIB,
+             {"parameters": 256 << 10, "optimizer state": 512 << 10, "inputs": 8 * MIB,
               "escaped": 4 * MIB, "locked by running operators": 64 * MIB},
              (140 * MIB, 145 * MIB)),
 )

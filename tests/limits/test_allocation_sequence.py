@@ -3,6 +3,8 @@
 import pytest
 from limits_support import compile_with_torch, run_job
 
+pytestmark = pytest.mark.torch_floor
+
 SHOWN = 6  # events around the first difference
 
 

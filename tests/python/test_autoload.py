@@ -143,7 +143,9 @@ def test_on_the_real_pytorch(installation):
     build(HERE / "fake_plugin.c", library, f"-DFAKE_VERSION=({major}<<8|{minor})")
     try:
         done = installation.preloaded(sys.executable, "-c", REAL_JOB, check=0, torch=False,
-                                      TIDEPOOL_BUDGET="1GiB")
+                                      TIDEPOOL_BUDGET="1GiB",
+                                      # Another Tidepool may be installed in this environment.
+                                      TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     finally:
         library.unlink()
     values = json.loads(done.stdout)

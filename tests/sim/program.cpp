@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "tests/sim/contents.h"
+#include "tests/support/contents.h"
 
 namespace tidepool::sim {
 namespace {
@@ -43,7 +43,7 @@ Program Program::make(uint64_t seed) {
   Program program;
   program.seed = seed;
   program.budget_bytes = 4096 * (2 + random.below(7));
-  constexpr const char* kPolicies[] = {"need1", "need1", "need1", "need1"};
+  constexpr const char* kPolicies[] = {"need1", "need1", "coop", "dtr-eq"};
   program.policy = kPolicies[random.below(4)];
   const uint64_t chaos = random.below(12);
   if (chaos < 2) program.chaos = remat::Chaos::kOperator;

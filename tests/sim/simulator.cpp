@@ -56,7 +56,8 @@ bool Simulator::attempt(Action&& action) {
     const bool fits = error.report().lower_bound_budget_bytes <= program_.budget_bytes;
     outcome_.out_of_memory_below_bound += fits;
   } catch (const remat::RestorationError& error) {
-    ++outcome_.gave_up;
+    // In a job of one thread nothing can be lost, and shortage has an error of its own.
+    fail(std::string("gave up: ") + error.what());
   } catch (const SimulatedFault&) {
     ++outcome_.faults;
   }

@@ -10,7 +10,7 @@
 
 #include "allocator/private_host_space.h"
 #include "tests/sim/program.h"
-#include "tests/sim/simulated_framework.h"
+#include "tests/support/simulated_framework.h"
 
 namespace tidepool::sim {
 
@@ -20,7 +20,6 @@ struct Outcome {
   uint64_t out_of_memory = 0;
   uint64_t out_of_memory_below_bound = 0;  // although the report's lower bound fits the budget
   uint64_t faults = 0;
-  uint64_t gave_up = 0;  // RestorationError
   remat::RuntimeStatistics runtime;
   AllocatorStatistics allocator;
 };

@@ -17,7 +17,7 @@
 #include "remat/backend.h"
 #include "remat/operator_call.h"
 #include "remat/runtime.h"
-#include "tests/sim/contents.h"
+#include "tests/support/contents.h"
 
 namespace tidepool::sim {
 
@@ -91,6 +91,9 @@ class SimulatedFramework final : public remat::Backend {
   // Gives a resident storage other bytes; frees the old ones as a framework would.
   void replace_bytes(SimulatedStorage* storage, uint64_t seed);
 
+  // Writes a storage's bytes (and what is expected of them) as a kernel would.
+  static void scribble(SimulatedStorage* storage, uint64_t seed);
+
   // Runs an operator under interception. `inputs` are read; `target` (storage may be null) is
   // accessed as `access`; `second` is a second target (list writes). `fail`: throw midway.
   // Returns the outputs, each with one reference. Throws: SimulatedFault, OutOfMemory, ...
@@ -104,14 +107,20 @@ class SimulatedFramework final : public remat::Backend {
   // Makes the storage resident and returns whether its bytes are the expected ones.
   bool read_matches(SimulatedStorage* storage);
 
+  // A lock that a thread may hold while it calls in, as Python's: begin_wait() lets go of it.
+  void enter_interpreter();
+  void leave_interpreter();
+
   // The n-th replay from now throws; 0: none.
-  void fail_execute_at(uint64_t n) { fail_at_ = n; }
+  void fail_execute_at(uint64_t n) { fail_at_ = n == 0 ? 0 : executed_ + n; }
 
   void execute(const remat::Replay& replay) override;
   bool detach(remat::Storage& storage) override;
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
   void copy(void* to, const void* from, size_t bytes) override;
+  void* begin_wait() override;
+  void end_wait(void* token) override;
 
  private:
   SimulatedStorage* new_storage(uint32_t words);
@@ -124,6 +133,7 @@ class SimulatedFramework final : public remat::Backend {
   BudgetedAllocator& allocator_;
   DeviceMutex& mutex_;
   remat::Runtime* runtime_ = nullptr;
+  std::mutex interpreter_;
   std::mutex storages_mutex_;
   std::deque<SimulatedStorage> storages_;
   std::atomic<uint64_t> executed_{0};

@@ -1,4 +1,4 @@
-#include "tests/sim/simulated_framework.h"
+#include "tests/support/simulated_framework.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,6 +7,8 @@ namespace tidepool::sim {
 namespace {
 
 const remat::RecordType kHashing{"sim::hash", nullptr};
+
+thread_local bool t_in_interpreter = false;
 
 }  // namespace
 
@@ -44,8 +46,7 @@ SimulatedStorage* SimulatedFramework::new_storage(uint32_t words) {
 
 SimulatedStorage* SimulatedFramework::new_input(uint32_t words, uint64_t seed) {
   SimulatedStorage* storage = new_storage(words);
-  fill(storage->expected, seed, 0);
-  fill(storage->words(), seed, 0);
+  scribble(storage, seed);
   return storage;
 }
 
@@ -84,9 +85,13 @@ void SimulatedFramework::replace_bytes(SimulatedStorage* storage, uint64_t seed)
     }
     old = std::exchange(storage->address, fresh);
   }
+  scribble(storage, seed);
+  free_bytes(old);
+}
+
+void SimulatedFramework::scribble(SimulatedStorage* storage, uint64_t seed) {
   fill(storage->expected, seed, 0);
   fill(storage->words(), seed, 0);
-  free_bytes(old);
 }
 
 remat::Storage* SimulatedFramework::tracked(SimulatedStorage* storage) {
@@ -203,8 +208,9 @@ void SimulatedFramework::execute(const remat::Replay& replay) {
   }
   const uint64_t hash = body.hash(words);
   if (record.writes()) {
-    const size_t bytes = body.reads_target ? record.edges[0].value->bytes : record.overwritten_bytes;
-    write(body, hash, body.reads_target ? remat::Access::kUpdate : remat::Access::kOverwrite,
+    const bool reads = body.reads_target;
+    const size_t bytes = reads ? record.edges[0].value->bytes : record.overwritten_bytes;
+    write(body, hash, reads ? remat::Access::kUpdate : remat::Access::kOverwrite,
           {static_cast<uint64_t*>(replay.target), bytes / sizeof(uint64_t)}, body.target.count);
     return;
   }
@@ -263,6 +269,26 @@ bool SimulatedFramework::attach(remat::Storage& storage, void* address) {
 
 void SimulatedFramework::forget(remat::Storage& storage) {
   static_cast<SimulatedStorage*>(storage.backend)->tracked = nullptr;
+}
+
+void SimulatedFramework::enter_interpreter() {
+  interpreter_.lock();
+  t_in_interpreter = true;
+}
+
+void SimulatedFramework::leave_interpreter() {
+  t_in_interpreter = false;
+  interpreter_.unlock();
+}
+
+void* SimulatedFramework::begin_wait() {
+  if (!t_in_interpreter) return nullptr;
+  leave_interpreter();
+  return this;
+}
+
+void SimulatedFramework::end_wait(void* token) {
+  if (token != nullptr) enter_interpreter();
 }
 
 void SimulatedFramework::copy(void* to, const void* from, size_t bytes) {

@@ -1,0 +1,90 @@
+#include "remat/limits.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/lineage_builder.h"
+#include "tests/support/remat_fixture.h"
+
+namespace tidepool {
+namespace {
+
+using remat::RootReason;
+
+remat::RuntimeConfig with_limits(const remat::Limits& limits) {
+  remat::RuntimeConfig config;
+  config.limits = limits;
+  return config;
+}
+
+TEST_CASE("a chain of equal values becomes a root at the depth limit") {
+  RematFixture job(1 << 20, with_limits({8, 32, 4, 1000}));
+  auto y = job.pure({job.input()});
+  for (int k = 0; k < 1000; ++k) {
+    auto next = job.pure({y});
+    job.drop(y);
+    y = next;
+    REQUIRE(job.value(y).depth <= 8);
+  }
+  CHECK(job.statistics().records <= 8);
+  CHECK(job.statistics().values <= 10);
+  CHECK(job.matches(y));
+  job.check();
+}
+
+TEST_CASE("at the depth limit the smallest value of the chain becomes the root") {
+  RematFixture job(1 << 20, with_limits({8, 32, 4, 1000}));
+  RematFixture::Tensors chain{job.pure({job.input()}, 256)};
+  for (uint32_t k = 1; k < 8; ++k) {
+    chain.push_back(job.pure({chain.back()}, k == 5 ? 16 : 256));
+  }
+  auto last = job.pure({chain.back()}, 256);
+  CHECK(!job.is_root(last));
+  CHECK(job.is_root(chain[5]));
+  CHECK(job.value(chain[5]).reason == RootReason::kDepthLimit);
+  CHECK(job.value(last).depth == 3);
+  CHECK(job.statistics().root_bytes[static_cast<size_t>(RootReason::kDepthLimit)] == 128);
+  job.check();
+  for (auto each : chain) job.evict(each);
+  CHECK(job.evict(last));
+  CHECK(job.matches(last));
+}
+
+TEST_CASE("in-place versions are limited, and a full overwrite starts anew") {
+  RematFixture job(1 << 20, with_limits({128, 4, 4, 1000}));
+  auto y = job.pure({job.input()});
+  for (int k = 0; k < 4; ++k) {
+    job.update(y);
+    CHECK(!job.is_root(y));
+  }
+  job.update(y);
+  CHECK(job.value(y).reason == RootReason::kVersionLimit);
+  job.overwrite(y);
+  CHECK(!job.is_root(y));
+  CHECK(job.evict(y));
+  CHECK(job.matches(y));
+}
+
+TEST_CASE("lineage older than the limit is cut where its result is resident") {
+  RematFixture job(1 << 20, with_limits({128, 32, 1, 1000}));
+  auto x = job.input();
+  auto a = job.pure({x});
+  auto b = job.pure({x});
+  CHECK(job.evict(b));
+  job.runtime.end_step();
+  CHECK(!job.is_root(a));
+  job.runtime.end_step();
+  CHECK(job.value(a).reason == RootReason::kAgeLimit);
+  CHECK(!job.is_root(b));
+  CHECK(job.matches(b));
+  job.runtime.end_step();
+  CHECK(job.value(b).reason == RootReason::kAgeLimit);
+}
+
+TEST_CASE("beyond the greatest number of records results are roots") {
+  RematFixture job(1 << 20, with_limits({128, 32, 4, 3}));
+  auto x = job.input();
+  for (int k = 0; k < 3; ++k) CHECK(!job.is_root(job.pure({x})));
+  CHECK(job.value(job.pure({x})).reason == RootReason::kRecordLimit);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,84 @@
+#include "remat/neighbourhood.h"
+
+#include <set>
+
+#include "tests/support/catch.h"
+#include "tests/support/lineage_builder.h"
+
+namespace tidepool {
+namespace {
+
+using remat::Neighbourhood;
+using remat::Storage;
+
+TEST_CASE("ancestors reach up through what is unavailable, each record once") {
+  LineageBuilder built;
+  Neighbourhood near(built.store);
+  Storage* x = built.root();
+  Storage* a = built.result({x}, 1);
+  auto pair = built.results({a}, 2, 10);
+  Storage* b = built.result({a}, 100);
+  Storage* c = built.result({pair[0], pair[1], b}, 1000);
+  CHECK(near.ancestors_ns(*c->current) == 0);
+  built.evict(pair[0]);
+  built.evict(pair[1]);
+  CHECK(near.ancestors_ns(*c->current) == 10);
+  built.evict(b);
+  CHECK(near.ancestors_ns(*c->current) == 110);
+  built.evict(a);
+  CHECK(near.ancestors_ns(*c->current) == 111);
+  built.install(pair[0]);
+  built.install(pair[1]);
+  built.install(b);
+  CHECK(near.ancestors_ns(*c->current) == 0);  // a is evicted, but nothing leads there
+}
+
+TEST_CASE("descendants count where they are live or lead to what is") {
+  LineageBuilder built;
+  Neighbourhood near(built.store);
+  Storage* x = built.root();
+  Storage* a = built.result({x}, 1);
+  Storage* dead = built.result({a}, 10);
+  Storage* below = built.result({dead}, 100);
+  Storage* aside = built.result({a}, 1000);
+  built.die(dead);
+  CHECK(near.needed_descendants_ns(*a->current) == 0);  // `dead` leads only to a resident value
+  built.evict(below);
+  CHECK(near.needed_descendants_ns(*a->current) == 110);
+  built.evict(aside);
+  CHECK(near.needed_descendants_ns(*a->current) == 1110);
+  built.install(below);
+  CHECK(near.needed_descendants_ns(*a->current) == 1000);
+  built.check();
+}
+
+TEST_CASE("a diamond's records are each counted once, and need is handed up on every path") {
+  LineageBuilder built;
+  Neighbourhood near(built.store);
+  Storage* top = built.result({built.root()}, 1);
+  Storage* left = built.result({top}, 10);
+  Storage* right = built.result({top}, 100);
+  Storage* bottom = built.result({left, right}, 1000);
+  built.evict(bottom);
+  built.die(left);
+  built.die(right);
+  CHECK(near.needed_descendants_ns(*top->current) == 1110);
+}
+
+TEST_CASE("the frontier is what a change of availability concerns") {
+  LineageBuilder built;
+  Neighbourhood near(built.store);
+  Storage* x = built.root();
+  Storage* a = built.result({x});
+  Storage* b = built.result({a});
+  Storage* c = built.result({b});
+  Storage* d = built.result({c});
+  built.evict(b);
+  built.evict(c);
+  std::set<Storage*> seen;
+  near.for_each_frontier(*c->current, [&](Storage& storage) { seen.insert(&storage); });
+  CHECK(seen == std::set<Storage*>{a, d});
+}
+
+}  // namespace
+}  // namespace tidepool

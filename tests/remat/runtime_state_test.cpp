@@ -1,0 +1,69 @@
+// What several parts of the runtime do together: protecting the readers of a root, snapshots.
+#include "remat/runtime_state.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/remat_fixture.h"
+
+namespace tidepool {
+namespace {
+
+using Tensor = RematFixture::Tensor;
+
+TEST_CASE("where the readers of a root do not fit, its old contents are copied before a write") {
+  RematFixture job(32 << 10);
+  Tensor x = job.input(64);
+  Tensor big = job.pure({x}, 1500);
+  Tensor small = job.pure({big}, 16);
+  CHECK(job.evict(big));
+  CHECK(job.evict(small));
+  Tensor pinned = job.input(2500);  // `big` has no room beside this
+  job.tracked(pinned);
+  job.update(x);
+  CHECK(job.statistics().snapshots == 1);
+  CHECK(job.statistics().retained_bytes == 512);
+  CHECK(big->evicted);
+  job.check();
+  CHECK(job.matches(x));
+  job.drop(pinned);
+  CHECK(job.matches(big));
+  CHECK(job.matches(small));
+  CHECK(job.statistics().retained_bytes == 0);
+  job.check();
+}
+
+TEST_CASE("where not even a copy fits, the write fails before it begins") {
+  RematFixture job(32 << 10);
+  Tensor x = job.input(1200);
+  Tensor a = job.pure({x}, 1200);
+  CHECK(job.evict(a));
+  Tensor pinned = job.input(2600);
+  job.tracked(pinned);
+  CHECK_THROWS_AS(job.update(x), OutOfMemory);
+  CHECK(job.matches(x));
+  CHECK(job.tracked(x)->locks == 0);
+  CHECK(!job.tracked(x)->writing);
+  job.check();
+  job.drop(pinned);
+  job.update(x);
+  CHECK(job.matches(a));
+  CHECK(job.matches(x));
+}
+
+TEST_CASE("a dying reader does not hold up a write") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Tensor b = job.pure({a});
+  CHECK(job.evict(a));
+  CHECK(job.evict(b));
+  REQUIRE(job.framework.drop_reference_silently(a));
+  job.update(x);  // finds that `a` is dying, and restores `b` through it
+  CHECK(job.tracked(a)->dying);
+  job.framework.report_death(a);
+  job.check();
+  CHECK(job.matches(b));
+  CHECK(job.is_root(b));
+}
+
+}  // namespace
+}  // namespace tidepool

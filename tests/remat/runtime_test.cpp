@@ -1,0 +1,226 @@
+#include "remat/runtime.h"
+
+#include <stdexcept>
+
+#include "tests/support/catch.h"
+#include "tests/support/remat_fixture.h"
+
+namespace tidepool {
+namespace {
+
+using remat::RootReason;
+using Tensor = RematFixture::Tensor;
+
+size_t root_bytes(RematFixture& job, RootReason reason) {
+  return job.statistics().root_bytes[static_cast<size_t>(reason)];
+}
+
+TEST_CASE("an unknown policy is refused") {
+  remat::RuntimeConfig config;
+  config.policy = "oracle";
+  CHECK_THROWS_AS(RematFixture(1 << 20, config), std::invalid_argument);
+}
+
+TEST_CASE("a storage is found by its address, until it is evicted or dies") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  int elsewhere = 0;
+  void* address = a->address;
+  {
+    DeviceLock lock(job.mutex);
+    CHECK(job.runtime.find(a->address) == a->tracked);
+    CHECK(job.runtime.find(&elsewhere) == nullptr);
+  }
+  CHECK(job.evict(a));
+  CHECK(a->address == nullptr);
+  CHECK(job.matches(a));
+  job.drop(a);
+  CHECK(job.statistics().storages == 1);
+  CHECK(!job.runtime.on_freed(&elsewhere));
+  (void)address;
+}
+
+TEST_CASE("bytes die when the framework frees them, but for retained roots, which are counted") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  CHECK(job.evict(a));
+  CHECK(job.allocator.statistics().allocated_bytes == 512);
+  job.drop(x);
+  CHECK(job.allocator.statistics().allocated_bytes == 512);
+  CHECK(job.statistics().retained_bytes == 512);
+  CHECK(job.statistics().retained == 1);
+  CHECK(job.matches(a));
+  CHECK(job.statistics().retained_bytes == 0);
+  CHECK(job.allocator.statistics().allocated_bytes == 512);
+  CHECK(job.is_root(a));
+  job.drop(a);
+  CHECK(job.allocator.statistics().allocated_bytes == 0);
+  job.check();
+}
+
+TEST_CASE("a retained root goes when the last that needed it dies evicted") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Tensor b = job.pure({x});
+  CHECK(job.evict(a));
+  job.drop(x);
+  job.drop(a);
+  Tensor y = job.pure({b});  // the next operator tidies up
+  CHECK(job.statistics().retained_bytes == 0);
+  CHECK(job.is_root(b));
+  CHECK(job.matches(y));
+}
+
+TEST_CASE("an escaped storage stays, is cut off, and makes its readers roots") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Tensor b = job.pure({a});
+  CHECK(job.evict(a));
+  CHECK(job.evict(b));
+  {
+    DeviceLock lock(job.mutex);
+    job.runtime.escape(job.framework.tracked(a), lock);
+    job.runtime.escape(job.framework.tracked(a), lock);
+  }
+  CHECK(!a->evicted);
+  CHECK(!job.evict(a));
+  CHECK(job.statistics().escapes == 1);
+  sim::SimulatedFramework::scribble(a, 77);  // unseen
+  CHECK(b->evicted);
+  CHECK(job.matches(b));  // from the old contents, which are made again
+  CHECK(job.is_root(job.pure({a})));
+  CHECK(root_bytes(job, RootReason::kEscaped) == 512);
+  job.check();
+}
+
+TEST_CASE("a cut gives a root with the reason, and readers of a root are made safe first") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  CHECK(job.evict(a));
+  {
+    DeviceLock lock(job.mutex);
+    remat::Storage* storage = job.framework.tracked(x);
+    job.runtime.lock_storage(storage);
+    job.runtime.cut(storage, RootReason::kRawWrite, lock);
+    job.runtime.unlock_storage(storage);
+  }
+  CHECK(!a->evicted);
+  CHECK(job.is_root(a));
+  CHECK(job.value(x).reason == RootReason::kRawWrite);
+  sim::SimulatedFramework::scribble(x, 5);
+  CHECK(job.matches(a));
+}
+
+TEST_CASE("prices: barriers for what cannot go, more for what costs more or was used later") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor cheap = job.pure({x}, 64, 100);
+  Tensor dear = job.pure({x}, 64, 1000);
+  for (int k = 0; k < 20; ++k) job.drop(job.pure({x}, 8, 1000));
+  DeviceLock lock(job.mutex);
+  job.runtime.begin_search();
+  CHECK(job.runtime.price(x->tracked).barrier);
+  const Price low = job.runtime.price(cheap->tracked);
+  const Price high = job.runtime.price(dear->tracked);
+  CHECK(!low.barrier);
+  CHECK(low.value < high.value);
+  job.runtime.lock_storage(cheap->tracked);
+  CHECK(job.runtime.price(cheap->tracked).barrier);
+  CHECK(!job.runtime.evict(cheap->tracked));
+  job.runtime.unlock_storage(cheap->tracked);
+  cheap->tracked->last_access = dear->tracked->last_access + 15'000;
+  CHECK(job.runtime.price(cheap->tracked).value > low.value);
+}
+
+TEST_CASE("what pins memory is told by reason, and what is indispensable") {
+  RematFixture job;
+  Tensor x = job.input(100);
+  Tensor weight = job.input(200);
+  Tensor a = job.pure({x, weight}, 300);
+  Tensor b = job.pure({x, weight}, 400);
+  job.tracked(weight)->role = remat::Role::kParameter;
+  CHECK(job.evict(b));
+  job.drop(x);
+  DeviceLock lock(job.mutex);
+  job.runtime.lock_storage(a->tracked);
+  size_t indispensable = 0;
+  std::vector<PinnedBytes> pinned = job.runtime.pinned(&indispensable);
+  job.runtime.unlock_storage(a->tracked);
+  auto bytes = [&](const std::string& reason) {
+    size_t sum = 0;
+    for (const PinnedBytes& each : pinned) sum += each.reason == reason ? each.bytes : 0;
+    return sum;
+  };
+  CHECK(bytes("parameters") == 1600);
+  CHECK(bytes("locked by running operators") >= 2400);
+  CHECK(bytes("retained for evicted tensors") >= 800);
+  CHECK(indispensable >= 1600 + 2400);
+  CHECK(indispensable < 1600 + 2400 + 800);
+}
+
+TEST_CASE("while recording is off nothing gets lineage, and what has it keeps its contents") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Tensor b = job.pure({x});
+  CHECK(job.evict(b));
+  job.runtime.set_recording(false);
+  CHECK(job.is_root(job.pure({b})));
+  CHECK(job.matches(a));
+  CHECK(job.matches(b));
+  job.runtime.set_recording(true);
+  CHECK(!job.is_root(job.pure({x})));
+  job.check();
+}
+
+TEST_CASE("a forked child restores what it reads and evicts nothing") {
+  RematFixture job(64 << 10);
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  CHECK(job.evict(a));
+  job.allocator.become_forked_child();
+  job.runtime.become_forked_child();
+  CHECK(job.matches(a));
+  CHECK(!job.evict(a));
+  for (int k = 0; k < 40; ++k) job.pure({x}, 512);  // 160 KiB
+  CHECK(job.statistics().evictions == 1);
+  job.check();
+}
+
+TEST_CASE("chaos at allocations leaves what is locked alone") {
+  remat::RuntimeConfig config;
+  config.chaos = remat::Chaos::kAllocation;
+  RematFixture job(1 << 20, config);
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Tensor b = job.pure({a}, 64);
+  job.update(b, {a});
+  CHECK(job.matches(b));
+  CHECK(job.matches(a));
+  CHECK(job.statistics().evictions > 0);
+}
+
+TEST_CASE("the same program makes the same decisions") {
+  auto run = [] {
+    RematFixture job(64 << 10);
+    Tensor x = job.input();
+    std::vector<Tensor> all{x};
+    for (uint32_t k = 0; k < 200; ++k) {
+      all.push_back(job.pure({all[k * 7 % all.size()], all[k * 13 % all.size()]}, 128, 1 + k % 17));
+    }
+    std::vector<bool> evicted;
+    for (Tensor each : all) evicted.push_back(each->evicted);
+    return evicted;
+  };
+  const std::vector<bool> first = run();
+  CHECK(first == run());
+  CHECK(std::count(first.begin(), first.end(), true) > 50);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,99 @@
+// RematFixture: allocator, runtime and simulated framework on real memory, with short names for
+// what a job does; contents are compared with what they would be without eviction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "allocator/private_host_space.h"
+#include "tests/support/simulated_framework.h"
+
+namespace tidepool {
+
+class RematFixture {
+ public:
+  using Tensor = sim::SimulatedStorage*;
+  using Tensors = std::vector<Tensor>;
+
+  explicit RematFixture(size_t budget_bytes = 1 << 20, const remat::RuntimeConfig& config = {})
+      : allocator(space, mutex, allocator_config(budget_bytes)),
+        framework(allocator, mutex),
+        runtime(allocator, framework, config) {
+    framework.set_runtime(&runtime);
+  }
+
+  Tensor input(uint32_t words = 64) { return framework.new_input(words, ++seed_); }
+
+  Tensors run(const Tensors& inputs, std::vector<uint32_t> words, uint64_t cost_ns = 100,
+              uint64_t draw = 0, bool supported = true, Tensor side_written = nullptr) {
+    sim::OperatorBody body;
+    body.scalar = ++seed_;
+    body.draw = draw;
+    body.outputs = static_cast<uint32_t>(words.size());
+    for (size_t k = 0; k < words.size(); ++k) body.output_words[k] = words[k];
+    return framework.run(body, arguments(inputs), argument(side_written),
+                         remat::Access::kSideWrite, {}, cost_ns, supported, false);
+  }
+  Tensor pure(const Tensors& inputs, uint32_t words = 64, uint64_t cost_ns = 100) {
+    return run(inputs, {words}, cost_ns)[0];
+  }
+  void update(Tensor target, const Tensors& inputs = {}, bool fail = false) {
+    write(target, inputs, remat::Access::kUpdate, fail);
+  }
+  void overwrite(Tensor target, const Tensors& inputs = {}) {
+    write(target, inputs, remat::Access::kOverwrite, false);
+  }
+  void drop(Tensor tensor) { framework.drop_reference(tensor); }
+
+  remat::Storage* tracked(Tensor tensor) {
+    DeviceLock lock(mutex);
+    return framework.tracked(tensor);
+  }
+  remat::Value& value(Tensor tensor) { return *tracked(tensor)->current; }
+  bool is_root(Tensor tensor) { return value(tensor).producer == nullptr; }
+  bool evict(Tensor tensor) {
+    DeviceLock lock(mutex);
+    return runtime.evict_storage(framework.tracked(tensor));
+  }
+  bool matches(Tensor tensor) { return framework.read_matches(tensor); }
+  remat::RuntimeStatistics statistics() { return runtime.statistics(); }
+  void check() {
+    runtime.check_invariants();
+    allocator.check_invariants();
+  }
+
+  PrivateHostSpace space{4096};
+  DeviceMutex mutex;
+  BudgetedAllocator allocator;
+  sim::SimulatedFramework framework;
+  remat::Runtime runtime;
+
+ private:
+  static AllocatorConfig allocator_config(size_t budget_bytes) {
+    AllocatorConfig config;
+    config.budget_bytes = budget_bytes;
+    config.handle_bytes = 4096;
+    config.poison_freed = true;
+    return config;
+  }
+  static sim::Argument argument(Tensor tensor) {
+    if (tensor == nullptr) return {};
+    return {tensor, {0, static_cast<uint32_t>(tensor->expected.size())}};
+  }
+  static std::vector<sim::Argument> arguments(const Tensors& tensors) {
+    std::vector<sim::Argument> out;
+    for (Tensor tensor : tensors) out.push_back(argument(tensor));
+    return out;
+  }
+  void write(Tensor target, const Tensors& inputs, remat::Access access, bool fail) {
+    sim::OperatorBody body;
+    body.scalar = ++seed_;
+    framework.run(body, arguments(inputs), argument(target), access, {}, 100, true, fail);
+  }
+
+  uint64_t seed_ = 0;
+};
+
+}  // namespace tidepool
