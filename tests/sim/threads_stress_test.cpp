@@ -1,6 +1,6 @@
-// Threads: several threads run operators on one runtime, exchange results, update their own storages
-// in place and drop what they hold, under a budget that keeps evicting. Contents are compared as in
-// the simulator; what is checked beyond that is the absence of races and deadlocks.
+// Threads: several threads run operators on one runtime, exchange results, update their own
+// storages in place and drop what they hold, under a budget that keeps evicting. Contents are
+// compared as in the simulator; what is checked beyond that is the absence of races and deadlocks.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -176,7 +176,8 @@ void run_threads(uint64_t seed, int threads, int steps, size_t budget_bytes,
   for (uint64_t k = 0; k < 6; ++k) shared.published.push_back(shared.framework.new_input(32, k));
   std::vector<std::thread> running;
   for (int t = 0; t < threads; ++t) {
-    running.emplace_back([&, t] { Worker(shared, seed * 16 + static_cast<uint64_t>(t)).run(steps); });
+    const uint64_t own_seed = seed * 16 + static_cast<uint64_t>(t);
+    running.emplace_back([&, own_seed] { Worker(shared, own_seed).run(steps); });
   }
   for (std::thread& thread : running) thread.join();
   CHECK(shared.mismatches == 0);
