@@ -29,12 +29,13 @@ Storage* Runtime::find(const void* address) const {
   return static_cast<Storage*>(state_->allocator.owner(address));
 }
 
-bool Runtime::on_freed(void* address) {
+void Runtime::free(void* address) {
   DeviceLock lock(state_->mutex);
-  Storage* storage = find(address);
-  if (storage == nullptr) return false;
-  state_->backend.forget(*storage);
-  return state_->end_storage(storage, address);
+  if (Storage* storage = find(address); storage != nullptr) {
+    state_->backend.forget(*storage);
+    if (state_->end_storage(storage, address)) return;
+  }
+  state_->allocator.free_locked(address);
 }
 
 void Runtime::on_evicted_storage_freed(Storage* storage) {

@@ -77,10 +77,9 @@ class Runtime final : public Reclaimer {
   // The tracked storage whose bytes start at `address`; nullptr if none. Requires: lock held.
   Storage* find(const void* address) const;
 
-  // The framework frees the bytes at `address` (the storage died, or its bytes were replaced).
-  // True: the runtime keeps them (a retained root); false: the caller frees the block.
-  // Takes the lock.
-  bool on_freed(void* address);
+  // The framework frees the bytes at `address` (the storage died, or its bytes were replaced): the
+  // block goes back to the allocator, or is kept as a retained root. Takes the lock.
+  void free(void* address);
 
   // An evicted storage died. Takes the lock.
   void on_evicted_storage_freed(Storage* storage);

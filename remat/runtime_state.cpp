@@ -212,7 +212,7 @@ size_t Runtime::State::indispensable_bytes(bool evicted) const {
     if (storage.current == nullptr) return;
     if (storage.evicted) {
       if (evicted && storage.locks > 0) bytes += storage.current->bytes;
-    } else if (storage.locks > 0 || storage.current->producer == nullptr) {
+    } else if (storage.locks > 0 || storage.fixed || storage.current->producer == nullptr) {
       bytes += allocator.block_bytes(storage.address);
     }
   });

@@ -75,8 +75,8 @@ struct Runtime::State {
   // Chaos at an operator or an allocation.
   void cause_chaos();
 
-  // Bytes that no schedule can do without: roots and operands of running operators. `evicted`:
-  // count operands that are not resident, too.
+  // Bytes that no schedule can do without: roots, what has a fixed address, operands of running
+  // operators. `evicted`: count operands that are not resident, too.
   size_t indispensable_bytes(bool evicted) const;
 
  private:

@@ -49,6 +49,7 @@ std::vector<PinnedBytes> Runtime::pinned(size_t* indispensable_bytes) {
   std::array<size_t, kReasons> roots = {};
   std::array<size_t, static_cast<size_t>(Role::kCount)> roles = {};
   size_t locked = 0;
+  size_t fixed = 0;
   size_t held = state.restorer.bytes_in_flight();
   size_t retained = 0;
   state.store.for_each_storage([&](const Storage& storage) {
@@ -58,6 +59,8 @@ std::vector<PinnedBytes> Runtime::pinned(size_t* indispensable_bytes) {
     if (value.producer != nullptr) {
       if (storage.locks > 0) {
         locked += bytes;
+      } else if (storage.fixed) {
+        fixed += bytes;
       } else if (value.locks > 0) {
         held += bytes;
       }
@@ -79,6 +82,7 @@ std::vector<PinnedBytes> Runtime::pinned(size_t* indispensable_bytes) {
   report("optimizer state", roles[static_cast<size_t>(Role::kOptimizerState)]);
   report("inputs", roles[static_cast<size_t>(Role::kInput)]);
   report("locked by running operators", locked);
+  report("address handed out", fixed);
   report("held by a restoration", held);
   report("retained for evicted tensors", retained);
   for (size_t k = 0; k < kReasons; ++k) {

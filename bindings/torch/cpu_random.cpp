@@ -5,17 +5,33 @@
 #include "bindings/torch/engine.h"
 
 namespace tidepool::torch_glue {
+namespace {
+
+// The engine's tables, which its getters only copy, 2.5 KB at a time. Explicit instantiations may
+// name private members.
+template <at::mt19937 at::CPUGeneratorImpl::*Engine>
+struct EngineMember {
+  friend at::mt19937 at::CPUGeneratorImpl::*engine_member() { return Engine; }
+};
+at::mt19937 at::CPUGeneratorImpl::*engine_member();
+template struct EngineMember<&at::CPUGeneratorImpl::engine_>;
+
+template <at::mt19937_data_pod at::mt19937::*Data>
+struct DataMember {
+  friend at::mt19937_data_pod at::mt19937::*data_member() { return Data; }
+};
+at::mt19937_data_pod at::mt19937::*data_member();
+template struct DataMember<&at::mt19937::data_>;
+
+}  // namespace
 
 std::unique_ptr<RandomState> RandomState::capture(at::CPUGeneratorImpl& generator) {
   static std::shared_ptr<const at::mt19937_data_pod> last;  // guarded by the draw lock
   auto state = std::make_unique<RandomState>();
-  at::mt19937_data_pod now;
-  {
-    std::lock_guard<std::mutex> guard(generator.mutex_);
-    now = generator.engine().data();
-    state->next_float_normal = generator.next_float_normal_sample();
-    state->next_double_normal = generator.next_double_normal_sample();
-  }
+  std::lock_guard<std::mutex> guard(generator.mutex_);
+  const at::mt19937_data_pod& now = (generator.*engine_member()).*data_member();
+  state->next_float_normal = generator.next_float_normal_sample();
+  state->next_double_normal = generator.next_double_normal_sample();
   state->left = now.left_;
   state->next = now.next_;
   state->seed = now.seed_;

@@ -247,7 +247,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
     rethrow_as_torch_error();
   }
   if (info_.draws) [[unlikely]] capture_random(body, generator);
-  if (body != nullptr) body->numeric = NumericState::capture(info_.matrix_product);
+  if (body != nullptr) body->numeric = NumericState::capture();
   kernel_start_ = CycleClock::now();
   return body;
 }

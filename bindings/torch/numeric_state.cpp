@@ -3,9 +3,15 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
 #include <xmmintrin.h>
+
+#include <array>
+#include <unordered_map>
+#include <utility>
 
 namespace tidepool::torch_glue {
 namespace {
@@ -13,12 +19,29 @@ namespace {
 // MXCSR bits 6 to 15 without the exception masks' sticky flags below them.
 constexpr uint32_t kFloatingPointControl = 0xffc0;
 
-at::Float32Op operator_kind(MatrixProduct product) {
-  switch (product) {
-    case MatrixProduct::kConvolution: return at::Float32Op::CONV;
-    case MatrixProduct::kRecurrent: return at::Float32Op::RNN;
-    default: return at::Float32Op::MATMUL;
-  }
+// The settings themselves, which at::Context keeps private: its getter costs three hash look-ups,
+// answers with what they come to, and refuses some mixtures. Explicit instantiations may name
+// private members. The nodes of the map stay where they are.
+using PrecisionKey = std::pair<at::Float32Backend, at::Float32Op>;
+using Precisions = std::unordered_map<PrecisionKey, at::Float32Precision, c10::hash<PrecisionKey>>;
+template <Precisions at::Context::*Member>
+struct PrecisionsMember {
+  friend Precisions at::Context::*precisions_member() { return Member; }
+};
+Precisions at::Context::*precisions_member();
+template struct PrecisionsMember<&at::Context::fp32_precision>;
+
+using PrecisionNodes = std::array<at::Float32Precision*, 5>;
+const PrecisionNodes& precision_nodes() {
+  static const PrecisionNodes nodes = [] {
+    using Backend = at::Float32Backend;
+    using Op = at::Float32Op;
+    Precisions& all = at::globalContext().*precisions_member();
+    return PrecisionNodes{&all.at({Backend::GENERIC, Op::ALL}), &all.at({Backend::MKLDNN, Op::ALL}),
+                          &all.at({Backend::MKLDNN, Op::CONV}), &all.at({Backend::MKLDNN, Op::RNN}),
+                          &all.at({Backend::MKLDNN, Op::MATMUL})};
+  }();
+  return nodes;
 }
 
 // Brings the process from state `from` to state `to`, but for what the dispatcher's guards do.
@@ -39,10 +62,18 @@ void change(const NumericState& from, const NumericState& to) {
   if (from.mkldnn_deterministic != to.mkldnn_deterministic) {
     context.setDeterministicMkldnn(to.mkldnn_deterministic);
   }
-  if (from.matrix_precision != to.matrix_precision) {
-    context.setFloat32Precision(at::Float32Backend::MKLDNN, operator_kind(to.matrix_product),
-                                static_cast<at::Float32Precision>(to.matrix_precision));
+  if (from.precision != to.precision) {
+    for (size_t k = 0; k < to.precision.size(); ++k) {
+      *precision_nodes()[k] = static_cast<at::Float32Precision>(to.precision[k]);
+    }
   }
+  if (from.default_dtype != to.default_dtype) {
+    c10::set_default_dtype(
+        c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(to.default_dtype)));
+  }
+  if (from.nnpack != to.nnpack) context.setUserEnabledNNPACK(to.nnpack);
+  if (from.flash_attention != to.flash_attention) context.setSDPUseFlash(to.flash_attention);
+  if (from.math_attention != to.math_attention) context.setSDPUseMath(to.math_attention);
   if (from.grad_mode != to.grad_mode) c10::GradMode::set_enabled(to.grad_mode);
   if (to.autocast_dtype >= 0 && from.autocast_dtype != to.autocast_dtype) {
     at::autocast::set_autocast_dtype(at::kCPU, static_cast<at::ScalarType>(to.autocast_dtype));
@@ -51,7 +82,7 @@ void change(const NumericState& from, const NumericState& to) {
 
 }  // namespace
 
-NumericState NumericState::capture(MatrixProduct product) {
+NumericState NumericState::capture() {
   NumericState state;
   const at::Context& context = at::globalContext();
   const uint64_t excluded = c10::impl::raw_local_dispatch_key_set.excluded().raw_repr();
@@ -69,16 +100,18 @@ NumericState NumericState::capture(MatrixProduct product) {
   state.fill_uninitialized = context.deterministicFillUninitializedMemory();
   state.mkldnn = context.userEnabledMkldnn();
   state.mkldnn_deterministic = context.deterministicMkldnn();
-  state.matrix_product = product;
-  if (product != MatrixProduct::kNone) {
-    state.matrix_precision = static_cast<uint8_t>(
-        context.float32Precision(at::Float32Backend::MKLDNN, operator_kind(product)));
+  state.nnpack = context.userEnabledNNPACK();
+  state.flash_attention = context.userEnabledFlashSDP();
+  state.math_attention = context.userEnabledMathSDP();
+  state.default_dtype = static_cast<int8_t>(c10::get_default_dtype_as_scalartype());
+  for (size_t k = 0; k < state.precision.size(); ++k) {
+    state.precision[k] = static_cast<uint8_t>(*precision_nodes()[k]);
   }
   return state;
 }
 
 NumericScope::NumericScope(const NumericState& state)
-    : before_(NumericState::capture(state.matrix_product)),
+    : before_(NumericState::capture()),
       during_(state),
       autocast_cache_(at::autocast::is_autocast_cache_enabled()) {
   before_.autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCPU));

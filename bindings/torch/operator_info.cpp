@@ -47,26 +47,6 @@ constexpr std::array kStorageSurgery = {
     "aten::record_stream", "aten::resize_output_",
 };
 
-// Parts of names of operators that multiply matrices; the first that fits decides.
-struct MatrixName {
-  std::string_view part;
-  MatrixProduct product;
-};
-constexpr std::array kMatrixNames = {
-    MatrixName{"conv", MatrixProduct::kConvolution},
-    MatrixName{"rnn", MatrixProduct::kRecurrent},
-    MatrixName{"lstm", MatrixProduct::kRecurrent},
-    MatrixName{"gru", MatrixProduct::kRecurrent},
-    MatrixName{"mm", MatrixProduct::kProduct},
-    MatrixName{"mv", MatrixProduct::kProduct},
-    MatrixName{"linear", MatrixProduct::kProduct},
-    MatrixName{"attention", MatrixProduct::kProduct},
-    MatrixName{"dot", MatrixProduct::kProduct},
-    MatrixName{"mkldnn", MatrixProduct::kProduct},
-    MatrixName{"cdist", MatrixProduct::kProduct},
-    MatrixName{"linalg", MatrixProduct::kProduct},
-};
-
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -129,10 +109,6 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
     if (qualified_name != known) continue;
     is_metadata = false;
     replayable = false;
-  }
-  for (const MatrixName& known : kMatrixNames) {
-    if (matrix_product != MatrixProduct::kNone) break;
-    if (contains(qualified_name, known.part)) matrix_product = known.product;
   }
   is_trusted = false;
   for (std::string_view prefix : kTrustedPrefixes) {

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <string>
 
-#include "bindings/torch/numeric_state.h"
 #include "remat/lineage.h"
 
 namespace tidepool::torch_glue {
@@ -36,7 +35,6 @@ struct OperatorInfo : remat::RecordType {
   bool overwrites = false;     // writes all of its one written argument and never reads it
   bool replayable = true;      // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
-  MatrixProduct matrix_product = MatrixProduct::kNone;  // its bits depend on a precision setting
   bool is_trusted = true;      // its schema is known to tell the truth (or our tables correct it)
   bool keeps_operands = false;  // goes on using its arguments' memory after it has returned
 

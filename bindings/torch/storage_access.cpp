@@ -54,9 +54,7 @@ bool hold_strongly(c10::StorageImpl* storage, DeviceMutex& mutex) {
 }  // namespace
 
 void delete_block(void* address) {
-  if (address == nullptr) return;
-  Engine& e = *engine();
-  if (!e.runtime().on_freed(address)) e.allocator().free(address);
+  if (address != nullptr) engine()->runtime().free(address);
 }
 
 void delete_evicted(void* storage) {

@@ -30,7 +30,7 @@ void* SimulatedFramework::allocate(size_t bytes) {
 }
 
 void SimulatedFramework::free_bytes(void* address) {
-  if (!runtime_->on_freed(address)) allocator_.free(address);
+  runtime_->free(address);
 }
 
 SimulatedStorage* SimulatedFramework::new_storage(uint32_t words) {
