@@ -116,6 +116,10 @@ class Runtime final : public Reclaimer {
   // held.
   bool has_lineage() const;
 
+  // The next operator or plan will look for retained roots that nothing needs any more. Requires:
+  // lock held, or no other thread.
+  bool sweep_is_due() const;
+
   // In a forked child: no evictions, no waiting; evicted storages are still restored.
   void become_forked_child();
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "bindings/torch/engine.h"
+#include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -30,8 +31,10 @@ std::unique_ptr<RandomState> RandomState::capture(at::CPUGeneratorImpl& generato
   auto state = std::make_unique<RandomState>();
   std::lock_guard<std::mutex> guard(generator.mutex_);
   const at::mt19937_data_pod& now = (generator.*engine_member()).*data_member();
-  state->next_float_normal = generator.next_float_normal_sample();
-  state->next_double_normal = generator.next_double_normal_sample();
+  if (!TIDEPOOL_MUTANT(4, normal_cache)) {
+    state->next_float_normal = generator.next_float_normal_sample();
+    state->next_double_normal = generator.next_double_normal_sample();
+  }
   state->left = now.left_;
   state->next = now.next_;
   state->seed = now.seed_;
@@ -90,6 +93,7 @@ DefaultGeneratorScope::DefaultGeneratorScope(const RandomState& state)
 }
 
 DefaultGeneratorScope::~DefaultGeneratorScope() {
+  if (TIDEPOOL_MUTANT(4, put_back)) return;
   std::lock_guard<std::mutex> guard(generator_.mutex_);
   generator_.set_engine(engine_);
   generator_.set_next_float_normal_sample(next_float_normal_);
