@@ -1,7 +1,7 @@
 // Every order of a few events on a few tensors: breadth first over the states that they lead to,
-// equal states merged (SmallScope::key()), from every graph in which the tensors may have been made.
-// Each step is taken on a runtime that has got there by the events of the shortest way, and ends in
-// a comparison of all contents.
+// equal states merged (SmallScope::key()), from every graph in which the tensors may have been
+// made. Each step is taken on a runtime that has got there by the events of the shortest way, and
+// ends in a comparison of all contents.
 #include <cstdlib>
 #include <iostream>
 #include <string>
