@@ -21,7 +21,7 @@ struct RandomState {
   std::optional<double> next_double_normal;
 
   // Requires: the draw lock held.
-  static std::unique_ptr<RandomState> capture(at::CPUGeneratorImpl& generator);
+  void capture(at::CPUGeneratorImpl& generator);
   void load_into(at::CPUGeneratorImpl& generator) const;
 };
 

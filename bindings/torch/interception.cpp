@@ -93,7 +93,7 @@ class Listener final : public c10::OpRegistrationListener {
     registrations().pending.push_back(op.operator_name());
     g_operators_pending.store(true, std::memory_order_relaxed);
   }
-  void onOperatorDeregistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override { forget_operator(op); }
 };
 
 }  // namespace
