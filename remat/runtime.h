@@ -116,6 +116,10 @@ class Runtime final : public Reclaimer {
   // held.
   bool has_lineage() const;
 
+  // From now on nothing is evicted, and everything is resident: somebody works on tensors unseen.
+  // Throws like make_resident(), if it does not fit.
+  void stop_evicting(DeviceLock& lock);
+
   // In a forked child: no evictions, no waiting; evicted storages are still restored.
   void become_forked_child();
 

@@ -1,8 +1,10 @@
 #include "bindings/torch/interception.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -157,7 +159,35 @@ void set_recording(bool on) {
   g_passive.store(!on && !runtime.has_lineage(), std::memory_order_relaxed);
 }
 
+namespace {
+thread_local bool t_known = false;  // to be intercepted, or switched off on purpose
+
+void stop_for_unseen_thread() {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    std::fputs("tidepool: a thread that is not watched works on tensors: nothing is evicted from now "
+               "on (start the job with `tidepool run`)\n",
+               stderr);
+  }
+  DeviceLock lock(engine()->mutex());
+  engine()->runtime().stop_evicting(lock);
+}
+}  // namespace
+
+void notice_thread() {
+  // Not remembered: some threads are intercepted only while they work for one that is.
+  if (t_known || is_thread_intercepted() || at::in_parallel_region()) [[likely]] return;
+  t_known = true;  // restoring allocates, too
+  try {
+    stop_for_unseen_thread();
+  } catch (...) {
+    t_known = false;
+    throw;
+  }
+}
+
 bool set_thread_intercepted(bool on) {
+  t_known = true;
   const bool before = is_thread_intercepted();
   c10::impl::tls_set_dispatch_key_included(kInterceptionKey, on);
   return before;
