@@ -53,8 +53,8 @@ void RandomState::load_into(at::CPUGeneratorImpl& generator) const {
   generator.set_next_double_normal_sample(next_double_normal);
 }
 
-std::recursive_mutex& DrawLock::mutex() {
-  static auto* mutex = new std::recursive_mutex;
+DrawLock::Mutex& DrawLock::mutex() {
+  static auto* mutex = new Mutex;
   return *mutex;
 }
 

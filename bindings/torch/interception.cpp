@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "allocator/lock_order.h"
 #include "bindings/torch/boxed_call.h"
 #include "bindings/torch/layout_kernels.h"
 #include "bindings/torch/operator_info.h"
@@ -55,7 +56,7 @@ bool needs_direct_kernel(const c10::OperatorHandle& op) {
 
 // What we hold registered, for the life of the process.
 struct Registrations {
-  std::mutex mutex;
+  RankedMutex<LockRank::kOperators> mutex;
   std::vector<c10::RegistrationHandleRAII> handles;
   std::mutex pending_mutex;
   std::vector<c10::OperatorName> pending;
@@ -123,7 +124,7 @@ void check_interception_is_possible() {
 void install_interception() {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   Registrations& all = registrations();
-  std::lock_guard<std::mutex> guard(all.mutex);
+  std::lock_guard guard(all.mutex);
   all.handles.push_back(dispatcher.registerFallback(
       kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
   register_layout_kernels(all.handles);
@@ -138,7 +139,7 @@ void install_interception() {
 
 void rescan_operators() {
   Registrations& all = registrations();
-  std::unique_lock<std::mutex> guard(all.mutex, std::try_to_lock);
+  std::unique_lock guard(all.mutex, std::try_to_lock);
   if (!guard.owns_lock()) return;  // another thread is at it
   std::vector<c10::OperatorName> names;
   {
@@ -165,8 +166,8 @@ thread_local bool t_known = false;  // to be intercepted, or switched off on pur
 void stop_for_unseen_thread() {
   static std::atomic<bool> said{false};
   if (!said.exchange(true)) {
-    std::fputs("tidepool: a thread that is not watched works on tensors: nothing is evicted from now "
-               "on (start the job with `tidepool run`)\n",
+    std::fputs("tidepool: a thread that is not watched works on tensors: nothing is evicted from "
+               "now on (start the job with `tidepool run`)\n",
                stderr);
   }
   DeviceLock lock(engine()->mutex());
