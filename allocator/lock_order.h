@@ -1,5 +1,5 @@
-// LockOrder: the order in which a thread may take our locks, outermost first, checked in builds with
-// assertions (release builds: nothing). Threads that keep to one order cannot wait for each other.
+// LockOrder: the order in which a thread may take our locks, outermost first, checked by builds
+// with assertions (not in releases). Threads that keep to one order never wait for each other.
 // RankedMutex is a mutex with a place in it.
 // Thread safe: what a thread holds is the thread's own.
 #pragma once
