@@ -21,17 +21,19 @@ namespace {
 // A composite operator, in all its overloads. `arguments`: the small ones that it reads, lengths
 // and indices. If there are none it reads or writes intermediates of its own, or more: all
 // arguments are held, what it is made of runs unseen, and its results are roots. `written`: an
-// argument that it writes though its schema says otherwise.
+// argument that it writes though its schema says otherwise. `converts`: it reads its arguments
+// converted to contiguous 64-bit integers.
 // Found by looking through libtorch_cpu for composite operators that ask for data pointers.
 struct RawReader {
   std::string_view name;
   std::array<std::string_view, 2> arguments = {};
   std::string_view written = {};
+  bool converts = false;
   bool is_opaque() const { return arguments[0].empty(); }
 };
 constexpr std::array kRawReaders = {
     RawReader{"aten::tensor_split", {"tensor_indices_or_sections"}},
-    RawReader{"aten::ctc_loss", {"input_lengths", "target_lengths"}},
+    RawReader{"aten::ctc_loss", {"input_lengths", "target_lengths"}, {}, true},
     RawReader{"aten::_reshape_from_tensor", {"shape"}},
     RawReader{"aten::_pad_packed_sequence", {"batch_sizes"}},
     RawReader{"aten::_pack_padded_sequence_backward", {"batch_sizes"}},
@@ -91,8 +93,9 @@ using Arguments = absl::InlinedVector<Argument, 4>;
 
 class RawReaderKernel final : public c10::OperatorKernel {
  public:
-  RawReaderKernel(c10::SafeKernelFunction kernel, const Arguments& arguments, bool opaque)
-      : kernel_(std::move(kernel)), arguments_(arguments), opaque_(opaque) {}
+  RawReaderKernel(c10::SafeKernelFunction kernel, const Arguments& arguments,
+                  const RawReader& reader)
+      : kernel_(std::move(kernel)), arguments_(arguments), reader_(reader) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
@@ -101,22 +104,28 @@ class RawReaderKernel final : public c10::OperatorKernel {
       return;
     }
     const auto values = torch::jit::last(*stack, op.schema().arguments().size());
-    // Converted here, so that it is not the operator that makes a copy which nothing holds.
-    for (const Argument& argument : arguments_) {
-      if (opaque_ || !values[argument.index].isTensor()) continue;
-      c10::IValue& value = (*stack)[stack->size() - values.size() + argument.index];
-      value = value.toTensor().to(at::kLong).contiguous();
-    }
+    if (reader_.converts) convert(values.data(), *stack);
     // Keeps the tensors themselves, too: the operator takes its arguments off the stack.
     const std::vector<c10::IValue> kept(values.begin(), values.end());
     Held held;
     hold(held, kept);
-    if (!opaque_) return kernel_.callBoxed(op, keys, stack);
+    if (!reader_.is_opaque()) return kernel_.callBoxed(op, keys, stack);
     BelowInterception below;
     kernel_.callBoxed(op, keys, stack);
   }
 
  private:
+  // So that it is not the operator that makes a copy, which nothing would hold.
+  void convert(const c10::IValue* values, torch::jit::Stack& stack) const {
+    const size_t base = values - stack.data();
+    for (const Argument& argument : arguments_) {
+      c10::IValue& value = stack[base + argument.index];
+      if (!value.isTensor() || !value.toTensor().device().is_cpu()) continue;
+      if (!c10::isIntegralType(value.toTensor().scalar_type(), false)) continue;
+      value = value.toTensor().to(at::kLong).contiguous();
+    }
+  }
+
   void hold(Held& held, const std::vector<c10::IValue>& values) const {
     try {
       DeviceLock lock(engine()->mutex());
@@ -134,7 +143,7 @@ class RawReaderKernel final : public c10::OperatorKernel {
 
   c10::SafeKernelFunction kernel_;
   Arguments arguments_;
-  bool opaque_;
+  const RawReader& reader_;
 };
 
 Arguments arguments_of(const RawReader& reader, const c10::FunctionSchema& schema) {
@@ -167,8 +176,7 @@ void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
     // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
     for (c10::DispatchKey key : {c10::DispatchKey::AutogradCPU, kInterceptionKey}) {
       auto kernel = std::make_unique<RawReaderKernel>(
-          op->getComputedKernelForDispatchKey(c10::DispatchKey::CPU), arguments,
-          reader->is_opaque());
+          op->getComputedKernelForDispatchKey(c10::DispatchKey::CPU), arguments, *reader);
       handles.push_back(dispatcher.registerImpl(
           name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
           nullptr, "tidepool"));
