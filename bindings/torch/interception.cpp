@@ -14,6 +14,7 @@
 #include "bindings/torch/boxed_call.h"
 #include "bindings/torch/layout_kernels.h"
 #include "bindings/torch/operator_info.h"
+#include "bindings/torch/raw_readers.h"
 #include "bindings/torch/typed_operator.h"
 
 namespace tidepool::torch_glue {
@@ -128,6 +129,7 @@ void install_interception() {
   all.handles.push_back(dispatcher.registerFallback(
       kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
   register_layout_kernels(all.handles);
+  register_raw_readers(all.handles);
   register_typed_operators(all.handles);
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) register_operator(name);
   all.handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Listener>()));
