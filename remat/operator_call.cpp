@@ -3,9 +3,19 @@
 #include <algorithm>
 
 #include "allocator/check.h"
+#include "remat/mutants.h"
 #include "remat/runtime_state.h"
 
 namespace tidepool::remat {
+
+namespace {
+
+// Its contents may change unseen.
+bool is_unstable(const Storage& storage) {
+  return storage.escaped && !TIDEPOOL_MUTANT(5, unstable_input);
+}
+
+}  // namespace
 
 OperatorCall::OperatorCall(Runtime& runtime) : state_(*runtime.state_) {}
 
@@ -60,9 +70,9 @@ void OperatorCall::decide() {
   if (!state_.recording.load(std::memory_order_relaxed)) refuse(RootReason::kRecordingOff);
   const Operand* written = nullptr;
   for (const Operand& operand : operands_) {
-    if (operand.storage->escaped || operand.storage->dead) refuse(RootReason::kUnstableInput);
+    if (operand.storage->dead || is_unstable(*operand.storage)) refuse(RootReason::kUnstableInput);
     if (operand.access != Access::kUpdate && operand.access != Access::kOverwrite) continue;
-    if (written != nullptr) refuse(RootReason::kListWrite);
+    if (written != nullptr && !TIDEPOOL_MUTANT(5, list_write)) refuse(RootReason::kListWrite);
     written = &operand;
   }
   if (written == nullptr || reason_ != RootReason::kNone) return;
@@ -99,6 +109,9 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     for (const Operand& operand : operands_) operand.storage->writing |= writes(operand);
   }
   prepared_ = true;
+  if (TIDEPOOL_MUTANT(8, operand)) {
+    for (const Operand& operand : operands_) state_.unlock_storage(*operand.storage);
+  }
   return reason_ == RootReason::kNone;
 }
 
@@ -133,7 +146,9 @@ void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outp
     const Value& value = *record.edges[k].value;
     if (value.producer != nullptr) continue;
     if (!value.available()) refuse(RootReason::kLostInput);
-    if (value.storage != nullptr && value.storage->escaped) refuse(RootReason::kUnstableInput);
+    if (value.storage != nullptr && is_unstable(*value.storage)) {
+      refuse(RootReason::kUnstableInput);
+    }
   }
   if (record.written_edge != Record::kNoEdge &&
       record.edges[record.written_edge].value != written_->current) {
@@ -159,7 +174,7 @@ void OperatorCall::start_versions() {
     if (operand.access == Access::kSideWrite) {
       state_.start_root_version(storage, RootReason::kUnsupported);
     } else if (record_ != nullptr && reason_ == RootReason::kNone && &storage == written_) {
-      state_.start_recorded_version(storage, *record_);
+      if (!TIDEPOOL_MUTANT(2, in_place)) state_.start_recorded_version(storage, *record_);
     } else {
       state_.start_root_version(
           storage, reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_);
@@ -205,7 +220,9 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
 }
 
 void OperatorCall::release_operands() {
-  for (const Operand& operand : operands_) state_.unlock_storage(*operand.storage);
+  for (const Operand& operand : operands_) {
+    if (!TIDEPOOL_MUTANT(8, operand) || !prepared_) state_.unlock_storage(*operand.storage);
+  }
   operands_.clear();
   state_.turns.leave(holder_);
 }

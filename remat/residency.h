@@ -15,6 +15,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "remat/backend.h"
 #include "remat/lineage_store.h"
+#include "remat/mutants.h"
 #include "remat/policy.h"
 
 namespace tidepool::remat {
@@ -33,8 +34,9 @@ class Residency final : public LineageStore::Observer {
   bool evictable(const Storage& storage) const {
     const Value& value = *storage.current;
     return storage.locks == 0 && !storage.evicted && !storage.escaped && !storage.fixed &&
-           !storage.dying && value.producer != nullptr && value.locks == 0 &&
-           value.kept == nullptr && !frozen_;
+           !storage.dying && value.producer != nullptr &&
+           (value.locks == 0 || TIDEPOOL_MUTANT(8, replay_input)) && value.kept == nullptr &&
+           !frozen_;
   }
 
   // Takes the storage's bytes away; on true the block is the caller's and has no owner.

@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "fmt/format.h"
+#include "remat/mutants.h"
 
 namespace tidepool::remat {
 namespace {
@@ -187,6 +188,9 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   replay.record = &record;
   replay.inputs = {step.inputs.data(), step.inputs.size()};
   replay.target = step.target;
+  if (TIDEPOOL_MUTANT(3, writes_original) && step.written != nullptr && step.written->available()) {
+    replay.target = step.written->address();
+  }
   replay.outputs = {step.outputs.data(), step.outputs.size()};
   const uint64_t start = now_ns();
   {

@@ -1,6 +1,7 @@
 #include "remat/root_loss.h"
 
 #include "allocator/check.h"
+#include "remat/mutants.h"
 
 namespace tidepool::remat {
 
@@ -53,6 +54,7 @@ void RootLoss::cut_dependents(const Dependents& dependents, RootReason reason) {
 }
 
 bool RootLoss::retain_or_cut(Value& value, void* address) {
+  if (TIDEPOOL_MUTANT(2, death_not_cut)) return false;
   Dependents found;
   walk(value, &found, true);
   if (found.evicted.empty()) {

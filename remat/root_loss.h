@@ -49,6 +49,7 @@ class RootLoss {
   void sweep_if_due() {
     if (sweep_due_) [[unlikely]] sweep();
   }
+  bool sweep_is_due() const { return sweep_due_; }
   void make_sweep_due() { sweep_due_ = !residency_.kept().empty(); }
 
   void check_invariants();

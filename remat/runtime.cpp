@@ -1,6 +1,7 @@
 #include "remat/runtime.h"
 
 #include "allocator/check.h"
+#include "remat/mutants.h"
 #include "remat/runtime_state.h"
 
 namespace tidepool::remat {
@@ -66,12 +67,12 @@ void Runtime::escape(Storage* storage, DeviceLock& lock) {
   lock_storage(storage);
   try {
     if (storage->evicted) make_resident({&storage, 1}, lock);
-    state_->cut(*storage, RootReason::kEscaped, lock);
+    if (!TIDEPOOL_MUTANT(6, escape_not_cut)) state_->cut(*storage, RootReason::kEscaped, lock);
   } catch (...) {
     unlock_storage(storage);
     throw;
   }
-  storage->escaped = true;
+  storage->escaped = !TIDEPOOL_MUTANT(6, escaped_evicted);
   ++state_->escapes;
   unlock_storage(storage);
 }
@@ -124,6 +125,8 @@ void Runtime::stop_evicting(DeviceLock& lock) {
   }
   unlock();
 }
+
+bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }
 
 void Runtime::become_forked_child() {
   state_->residency.freeze();

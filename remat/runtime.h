@@ -120,6 +120,10 @@ class Runtime final : public Reclaimer {
   // Throws like make_resident(), if it does not fit.
   void stop_evicting(DeviceLock& lock);
 
+  // The next operator or plan will look for retained roots that nothing needs any more. Requires:
+  // lock held, or no other thread.
+  bool sweep_is_due() const;
+
   // In a forked child: no evictions, no waiting; evicted storages are still restored.
   void become_forked_child();
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "remat/mutants.h"
 
 namespace tidepool::remat {
 namespace {
@@ -139,6 +140,7 @@ void* Runtime::State::snapshot(Storage& storage, DeviceLock& lock) {
 // Until no live value depends on the contents; returns a copy of them where memory does not suffice
 // to restore what does. (Records that lead only to dying storages may be left.)
 void* Runtime::State::protect_dependents(Storage& storage, DeviceLock& lock) {
+  if (TIDEPOOL_MUTANT(2, write_not_cut)) return nullptr;
   StorageLocks locks(store);
   while (!storage.dead && storage.current->producer == nullptr) {
     const Dependents found = root_loss.dependents(*storage.current);

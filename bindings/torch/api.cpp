@@ -13,6 +13,7 @@
 #include "bindings/torch/statistics_json.h"
 #include "bindings/torch/storage_access.h"
 #include "bindings/torch/tripwire.h"
+#include "remat/mutants.h"
 
 using namespace tidepool;
 using namespace tidepool::torch_glue;
@@ -115,14 +116,18 @@ int tidepool_escape(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
                          runtime.escape(tracked, lock);
+                         // Whatever is written now is no news.
+                         tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
                        });
 }
 
 int tidepool_written(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
-                         runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
-                         tracked->fixed = true;
+                         if (!TIDEPOOL_MUTANT(6, looked_at)) {
+                           runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
+                           tracked->fixed = true;
+                         }
                          // What comes now is this access, not another one.
                          tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
                        });

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "bindings/torch/storage_access.h"
+#include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
 
@@ -72,14 +73,23 @@ void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
   std::memcpy(next_dimension_, tensor->sizes().data(), dimensions * sizeof(int64_t));
   std::memcpy(next_dimension_ + dimensions, tensor->strides().data(),
               dimensions * sizeof(int64_t));
+  if (TIDEPOOL_MUTANT(1, view_strides)) {
+    for (size_t k = dimensions, stride = 1; k-- > 0; stride *= tensor->size(k)) {
+      next_dimension_[dimensions + k] = static_cast<int64_t>(stride);
+    }
+  }
   next_dimension_ += 2 * dimensions;
-  slot.offset = tensor->storage_offset();
+  slot.offset = TIDEPOOL_MUTANT(1, view_offset) ? 0 : tensor->storage_offset();
   slot.keys = tensor->key_set().raw_repr() & kReplayedKeys;
   slot.scalar_type = static_cast<int8_t>(c10::typeMetaToScalarType(tensor->dtype()));
   slot.wrapped_number = tensor->is_wrapped_number();
   if (kind != TensorSlot::Kind::kImmediate) return;
   c10::StorageImpl* storage = storage_of(tensor);
   slot.storage_bytes = static_cast<uint32_t>(storage->nbytes());
+  if (TIDEPOOL_MUTANT(5, foreign) && !tensor->is_wrapped_number()) {
+    slot.immediate = storage->_mutable_data_ptr_no_checks().get();
+    return;
+  }
   slot.immediate = next_immediate_;
   std::memcpy(next_immediate_, storage->_mutable_data_ptr_no_checks().get(), slot.storage_bytes);
   next_immediate_ += TensorSlot::kImmediateBytes;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "bindings/torch/engine.h"
+#include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -29,8 +30,10 @@ void RandomState::capture(at::CPUGeneratorImpl& generator) {
   static std::shared_ptr<const at::mt19937_data_pod> last;  // guarded by the draw lock
   std::lock_guard<std::mutex> guard(generator.mutex_);
   const at::mt19937_data_pod& now = (generator.*engine_member()).*data_member();
-  next_float_normal = generator.next_float_normal_sample();
-  next_double_normal = generator.next_double_normal_sample();
+  if (!TIDEPOOL_MUTANT(4, normal_cache)) {
+    next_float_normal = generator.next_float_normal_sample();
+    next_double_normal = generator.next_double_normal_sample();
+  }
   left = now.left_;
   next = now.next_;
   seed = now.seed_;
@@ -88,6 +91,7 @@ DefaultGeneratorScope::DefaultGeneratorScope(const RandomState& state)
 }
 
 DefaultGeneratorScope::~DefaultGeneratorScope() {
+  if (TIDEPOOL_MUTANT(4, put_back)) return;
   std::lock_guard<std::mutex> guard(generator_.mutex_);
   generator_.set_engine(engine_);
   generator_.set_next_float_normal_sample(next_float_normal_);

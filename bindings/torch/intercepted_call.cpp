@@ -11,6 +11,7 @@
 #include "bindings/torch/interception.h"
 #include "bindings/torch/storage_access.h"
 #include "bindings/torch/tripwire.h"
+#include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
 
@@ -153,6 +154,11 @@ void InterceptedCall::resolve(Seen& seen) {
     seen.home = Home::kStorage;
     return;
   }
+  if (TIDEPOOL_MUTANT(5, foreign) && seen.supported && !seen.written) {
+    seen.home = Home::kImmediate;
+    ++immediates_;
+    return;
+  }
   seen.home = Home::kEmpty;
   // Memory of others: its contents may change unseen. (Made before us, if it has no bytes.)
   if (!seen.supported || storage->nbytes() != 0 || seen.written) {
@@ -161,8 +167,13 @@ void InterceptedCall::resolve(Seen& seen) {
   }
 }
 
+bool InterceptedCall::starts_inside(const Seen& seen) {
+  return seen.storage != nullptr && seen.tensor->storage_offset() > 0;
+}
+
 bool InterceptedCall::covers_storage(const Seen& seen) const {
   const c10::TensorImpl* tensor = seen.tensor;
+  if (TIDEPOOL_MUTANT(2, partial_overwrite)) return true;
   if (tensor->storage_offset() != 0 || !tensor->is_non_overlapping_and_dense()) return false;
   const size_t bytes = static_cast<size_t>(tensor->numel()) * tensor->itemsize();
   return bytes == storage_of(tensor)->nbytes();
@@ -171,7 +182,11 @@ bool InterceptedCall::covers_storage(const Seen& seen) const {
 remat::Access InterceptedCall::access_of(const Seen& seen) const {
   if (seen.side_written) return remat::Access::kSideWrite;
   if (!seen.written) return remat::Access::kRead;
-  if (!info_.overwrites || !covers_storage(seen)) return remat::Access::kUpdate;
+  const bool is_root = seen.storage != nullptr && seen.storage->current->producer == nullptr;
+  if (TIDEPOOL_MUTANT(2, root_write) && is_root) return remat::Access::kRead;
+  if (TIDEPOOL_MUTANT(2, root_as_blank) && is_root) return remat::Access::kOverwrite;
+  const bool overwrites = info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite);
+  if (!overwrites || !covers_storage(seen)) return remat::Access::kUpdate;
   for (const Seen& other : seen_) {
     if (&other != &seen && other.storage == seen.storage) return remat::Access::kUpdate;
   }
@@ -180,7 +195,7 @@ remat::Access InterceptedCall::access_of(const Seen& seen) const {
 
 void InterceptedCall::add_operands() {
   for (size_t k = 0; k < slots_; ++k) {
-    if (seen_[k].tensor == nullptr) continue;
+    if (seen_[k].tensor == nullptr || is_mutant_constant(seen_[k].tensor)) continue;
     resolve(seen_[k]);
     if (!seen_[k].supported) [[unlikely]] see_components(seen_[k].tensor, seen_[k].written);
   }
@@ -208,11 +223,12 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.size(); ++k) {
     const Seen& seen = seen_[k];
     if (seen.storage == nullptr) continue;
+    if (TIDEPOOL_MUTANT(5, collective) && info_.keeps_operands) continue;
     if (!seen.supported || info_.keeps_operands) {
       engine_.runtime().escape(seen.storage, lock);
       // A copy on write takes the bytes over, which an armed storage refuses.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
-    } else if (!info_.is_trusted) {
+    } else if (!info_.is_trusted && !TIDEPOOL_MUTANT(5, unknown_effect)) {
       engine_.runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
       seen.storage->fixed = true;  // it may have kept the address
     }
@@ -242,7 +258,7 @@ CallBody* InterceptedCall::begin_body() {
 
 void InterceptedCall::capture_random(CallBody* body, const at::Generator* generator) {
   draw_lock_.emplace();
-  if (body == nullptr) return;
+  if (body == nullptr || TIDEPOOL_MUTANT(4, state)) return;
   at::CPUGeneratorImpl& drawn =
       generator == nullptr
           ? default_generator()
@@ -259,6 +275,9 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
     DeviceLock lock(engine_.mutex());
     add_operands();
     const bool recordable = call_.prepare(lock);
+    for (const Seen& seen : seen_) {
+      if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) --seen.storage->locks;
+    }
     if (recordable) {
       body = begin_body();
     } else if (!info_.is_trusted || slots_ != seen_.size() || info_.keeps_operands) [[unlikely]] {
@@ -279,8 +298,10 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   if (storage == nullptr) return nullptr;
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
-  if (tensor->unsafe_storage().use_count() != 1) return nullptr;
-  if (engine_.runtime().find(data.get()) != nullptr) return nullptr;  // an alias
+  if (!TIDEPOOL_MUTANT(5, aliasing_output)) {
+    if (tensor->unsafe_storage().use_count() != 1) return nullptr;
+    if (engine_.runtime().find(data.get()) != nullptr) return nullptr;  // an alias
+  }
   remat::Storage* tracked = start_tracking(storage, call_.reason());
   if (t_in_optimizer) {
     tracked->role = remat::Role::kOptimizerState;
@@ -307,6 +328,9 @@ void InterceptedCall::finish() {
     for (const Seen& seen : seen_) {
       if (seen.storage != nullptr) tripwire::rearm(*seen.storage);
     }
+  }
+  for (const Seen& seen : seen_) {
+    if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) ++seen.storage->locks;
   }
   call_.finish(lock, {outputs.data(), outputs.size()}, cost_ns);
   if (call_.reason() == remat::RootReason::kRecordingOff && !engine_.runtime().has_lineage())

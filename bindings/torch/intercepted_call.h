@@ -18,9 +18,17 @@
 #include "bindings/torch/cpu_random.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/operator_info.h"
+#include "remat/mutants.h"
 #include "remat/operator_call.h"
 
 namespace tidepool::torch_glue {
+
+// Only in the mutants build: tensors of a layout beyond us whose contents are taken for constant.
+inline bool is_mutant_constant(const c10::TensorImpl* tensor) {
+  return (TIDEPOOL_MUTANT(5, sparse) && tensor->layout() == c10::kSparse) ||
+         (TIDEPOOL_MUTANT(5, mkldnn) && tensor->layout() == c10::kMkldnn) ||
+         (TIDEPOOL_MUTANT(5, nested) && tensor->key_set().has(c10::DispatchKey::NestedTensorCPU));
+}
 
 class InterceptedCall {
  public:
@@ -55,6 +63,7 @@ class InterceptedCall {
   void resolve(Seen& seen);
   remat::Storage* storage_behind(const Seen& seen, c10::StorageImpl* storage);
   remat::Access access_of(const Seen& seen) const;
+  static bool starts_inside(const Seen& seen);
   bool covers_storage(const Seen& seen) const;
   void see_components(c10::TensorImpl* tensor, bool written);
   void add_operands();

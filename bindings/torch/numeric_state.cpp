@@ -13,6 +13,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "remat/mutants.h"
+
 namespace tidepool::torch_glue {
 namespace {
 
@@ -47,10 +49,12 @@ const PrecisionNodes& precision_nodes() {
 // Brings the process from state `from` to state `to`, but for what the dispatcher's guards do.
 void change(const NumericState& from, const NumericState& to) {
   at::Context& context = at::globalContext();
-  if (from.floating_point != to.floating_point) {
+  if (from.floating_point != to.floating_point && !TIDEPOOL_MUTANT(8, denormals)) {
     _mm_setcsr((_mm_getcsr() & ~kFloatingPointControl) | to.floating_point);
   }
-  if (from.threads != to.threads) at::set_num_threads(to.threads);
+  if (from.threads != to.threads && !TIDEPOOL_MUTANT(8, threads)) {
+    at::set_num_threads(to.threads);
+  }
   if (from.deterministic != to.deterministic ||
       from.deterministic_warn_only != to.deterministic_warn_only) {
     context.setDeterministicAlgorithms(to.deterministic, to.deterministic_warn_only);
@@ -67,7 +71,7 @@ void change(const NumericState& from, const NumericState& to) {
       *precision_nodes()[k] = static_cast<at::Float32Precision>(to.precision[k]);
     }
   }
-  if (from.default_dtype != to.default_dtype) {
+  if (from.default_dtype != to.default_dtype && !TIDEPOOL_MUTANT(8, default_dtype)) {
     c10::set_default_dtype(
         c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(to.default_dtype)));
   }
@@ -87,6 +91,9 @@ NumericState NumericState::capture() {
   const at::Context& context = at::globalContext();
   const uint64_t excluded = c10::impl::raw_local_dispatch_key_set.excluded().raw_repr();
   state.autocast_excluded = excluded & c10::autocast_dispatch_keyset.raw_repr();
+  if (TIDEPOOL_MUTANT(8, autocast)) {
+    state.autocast_excluded = c10::autocast_dispatch_keyset.raw_repr();
+  }
   const uint64_t cpu_bit = c10::DispatchKeySet(c10::DispatchKey::AutocastCPU).raw_repr() &
                            c10::autocast_dispatch_keyset.raw_repr();
   if ((cpu_bit & ~state.autocast_excluded) != 0) {

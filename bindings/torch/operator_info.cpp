@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "bindings/torch/call_body.h"
+#include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -104,11 +105,12 @@ void OperatorInfo::read_returns(const c10::FunctionSchema& schema) {
     returns_tensor |= contains(result.type()->str(), "Tensor");
     views |= result.alias_info() != nullptr && !result.alias_info()->isWrite();
   }
-  is_metadata = views && !writes;
+  is_metadata = views && !writes && !TIDEPOOL_MUTANT(9, view);
 }
 
 void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   for (std::string_view prefix : kMetadataPrefixes) {
+    if (TIDEPOOL_MUTANT(9, empty)) continue;
     is_metadata |= std::string_view(qualified_name).starts_with(prefix);
   }
   for (std::string_view known : kStorageSurgery) {
@@ -120,7 +122,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   for (std::string_view prefix : kTrustedPrefixes) {
     is_trusted |= std::string_view(qualified_name).starts_with(prefix);
   }
-  replayable &= is_trusted;
+  replayable &= is_trusted || TIDEPOOL_MUTANT(5, python_operator);
   // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
   keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
                    qualified_name == "aten::_lazy_clone" ||
@@ -128,7 +130,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   for (std::string_view known : kMetadataNames) is_metadata |= qualified_name == known;
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
   for (const HiddenWrite& hidden : kHiddenWrites) {
-    if (qualified_name != hidden.name) continue;
+    if (qualified_name != hidden.name || TIDEPOOL_MUTANT(3, hidden_write)) continue;
     training_argument = schema.argumentIndexWithName(hidden.training).value_or(-1);
     for (TensorArgument& tensor : tensors) {
       const std::string& argument = schema.arguments()[tensor.index].name();

@@ -11,6 +11,7 @@
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/storage_access.h"
+#include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -71,7 +72,9 @@ void call(const CallBody& body, torch::jit::Stack& stack) {
   if (body.random != nullptr) {
     draw_lock.emplace();
     const int argument = body.info().generator_argument;
-    if (argument >= 0) {
+    if (argument >= 0 && TIDEPOOL_MUTANT(4, private_generator)) {
+      // as recorded
+    } else if (argument >= 0) {
       body.random->load_into(*static_cast<at::CPUGeneratorImpl*>(
           private_generator().unsafeGetGeneratorImpl()));
       stack[argument] = c10::IValue(private_generator());
@@ -96,6 +99,11 @@ void* take_output(const at::Tensor& tensor, const char* name) {
   const c10::Storage& held = tensor.unsafeGetTensorImpl()->unsafe_storage();
   StorageImpl* storage = held.unsafeGetStorageImpl();
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (TIDEPOOL_MUTANT(5, aliasing_output) && data.get_deleter() != &delete_block) {
+    void* copy = engine()->allocator().allocate(storage->nbytes());
+    std::memcpy(copy, data.get(), storage->nbytes());
+    return copy;
+  }
   TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&
                   held.use_count() == 1,
               "Tidepool: the replay of ", name, " returned memory that is not fresh");

@@ -1,0 +1,75 @@
+"""Which job notices which mutant of remat/mutants.h, and in which operator it shows first."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = ROOT / "remat" / "mutants.h"
+ENTRY = re.compile(r'^ *M\((\d+), (\w+), "([^"]+)"\)', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Killer:
+    """A model of killer_models.py under which a mutant is noticed."""
+
+    model: str
+    shows: str  # the operator whose result is wrong first
+    settings: dict[str, str] = field(default_factory=lambda: {"chaos": "op"})
+
+    @property
+    def job(self) -> tuple:
+        """What is run, whichever mutant it is for."""
+        return self.model, *sorted(self.settings.items())
+
+
+ALLOCATIONS = {"chaos": "alloc"}
+CALM = {"chaos": "none"}  # the model evicts
+
+KILLERS = {
+    "1.view_offset": Killer("views", "aten::sin"),
+    "1.view_strides": Killer("views", "aten::mm"),
+    "1.view_lock": Killer("locked_view", "aten::unique_consecutive", ALLOCATIONS),
+    "2.in_place": Killer("in_place", "aten::mul_.Tensor"),
+    "2.partial_overwrite": Killer("in_place", "aten::fill_.Scalar"),
+    "2.update_as_overwrite": Killer("in_place", "aten::mul_.Tensor"),
+    "2.root_as_blank": Killer("buffers", "aten::add_.Tensor"),
+    "2.root_write": Killer("buffers", "aten::mul.Tensor"),
+    "3.hidden_write": Killer("batch_norm", "aten::native_batch_norm"),
+    "3.writes_original": Killer("old_contents", "aten::mul_.Tensor"),
+    "4.state": Killer("dropout", "aten::bernoulli_.float"),
+    "4.put_back": Killer("rand_like", "aten::rand_like"),
+    "4.private_generator": Killer("dropout", "aten::bernoulli_.float"),
+    "4.normal_cache": Killer("spare_normal", "aten::normal_"),
+    "5.foreign": Killer("foreign", "aten::mul.Tensor"),
+    "5.unstable_input": Killer("escaped", "aten::mul.Tensor"),
+    "5.collective": Killer("collective", "aten::mul.Tensor", CALM),
+    "5.python_operator": Killer("python_operator", "tidepool_killers::counted"),
+    "5.unknown_effect": Killer("lying_operator", "aten::mul.Tensor"),
+    "5.aliasing_output": Killer("aliasing_output", "aten::unsafe_split.Tensor"),
+    "5.list_write": Killer("list_write", "aten::sin"),
+    "5.sparse": Killer("sparse", "aten::_sparse_addmm"),
+    "5.nested": Killer("nested", "aten::to_padded_tensor"),
+    "5.mkldnn": Killer("mkldnn", "aten::_to_dense"),
+    "6.escaped_evicted": Killer("escaped_overwritten", "aten::copy_"),
+    "6.escape_not_cut": Killer("escaped", "aten::mul.Tensor"),
+    "6.looked_at": Killer("raw_pointer", "aten::mul.Tensor"),
+    "6.tripwire": Killer("unseen_thread", "aten::mul.Tensor", CALM),
+    "8.operand": Killer("long_operator", "aten::mm", CALM),
+    "8.replay_input": Killer("chain", "aten::exp", ALLOCATIONS),
+    "8.threads": Killer("thread_count", "aten::sum"),
+    "8.denormals": Killer("denormals", "aten::mul.Tensor"),
+    "8.default_dtype": Killer("default_dtype", "aten::div.Tensor"),
+    "8.autocast": Killer("autocast", "aten::_trilinear"),
+    "9.view": Killer("metadata", "aten::t"),
+    "9.empty": Killer("metadata", "aten::empty_like"),
+}
+
+# Mutants that end in an error rather than in other bits, by the tests of the simulator that notice.
+SIMULATED = {"2.write_not_cut": "exhaustive_test", "2.death_not_cut": "exhaustive_test"}
+
+
+def mutants() -> dict[str, str]:
+    """Return what is wrong in each mutant of the header, by name."""
+    text = HEADER.read_text(encoding="utf-8")
+    return {f"{rule}.{name}": wrong for rule, name, wrong in ENTRY.findall(text)}

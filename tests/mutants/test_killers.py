@@ -1,0 +1,60 @@
+"""The jobs that notice mutants give the same bits where there are none; the table is complete."""
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import laboratory
+import mutant_table
+import pytest
+from killer_models import MODELS
+from mutant_table import KILLERS, ROOT, SIMULATED
+
+USE = re.compile(r"TIDEPOOL_MUTANT\((\d+), (\w+)\)")
+SOURCES = ("allocator", "remat", "bindings")
+
+
+def uses() -> set[str]:
+    """Return the mutants that the sources name."""
+    found = set()
+    for folder in SOURCES:
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".h", ".cpp"):
+                text = path.read_text(encoding="utf-8")
+                found |= {f"{rule}.{name}" for rule, name in USE.findall(text)}
+    return found
+
+
+def test_every_mutant_is_in_the_table_is_built_and_has_a_killer():
+    there = set(mutant_table.mutants())
+    assert len(there) > 30
+    assert uses() == there
+    assert set(KILLERS) | set(SIMULATED) == there
+    assert not set(KILLERS) & set(SIMULATED)
+    assert {killer.model for killer in KILLERS.values()} == set(MODELS)
+
+
+def test_every_rule_of_the_cpu_has_mutants():
+    rules = {name.split(".")[0] for name in mutant_table.mutants()}
+    assert rules == {"1", "2", "3", "4", "5", "6", "8", "9"}
+
+
+@pytest.mark.torch_floor
+def test_killers_give_the_same_bits_without_a_mutant(tmp_path):
+    groups = laboratory.groups(list(KILLERS.values()))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        def start(number, group, kind, **environ):
+            models = [killer.model for killer in group]
+            return pool.submit(laboratory.run, models, tmp_path / f"{kind}_{number}", **environ)
+
+        plain = [start(k, group, "plain") for k, group in enumerate(groups)]
+        attached = [start(k, group, "attached", **laboratory.settings(group[0]))
+                    for k, group in enumerate(groups)]
+    for group, expected, found in zip(groups, plain, attached):
+        assert expected.result().status == 0, expected.result().explain()
+        assert found.result().status == 0, found.result().explain()
+        for killer in group:
+            own, other = found.result().of(killer.model), expected.result().of(killer.model)
+            assert len(own.steps) == len(other.steps) == 3
+            assert own.difference(other) is None, killer.model
+            assert own.replays() > 0, f"{killer.model}: nothing was replayed"
