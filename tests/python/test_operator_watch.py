@@ -51,6 +51,12 @@ def test_reads_name_their_maker_through_views(watched, fingerprints):
                              "2x2 float32"]]
 
 
+def test_an_alias_that_no_schema_shows_is_made_by_nobody(watched):
+    lines = watched(lambda watch: (torch.ones(2, 3, 4) @ torch.ones(4, 5)).exp())
+    assert named(lines, "aten::_unsafe_view")["writes"] == []
+    assert named(lines, "aten::exp")["reads"][0][2] == [named(lines, "aten::mm")["call"], 0]
+
+
 def test_in_place_operators_read_and_make(watched, fingerprints):
     x = torch.ones(3)
 

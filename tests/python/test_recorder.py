@@ -136,6 +136,20 @@ def test_a_fault_of_the_recorder_is_not_the_jobs(recorder, lines, monkeypatch, c
         follow(other, torch.optim.SGD([x], lr=0.1)).step()
 
 
+def test_nothing_is_written_after_the_end(recorder, lines):
+    x = nn.Parameter(torch.ones(2))
+    x.grad = torch.ones(2)
+    optimizer = follow(recorder, torch.optim.SGD([x], lr=0.1))
+    optimizer.step()
+    recorder.finish()
+    recorder.finish()
+    optimizer.step()
+    recorder.before_backward([x])
+    assert lines()[-1] == {"kind": "end", "reason": "exit", "evictions": 0, "replays": 0,
+                           "out_of_memory": 0}
+    assert [line["kind"] for line in lines()].count("end") == 1
+
+
 def test_each_process_has_a_log_of_its_own(recorder, tmp_path, monkeypatch):
     recorder.before_backward([torch.ones(1)])
     child = os.fork()

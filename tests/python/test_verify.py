@@ -1,4 +1,4 @@
-"""Each verdict of `tidepool verify`, on runs that are made up: which runs, what words, which status."""
+"""Each verdict of `tidepool verify`, on made-up runs: which runs, what words, which status."""
 
 import os
 import signal
