@@ -62,7 +62,7 @@ function(tidepool_test name)
     cmake_path(REMOVE_EXTENSION test)
     add_test(NAME ${test}
              COMMAND ${name} --filenames-as-tags --warn ${warning} "[#${stem}]")
-    set_tests_properties(${test} PROPERTIES TIMEOUT 600)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 1800)
   endforeach()
 endfunction()
 

@@ -40,12 +40,12 @@ size_t random_size(test::Random& random) {
 TEST_CASE("best fit equals brute force") {
   test::Random random(2);
   size_t compared = 0;
-  for (int layout_number = 0; layout_number < 1500; ++layout_number) {
+  for (int layout_number = 0; layout_number < 100'000; ++layout_number) {
     std::vector<size_t> sizes(random.between(0, 30));
     for (size_t& size : sizes) size = random_size(random);
     Layout layout(sizes);
     std::multiset<size_t> model(sizes.begin(), sizes.end());
-    for (int query = 0; query < 80; ++query) {
+    for (int query = 0; query < 8; ++query) {
       size_t bytes = random_size(random);
       if (!model.empty() && random.chance(30)) bytes = sizes[random.below(sizes.size())];
       auto expected = model.lower_bound(bytes);
@@ -56,14 +56,14 @@ TEST_CASE("best fit equals brute force") {
       if (layout.blocks[found].bytes != *expected) {
         FAIL(layout.blocks[found].bytes << " bytes for " << bytes << ", not " << *expected);
       }
-      if (!random.chance(20)) continue;
+      if (!random.chance(30)) continue;
       layout.index.remove(found);
       model.erase(expected);
     }
-    layout.index.check_invariants();
-    CHECK(layout.index.count() == model.size());
+    if (layout_number % 64 == 0) layout.index.check_invariants();
+    if (layout.index.count() != model.size()) FAIL("layout " << layout_number);
   }
-  CHECK(compared >= 100000);
+  CHECK(compared == 800'000);
 }
 
 TEST_CASE("blocks of one size are taken from the lowest address") {

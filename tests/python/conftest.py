@@ -9,7 +9,8 @@ from installation import HERE, ROOT, SOURCES, Installation, build
 
 sys.path.insert(0, str(SOURCES.parent))
 for _name in [name for name in os.environ if name.startswith("TIDEPOOL_")]:
-    del os.environ[_name]  # settings of whoever runs the tests
+    if _name != "TIDEPOOL_FULL":  # which other folders' tests read
+        del os.environ[_name]  # settings of whoever runs the tests
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the default device is the CPU also where a GPU is
 
 
