@@ -9,6 +9,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "allocator/lock_order.h"
 #include "allocator/mapping_ledger.h"
 
 namespace tidepool {
@@ -43,7 +44,7 @@ class AliasedHostSpace final : public AddressSpace {
   void map_locked(Address address, size_t bytes, HandleId handle);
   void unmap_locked(Address address, size_t bytes);
 
-  mutable std::mutex mutex_;
+  mutable RankedMutex<LockRank::kSpace> mutex_;
   MappingLedger ledger_;
   int file_ = -1;
   size_t file_bytes_ = 0;

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <vector>
 
+#include "allocator/lock_order.h"
+
 namespace tidepool {
 
 class DeviceMutex {
@@ -37,7 +39,7 @@ class DeviceMutex {
     void* object;
     void (*destroy)(void*);
   };
-  std::mutex mutex_;
+  RankedMutex<LockRank::kDevice> mutex_;
   std::vector<Burial> graveyard_;
 };
 

@@ -9,6 +9,7 @@
 
 #include <mutex>
 
+#include "allocator/lock_order.h"
 #include "allocator/mapping_ledger.h"
 
 namespace tidepool {
@@ -33,7 +34,7 @@ class PrivateHostSpace final : public AddressSpace {
   void check_invariants() const;
 
  private:
-  mutable std::mutex mutex_;
+  mutable RankedMutex<LockRank::kSpace> mutex_;
   MappingLedger ledger_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <mutex>
 
+#include "allocator/lock_order.h"
 #include "allocator/mapping_ledger.h"
 
 namespace tidepool {
@@ -32,7 +33,7 @@ class SimulatedSpace final : public AddressSpace {
   void check_invariants() const;
 
  private:
-  mutable std::mutex mutex_;
+  mutable RankedMutex<LockRank::kSpace> mutex_;
   MappingLedger ledger_;
   Address next_{size_t{1} << 44};
 };

@@ -81,3 +81,19 @@ function(tidepool_goes_into_jobs name)
             -P ${PROJECT_SOURCE_DIR}/cmake/copy_dependencies.cmake
     VERBATIM)
 endfunction()
+
+# tidepool_torch_library(NAME ROOT SOURCES...): NAME_torch_<version>, a shared library for the
+# PyTorch package at ROOT which knows PyTorch and nothing of Tidepool.
+function(tidepool_torch_library name root)
+  file(STRINGS ${root}/version.py version REGEX "^__version__ *=" LIMIT_COUNT 1)
+  string(REGEX MATCH "'([0-9]+)\\.([0-9]+)\\." version "${version}")
+  set(target ${name}_torch_${CMAKE_MATCH_1}_${CMAKE_MATCH_2})
+  add_library(${target} SHARED ${ARGN})
+  target_include_directories(${target} SYSTEM PRIVATE
+    ${root}/include ${root}/include/torch/csrc/api/include)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-g1>)
+  target_compile_definitions(${target} PRIVATE _GLIBCXX_USE_CXX11_ABI=1)
+  target_link_libraries(${target} PRIVATE
+    tidepool_flags ${root}/lib/libtorch_cpu.so ${root}/lib/libc10.so)
+  set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE libtorch)
+endfunction()

@@ -107,6 +107,25 @@ bool Runtime::recording() const { return state_->recording.load(std::memory_orde
 
 bool Runtime::has_lineage() const { return state_->store.records() > 0; }
 
+void Runtime::stop_evicting(DeviceLock& lock) {
+  state_->residency.freeze();
+  std::vector<Storage*> evicted;
+  state_->store.for_each_storage([&](Storage& storage) {
+    if (storage.evicted && !storage.dead) evicted.push_back(&storage);
+  });
+  for (Storage* storage : evicted) lock_storage(storage);
+  auto unlock = [&] {
+    for (Storage* storage : evicted) unlock_storage(storage);
+  };
+  try {
+    make_resident(evicted, lock);
+  } catch (...) {
+    unlock();
+    throw;
+  }
+  unlock();
+}
+
 bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }
 
 void Runtime::become_forked_child() {

@@ -116,6 +116,10 @@ class Runtime final : public Reclaimer {
   // held.
   bool has_lineage() const;
 
+  // From now on nothing is evicted, and everything is resident: somebody works on tensors unseen.
+  // Throws like make_resident(), if it does not fit.
+  void stop_evicting(DeviceLock& lock);
+
   // The next operator or plan will look for retained roots that nothing needs any more. Requires:
   // lock held, or no other thread.
   bool sweep_is_due() const;

@@ -54,6 +54,9 @@ CallBody* begin_boxed(const OperatorInfo& info, const torch::jit::Stack& stack,
   visit_tensor_arguments(info, stack, [&](c10::TensorImpl* tensor, const TensorArgument& which) {
     call.see(tensor, which, training);
   });
+  if (info.storage_argument >= 0 && argument(info.storage_argument).isStorage()) {
+    call.see_storage(argument(info.storage_argument).toStorage());
+  }
   at::Generator generator;
   if (info.generator_argument >= 0 && argument(info.generator_argument).isGenerator()) {
     generator = argument(info.generator_argument).toGenerator();

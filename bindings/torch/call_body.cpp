@@ -29,7 +29,8 @@ size_t CallBody::bytes_for(const OperatorInfo& info, size_t slots, size_t dimens
                            size_t immediates) {
   return round_up(sizeof(CallBody)) + round_up(sizeof(c10::IValue) * info.argument_count) +
          round_up(sizeof(TensorSlot) * slots) + round_up(sizeof(int64_t) * 2 * dimensions) +
-         TensorSlot::kImmediateBytes * immediates;
+         TensorSlot::kImmediateBytes * immediates +
+         (info.draws ? round_up(sizeof(RandomState)) : 0);
 }
 
 CallBody& CallBody::construct(void* memory, const OperatorInfo& info, size_t slots,
@@ -37,6 +38,10 @@ CallBody& CallBody::construct(void* memory, const OperatorInfo& info, size_t slo
   char* at = static_cast<char*>(memory);
   CallBody* body = new (at) CallBody;
   at += round_up(sizeof(CallBody));
+  if (info.draws) {
+    body->random = new (at) RandomState;
+    at += round_up(sizeof(RandomState));
+  }
   body->info_ = &info;
   body->slot_capacity_ = static_cast<uint32_t>(slots);
   body->arguments_ = reinterpret_cast<c10::IValue*>(at);
@@ -53,6 +58,7 @@ CallBody& CallBody::construct(void* memory, const OperatorInfo& info, size_t slo
 void CallBody::destroy(void* memory) {
   CallBody* body = static_cast<CallBody*>(memory);
   for (size_t k = 0; k < body->info_->argument_count; ++k) body->arguments_[k].~IValue();
+  if (body->random != nullptr) body->random->~RandomState();
   body->~CallBody();
 }
 

@@ -11,7 +11,6 @@
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "bindings/torch/cpu_random.h"
@@ -66,7 +65,7 @@ class CallBody {
   void push_arguments(torch::jit::Stack& stack, TensorFor&& tensor_for) const;
 
   NumericState numeric;
-  std::unique_ptr<RandomState> random;
+  RandomState* random = nullptr;  // of an operator that draws, in the slab
 
  private:
   CallBody() = default;

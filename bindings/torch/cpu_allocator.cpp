@@ -3,6 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include "bindings/torch/engine.h"
+#include "bindings/torch/interception.h"
 #include "bindings/torch/storage_access.h"
 
 namespace tidepool::torch_glue {
@@ -11,6 +12,11 @@ c10::DataPtr CpuAllocator::allocate(size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
   if (bytes == 0) return {nullptr, nullptr, &delete_block, cpu};
   Engine& e = *engine();
+  try {
+    notice_thread();
+  } catch (const OutOfMemory&) {
+    rethrow_as_torch_error();
+  }
   if (e.chaos_at_allocations()) [[unlikely]] {
     DeviceLock lock(e.mutex());
     e.runtime().chaos_at_allocation();

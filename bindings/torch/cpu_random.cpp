@@ -26,23 +26,21 @@ template struct DataMember<&at::mt19937::data_>;
 
 }  // namespace
 
-std::unique_ptr<RandomState> RandomState::capture(at::CPUGeneratorImpl& generator) {
+void RandomState::capture(at::CPUGeneratorImpl& generator) {
   static std::shared_ptr<const at::mt19937_data_pod> last;  // guarded by the draw lock
-  auto state = std::make_unique<RandomState>();
   std::lock_guard<std::mutex> guard(generator.mutex_);
   const at::mt19937_data_pod& now = (generator.*engine_member()).*data_member();
   if (!TIDEPOOL_MUTANT(4, normal_cache)) {
-    state->next_float_normal = generator.next_float_normal_sample();
-    state->next_double_normal = generator.next_double_normal_sample();
+    next_float_normal = generator.next_float_normal_sample();
+    next_double_normal = generator.next_double_normal_sample();
   }
-  state->left = now.left_;
-  state->next = now.next_;
-  state->seed = now.seed_;
+  left = now.left_;
+  next = now.next_;
+  seed = now.seed_;
   if (!last || std::memcmp(&last->state_, &now.state_, sizeof(now.state_)) != 0) {
     last = std::make_shared<const at::mt19937_data_pod>(now);
   }
-  state->table = last;
-  return state;
+  table = last;
 }
 
 void RandomState::load_into(at::CPUGeneratorImpl& generator) const {
@@ -58,8 +56,8 @@ void RandomState::load_into(at::CPUGeneratorImpl& generator) const {
   generator.set_next_double_normal_sample(next_double_normal);
 }
 
-std::recursive_mutex& DrawLock::mutex() {
-  static auto* mutex = new std::recursive_mutex;
+DrawLock::Mutex& DrawLock::mutex() {
+  static auto* mutex = new Mutex;
   return *mutex;
 }
 

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <optional>
 
+#include "allocator/lock_order.h"
+
 namespace tidepool::torch_glue {
 
 // State of a Mersenne twister before a draw. The 2.5 KB table is shared by the snapshots between
@@ -21,7 +23,7 @@ struct RandomState {
   std::optional<double> next_double_normal;
 
   // Requires: the draw lock held.
-  static std::unique_ptr<RandomState> capture(at::CPUGeneratorImpl& generator);
+  void capture(at::CPUGeneratorImpl& generator);
   void load_into(at::CPUGeneratorImpl& generator) const;
 };
 
@@ -36,7 +38,8 @@ class DrawLock {
   DrawLock& operator=(const DrawLock&) = delete;
 
  private:
-  static std::recursive_mutex& mutex();
+  using Mutex = RankedMutex<LockRank::kDraw, std::recursive_mutex>;
+  static Mutex& mutex();
 };
 
 // Replays without a generator of their own draw from the default one: puts `state` into it, and

@@ -2,6 +2,8 @@
 
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
+#include <ATen/quantized/QTensorImpl.h>
+#include <ATen/quantized/Quantizer.h>
 
 #include <algorithm>
 
@@ -55,7 +57,15 @@ void InterceptedCall::see(c10::TensorImpl* tensor, const TensorArgument& argumen
   seen_.push_back(seen);
 }
 
+void InterceptedCall::see_storage(const c10::Storage& storage) {
+  components_.push_back(c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      caffe2::TypeMeta::Make<uint8_t>()));
+  seen_.push_back({components_.back().get()});
+}
+
 void InterceptedCall::see_components(c10::TensorImpl* tensor, bool written) {
+  if (tensor->is_python_dispatch()) return;  // only looks like one
   auto add = [&](const at::Tensor& component) {
     if (!component.defined()) return;
     components_.push_back(component.getIntrusivePtr());
@@ -79,6 +89,16 @@ void InterceptedCall::see_components(c10::TensorImpl* tensor, bool written) {
       add(sparse->compressed_indices());
       add(sparse->plain_indices());
       add(sparse->values());
+      break;
+    }
+    case c10::kStrided: {
+      if (!tensor->key_set().has(c10::DispatchKey::QuantizedCPU)) break;
+      const at::QuantizerPtr quantizer = static_cast<at::QTensorImpl*>(tensor)->quantizer();
+      const auto* per_channel =
+          dynamic_cast<const at::PerChannelAffineQuantizer*>(quantizer.get());
+      if (per_channel == nullptr) break;
+      add(per_channel->scales());
+      add(per_channel->zero_points());
       break;
     }
     default: break;
@@ -210,6 +230,7 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
     } else if (!info_.is_trusted && !TIDEPOOL_MUTANT(5, unknown_effect)) {
       engine_.runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
+      seen.storage->fixed = true;  // it may have kept the address
     }
   }
 }
@@ -242,7 +263,7 @@ void InterceptedCall::capture_random(CallBody* body, const at::Generator* genera
       generator == nullptr
           ? default_generator()
           : *static_cast<at::CPUGeneratorImpl*>(generator->unsafeGetGeneratorImpl());
-  body->random = RandomState::capture(drawn);
+  body->random->capture(drawn);
 }
 
 CallBody* InterceptedCall::begin(const at::Generator* generator) {

@@ -39,6 +39,9 @@ class InterceptedCall {
   // `training`: the call's training flag where the operator has hidden writes.
   void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool training);
 
+  // A storage passed as such, after all tensors.
+  void see_storage(const c10::Storage& storage);
+
   // `generator`: the generator passed explicitly, nullptr if none.
   // Throws: c10::OutOfMemoryError, and what a replayed operator throws; nothing has run then.
   CallBody* begin(const at::Generator* generator);
@@ -75,7 +78,7 @@ class InterceptedCall {
   remat::OperatorCall call_;
   absl::InlinedVector<Seen, 8> seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
-  // Components of sparse tensors, kept alive for the length of the call.
+  // Components of sparse tensors, and tensors of bare storages, kept alive for the call's length.
   absl::InlinedVector<c10::intrusive_ptr<c10::TensorImpl>, 1> components_;
   size_t slots_ = 0;  // tensors seen as arguments; components come after them
   uint32_t dimensions_ = 0;

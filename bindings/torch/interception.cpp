@@ -1,16 +1,20 @@
 #include "bindings/torch/interception.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <vector>
 
+#include "allocator/lock_order.h"
 #include "bindings/torch/boxed_call.h"
 #include "bindings/torch/layout_kernels.h"
 #include "bindings/torch/operator_info.h"
+#include "bindings/torch/raw_readers.h"
 #include "bindings/torch/typed_operator.h"
 
 namespace tidepool::torch_glue {
@@ -53,7 +57,7 @@ bool needs_direct_kernel(const c10::OperatorHandle& op) {
 
 // What we hold registered, for the life of the process.
 struct Registrations {
-  std::mutex mutex;
+  RankedMutex<LockRank::kOperators> mutex;
   std::vector<c10::RegistrationHandleRAII> handles;
   std::mutex pending_mutex;
   std::vector<c10::OperatorName> pending;
@@ -93,7 +97,7 @@ class Listener final : public c10::OpRegistrationListener {
     registrations().pending.push_back(op.operator_name());
     g_operators_pending.store(true, std::memory_order_relaxed);
   }
-  void onOperatorDeregistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override { forget_operator(op); }
 };
 
 }  // namespace
@@ -121,10 +125,11 @@ void check_interception_is_possible() {
 void install_interception() {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   Registrations& all = registrations();
-  std::lock_guard<std::mutex> guard(all.mutex);
+  std::lock_guard guard(all.mutex);
   all.handles.push_back(dispatcher.registerFallback(
       kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
   register_layout_kernels(all.handles);
+  register_raw_readers(all.handles);
   register_typed_operators(all.handles);
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) register_operator(name);
   all.handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Listener>()));
@@ -136,7 +141,7 @@ void install_interception() {
 
 void rescan_operators() {
   Registrations& all = registrations();
-  std::unique_lock<std::mutex> guard(all.mutex, std::try_to_lock);
+  std::unique_lock guard(all.mutex, std::try_to_lock);
   if (!guard.owns_lock()) return;  // another thread is at it
   std::vector<c10::OperatorName> names;
   {
@@ -157,7 +162,35 @@ void set_recording(bool on) {
   g_passive.store(!on && !runtime.has_lineage(), std::memory_order_relaxed);
 }
 
+namespace {
+thread_local bool t_known = false;  // to be intercepted, or switched off on purpose
+
+void stop_for_unseen_thread() {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    std::fputs("tidepool: a thread that is not watched works on tensors: nothing is evicted from "
+               "now on (start the job with `tidepool run`)\n",
+               stderr);
+  }
+  DeviceLock lock(engine()->mutex());
+  engine()->runtime().stop_evicting(lock);
+}
+}  // namespace
+
+void notice_thread() {
+  // Not remembered: some threads are intercepted only while they work for one that is.
+  if (t_known || is_thread_intercepted() || at::in_parallel_region()) [[likely]] return;
+  t_known = true;  // restoring allocates, too
+  try {
+    stop_for_unseen_thread();
+  } catch (...) {
+    t_known = false;
+    throw;
+  }
+}
+
 bool set_thread_intercepted(bool on) {
+  t_known = true;
   const bool before = is_thread_intercepted();
   c10::impl::tls_set_dispatch_key_included(kInterceptionKey, on);
   return before;

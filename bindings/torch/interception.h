@@ -27,6 +27,12 @@ void rescan_operators();
 bool set_thread_intercepted(bool on);
 bool is_thread_intercepted();
 
+// Called where a thread allocates. If it is not intercepted, and it is neither a worker of a kernel
+// nor switched off by set_thread_intercepted(), then it works on tensors unseen: says so on stderr,
+// once, and stops eviction for good, with everything restored. (A thread that only frees computes
+// nothing.) Throws: OutOfMemory if what is evicted does not fit.
+void notice_thread();
+
 // True for an operator that is only a composition of others, which are seen in its place.
 bool is_composite_only(const c10::OperatorHandle& op);
 

@@ -33,9 +33,9 @@ constexpr std::array kHiddenWrites = {
 };
 
 // Metadata operators that their schema does not show as views.
-constexpr std::array kMetadataPrefixes = {"aten::empty", "aten::new_empty", "aten::set_",
+constexpr std::array kMetadataPrefixes = {"aten::empty", "aten::new_empty",
                                           "aten::_efficientzerotensor"};
-constexpr std::array kMetadataNames = {"aten::shallow_copy_data_"};
+constexpr std::array kMetadataNames = {"aten::set_", "aten::shallow_copy_data_"};
 
 // Libraries whose schemas were checked. Anything else may be written in Python, or lie.
 constexpr std::array kTrustedPrefixes = {"aten::", "torchvision::"};
@@ -46,6 +46,9 @@ constexpr std::array kStorageSurgery = {
     "aten::resize_",      "aten::resize_as_",    "aten::resize_as_sparse_", "aten::resize.out",
     "aten::_lazy_clone",  "aten::_resize_output_", "aten::_pin_memory",     "aten::set_data",
     "aten::record_stream", "aten::resize_output_",
+    // These compare the pointers of the old and the new storage.
+    "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset",
+    "aten::set_.source_Tensor",  "aten::set_.source_Tensor_storage_offset",
 };
 
 bool contains(std::string_view text, std::string_view part) {
@@ -89,14 +92,17 @@ void OperatorInfo::read_arguments(const c10::FunctionSchema& schema) {
       replayable = false;
     }
     if (contains(type, "Generator")) generator_argument = index;
+    if (type == "Storage") storage_argument = index;
     ++index;
   }
 }
 
 void OperatorInfo::read_returns(const c10::FunctionSchema& schema) {
   bool views = false;
+  returns_tensor = false;
   for (const c10::Argument& result : schema.returns()) {
     returns_list |= result.type()->str() != "Tensor";
+    returns_tensor |= contains(result.type()->str(), "Tensor");
     views |= result.alias_info() != nullptr && !result.alias_info()->isWrite();
   }
   is_metadata = views && !writes && !TIDEPOOL_MUTANT(9, view);
@@ -117,8 +123,10 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
     is_trusted |= std::string_view(qualified_name).starts_with(prefix);
   }
   replayable &= is_trusted || TIDEPOOL_MUTANT(5, python_operator);
+  // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
   keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
-                   qualified_name == "aten::_lazy_clone";
+                   qualified_name == "aten::_lazy_clone" ||
+                   (!is_trusted && !writes && !returns_tensor);
   for (std::string_view known : kMetadataNames) is_metadata |= qualified_name == known;
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
   for (const HiddenWrite& hidden : kHiddenWrites) {
@@ -133,8 +141,10 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
 
 namespace {
 
+constexpr char kForgottenKey = 0;
+
 // Open addressing by the address of the operator's name, which is stable while it is registered.
-// Entries are only ever added; readers see a key only after its info.
+// Slots are used once; readers see a key only after its info.
 class OperatorTable {
  public:
   const OperatorInfo& find_or_make(const c10::OperatorHandle& op) {
@@ -147,7 +157,19 @@ class OperatorTable {
     return add(key, op);
   }
 
+  void forget(const c10::OperatorHandle& op) {
+    const void* key = &op.operator_name();
+    std::lock_guard<std::mutex> guard(mutex_);
+    overflow_.erase(key);
+    for (size_t slot = hash(key);; slot = (slot + 1) & (kSlots - 1)) {
+      const void* found = slots_[slot].key.load(std::memory_order_relaxed);
+      if (found == key) slots_[slot].key.store(kForgotten, std::memory_order_release);
+      if (found == key || found == nullptr) return;
+    }
+  }
+
  private:
+  static constexpr const void* kForgotten = &kForgottenKey;
   static constexpr size_t kSlots = 1u << 15;  // PyTorch has about 3,500 operators
   struct Slot {
     std::atomic<const void*> key{nullptr};
@@ -184,11 +206,17 @@ class OperatorTable {
   std::array<Slot, kSlots> slots_;
 };
 
+OperatorTable& operator_table() {
+  static auto* table = new OperatorTable;
+  return *table;
+}
+
 }  // namespace
 
 const OperatorInfo& info_of(const c10::OperatorHandle& op) {
-  static auto* table = new OperatorTable;
-  return table->find_or_make(op);
+  return operator_table().find_or_make(op);
 }
+
+void forget_operator(const c10::OperatorHandle& op) { operator_table().forget(op); }
 
 }  // namespace tidepool::torch_glue

@@ -28,13 +28,15 @@ struct OperatorInfo : remat::RecordType {
   uint16_t return_count = 0;
   c10::SmallVector<TensorArgument, 6> tensors;
   int generator_argument = -1;
+  int storage_argument = -1;
   int training_argument = -1;  // side writes happen only if this bool argument is true
-  bool is_metadata = false;    // views, `empty`, `set_`: never looks at bytes; bypasses us
+  bool is_metadata = false;    // views, `empty`: never looks at bytes; bypasses us
   bool draws = false;
   bool writes = false;         // any writing argument
   bool overwrites = false;     // writes all of its one written argument and never reads it
   bool replayable = true;      // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
+  bool returns_tensor = false;
   bool is_trusted = true;      // its schema is known to tell the truth (or our tables correct it)
   bool keeps_operands = false;  // goes on using its arguments' memory after it has returned
 
@@ -48,5 +50,8 @@ struct OperatorInfo : remat::RecordType {
 
 // The info of `op`, made on first sight. Thread safe; a hit costs no lock.
 const OperatorInfo& info_of(const c10::OperatorHandle& op);
+
+// `op` is going away; another one may come to have its handle. Thread safe.
+void forget_operator(const c10::OperatorHandle& op);
 
 }  // namespace tidepool::torch_glue

@@ -69,7 +69,7 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
 void call(const CallBody& body, torch::jit::Stack& stack) {
   std::optional<DrawLock> draw_lock;
   std::optional<DefaultGeneratorScope> generator;
-  if (body.random) {
+  if (body.random != nullptr) {
     draw_lock.emplace();
     const int argument = body.info().generator_argument;
     if (argument >= 0 && TIDEPOOL_MUTANT(4, private_generator)) {
@@ -88,6 +88,7 @@ void call(const CallBody& body, torch::jit::Stack& stack) {
       c10::DispatchKeySet(c10::DispatchKeySet::RAW, body.numeric.autocast_excluded);
   c10::impl::ForceDispatchKeyGuard guard(c10::default_included_set - autograd, excluded);
   NumericScope numeric(body.numeric);
+  at::DisableRecordFunctionGuard unseen;  // a profiler shows the job's calls
   body.info().handle.callBoxed(&stack);
 }
 

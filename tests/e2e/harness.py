@@ -20,7 +20,6 @@ HERE = Path(__file__).resolve().parent
 TRAIN_JOB = HERE / "train_job.py"
 AMPLE = "16GiB"  # a cap on pages, which are taken only as needed: never reached here
 JOB_SECONDS = 300
-FULL = os.environ.get("TIDEPOOL_FULL") == "1"
 
 
 def clean_environment(**extra: str) -> dict[str, str]:

@@ -6,7 +6,8 @@ every two of network, mode and budget meet; TIDEPOOL_FULL=1 takes all.
 
 import harness
 import pytest
-from harness import FULL, Case
+from harness import Case
+from selection import FULL
 
 NETWORKS = ("mlp", "resnet18", "gpt", "bilstm", "treelstm", "vae")
 MODES = ("sgd", "adam_loop", "adam_foreach", "adamw_fused", "autocast")
@@ -85,6 +86,7 @@ def test_training_gives_the_same_bits(case, lab, outcomes):
         assert stats["requested_peak_bytes"] <= stats["allocated_peak_bytes"]
 
 
+@pytest.mark.every_shard
 def test_most_budgets_are_feasible(outcomes, request):
     cases = [item.callspec.params["case"] for item in request.session.items
              if item.module is request.module and hasattr(item, "callspec")

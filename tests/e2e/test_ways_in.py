@@ -86,6 +86,41 @@ def test_a_call_in_the_script(plain, stats, tmp_path):
     check(done, plain(), stats)
 
 
+UNSEEN_THREAD = """
+import ctypes, tidepool
+tidepool.enable(budget="1GiB", chaos="op")
+import torch
+torch.set_num_threads(1)
+torch.manual_seed(0)
+root = torch.empty(40)
+root[:20], root[20:] = 2.0, 3.0
+made = [root * k for k in range(5)]
+before = tidepool.stats()["devices"]["cpu"]["evictions"]
+assert before > 0
+
+@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+def work(_):
+    root.add_(torch.ones(40))
+
+libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
+assert libc.pthread_create(ctypes.byref(thread), None, work, None) == 0
+libc.pthread_join(thread, None)
+print([m.sum().item() for m in made], root.sum().item())
+assert tidepool.stats()["devices"]["cpu"]["evictions"] == before
+"""
+
+
+@pytest.mark.torch_floor
+def test_a_thread_that_is_not_watched(tmp_path):
+    """Without the preload library a thread that Python did not start is unseen: eviction ends."""
+    script = tmp_path / "script.py"
+    script.write_text(UNSEEN_THREAD)
+    done = harness.run([sys.executable, str(script)])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[0.0, 100.0, 200.0, 300.0, 400.0] 140.0\n"
+    assert done.stderr.count("a thread that is not watched works on tensors") == 1
+
+
 def test_a_job_that_raises(plain, stats):
     expected = plain("--fail")
     assert expected.returncode == 1

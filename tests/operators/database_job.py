@@ -1,149 +1,118 @@
-"""Run PyTorch's operator database with Tidepool evicting at every allocation; compare every bit.
+"""Run one of PyTorch's databases with Tidepool evicting at every allocation; compare every bit.
 
-Usage: database_job.py --shard I/N --samples K --dtypes float32,... --out FILE [--only NAME,...]
+    python database_job.py --database operators --shard 1/2 --out results.jsonl [--full]
 
-Each sample runs twice plainly (does the operator equal itself?) and once intercepted, forward and,
-where it has one, backward; inputs are first passed through an operator so that they are evictable.
-Writes JSON: counts, operators that differ from themselves, and what is wrong by operator.
+Each case runs twice plainly (does it equal itself?) and once intercepted. The output has one line
+of JSON for each group of cases that was begun or finished, so that a run goes on where it was
+stopped: with the same plugin, PyTorch and sources of these tests, what is finished is skipped, and
+a group at which the process died twice is recorded as wrong.
 """
 
 import argparse
-import itertools
+import dataclasses
+import hashlib
+import importlib
 import json
 import sys
-import warnings
+import time
+from pathlib import Path
 
-import torch
-import torch.utils._pytree as pytree
-
-import tidepool
-
-warnings.filterwarnings("ignore")
-BUDGET = "8GiB"
-# Their results are memory that nobody has written.
-UNINITIALISED = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided",
-                 "empty_permuted"}  # fmt: skip
+DATABASES = {"operators": "operator_cases", "modules": "module_cases",
+             "optimizers": "optimizer_cases", "composites": "composite_cases",
+             "broken": "broken_cases"}
+HERE = Path(__file__).resolve().parent
 
 
-def bits(tensor):
-    """Return the logical elements of a tensor as bytes."""
-    if tensor.layout != torch.strided:
-        tensor = tensor.to_dense()
-    plain = tensor.detach().resolve_conj().resolve_neg().reshape(-1).clone()
-    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
+def fingerprint(options: argparse.Namespace) -> str:
+    """Return a hash of what decides the results: plugin, PyTorch, these tests, the selection."""
+    import torch
+
+    import tidepool
+
+    digest = hashlib.sha256(f"{torch.__version__} {sys.version}".encode())
+    package = Path(tidepool.__file__).parent
+    version = "_".join(torch.__version__.split("+")[0].split(".")[:2])
+    sources = [package / "lib" / f"libtidepool_torch_{version}.so", *sorted(package.glob("*.py")),
+               HERE / "comparison.py", HERE / f"{DATABASES[options.database]}.py"]
+    for source in sources:
+        digest.update(source.read_bytes())
+    selection = options.database, options.full, options.dtypes, options.only, options.chaos
+    digest.update(repr(selection).encode())
+    return digest.hexdigest()
 
 
-def same(left, right):
-    """Tell whether two trees of results are equal bit for bit."""
-    left, right = pytree.tree_leaves(left), pytree.tree_leaves(right)
-    if len(left) != len(right):
-        return False
-    for one, other in zip(left, right):
-        if not torch.is_tensor(one):
-            continue
-        if one.shape != other.shape or one.dtype != other.dtype or one.layout != other.layout:
-            return False
-        if one.numel() and one.device.type == "cpu" and not torch.equal(bits(one), bits(other)):
-            return False
-    return True
+class Results:
+    """The lines of an output file."""
+
+    def __init__(self, path: Path, header: str) -> None:
+        self.finished: set[str] = set()
+        self.died: dict[str, int] = {}
+        lines = []
+        for text in path.read_text().splitlines() if path.exists() else []:
+            if text.endswith("}"):  # else the process ended while it wrote
+                lines.append(json.loads(text))
+        if not lines or lines[0].get("header") != header:
+            lines = [{"header": header}]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for line in lines[1:]:
+            if "begun" in line:
+                self.died[line["begun"]] = self.died.get(line["begun"], 0) + 1
+            else:
+                self.finished.add(line["group"])
+        self.file = path.open("a", encoding="utf-8")
+
+    def write(self, line: dict) -> None:
+        self.file.write(json.dumps(line) + "\n")
+        self.file.flush()
 
 
-def call(operator, sample):
-    """Run forward and backward once, from a fixed seed; return results and gradients."""
-    torch.manual_seed(7)
-    leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
-    wanted = [x for x in leaves if torch.is_tensor(x) and x.requires_grad]
+def run_group(name: str, cases, bench) -> dict:
+    """Run a group's cases; return its line."""
+    from comparison import Counts
 
-    def pass_through(x):
-        plain = torch.is_tensor(x) and x.layout == torch.strided and x.is_floating_point()
-        return x * 1 if plain and not isinstance(x, torch.nn.Parameter) else x
-
-    inputs, args, kwargs = pytree.tree_map(pass_through, (sample.input, sample.args, sample.kwargs))
-    result = operator(inputs, *args, **kwargs)
-    differentiable = [x for x in pytree.tree_leaves(result)
-                      if torch.is_tensor(x) and x.requires_grad and x.numel()]  # fmt: skip
-    if not wanted or not differentiable or differentiable[0].layout != torch.strided:
-        return result, None
-    sums = [x.abs().sum() if x.is_complex() else x.sum() for x in differentiable]
-    return result, torch.autograd.grad(sums, wanted, allow_unused=True)
-
-
-def check(operator, sample, plugin, report):
-    """Run one sample plainly, plainly again, and intercepted."""
+    counts, started = Counts(), time.perf_counter()
     try:
-        reference, again = call(operator, sample), call(operator, sample)
-    except Exception:  # not for this machine
-        report["not_here"].append(operator.name)
-        return
-    if not same(reference, again):
-        report["unequal_to_itself"].append(operator.name)
-        return
-    report["samples"] += 1
-    plugin.thread(1)
-    try:
-        result = call(operator, sample)
-        wrong = None if same(reference, result) else "bits differ"
-    except Exception as error:
-        wrong = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-    finally:
-        plugin.thread(0)
-    if wrong:
-        report["wrong"].setdefault(operator.name, []).append(wrong)
+        for case in cases():
+            bench.check(case, counts)
+    except Exception as error:  # the database cannot make its samples
+        print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+        counts.not_here += 1
+    return {"group": name, **dataclasses.asdict(counts),
+            "seconds": round(time.perf_counter() - started, 3)}
 
 
-def samples_of(operator, dtype, count):
-    """Return the first samples of an operator, made plainly."""
-    torch.manual_seed(1)
-    gradients = operator.supports_autograd and dtype.is_floating_point
-    try:
-        return list(itertools.islice(
-            operator.sample_inputs("cpu", dtype, requires_grad=gradients), count))  # fmt: skip
-    except Exception:
-        return []
+def run(options: argparse.Namespace) -> None:
+    """Go through this shard's groups."""
+    from comparison import Bench
 
-
-def run(options):
-    """Go through this shard's operators."""
-    tidepool.enable(budget=BUDGET, chaos="alloc", device="cpu")
-    from tidepool import _job
-
-    plugin = _job.current().plugin
-    plugin.thread(0)
-    torch.set_num_threads(1)
-    from torch.testing._internal.common_methods_invocations import op_db
-
+    bench = Bench(options.chaos)
+    module = importlib.import_module(DATABASES[options.database])
+    results = Results(options.out, fingerprint(options))
     shard, shards = map(int, options.shard.split("/"))
-    only = set(options.only.split(",")) if options.only else None
-    report = {"operators": 0, "samples": 0, "not_here": [], "unequal_to_itself": [], "wrong": {}}
-    for number, operator in enumerate(op_db):
-        if number % shards != shard or operator.name in UNINITIALISED:
+    dtypes = options.dtypes.split(",") if options.dtypes else None
+    for number, (name, cases) in enumerate(module.groups(options.full, dtypes)):
+        if number % shards != shard - 1 or name in results.finished:
             continue
-        if only is not None and operator.name not in only:
+        if options.only and name.split()[0] not in options.only.split(","):
             continue
-        report["operators"] += 1
-        for name in options.dtypes.split(","):
-            dtype = getattr(torch, name)
-            if dtype not in operator.dtypes:
-                continue
-            print(operator.name, name, file=sys.stderr, flush=True)
-            for sample in samples_of(operator, dtype, options.samples):
-                check(operator, sample, plugin, report)
-    report["evictions"] = tidepool.stats()["devices"]["cpu"]["evictions"]
-    return report
+        if results.died.get(name, 0) >= 2:
+            results.write({"group": name, "wrong": ["the process died"]})
+            continue
+        print(name, file=sys.stderr, flush=True)
+        results.write({"begun": name})
+        results.write(run_group(name, cases, bench))
 
 
-def main():
-    """Parse the command line, run, write the report."""
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shard", default="0/1")
-    parser.add_argument("--samples", type=int, default=2)
-    parser.add_argument("--dtypes", default="float32")
-    parser.add_argument("--only")
-    parser.add_argument("--out", required=True)
-    options = parser.parse_args()
-    report = run(options)
-    with open(options.out, "w", encoding="utf-8") as file:
-        json.dump(report, file)
+    parser.add_argument("--database", choices=DATABASES, default="operators")
+    parser.add_argument("--shard", default="1/1", help="I/N, from 1/N to N/N")
+    parser.add_argument("--full", action="store_true", help="all samples, types and ways")
+    parser.add_argument("--chaos", choices=("alloc", "op"), default="alloc")
+    parser.add_argument("--dtypes", help="only these")
+    parser.add_argument("--only", help="only these entries of the database")
+    parser.add_argument("--out", type=Path, required=True)
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -153,3 +153,14 @@ def test_on_the_real_pytorch(installation):
     counts = values["devices"]["cpu"]
     assert (counts["steps"], counts["escapes"], counts["threads"]) == (2, 1, 1)
     assert lines(done) == ["tidepool: attached", "tidepool: peak 1536 MiB of 1 GiB"]
+
+
+def test_in_a_job_that_is_verified_the_job_attaches_nothing(installation, importable, tmp_path):
+    done = installation.run(sys.executable, "-c", ENABLE, check=0,
+                            TIDEPOOL_VERIFY=json.dumps({"folder": str(tmp_path)}), **importable)
+    assert done.stdout.endswith("'devices': {}}\n")
+    # This torch has too little to be recorded, which is no error of the job's.
+    assert done.stderr.startswith("tidepool: running without a recorder: ")
+    done = installation.run(sys.executable, "-c", "import torch", check=0, TIDEPOOL_VERIFY="{",
+                            TIDEPOOL_BUDGET="1GiB", **importable)
+    assert lines(done)[0] == "tidepool: attached" and "without a recorder" in done.stderr

@@ -18,6 +18,7 @@ from tidepool import cli
     (["--chaos=alloc", "--", "-m", "pkg"], ["--chaos=alloc"], [sys.executable, "-m", "pkg"]),
     (["--budget", "1GiB", "sh", "-c", "x.py"], ["--budget", "1GiB"], ["sh", "-c", "x.py"]),
     (["--budget", "1GiB"], ["--budget", "1GiB"], []),
+    (["--steps", "3", "a.py"], ["--steps", "3"], [sys.executable, "a.py"]),
 ])
 def test_options_and_command_are_told_apart(arguments, options, command):
     assert cli.split_command(arguments) == (options, command)
@@ -41,6 +42,26 @@ def test_bad_settings_are_refused_before_the_job_starts(installation, arguments,
     for part in parts:
         assert part in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments, part", [
+    (["--budget", "8gib", "--", "true"], "tidepool verify: budget '8gib'"),
+    (["--budget", "1GiB", "--steps", "0", "--", "true"], "expected a whole number above zero"),
+    (["--budget", "1GiB", "--stats", "x.json", "--", "true"], "--stats"),
+    (["--budget", "1GiB"], "no command"),
+])
+def test_what_verify_refuses_is_no_verdict(installation, arguments, part):
+    done = installation.tidepool("verify", *arguments, check=3)
+    assert done.stdout == "" and part in done.stderr and "Traceback" not in done.stderr
+
+
+def test_verify_runs_the_job_plain_first(installation):
+    job = "import os; print(sorted(name for name in os.environ if name.startswith('TIDEPOOL')))"
+    done = installation.tidepool("verify", "--budget", "1GiB", "--", sys.executable, "-c", job,
+                                 check=3, TIDEPOOL_POLICY="coop")
+    assert done.stdout == ("could not run: no process of the job imported PyTorch where we could "
+                           "follow it\n")
+    assert "['TIDEPOOL_VERIFY']" in done.stderr
 
 
 def test_a_wrong_variable_is_refused_too(installation):
@@ -109,6 +130,7 @@ def test_an_older_preload_stays_behind_ours(installation):
 
 def test_help_and_version_are_products(installation):
     assert "tidepool run --budget 8GiB" in installation.tidepool("run", "--help", check=0).stdout
+    assert "differs from itself" in installation.tidepool("verify", "--help", check=0).stdout
     assert installation.tidepool("--version", check=0).stdout.startswith("tidepool ")
     done = installation.run(sys.executable, "-m", "tidepool", "run", check=2,
                             PYTHONPATH=str(installation.package.parent))

@@ -41,6 +41,23 @@ TEST_CASE("a storage is found by its address, until it is evicted or dies") {
   CHECK(job.allocator.statistics().allocated_bytes == 512);
 }
 
+TEST_CASE("after the end of eviction everything is resident and stays") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Tensor b = job.pure({a});
+  CHECK(job.evict(a));
+  CHECK(job.evict(b));
+  {
+    DeviceLock lock(job.mutex);
+    job.runtime.stop_evicting(lock);
+  }
+  CHECK(a->address != nullptr);
+  CHECK(b->address != nullptr);
+  CHECK(!job.evict(a));
+  CHECK(job.matches(b));
+}
+
 TEST_CASE("bytes die when the framework frees them, but for retained roots, which are counted") {
   RematFixture job;
   Tensor x = job.input();

@@ -17,10 +17,27 @@ def autoload() -> None:
 
 
 def attach_from_environment() -> None:
-    """Attach if the environment asks for it."""
+    """Attach if the environment asks for it, and record the job's steps for `tidepool verify`."""
     global _done
     if _done or suspended:
         return
+    _attach_if_asked()
+    if os.environ.get("TIDEPOOL_VERIFY"):
+        _done = True
+        _record(os.environ["TIDEPOOL_VERIFY"])
+
+
+def _record(task: str) -> None:
+    from . import _recorder
+
+    try:
+        _recorder.start(task)
+    except Exception as error:
+        _explain(error, "running without a recorder")
+
+
+def _attach_if_asked() -> None:
+    global _done
     try:
         from . import _settings
 
@@ -37,9 +54,9 @@ def attach_from_environment() -> None:
         _explain(error)
 
 
-def _explain(error: Exception) -> None:
+def _explain(error: Exception, state: str = "running without Tidepool") -> None:
     from . import _job, _plugin, _settings
 
     known = isinstance(error, (_settings.SettingsError, _plugin.AttachError))
     text = str(error) if known else f"{type(error).__name__}: {error}"
-    _job.say(f"running without Tidepool: {' '.join(text.split())}")
+    _job.say(f"{state}: {' '.join(text.split())}")

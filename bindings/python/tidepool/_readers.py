@@ -4,8 +4,10 @@ An evicted storage raises when its pointer is read (and `is_shared` ends the pro
 restore first. Three kinds of access, each of them one function of the plugin:
 
 - look: the bytes are read during the call (tolist, torch.save, storage indexing);
-- write: they may be written, or the address is handed out (data_ptr): a new root version;
-- escape: an alias stays for ever (numpy, DLPack, sharing): never evicted again.
+- write: they may be written during the call, or the address is compared (a storage's data_ptr): a
+  new root version, which stays where it is;
+- escape: an alias stays for ever (numpy, DLPack, sharing, a tensor's data_ptr): never evicted
+  again, and what is computed from it stays, too.
 
 Only the innermost functions are wrapped: pickle, deepcopy, `torch.save`, multiprocessing and typed
 storages all end in them. Storages that are not tracked yet are marked as well: an alias taken now
@@ -24,7 +26,7 @@ from . import _plugin
 # Readers by the class that has them; what a PyTorch version lacks is skipped.
 TENSOR_READERS = {
     "tolist": "look",
-    "data_ptr": "write", "const_data_ptr": "write",
+    "data_ptr": "address", "const_data_ptr": "write",
     "apply_": "write", "map_": "write", "map2_": "write",
     "numpy": "escape",
 }
@@ -82,6 +84,8 @@ class Readers:
                 wrapper = self._numpy(original)
             elif kind == "look":
                 wrapper = self._reader(original, self.storage_of, self._torch.overrides)
+            elif kind == "address":
+                wrapper = self._tensor_address(original)
             else:
                 wrapper = self._tensor_marker(original, self._actions[kind])
             self._put(tensor, name, wrapper)
@@ -171,6 +175,25 @@ class Readers:
 
         return marker
 
+    def _tensor_address(self, original):
+        """For a tensor's address: whoever keeps it may write there at any time.
+
+        Of parameters it is asked for to compare them (tied weights), and all that is computed from
+        an escaped tensor must stay: only their address is fixed.
+        """
+        find, plugin = self.storage_of, self._plugin
+        overridden = self._torch.overrides.has_torch_function_unary
+
+        @functools.wraps(original)
+        def address(self):
+            storage = 0 if overridden(self) else find(self)
+            if storage:
+                parameter = self.requires_grad and self.is_leaf
+                (plugin.written if parameter else plugin.escape)(storage)
+            return original(self)
+
+        return address
+
     def _storage_marker(self, original, mark):
         plugin, storage_type = self._plugin, self._torch.UntypedStorage
         # A swap changes both; else further storages are only read.
@@ -193,11 +216,13 @@ class Readers:
     def _numpy(self, original):
         find, escape = self.storage_of, self._plugin.escape
         overridden = self._torch.overrides.has_torch_function_unary
+        grad_enabled = self._torch.is_grad_enabled
 
         @functools.wraps(original)
         def numpy(self, *, force=False):
-            # With requires_grad it only raises.
-            if not overridden(self) and (force or not self.requires_grad):
+            # Where a gradient could be missed, it only raises.
+            if not overridden(self) and not (
+                    self.requires_grad and not force and grad_enabled()):
                 storage = find(self)
                 if storage:
                     escape(storage)

@@ -24,10 +24,10 @@ LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "ag
           "limit_records": "records"}  # setting -> the plugin's name
 KEYS = ("budget", "policy", "chaos", "stats", "device", "poison", "handle", "quiet", *LIMITS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
-# statistics file, and names that tests and other builds use.
-RESERVED = ("backend", "stats_owner", "mutant", "full")
+# statistics file, what `verify` asks of its jobs, and names that tests and other builds use.
+RESERVED = ("backend", "stats_owner", "verify", "mutant", "full")
 # These alone do not ask for Tidepool: they may well stand in a profile.
-_PASSIVE = ("quiet", "stats_owner", "mutant", "full")
+_PASSIVE = ("quiet", "stats_owner", "verify", "mutant", "full")
 
 
 class SettingsError(ValueError):

@@ -1,7 +1,8 @@
-"""The command line: `tidepool run --budget 8GiB -- python train.py`.
+"""The command line: `tidepool run --budget 8GiB -- python train.py`, and `verify` likewise.
 
 `run` checks the settings, puts them and the preload shim into the environment, and becomes the
 job: exit status and signals are the job's own, and the job's children inherit the settings.
+`verify` runs the job in such an environment and without, and compares (`_verify.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import _plugin, _settings, _stats_file
+from . import _plugin, _settings, _stats_file, _verify
 from ._version import __version__
 
 SHIM = _plugin.LIBRARY_FOLDER / "libtidepool_preload.so"
-_WITH_VALUE = ("--budget", "--policy", "--stats", "--device")
+_WITH_VALUE = ("--budget", "--policy", "--stats", "--device", "--steps")
 
 _EPILOG = """\
 examples:
@@ -30,33 +31,60 @@ cannot keep within the budget gets PyTorch's OutOfMemoryError with a report.
 Exit status: the job's; 2 for wrong settings, 126 or 127 if the command cannot be started.
 """
 
+_VERIFY_EPILOG = """\
+example:
+  tidepool verify --budget 2GiB --steps 20 -- python train.py
+
+Runs the job three times, with everything that it does besides, such as files that it writes: plain,
+plain again (is it the same as itself?), and with Tidepool. Compares losses, gradients, parameters,
+buffers and random numbers of each step, bit for bit. If Tidepool makes a difference, further runs,
+up to that step, find the operator.
+
+The report goes to standard output; what the first run prints, to standard error. The job reads
+nothing from standard input.
+
+Exit status:
+  0  same
+  1  differs because of Tidepool: the report names step, tensor and operator
+  2  the job differs from itself, without Tidepool
+  3  could not run: wrong settings, a job that fails, takes no step or runs out of memory
+"""
+
 
 class Refusal(Exception):
     """`run` will not start the job; the message says why."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status (a started job does not return)."""
+    """Run the command line; return the exit status (a job started by `run` does not return)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
-    if arguments[:1] != ["run"]:
+    name = arguments[0] if arguments else ""
+    if name not in ("run", "verify"):
         parser.parse_args(arguments or ["--help"])
         return 2
+    # Of `verify`, 2 is a verdict.
+    refused = 2 if name == "run" else _verify.COULD_NOT_RUN
     options, command = split_command(arguments[1:])
-    parsed = parser.parse_args(["run", *options])
+    try:
+        parsed = parser.parse_args([name, *options])
+    except SystemExit as end:  # argparse's own, after its message or its help
+        return refused if end.code else 0
     try:
         if not command:
-            raise Refusal("no command given: expected `tidepool run --budget 8GiB -- python "
+            raise Refusal(f"no command given: expected `tidepool {name} --budget 8GiB -- python "
                           "train.py`")
         environ = job_environment(parsed, os.environ)
     except (Refusal, _settings.SettingsError) as error:
-        print(f"tidepool run: {error}", file=sys.stderr)
-        return 2
+        print(f"tidepool {name}: {error}", file=sys.stderr)
+        return refused
+    if name == "verify":
+        return _verify.main(command, environ, parsed.steps)
     return _become(command, environ)
 
 
 def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split what follows `run` into our options and the job's command.
+    """Split what follows `run` or `verify` into our options and the job's command.
 
     The command begins after `--`, at `-m`, or at the first word that is no option of ours. `-m pkg`
     and `script.py` run in the Python that runs us.
@@ -90,7 +118,8 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
     """
     environ = dict(inherited)
     _settings.take_from_conf(environ)
-    given = {key: getattr(options, key) for key in ("budget", "policy", "chaos", "stats", "device")}
+    keys = ("budget", "policy", "chaos", "stats", "device")
+    given = {key: getattr(options, key, None) for key in keys}
     settings = _settings.resolve(given, environ)
     for key, value in given.items():
         if value is not None:
@@ -137,23 +166,43 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidepool", allow_abbrev=False,
         description="Run PyTorch jobs within a hard memory budget, with the same bits.")
     parser.add_argument("--version", action="version", version=f"tidepool {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="run", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="run | verify", required=True)
     run = commands.add_parser(
         "run", help="run a job within a budget", formatter_class=shape, allow_abbrev=False,
         usage="tidepool run --budget SIZE [options] -- COMMAND...\n"
               "       tidepool run --budget SIZE [options] -m MODULE...",
         description="Run an unmodified PyTorch job within a memory budget.", epilog=_EPILOG)
-    run.add_argument("--budget", metavar="SIZE", help="hard cap: 8GiB, 8GB, plain bytes or 60%%")
-    run.add_argument("--policy", metavar="NAME",
-                     help=f"what to evict: {', '.join(_settings.POLICIES)} (default: need1)")
-    run.add_argument("--chaos", metavar="MODE",
-                     help="evict on purpose, for tests: op (the default of a bare --chaos), alloc "
-                          "or random:SEED; give it as --chaos=MODE")
+    _add_settings(run)
     run.add_argument("--stats", metavar="FILE", help="write statistics at exit, JSON")
-    run.add_argument("--device", metavar="NAME",
-                     help="cpu or cuda (default: cuda if a GPU is visible, else cpu; this version "
-                          "manages cpu only)")
+    verify = commands.add_parser(
+        "verify", help="check that a job computes the same bits", formatter_class=shape,
+        allow_abbrev=False, usage="tidepool verify --budget SIZE [options] -- COMMAND...\n"
+              "       tidepool verify --budget SIZE [options] -m MODULE...",
+        description="Check that a job computes the same bits with Tidepool as without.",
+        epilog=_VERIFY_EPILOG)
+    _add_settings(verify)
+    verify.add_argument("--steps", metavar="N", type=_step_count,
+                        help="stop each run after N calls of an optimizer's step")
     return parser
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--budget", metavar="SIZE",
+                         help="hard cap: 8GiB, 8GB, plain bytes or 60%%")
+    command.add_argument("--policy", metavar="NAME",
+                         help=f"what to evict: {', '.join(_settings.POLICIES)} (default: need1)")
+    command.add_argument("--chaos", metavar="MODE",
+                         help="evict on purpose, for tests: op (the default of a bare --chaos), "
+                              "alloc or random:SEED; give it as --chaos=MODE")
+    command.add_argument("--device", metavar="NAME",
+                         help="cpu or cuda (default: cuda if a GPU is visible, else cpu; this "
+                              "version manages cpu only)")
+
+
+def _step_count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number above zero")
+    return int(text)
 
 
 if __name__ == "__main__":

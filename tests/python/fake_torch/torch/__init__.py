@@ -47,6 +47,12 @@ _C = types.SimpleNamespace(
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
     _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None)
 nn = types.SimpleNamespace(Parameter=Tensor)
+
+
+def is_grad_enabled():
+    return True
+
+
 overrides = types.SimpleNamespace(has_torch_function_unary=lambda tensor: False)
 utils = types.SimpleNamespace(dlpack=types.SimpleNamespace())
 compiler = types.SimpleNamespace(is_compiling=lambda: False)

@@ -1,0 +1,155 @@
+"""Step logs as the recorder writes them: what a run did, and where two runs first differ.
+
+Logs are read as streams: a long job's do not fit into memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import _json_lines
+
+SUFFIX = ".steps"
+_COMPARED = ("loss", "gradient", "parameter", "buffer", "random")
+
+
+@dataclass
+class Summary:
+    """One process of one run, as its log tells it."""
+
+    attached: bool = False
+    steps: int = 0
+    stopped: bool = False  # by us, after the steps asked for
+    counters: dict[str, int] = field(default_factory=dict)  # none if the process was killed
+    unreadable: int = 0  # parameters without a fingerprint in the last step
+    broken: str = ""  # why the recorder gave up, if it did
+
+
+@dataclass
+class Difference:
+    """The first place at which two runs differ.
+
+    `what` says in what: a labelled tensor, or the course of the job. `others` is how many more
+    tensors of that step differ.
+    """
+
+    step: int
+    what: str
+    process: str = ""
+    others: int = 0
+    is_tensor: bool = True
+
+
+def summaries(folder: Path) -> dict[str, Summary]:
+    """Return the processes of a run that started backward or a step, by the names of their logs."""
+    return {path.stem: _summary(path) for path in sorted(folder.glob(f"*{SUFFIX}"))}
+
+
+def _summary(path: Path) -> Summary:
+    summary = Summary()
+    for line in _json_lines.read(path):
+        kind = line["kind"]
+        if kind == "process":
+            summary.attached = line["attached"]
+        elif kind == "parameter":
+            summary.steps = line["step"]
+            summary.unreadable = sum(not _is_readable(f) for f in line["fingerprints"])
+        elif kind == "broken":
+            summary.broken = line["reason"]
+        elif kind == "end":
+            summary.stopped = line["reason"] == "steps"
+            summary.counters = {name: line[name] for name in ("evictions", "replays",
+                                                              "out_of_memory")}
+    return summary
+
+
+def _is_readable(fingerprint: str | None) -> bool:
+    return fingerprint is None or not fingerprint.startswith("unreadable")
+
+
+def first_difference(expected: Path, got: Path, ended: bool = False) -> Difference | None:
+    """Return where the logs in two folders first differ, or None.
+
+    Args:
+        ended: the second run ended before its time: what it did not come to does not count.
+    """
+    stems = sorted({path.stem for folder in (expected, got) for path in folder.glob(f"*{SUFFIX}")})
+    found = [_first_in_process(expected, got, stem, ended) for stem in stems]
+    differences = [difference for difference in found if difference]
+    if len(stems) > 1:
+        for difference, stem in zip(found, stems, strict=True):
+            if difference:
+                difference.process = stem
+    return min(differences, key=lambda difference: difference.step, default=None)
+
+
+def _first_in_process(expected: Path, got: Path, stem: str, ended: bool) -> Difference | None:
+    pair = [_Events(folder / f"{stem}{SUFFIX}") for folder in (expected, got)]
+    first: Difference | None = None
+    for left, right in itertools.zip_longest(*pair):
+        if left is None and right is None:
+            continue
+        place = (left or right)["step"]
+        if first and place != first.step:
+            break
+        if left is None or right is None or _identity(left) != _identity(right):
+            if first is None and not (ended and right is None):
+                first = _other_course(left, right, place)
+            break
+        labels = pair[0].labels(left)
+        places = _differing(left["fingerprints"], right["fingerprints"])
+        if places and first is None:
+            label = labels[places[0]] if places[0] < len(labels) else f"tensor {places[0]}"
+            first = Difference(place, _tensor(left["kind"], label))
+            places = places[1:]
+        if first:
+            first.others += len(places)
+    return first
+
+
+class _Events:
+    """The compared lines of a log, with the labels that hold for the line read last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._labels: dict[tuple[str, int], list[str]] = {}
+
+    def __iter__(self) -> Iterator[dict]:
+        for line in _json_lines.read(self._path) if self._path.exists() else ():
+            if line["kind"] == "labels":
+                self._labels[line["of"], line["optimizer"]] = line["labels"]
+            elif line["kind"] in _COMPARED:
+                yield line
+
+    def labels(self, line: dict) -> list[str]:
+        return self._labels.get((line["kind"], line["optimizer"]), [])
+
+
+def _identity(line: dict) -> tuple:
+    return line["kind"], line["step"], line["optimizer"]
+
+
+def _differing(left: list, right: list) -> list[int]:
+    return [place for place, (a, b) in enumerate(itertools.zip_longest(left, right, fillvalue=""))
+            if a != b]
+
+
+def _tensor(kind: str, label: str) -> str:
+    return label if kind in ("loss", "random") else f"{kind} {label}"
+
+
+_COURSES = {"loss": "starts backward", "gradient": "steps an optimizer",
+            "parameter": "ends a step", "buffer": "ends a step", "random": "ends a step"}
+
+
+def _other_course(left: dict | None, right: dict | None, step: int) -> Difference:
+    """Describe two runs of which one does something else, or ends, with equal tensors so far."""
+    done = [_COURSES[line["kind"]] if line else "has ended" for line in (left, right)]
+    if done[0] == done[1]:
+        done = [f"{what} (optimizer {line['optimizer']}, step {line['step']})"
+                for what, line in zip(done, (left, right), strict=True)]
+    what = f"the first run {done[0]} where the other {done[1]}"
+    return Difference(step, what, is_tensor=False)

@@ -1,0 +1,337 @@
+"""`tidepool verify`: runs a job plain, plain again, and with Tidepool, and compares every step.
+
+If the third run differs, two more runs, one plain and one with Tidepool, record operators up to
+that step, to name the one that is to blame. The report goes to standard output; what the first run
+prints goes to standard error, and what the others print is shown only where one ends badly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import _operator_log, _settings, _step_log
+from ._recorder import STARTED, VARIABLE, Task
+
+SAME, DIFFERS, UNSTABLE, COULD_NOT_RUN = 0, 1, 2, 3
+_SECONDS_TO_DIE = 10  # after an interruption
+_LINES_SHOWN = 30  # of the output of a run that failed
+
+
+class CouldNotRun(Exception):
+    """There is nothing to compare; the message says why."""
+
+
+class Interrupted(Exception):
+    """A signal asked us to end; `status` is the exit status for that."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        self.status = 128 + number
+
+
+@dataclass
+class Run:
+    """A finished run of the job."""
+
+    name: str
+    folder: Path
+    status: int  # as subprocess gives it: negative for a signal
+    processes: dict[str, _step_log.Summary] = field(default_factory=dict)
+
+    @property
+    def ended_well(self) -> bool:
+        """Tell whether the job ended as it should, or was stopped by us (and perhaps minded)."""
+        stopped = bool(self.stepping) and all(p.stopped for p in self.stepping)
+        return self.status == 0 or (self.status > 0 and stopped)
+
+    @property
+    def stepping(self) -> list[_step_log.Summary]:
+        return [p for p in self.processes.values() if p.steps]
+
+    @property
+    def steps(self) -> int:
+        return max((p.steps for p in self.stepping), default=0)
+
+    @property
+    def attached(self) -> bool:
+        return bool(self.processes) and all(p.attached for p in self.processes.values())
+
+    def count(self, counter: str) -> int:
+        return sum(p.counters.get(counter, 0) for p in self.processes.values())
+
+    def how_it_ended(self) -> str:
+        """Return the exit status in words."""
+        if self.status >= 0:
+            return f"exits with status {self.status}"
+        with contextlib.suppress(ValueError):
+            return f"is killed by {signal.Signals(-self.status).name}"
+        return f"is killed by signal {-self.status}"
+
+
+class Verification:
+    """The runs of one job, in a folder of their own."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], steps: int | None,
+                 folder: Path) -> None:
+        """Take the job's command and its environment with Tidepool's settings and the shim."""
+        self._command = list(command)
+        self._attached = dict(environ)
+        # The shim stays: it brings the recorder in, and without settings it does nothing else.
+        self._plain = {name: value for name, value in environ.items()
+                       if not name.startswith(_settings.PREFIX)}
+        self._steps = steps
+        self._folder = folder
+        self._count = 0
+
+    def verdict(self) -> tuple[int, str]:
+        """Run the job as often as needed; return the exit status and the report.
+
+        Raises:
+            CouldNotRun: the runs show nothing.
+            Interrupted: by a signal.
+        """
+        first = self._run("plain")
+        _check_plain(first)
+        second = self._run("plain again")
+        difference = _step_log.first_difference(first.folder, second.folder,
+                                                ended=not second.ended_well)
+        if difference:
+            return UNSTABLE, _unstable(difference, first)
+        _check_plain(second)
+        third = self._run("with Tidepool")
+        _check_attached(third)
+        difference = _step_log.first_difference(first.folder, third.folder,
+                                                ended=not third.ended_well)
+        if difference:
+            return DIFFERS, _differs(difference, first, third, self._find_culprit(difference))
+        if not third.ended_well:
+            return _failed(third, first)
+        return SAME, _same(first, third)
+
+    def _run(self, name: str, steps: int | None = None, watch: int | None = None) -> Run:
+        """Run the job once. Its output goes to standard error, or (from the second on) to a file.
+        """
+        self._count += 1
+        folder = self._folder / f"run_{self._count}"
+        folder.mkdir()
+        of_three = f"run {self._count} of 3" if watch is None else f"run {self._count}"
+        _say(f"{of_three}, {name}")
+        task = Task(str(folder), steps or self._steps, watch)
+        environ = {**(self._attached if "Tidepool" in name else self._plain),
+                   VARIABLE: task.to_variable()}
+        with open(folder / "output", "wb") as output:
+            status = _run_job(self._command, environ, None if self._count == 1 else output)
+        run = Run(name, folder, status, _step_log.summaries(folder))
+        broken = [p.broken for p in run.processes.values() if p.broken]
+        if broken:
+            raise CouldNotRun(f"recording the run {name} failed: {broken[0]}{_tail(run)}")
+        return run
+
+    def _find_culprit(self, difference: _step_log.Difference) -> str:
+        """Return which operator is to blame, in words, from further runs up to the step."""
+        starts = [max(1, difference.step - 1), 1]  # further back only if that is not enough
+        for start in dict.fromkeys(starts):
+            try:
+                runs = [self._run(f"{name}, operators from step {start} on", difference.step, start)
+                        for name in ("plain", "with Tidepool")]
+            except CouldNotRun as problem:
+                return f"not found: {problem}"
+            found = self._culprits(*runs)
+            if any(_names_an_operator(culprit) for culprit in found):
+                break
+        if not found:
+            return "not found: with its operators watched the job did not differ"
+        return str(next(filter(_names_an_operator, found), found[0]))
+
+    @staticmethod
+    def _culprits(plain: Run, attached: Run) -> list:
+        """Return the culprit, or the other course, of each process that has one."""
+        names = sorted(path.name for path in plain.folder.glob(f"*{_operator_log.SUFFIX}")
+                       if (attached.folder / path.name).exists())
+        found = (_operator_log.first_culprit(plain.folder / name, attached.folder / name)
+                 for name in names)
+        return [culprit for culprit in found if culprit]
+
+
+def main(command: Sequence[str], environ: Mapping[str, str], steps: int | None) -> int:
+    """Verify a job and print the report; return the exit status."""
+    with tempfile.TemporaryDirectory(prefix="tidepool-verify-") as folder:
+        try:
+            status, report = Verification(command, environ, steps, Path(folder)).verdict()
+        except CouldNotRun as problem:
+            status, report = COULD_NOT_RUN, f"could not run: {problem}"
+        except Interrupted as interruption:
+            _say(str(interruption))
+            return interruption.status
+        except KeyboardInterrupt:  # between two runs
+            return Interrupted(signal.SIGINT).status
+        except Exception:  # must not look like a verdict
+            traceback.print_exc()
+            status, report = COULD_NOT_RUN, "could not run: an error in verify itself"
+        print(report, flush=True)
+    return status
+
+
+def _names_an_operator(culprit) -> bool:
+    return isinstance(culprit, _operator_log.OtherCourse) or culprit.maker is not None
+
+
+# -- what is reported ------------------------------------------------------------------------------
+
+
+def _check_plain(run: Run) -> None:
+    if not run.ended_well:
+        hint = ""
+        if run.name != "plain":
+            hint = (". The first run did not fail: does the job mind what that one wrote, such as "
+                    "checkpoints?")
+        raise CouldNotRun(f"the job fails without Tidepool ({run.name}): it {run.how_it_ended()}"
+                          f"{hint}{_tail(run)}")
+    if run.attached:
+        raise CouldNotRun("the job attaches Tidepool by itself in a way that verify cannot prevent")
+    if not list(run.folder.glob(f"*{STARTED}")):
+        raise CouldNotRun("no process of the job imported PyTorch where we could follow it")
+    if not run.steps:
+        raise CouldNotRun("the job never called an optimizer's step where it can be seen (PyTorch "
+                          "in Python, outside of torch.compile)")
+
+
+def _check_attached(run: Run) -> None:
+    if run.processes and not run.attached:
+        raise CouldNotRun(f"Tidepool did not attach to the job{_tail(run)}")
+
+
+def _same(first: Run, third: Run) -> str:
+    steps = _number(first.steps, "step")
+    report = (f"same: {steps}, each with the same losses, gradients, parameters, buffers and "
+              f"random numbers, bit for bit, in all three runs")
+    if len(first.stepping) > 1:
+        report += f" of {len(first.stepping)} processes"
+    report += (f"\n  with Tidepool: {_number(third.count('evictions'), 'eviction')}, "
+               f"{_number(third.count('replays'), 'operator')} replayed")
+    if all(p.counters for p in third.stepping) and not third.count("evictions"):
+        report += "\n  note: nothing was evicted, so this shows little: try a smaller budget"
+    unreadable = max(p.unreadable for p in first.stepping)
+    if unreadable:
+        report += f"\n  note: {_number(unreadable, 'parameter')} of a kind that cannot be compared"
+    return report
+
+
+def _differs(difference: _step_log.Difference, first: Run, third: Run, culprit: str) -> str:
+    report = ("differs: the job equals itself, but not with Tidepool\n"
+              f"  {_first(difference, first)}\n  operator: {culprit}")
+    if third.count("out_of_memory"):
+        report += (f"\n  note: with Tidepool the job ran out of memory "
+                   f"{_number(third.count('out_of_memory'), 'time')}; if it reacts to that, try a "
+                   "larger budget")
+    if not third.ended_well:
+        report += f"\n  with Tidepool it {third.how_it_ended()}{_tail(third)}"
+    return report
+
+
+def _unstable(difference: _step_log.Difference, first: Run) -> str:
+    return ("the job differs from itself: two runs without Tidepool are not the same\n"
+            f"  {_first(difference, first)}\n"
+            "  Nothing can be said about Tidepool until they are: seed every random number "
+            "generator, start from the same\n  files in each run, and see "
+            "torch.use_deterministic_algorithms.")
+
+
+def _failed(third: Run, first: Run) -> tuple[int, str]:
+    """Return the verdict on a run with Tidepool that ended badly, equal as far as it came."""
+    so_far = f"steps that are the same before that: {third.steps} of {first.steps}"
+    if third.count("out_of_memory"):
+        raise CouldNotRun(f"out of memory: under this budget the job {third.how_it_ended()}; "
+                          f"{so_far}{_tail(third)}")
+    if third.status == -signal.SIGKILL:
+        raise CouldNotRun(f"with Tidepool the job {third.how_it_ended()}; {so_far}{_tail(third)}")
+    return DIFFERS, (f"differs: the job ends well by itself, but with Tidepool it "
+                     f"{third.how_it_ended()}; {so_far}{_tail(third)}")
+
+
+def _first(difference: _step_log.Difference, first: Run) -> str:
+    process = f" of {difference.process}" if difference.process else ""
+    place = f"step {difference.step} of {max(first.steps, difference.step)}{process}"
+    if not difference.is_tensor:
+        return f"first difference: {place}: {difference.what}; until then all is the same"
+    others = ""
+    if difference.others:
+        others = f", and {_number(difference.others, 'more tensor')} of this step"
+    return f"first difference: {place}: {difference.what}{others}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _tail(run: Run) -> str:
+    """Return the last lines that a run printed, to be appended to a message."""
+    lines = (run.folder / "output").read_text(errors="replace").splitlines()[-_LINES_SHOWN:]
+    return "".join(f"\n  | {line}" for line in ["its last output:", *lines]) if lines else ""
+
+
+def _say(line: str) -> None:
+    print(f"tidepool verify: {line}", file=sys.stderr, flush=True)
+
+
+# -- running the job -------------------------------------------------------------------------------
+
+
+def _run_job(command: list[str], environ: dict[str, str], output) -> int:
+    """Run a command to its end; return its status as subprocess gives it.
+
+    Args:
+        output: a file for its standard output and error; None sends both to our standard error.
+
+    Raises:
+        CouldNotRun: it cannot be started.
+        Interrupted: we got a signal, which the job got too.
+    """
+    target = sys.stderr.fileno() if output is None else output
+    sys.stderr.flush()
+    try:
+        job = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=target,
+                               stderr=target)
+    except FileNotFoundError:
+        raise CouldNotRun(f"command not found: {command[0]}") from None
+    except OSError as error:
+        raise CouldNotRun(f"cannot start {command[0]}: {error.strerror}") from None
+    with _passing_on(job) as received:
+        status = job.wait()
+    if received:
+        raise Interrupted(received[0])
+    return status
+
+
+@contextlib.contextmanager
+def _passing_on(job: subprocess.Popen) -> Iterator[list[int]]:
+    """Note signals that ask us to end, and see to it that the job ends too."""
+    received: list[int] = []
+
+    def take(number, frame):
+        received.append(number)
+        if number != signal.SIGINT:  # a terminal sends that one to the job as well
+            job.send_signal(number)
+        signal.alarm(_SECONDS_TO_DIE)
+
+    def lose_patience(number, frame):
+        job.kill()
+
+    handlers = {signal.SIGINT: take, signal.SIGTERM: take, signal.SIGHUP: take,
+                signal.SIGALRM: lose_patience}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield received
+    finally:
+        signal.alarm(0)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,242 @@
+"""Memory of others, and others in ours: numpy, DLPack, shared memory, extensions in C++."""
+
+import ctypes
+import io
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import torch
+from tidepool import _plugin
+
+MAJOR, MINOR = _plugin.torch_version(torch)
+HAS_SLOT = (MAJOR, MINOR) >= (2, 13)  # docs/supported.md: without it, some writers are not seen
+
+
+def extension():
+    """Return the operators and the plain functions of extension.cpp."""
+    library = next(_plugin.LIBRARY_FOLDER.glob("libtidepool_torch_*.so")).resolve()
+    path = library.parents[1] / "tests" / "cases" / f"libcases_extension_torch_{MAJOR}_{MINOR}.so"
+    torch.ops.load_library(str(path))
+    functions = ctypes.CDLL(str(path))
+    functions.extension_fill.argtypes = [ctypes.c_void_p, ctypes.c_float]
+    functions.extension_first.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_float)]
+    return torch.ops.tidepool_extension, functions
+
+
+def written_by_operators(n=24):
+    """Return a tensor whose contents cannot be recomputed: a root."""
+    x = torch.empty(n)
+    x[: n // 2] = torch.randn(n // 2)
+    x[n // 2:] = torch.randn(n - n // 2)
+    return x
+
+
+def case_numpy_buffer_refilled():
+    buffer = np.zeros((8, 4), dtype=np.float32)
+    batch = torch.from_numpy(buffer)
+    seen = []
+    for k in range(4):
+        buffer[:] = np.arange(32).reshape(8, 4) + k
+        y = batch * 2
+        seen += [y, batch + y, y.sum()]
+    return seen, batch
+
+
+def case_numpy_view_of_a_result():
+    x = torch.randn(10) * 2
+    view = x.numpy()
+    y = x + 1
+    view[:] = 7
+    z = x + 1
+    return y, z, x, torch.from_numpy(view) * 1
+
+
+def case_numpy_before_the_first_operator():
+    x = torch.empty(10)
+    view = x.numpy()
+    view[:] = 1
+    y = x * 2
+    view[:] = 9
+    z = x * 2
+    return y, z
+
+
+def case_numpy_without_gradient():
+    x = (torch.randn(6, requires_grad=True) * 2).detach()
+    w = torch.nn.Parameter(torch.randn(6))
+    with torch.no_grad():
+        view = w.numpy()
+    y = w * 3 + x
+    view[:] = 1
+    z = w * 3
+    return y, z, x.numpy(force=True).tolist(), np.asarray(x).sum().item()
+
+
+def case_array_interface_and_buffers():
+    x = torch.randn(12) * 2
+    y = x + 1
+    array = np.array(x)
+    memory = bytes(x.untyped_storage())[:8]
+    copied = x.tolist()
+    read = torch.frombuffer(bytearray(array.tobytes()), dtype=torch.float32) * 2
+    return y, array.tolist(), memory, copied, read
+
+
+def case_dlpack():
+    from torch.utils.dlpack import from_dlpack, to_dlpack
+
+    x = torch.randn(10) * 2
+    y = x + 1
+    shared = from_dlpack(to_dlpack(x))
+    shared += 5
+    z = x + 1
+    array = np.from_dlpack(torch.randn(5) * 3)
+    source = np.arange(6, dtype=np.float32)
+    imported = torch.from_dlpack(source)
+    a = imported * 2
+    source += 1
+    b = imported * 2
+    return x, y, z, array.tolist(), a, b
+
+
+def case_data_ptr_written():
+    x = torch.randn(10) * 2
+    y = x + 1
+    pointer = x.data_ptr()
+    values = (ctypes.c_float * 10).from_address(pointer)
+    values[3] = 42.0
+    z = x + 1
+    values[4] = 43.0
+    w = x + z
+    return x, y, z, w
+
+
+def case_storage_access():
+    x = torch.randn(10) * 2
+    y = x + 1
+    storage = x.untyped_storage()
+    storage[0:4]
+    storage[0] = 0
+    storage[1] = 0
+    z = x + 1
+    typed = x.storage()
+    typed[5] = 3.0
+    w = x + 1
+    copied = storage.clone()
+    other = torch.empty(0).set_(copied.clone(), 0, (10,))
+    storage.fill_(0)
+    return y, z, w, x, other, typed.tolist(), copied.nbytes(), x.storage().sum() if hasattr(
+        x.storage(), "sum") else 0
+
+
+def case_shared_memory_written():
+    x = (torch.randn(10) * 2).share_memory_()
+    y = x + 1
+    alias = pickle.loads(bytes(ForkingPickler.dumps(x)))
+    alias.fill_(3)
+    z = x + 1
+    return y, z, x
+
+
+def case_pickled():
+    x = torch.randn(10) * 2
+    y = x.sin()
+    parts = {"x": x, "view": x[2:5], "y": y}
+    back = pickle.loads(pickle.dumps(parts))
+    back["x"].add_(1)
+    file = io.BytesIO()
+    torch.save(parts, file)
+    file.seek(0)
+    saved = torch.load(file)
+    saved["x"].mul_(3)
+    return x, y, back, saved
+
+
+def case_extension_operators():
+    operators, _ = extension()
+    x = torch.randn(16) * 2
+    y = operators.twice(x)
+    z = y + 1
+    operators.add_in_place(y, 3.0)
+    w = y + z
+    return x, y, z, w
+
+
+def case_extension_lies():
+    operators, _ = extension()
+    x = torch.randn(16) * 2
+    y = x + 1
+    first = operators.secretly_negates(x)
+    z = x + 1
+    second = operators.casts_away_const(x)
+    w = x + 1
+    return x, y, first, z, second, w
+
+
+def case_extension_alias():
+    operators, _ = extension()
+    x = torch.randn(16) * 2
+    y = x.cos()
+    alias = operators.alias(x)
+    z = alias * 2
+    x.add_(5)
+    w = alias * 2
+    alias.mul_(0.5)
+    return x, y, z, w, x + 1, alias + 1
+
+
+def case_extension_keeps_a_pointer():
+    operators, _ = extension()
+    x = torch.randn(16) * 2
+    y = x.cos()
+    operators.keep(x)
+    first = operators.read_kept()
+    x.mul_(2)
+    second = operators.read_kept()
+    z = x + 1
+    operators.write_kept(4.0)
+    w = x + 1
+    return y, first, second, z, w, x
+
+
+def case_raw_writer_of_a_root():
+    """A function that no dispatcher shows writes what others were computed from."""
+    if not HAS_SLOT:
+        return torch.randn(3) * 2 + 1
+    _, functions = extension()
+    x = written_by_operators()
+    y = x.sin()
+    z = y + 1
+    refused = functions.extension_fill(x.untyped_storage()._cdata, 3.0)
+    w = x + 1
+    again = functions.extension_fill(x.untyped_storage()._cdata, 5.0)
+    v = x + 1
+    return x, y, z, w, v, refused, again
+
+
+def case_raw_writer_before_any_operator():
+    if not HAS_SLOT:
+        return torch.randn(3) * 2 + 1
+    _, functions = extension()
+    x = torch.empty(12)
+    functions.extension_fill(x.untyped_storage()._cdata, 2.0)
+    y = x * 2
+    functions.extension_fill(x.untyped_storage()._cdata, 8.0)
+    z = x * 2
+    return y, z, x
+
+
+def case_shared_file():
+    import tempfile
+
+    with tempfile.NamedTemporaryFile() as file:
+        np.arange(10, dtype=np.float32).tofile(file.name)
+        x = torch.from_file(file.name, shared=True, size=10, dtype=torch.float32)
+        y = x * 2
+        np.full(10, 3, dtype=np.float32).tofile(file.name)
+        z = x * 2
+        mapped = np.memmap(file.name, dtype=np.float32)
+        a = torch.from_numpy(mapped) + 1
+        mapped[:] = 6
+        return y, z, a, torch.from_numpy(mapped) + y

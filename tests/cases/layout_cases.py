@@ -1,0 +1,132 @@
+"""Layouts whose kernels run above the interception: sparse, nested, mkldnn, and fake tensors."""
+
+import torch
+import torch.nn.functional as F
+from torch.utils import mkldnn
+
+
+def case_sparse_coo():
+    index = torch.randint(0, 20, (2, 60))
+    values = torch.randn(60) * 2
+    sparse = torch.sparse_coo_tensor(index, values, (20, 20))
+    dense = torch.randn(20, 5) * 2
+    product = torch.sparse.mm(sparse, dense)
+    coalesced = sparse.coalesce()
+    values.mul_(2)
+    return (product, coalesced, (sparse + sparse).to_dense(), torch.sparse.sum(sparse),
+            sparse.t().to_dense(), coalesced.values() * 2, coalesced.indices() + 1,
+            sparse.mul(2).to_dense(), dense.sparse_mask(torch.eye(20, 5).to_sparse().coalesce()))
+
+
+def case_sparse_gradients():
+    embedding = torch.nn.Embedding(30, 6, sparse=True)
+    optimizer = torch.optim.SparseAdam(embedding.parameters(), lr=0.1)
+    sgd = torch.nn.EmbeddingBag(30, 6, sparse=True)
+    second = torch.optim.SGD(sgd.parameters(), lr=0.1)
+    history = []
+    for _ in range(3):
+        index = torch.randint(0, 30, (8, 3))
+        loss = embedding(index).tanh().sum() + sgd(index).square().sum()
+        optimizer.zero_grad()
+        second.zero_grad()
+        loss.backward()
+        optimizer.step()
+        second.step()
+        history.append(loss)
+    return history, embedding.weight, sgd.weight, embedding.weight.grad
+
+
+def case_sparse_autograd():
+    sparse = torch.randn(12, 12).relu().to_sparse().requires_grad_()
+    dense = torch.randn(12, 4, requires_grad=True)
+    y = torch.sparse.mm(sparse, dense * 2)
+    y.sin().sum().backward()
+    softmax = torch.sparse.softmax(sparse.detach(), 1)
+    return y, sparse.grad, dense.grad, softmax.to_dense()
+
+
+def case_sparse_csr():
+    dense = (torch.randn(16, 16) * 2).relu()
+    csr = dense.to_sparse_csr()
+    x = torch.randn(16, 3) * 2
+    y = csr @ x
+    z = torch.addmm(y, csr, x)
+    values = csr.values()
+    values.mul_(2)
+    return (y, z, csr.to_dense(), csr.crow_indices() + 0, csr.col_indices() + 0, csr @ x,
+            csr.to_sparse_coo().to_dense(), (csr * 2).to_dense(), dense)
+
+
+def case_sparse_blocks():
+    dense = torch.randn(8, 8) * 2
+    csc, bsr = dense.to_sparse_csc(), dense.to_sparse_bsr((2, 2))
+    dense.add_(1)
+    return csc.to_dense(), bsr.to_dense(), bsr.values() * 2, (bsr @ dense)
+
+
+def case_nested():
+    parts = [torch.randn(k, 4) * 2 for k in (2, 5, 3)]
+    nested = torch.nested.nested_tensor(parts)
+    weight = torch.randn(4, 6) * 2
+    y = F.linear(nested, weight.t())
+    padded = torch.nested.to_padded_tensor(y, 0.0)
+    relu = F.relu(nested)
+    parts[0].zero_()
+    return (padded, nested, relu, [each * 2 for each in y.unbind()],
+            torch.nested.to_padded_tensor(F.softmax(nested, -1), 9.0))
+
+
+def case_nested_autograd():
+    parts = [torch.randn(k, 4, requires_grad=True) for k in (2, 5, 3)]
+    nested = torch.nested.as_nested_tensor([p * 2 for p in parts])
+    linear = torch.nn.Linear(4, 3)
+    y = torch.nested.to_padded_tensor(linear(nested), 0.0)
+    y.tanh().sum().backward()
+    return y, [p.grad for p in parts], linear.weight.grad
+
+
+def case_nested_jagged():
+    parts = [torch.randn(k, 4, requires_grad=True) for k in (2, 5, 3)]
+    nested = torch.nested.as_nested_tensor([p * 2 for p in parts], layout=torch.jagged)
+    y = (nested * 3).sin()
+    values = y.values()
+    total = values.sum()
+    total.backward()
+    return values * 1, total, [p.grad for p in parts]
+
+
+def case_mkldnn():
+    x = torch.randn(2, 4, 10, 10) * 2
+    weight, bias = torch.randn(6, 4, 3, 3) * 2, torch.randn(6) * 2
+    y = torch.mkldnn_convolution(x.to_mkldnn(), weight.to_mkldnn(), bias.to_mkldnn(),
+                                 (1, 1), (1, 1), (1, 1), 1)
+    relu = F.relu(y)
+    x.zero_()
+    linear = mkldnn.to_mkldnn(torch.nn.Linear(8, 8).eval())
+    z = linear((torch.randn(3, 8) * 2).to_mkldnn())
+    return y.to_dense(), relu.to_dense(), z.to_dense() * 2, (relu + relu).to_dense()
+
+
+def case_mkldnn_autograd():
+    x = (torch.randn(2, 4, 8, 8) * 2).requires_grad_()
+    y = F.relu(x.to_mkldnn() * 2).add(x.to_mkldnn())
+    y.to_dense().square().sum().backward()
+    return y.to_dense(), x.grad
+
+
+def case_masked():
+    data = torch.randn(5, 5) * 2
+    mask = data > 0
+    masked = torch.masked.masked_tensor(data, mask)
+    return ((masked * 2).to_tensor(0.0), masked.sum().to_tensor(0.0),
+            torch.masked.mean(data, mask=mask))
+
+
+def case_meta_and_fake():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    x = torch.randn(4, 4) * 2
+    meta = x.to("meta") @ torch.empty(4, 2, device="meta")
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(x) @ torch.randn(4, 3)
+    return x + 1, tuple(meta.shape), tuple(fake.shape)

@@ -1,0 +1,56 @@
+"""Hard cases: whatever a job does, its results are those of a run without Tidepool.
+
+A case is a function in a `*_cases.py` module. Each module runs once without Tidepool and once under
+each kind of chaos, in a process of its own. TIDEPOOL_FULL=1 adds the long ones.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from harness import run
+
+HERE = Path(__file__).parent
+FULL = os.environ.get("TIDEPOOL_FULL") == "1"
+MODULES = sorted(path.stem for path in HERE.glob("*_cases.py")
+                 if FULL or path.stem != "stress_cases")
+CHAOS = [pytest.param("op", marks=pytest.mark.torch_floor), "alloc", "random:3"]
+
+
+def run_cases(module: str, out: Path, chaos: str | None) -> dict:
+    """Run a module's cases; return by name what each returned and how many replays it took."""
+    front = [sys.executable]
+    if chaos is not None:
+        front += ["-m", "tidepool", "run", "--device", "cpu", "--budget", "4GiB",
+                  f"--chaos={chaos}", "--", sys.executable]
+    done = run([*front, str(HERE / "case_job.py"), module, str(out)])
+    assert done.returncode == 0, done.stderr
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Returns the results of a module without Tidepool; each is run once."""
+    done: dict[str, dict] = {}
+
+    def results(module: str) -> dict:
+        if module not in done:
+            done[module] = run_cases(module, tmp_path_factory.mktemp("plain") / "out.json", None)
+        return done[module]
+
+    return results
+
+
+@pytest.mark.parametrize("chaos", CHAOS)
+@pytest.mark.parametrize("module", MODULES)
+def test_same_results(plain, tmp_path, module, chaos):
+    expected = plain(module)
+    found = run_cases(module, tmp_path / "out.json", chaos)
+    wrong = {name: (case["result"], found[name]["result"]) for name, case in expected.items()
+             if case["result"] != found[name]["result"]}
+    assert wrong == {}
+    assert not [name for name, case in expected.items() if case["result"].startswith("raised")]
+    if chaos == "op":
+        assert not [name for name, case in found.items() if case["replays"] == 0]

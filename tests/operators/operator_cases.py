@@ -1,0 +1,87 @@
+"""PyTorch's operator database as cases: each sample forward and backward, and in other ways."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.utils._pytree as pytree
+from comparison import Case, evictable, gapped, gradients
+
+# Their results are memory that nobody has written.
+UNINITIALISED = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided",
+                 "empty_permuted"}  # fmt: skip
+ALL_TYPES = ("float32", "bfloat16", "float64", "complex64", "int64", "bool")
+
+
+def groups(full: bool, dtypes: list[str] | None) -> Iterator[tuple[str, Callable]]:
+    """Yield (name, function that yields its cases) for each operator and type."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    for operator in op_db:
+        if operator.name in UNINITIALISED:
+            continue
+        for name in dtypes or (ALL_TYPES if full else ALL_TYPES[:1]):
+            dtype = getattr(torch, name)
+            if dtype in operator.supported_dtypes("cpu"):
+                yield (f"{operator.formatted_name} {name}",
+                       lambda operator=operator, dtype=dtype: cases(operator, dtype, full))
+
+
+def cases(operator, dtype: torch.dtype, full: bool) -> Iterator[Case]:
+    """Yield the cases of one operator and type: the first two samples, or all in all ways."""
+    differentiable = operator.supports_autograd and dtype in operator.supported_backward_dtypes(
+        "cpu")
+    torch.manual_seed(1)
+    samples = operator.sample_inputs("cpu", dtype, requires_grad=differentiable)
+    for number, sample in enumerate(itertools.islice(samples, None if full else 2)):
+        ways = [("", forward_and_backward)]
+        if full:
+            ways += [("gapped", forward_and_backward)]
+            if differentiable and operator.supports_gradgrad:
+                ways.append(("twice", forward_and_backward))
+            if operator.inplace_variant and not sample.broadcasts_input:
+                ways.append(("in place", in_place))
+            if operator.supports_out:
+                ways.append(("out", into_outputs))
+        for way, function in ways:
+            yield Case(f"sample {number} {way}".rstrip(),
+                       lambda function=function, sample=sample, way=way: function(
+                           operator, sample, way))
+
+
+def arguments(sample, make: Callable = evictable) -> tuple:
+    """Return copies of a sample's input, args and kwargs."""
+    return pytree.tree_map(make, (sample.input, sample.args, sample.kwargs))
+
+
+def leaves(sample) -> list[torch.Tensor]:
+    """Return what a sample's gradients are taken by."""
+    tensors = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+    return [x for x in tensors if torch.is_tensor(x) and x.requires_grad]
+
+
+def forward_and_backward(operator, sample, way: str) -> object:
+    """Run an operator; return its results and gradients."""
+    inputs, args, kwargs = arguments(sample, gapped if way == "gapped" else evictable)
+    result = operator(inputs, *args, **kwargs)
+    result = sample.output_process_fn_grad(result)
+    return result, gradients(result, leaves(sample), twice=way == "twice")
+
+
+def in_place(operator, sample, way: str) -> object:
+    """Run an operator in place; return what it wrote and gradients."""
+    with torch.set_grad_enabled(operator.supports_inplace_autograd):
+        inputs, args, kwargs = arguments(sample)
+        before = inputs.clone() if torch.is_tensor(inputs) else None  # of an older version
+        result = operator.inplace_variant(inputs, *args, **kwargs)
+    return result, inputs, before, gradients((result, before), leaves(sample))
+
+
+def into_outputs(operator, sample, way: str) -> object:
+    """Run an operator into tensors that are there already."""
+    with torch.no_grad():
+        inputs, args, kwargs = arguments(sample)
+        result = operator(inputs, *args, **kwargs)
+        outputs = pytree.tree_map(torch.zeros_like, result)
+        operator(inputs, *args, **kwargs, out=outputs)
+    return result, outputs
