@@ -258,7 +258,7 @@ CallBody* InterceptedCall::begin_body() {
 
 void InterceptedCall::capture_random(CallBody* body, const at::Generator* generator) {
   draw_lock_.emplace();
-  if (body == nullptr || TIDEPOOL_MUTANT(4, state)) return;
+  if (body == nullptr) return;
   at::CPUGeneratorImpl& drawn =
       generator == nullptr
           ? default_generator()

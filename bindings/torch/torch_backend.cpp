@@ -69,7 +69,7 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
 void call(const CallBody& body, torch::jit::Stack& stack) {
   std::optional<DrawLock> draw_lock;
   std::optional<DefaultGeneratorScope> generator;
-  if (body.random != nullptr) {
+  if (body.random != nullptr && !TIDEPOOL_MUTANT(4, state)) {
     draw_lock.emplace();
     const int argument = body.info().generator_argument;
     if (argument >= 0 && TIDEPOOL_MUTANT(4, private_generator)) {

@@ -208,7 +208,7 @@ class RawPointer(Model):
     def forward(self, inputs):
         hidden, plain = self.fresh(inputs)
         before = plain * 3
-        ctypes.memset(plain.data_ptr(), 0, plain.nbytes // 2)
+        ctypes.memset(plain.untyped_storage().data_ptr(), 0, plain.nbytes // 2)
         self.held.append(plain)
         self.results = {"before": before, "plain": plain * 1}
         return (hidden * (plain + before)).mean()

@@ -14,7 +14,7 @@ class Killer:
     """A model of killer_models.py under which a mutant is noticed."""
 
     model: str
-    shows: str  # the operator whose result is wrong first
+    shows: str  # the operator whose result comes back wrong, in the first step
     settings: dict[str, str] = field(default_factory=lambda: {"chaos": "op"})
 
     @property
@@ -38,7 +38,7 @@ KILLERS = {
     "3.hidden_write": Killer("batch_norm", "aten::native_batch_norm"),
     "3.writes_original": Killer("old_contents", "aten::mul_.Tensor"),
     "4.state": Killer("dropout", "aten::bernoulli_.float"),
-    "4.put_back": Killer("rand_like", "aten::rand_like"),
+    "4.put_back": Killer("rand_like", "aten::rand_like"),  # wrong in the second step
     "4.private_generator": Killer("dropout", "aten::bernoulli_.float"),
     "4.normal_cache": Killer("spare_normal", "aten::normal_"),
     "5.foreign": Killer("foreign", "aten::mul.Tensor"),

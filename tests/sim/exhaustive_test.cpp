@@ -158,7 +158,7 @@ void search(Scope scope) {
             << (scope.updates_from_others ? ", updates from others" : "") << ": " << counts.states
             << " states, " << counts.transitions << " transitions; new states after each event:";
   for (const uint64_t count : counts.new_states) std::cout << " " << count;
-  std::cout << "\n";
+  std::cout << std::endl;
   CHECK(counts.states > 300);
 }
 
