@@ -12,14 +12,13 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 
 def start_peer() -> None:
     """Fork into the two processes of a collective job, before PyTorch has any threads."""
-    os.environ.update(WORLD_SIZE="2", RANK="0", GLOO_SOCKET_IFNAME="lo",
-                      RENDEZVOUS=tempfile.mkdtemp(prefix="killer_"))
+    out = sys.argv[sys.argv.index("--out") + 1]
+    os.environ.update(RANK="0", GLOO_SOCKET_IFNAME="lo", RENDEZVOUS=f"{out}.rendezvous")
     if os.fork() == 0:
         os.environ["RANK"] = "1"
 

@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import laboratory
 import mutant_table
 import pytest
+import torch
 from killer_models import MODELS
 from mutant_table import KILLERS, ROOT, SIMULATED
 
 USE = re.compile(r"TIDEPOOL_MUTANT\((\d+), (\w+)\)")
 SOURCES = ("allocator", "remat", "bindings")
+NEED_TRIPWIRE = ("unseen_thread",)  # a limit of older PyTorch
 
 
 def uses() -> set[str]:
@@ -41,7 +43,9 @@ def test_every_rule_of_the_cpu_has_mutants():
 
 @pytest.mark.torch_floor
 def test_killers_give_the_same_bits_without_a_mutant(tmp_path):
-    groups = laboratory.groups(list(KILLERS.values()))
+    killers = [killer for killer in KILLERS.values()
+               if torch.__version__ >= "2.13" or killer.model not in NEED_TRIPWIRE]
+    groups = laboratory.groups(killers)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         def start(number, group, kind, **environ):
             models = [killer.model for killer in group]

@@ -88,8 +88,9 @@ def test_mutant_is_noticed_by_its_job(name, hunt, survivors):
 @pytest.mark.parametrize("name", sorted(SIMULATED))
 def test_mutant_is_noticed_by_the_simulator(name, survivors):
     command = [str(SIMULATOR), "--filenames-as-tags", f"[#{SIMULATED[name]}]"]
+    environ = laboratory.environment(TIDEPOOL_SCOPE_EVENTS="3")
     status = {mutant: subprocess.run(command, capture_output=True, text=True, timeout=600,
-                                     env=laboratory.environment(TIDEPOOL_MUTANT=mutant)).returncode
+                                     env=environ | {"TIDEPOOL_MUTANT": mutant}).returncode
               for mutant in ("", name)}
     assert status[""] == 0
     if status[name] == 0:

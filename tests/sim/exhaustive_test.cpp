@@ -1,23 +1,41 @@
 // Every order of a few events on a few tensors: breadth first over the states that they lead to,
-// equal states merged (SmallScope::key()), from every graph in which the tensors may have been made.
-// Each step is taken on a runtime that has got there by the events of the shortest way, and ends in
-// a comparison of all contents.
+// equal states merged (SmallScope::key()), from every graph in which the tensors may have been
+// made. Each step is taken on a runtime that has got there by the events of the shortest way, and
+// ends in a comparison of all contents.
+#include <array>
 #include <cstdlib>
 #include <iostream>
 #include <string>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "tests/sim/small_scope.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::sim {
 namespace {
 
+constexpr size_t kMostEvents = 8;
+
+// Millions of ways are kept: no memory of their own.
 struct Way {
   SmallScope::Shape shape = {};
-  std::vector<Event> events;
+  uint8_t length = 0;
+  std::array<Event, kMostEvents> events = {};
 };
+
+// Two hashes of a key: with 128 bits, equal ones of different keys are not to be expected.
+using Digest = std::pair<uint64_t, uint64_t>;
+
+Digest digest_of(const std::string& key) {
+  Digest digest{1, 2};
+  for (const char byte : key) {
+    digest.first = mix((digest.first ^ static_cast<uint8_t>(byte)) * 0x9e3779b97f4a7c15 + 1);
+    digest.second = mix((digest.second + static_cast<uint8_t>(byte)) * 0x5851f42d4c957f2d + 3);
+  }
+  return digest;
+}
 
 struct Counts {
   uint64_t states = 0;
@@ -68,17 +86,18 @@ std::vector<Event> all_events(const Scope& scope) {
 std::string text_of(const Way& way) {
   std::string text = "made from";
   for (const uint8_t mask : way.shape) text += " " + std::to_string(mask);
-  for (const Event& event : way.events) text += "; " + event.text();
+  for (size_t k = 0; k < way.length; ++k) text += "; " + way.events[k].text();
   return text;
 }
 
 class Search {
  public:
   explicit Search(const Scope& scope) : scope_(scope.tensors), events_(all_events(scope)) {
-    for (const SmallScope::Shape& shape : all_shapes(scope.tensors)) visit({shape, {}});
+    for (const SmallScope::Shape& shape : all_shapes(scope.tensors)) visit({shape, 0, {}});
   }
 
   Counts run(size_t length) {
+    REQUIRE(length <= kMostEvents);
     for (size_t done = 0; done < length; ++done) {
       counts_.new_states.push_back(next_.size());
       const std::vector<Way> ways = std::move(next_);
@@ -100,20 +119,20 @@ class Search {
     scope_.end();
     for (const Event& event : possible) {
       Way longer = way;
-      longer.events.push_back(event);
+      longer.events[longer.length++] = event;
       visit(longer);
     }
   }
 
   void reach(const Way& way) {
     scope_.begin(way.shape);
-    for (const Event& event : way.events) scope_.apply(event);
+    for (size_t k = 0; k < way.length; ++k) scope_.apply(way.events[k]);
   }
 
   void visit(const Way& way) {
     ++counts_.transitions;
     reach(way);
-    const bool is_new = known_.insert(scope_.key()).second;
+    const bool is_new = known_.insert(digest_of(scope_.key())).second;
     const std::string failure = scope_.end();
     if (!failure.empty()) FAIL(text_of(way) << ": " << failure);
     if (is_new) next_.push_back(way);
@@ -121,7 +140,7 @@ class Search {
 
   SmallScope scope_;
   const std::vector<Event> events_;
-  std::unordered_set<std::string> known_;
+  absl::flat_hash_set<Digest> known_;
   std::vector<Way> next_;
   Counts counts_;
 };

@@ -179,9 +179,13 @@ std::string SmallScope::key() const {
 
 void SmallScope::read_all() {
   for (size_t k = 0; k < count_; ++k) {
+    const Slot& slot = slots_[k];
     if (!is_live(k) || !failure_.empty()) continue;
-    if (slots_[k].escaped && slots_[k].storage->evicted) failure_ = "an escaped tensor was evicted";
-    if (!job_->matches(slots_[k].storage)) failure_ = fmt::format("tensor {} has other contents at the end", k);
+    if (slot.escaped && slot.storage->evicted) {
+      failure_ = fmt::format("tensor {} has escaped, and was evicted", k);
+    } else if (!job_->matches(slot.storage)) {
+      failure_ = fmt::format("tensor {} has other contents at the end", k);
+    }
   }
 }
 
