@@ -1,6 +1,6 @@
 // ContentCheck: under chaos, fingerprints of what is evicted, compared with what comes back;
-// counted by the operator that made the contents, so that a wrong replay has a name where it happens, and
-// not where it is noticed.
+// counted by the operator that made the contents, so that a wrong replay has a name where it
+// happens, and not where it is noticed.
 // Not thread safe: the device's lock is held. Off, it costs a branch.
 #pragma once
 
