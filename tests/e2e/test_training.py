@@ -38,9 +38,14 @@ def threaded_cases() -> list[Case]:
     return [Case("resnet18", "adam_foreach", "0.6", threads=2), Case("gpt", "sgd", "chaos", 2)]
 
 
-# Also on the oldest supported PyTorch: each network, mode and pressure.
-FLOOR = {str(Case(network, MODES[row % 5], ("chaos", *BUDGETS)[row % 4 if row % 2 else 0]))
-         for row, network in enumerate(NETWORKS)}
+def floor_case(row: int) -> Case:
+    """Return a network's case on the oldest supported PyTorch: chaos, or a budget."""
+    column = row // 2 % len(BUDGETS)
+    mode = MODES[(row + column) % len(MODES)]
+    return Case(NETWORKS[row], mode, BUDGETS[column] if row % 2 else "chaos")
+
+
+FLOOR = {str(floor_case(row)) for row in range(len(NETWORKS))}
 CASES = [*chaos_cases(), *budget_cases(), *threaded_cases()]
 
 
