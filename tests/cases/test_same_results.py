@@ -5,15 +5,14 @@ each kind of chaos, in a process of its own. TIDEPOOL_FULL=1 adds the long ones.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import pytest
 from harness import run
+from selection import FULL
 
 HERE = Path(__file__).parent
-FULL = os.environ.get("TIDEPOOL_FULL") == "1"
 MODULES = sorted(path.stem for path in HERE.glob("*_cases.py")
                  if FULL or path.stem != "stress_cases")
 CHAOS = [pytest.param("op", marks=pytest.mark.torch_floor), "alloc", "random:3"]
