@@ -147,7 +147,7 @@ bool Arena::evict_items(std::span<const size_t> victims) {
     ++counts_.evictions;
     counts_.evicted_bytes += block.bytes;
     trace_.add(TraceKind::kEvict, address_of(item.block).value, block.bytes);
-    if (config_.poison_freed) space_.fill(address_of(item.block), block.bytes, kPoison);
+    if (config_.poison) space_.fill(address_of(item.block), block.bytes, kPoison);
     heap_.release(item.block);
   }
   return true;

@@ -7,7 +7,7 @@ namespace tidepool {
 BudgetedAllocator::BudgetedAllocator(AddressSpace& space, DeviceMutex& mutex,
                                      const AllocatorConfig& config)
     : mutex_(mutex),
-      poison_freed_(config.poison_freed),
+      poison_(config.poison),
       arena_(std::make_unique<Arena>(space, config)) {}
 
 BudgetedAllocator::~BudgetedAllocator() = default;
@@ -18,12 +18,17 @@ void BudgetedAllocator::set_reclaimer(Reclaimer* reclaimer) {
 }
 
 void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint) {
-  DeviceLock lock(mutex_);
-  return arena_->allocate(lock, bytes, hint);
+  void* address = nullptr;
+  {
+    DeviceLock lock(mutex_);
+    address = arena_->allocate(lock, bytes, hint);
+  }
+  if (poison_) [[unlikely]] arena_->fill(address, bytes);
+  return address;
 }
 
 void BudgetedAllocator::free(void* address) {
-  if (poison_freed_) [[unlikely]] {
+  if (poison_) [[unlikely]] {
     size_t bytes = 0;
     {
       DeviceLock lock(mutex_);
@@ -36,7 +41,7 @@ void BudgetedAllocator::free(void* address) {
 }
 
 void BudgetedAllocator::free_locked(void* address) {
-  if (poison_freed_) [[unlikely]] arena_->fill(address, block_bytes(address));
+  if (poison_) [[unlikely]] arena_->fill(address, block_bytes(address));
   arena_->free(address);
 }
 

@@ -31,7 +31,7 @@ struct AllocatorConfig {
   size_t range_bytes = 0;             // addresses reserved; 0: 8 x budget, at least 64 handles
   size_t handle_bytes = 0;            // granularity of commits; 0: by the budget, 64 KiB to 2 MiB
   size_t alignment = 64;              // unit of block sizes and addresses
-  bool poison_freed = false;          // debugging: overwrite bytes that are freed or evicted
+  bool poison = false;  // debugging: overwrite bytes that are freed or evicted, and new ones
   bool allow_windows = true;          // ways to make room, separately switchable for experiments
   bool allow_remap = true;
   uint64_t remap_price_per_handle = 0;  // in units of Price, added for every handle that moves
@@ -129,7 +129,7 @@ class BudgetedAllocator {
 
  private:
   DeviceMutex& mutex_;
-  const bool poison_freed_;
+  const bool poison_;
   std::unique_ptr<Arena> arena_;
 };
 

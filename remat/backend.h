@@ -51,6 +51,13 @@ class Backend {
   // Copies bytes between two blocks. Requires: lock not held.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
 
+  // A hash of a block's first `bytes`, for checks; 0 where it cannot look. Requires: lock held.
+  virtual uint64_t fingerprint(const void* address, size_t bytes) const {
+    static_cast<void>(address);
+    static_cast<void>(bytes);
+    return 0;
+  }
+
   // Around a wait for other threads (PyTorch: releases Python's lock if this thread has it).
   virtual void* begin_wait() { return nullptr; }
   virtual void end_wait(void* token) { static_cast<void>(token); }

@@ -15,7 +15,7 @@ uint64_t next_random(uint64_t* state) {  // splitmix64
 }  // namespace
 
 Residency::Residency(BudgetedAllocator& allocator, Backend& backend)
-    : allocator_(allocator), backend_(backend) {
+    : check(backend), allocator_(allocator), backend_(backend) {
   list_.previous = list_.next = &list_;
 }
 
@@ -36,6 +36,7 @@ void Residency::unlist(Storage& storage) {
 
 bool Residency::evict(Storage& storage) {
   if (!evictable(storage)) return false;
+  check.evicted(*storage.current, storage.address);
   if (!backend_.detach(storage)) {
     storage.dying = true;
     return false;
@@ -77,6 +78,7 @@ bool Residency::install(Storage& storage, void* address) {
   storage.evicted = false;
   if (storage.current->producer != nullptr) list(storage);
   ++rematerializations;
+  check.restored(*storage.current, address);
   availability_changed(*storage.current);
   return true;
 }

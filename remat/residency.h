@@ -14,6 +14,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/backend.h"
+#include "remat/content_check.h"
 #include "remat/lineage_store.h"
 #include "remat/mutants.h"
 #include "remat/policy.h"
@@ -73,6 +74,7 @@ class Residency final : public LineageStore::Observer {
   void value_dies(Value& value) override;
   void check_invariants(const LineageStore& store) const;
 
+  ContentCheck check;
   uint64_t evictions = 0;
   uint64_t evicted_bytes = 0;
   uint64_t rematerializations = 0;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +47,8 @@ struct RuntimeStatistics {
   uint64_t plan_peak_bytes = 0;  // greatest estimate of what a plan would hold at once
   uint64_t lean_plans = 0;       // made after one that locked all its inputs ran out of memory
   uint64_t clones = 0, snapshots = 0;
+  uint64_t contents_compared = 0;  // under chaos: restored contents with those evicted
+  std::map<std::string, uint64_t> contents_different;  // by the operator that made them
   uint64_t replay_ns = 0, bookkeeping_ns = 0;
   uint64_t values = 0, records = 0, storages = 0, lineage_bytes = 0;  // alive now
   // Bytes of live storages whose contents are roots, by reason.

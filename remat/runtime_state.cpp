@@ -50,6 +50,7 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       limits(config.limits, store, residency),
       random(config.seed) {
   residency.set_policy(policy.get());
+  if (config.chaos != Chaos::kNone) residency.check.enable();
 }
 
 void Runtime::State::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {

@@ -18,6 +18,8 @@ RuntimeStatistics Runtime::statistics() const {
   out.evictions = state.residency.evictions;
   out.evicted_bytes = state.residency.evicted_bytes;
   out.rematerializations = state.residency.rematerializations;
+  out.contents_compared = state.residency.check.compared;
+  out.contents_different = state.residency.check.different;
   out.ghosts = restored.ghosts;
   out.retained = state.root_loss.retained;
   out.escapes = state.escapes;

@@ -44,12 +44,14 @@ Settings Settings::parse(const std::string& text) {
   }
   settings.allocator.budget_bytes = json.at("budget_bytes").get<size_t>();
   settings.allocator.handle_bytes = json.value("handle_bytes", settings.allocator.handle_bytes);
-  settings.allocator.poison_freed = json.value("poison", false);
+  settings.allocator.poison = json.value("poison", false);
   settings.allocator.trace_events = json.value("trace_events", settings.allocator.trace_events);
   settings.recording = json.value("recording", true);
   remat::RuntimeConfig& runtime = settings.runtime;
   runtime.policy = json.value("policy", runtime.policy);
   runtime.chaos = chaos_of(json.value("chaos", "none"), runtime.seed);
+  // So that bytes which an operator leaves alone are the same each time, and stale ones show.
+  settings.allocator.poison |= runtime.chaos != remat::Chaos::kNone;
   if (json.contains("limits")) {
     const nlohmann::json& limits = json.at("limits");
     runtime.limits.depth = limits.value("depth", runtime.limits.depth);

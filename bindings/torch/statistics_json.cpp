@@ -37,6 +37,8 @@ std::string statistics_json(Engine& engine) {
       {"remapped_bytes", memory.remapped_bytes},
       {"retries", memory.retries},
       {"num_ooms", memory.out_of_memory},
+      {"contents_compared", remat.contents_compared},
+      {"contents_different", remat.contents_different},
       {"ghosts", remat.ghosts},
       {"retained", remat.retained},
       {"retained_bytes", remat.retained_bytes},

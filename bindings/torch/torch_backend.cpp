@@ -7,7 +7,9 @@
 
 #include <cstring>
 #include <optional>
+#include <string_view>
 
+#include "absl/hash/hash.h"
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/storage_access.h"
@@ -156,6 +158,10 @@ bool TorchBackend::attach(remat::Storage& storage, void* address) {
 
 void TorchBackend::forget(remat::Storage& storage) {
   drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
+}
+
+uint64_t TorchBackend::fingerprint(const void* address, size_t bytes) const {
+  return absl::HashOf(std::string_view(static_cast<const char*>(address), bytes));
 }
 
 void TorchBackend::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }

@@ -16,6 +16,7 @@ class TorchBackend final : public remat::Backend {
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
   void copy(void* to, const void* from, size_t bytes) override;
+  uint64_t fingerprint(const void* address, size_t bytes) const override;
   // Releases Python's global lock if this thread has it: another thread may need it to get done.
   void* begin_wait() override;
   void end_wait(void* token) override;

@@ -420,7 +420,7 @@ TEST_CASE("freed and evicted bytes are poisoned where asked for") {
   PrivateHostSpace space(kPage);
   DeviceMutex mutex;
   AllocatorConfig config = config_of(8);
-  config.poison_freed = true;
+  config.poison = true;
   BudgetedAllocator allocator(space, mutex, config);
   auto* bytes = static_cast<unsigned char*>(allocator.allocate(256));
   allocator.allocate(256);

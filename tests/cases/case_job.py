@@ -60,6 +60,8 @@ def main() -> None:
             text = f"raised {type(error).__name__}"
             traceback.print_exc()
         results[name] = {"result": text, "replays": replays(tidepool) - before}
+    results["contents_different"] = tidepool.stats()["devices"].get("cpu", {}).get(
+        "contents_different")
     with open(options.out, "w", encoding="utf-8") as out:
         json.dump(results, out)
 

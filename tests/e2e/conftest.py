@@ -3,13 +3,14 @@
 import os
 
 import harness
+import lab as labs
 import pytest
 
 
 @pytest.fixture(scope="session")
 def lab():
     """Runs jobs and remembers what plain runs gave."""
-    made = harness.Lab(workers=os.cpu_count() or 1)
+    made = labs.Lab(workers=os.cpu_count() or 1)
     yield made
     made.close()
 

@@ -1,11 +1,9 @@
-"""The networks that the end-to-end tests train: ordinary PyTorch, each in two sizes.
+"""The first networks that the end-to-end tests train: ordinary PyTorch.
 
-`chaos` keeps the layers and reduces the widths. `budget` is large enough that what is kept for
-backward outweighs the parameters and is at least four times any single operator's operands.
+Default sizes are for chaos: all kinds of layers, reduced widths. `networks.py` has larger ones.
 """
 
 import random
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -254,26 +252,3 @@ class Vae(nn.Module):
         error = F.binary_cross_entropy_with_logits(logits, images, reduction="sum")
         divergence = -0.5 * (1 + log_variance - mean.pow(2) - log_variance.exp()).sum()
         return (error + divergence) / images.shape[0]
-
-
-@dataclass(frozen=True)
-class Network:
-    """A model's class and the sizes that differ from its defaults in a `budget` run."""
-
-    kind: type[nn.Module]
-    budget: dict[str, int]
-
-    def build(self, size: str) -> nn.Module:
-        return self.kind(**(self.budget if size == "budget" else {}))
-
-
-NETWORKS = {
-    "mlp": Network(Mlp, {"features": 160, "width": 160, "depth": 16, "batch": 2048}),
-    "resnet18": Network(ResNet18, {"width": 16, "image": 48, "batch": 24}),
-    "gpt": Network(Gpt, {"vocabulary": 256, "width": 96, "heads": 4, "depth": 6, "length": 96,
-                         "batch": 16}),
-    "bilstm": Network(BiLstm, {"features": 96, "width": 96, "layers": 2, "length": 48,
-                               "batch": 96}),
-    "treelstm": Network(TreeLstm, {"vocabulary": 200, "width": 96, "leaves": 128, "batch": 96}),
-    "vae": Network(Vae, {"channels": 8, "depth": 6, "latent": 32, "image": 64, "batch": 48}),
-}

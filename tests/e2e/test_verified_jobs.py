@@ -9,6 +9,7 @@ from pathlib import Path
 
 import harness
 import pytest
+from selection import FULL
 
 NETWORKS = ("mlp:sgd", "resnet18:adam_foreach", "gpt:adamw_fused", "bilstm:adam_loop",
             "treelstm:autocast", "vae:sgd")
@@ -75,7 +76,7 @@ VERDICTS = {
     "stopped": Verdict(["--budget", "14MiB", "--steps", "2"], [SMALL, "--workers", "2"], 0,
                        ["same: 2 steps"], printed="step 0:", unsaid="step 1:"),
 }
-if harness.FULL:
+if FULL:
     VERDICTS |= {f"same {network}": Verdict(["--budget", harness.AMPLE, "--chaos"],
                                             [*TRAIN, network], 0, ["same: 2 steps"])
                  for network in NETWORKS}

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from models import NETWORKS
+from networks import NETWORKS
 from torch.utils._python_dispatch import TorchDispatchMode
 
 MODES = {
@@ -63,26 +63,33 @@ class Training:
         torch.manual_seed(seed)
         self.data = torch.Generator().manual_seed(seed + 1)
         self.model = NETWORKS[network].build(size)
-        self.optimizer = MODES[mode](self.model.parameters())
+        parts = self.model.parts() if hasattr(self.model, "parts") else [self.model]
+        self.optimizers = [MODES[mode](part.parameters()) for part in parts]
         self.mode = mode
-        self.loss = torch.zeros(())
+        self.losses: list[torch.Tensor] = []
         self.input_bytes = 0
 
     def step(self, number: int) -> None:
         batch = self.model.batch(number, self.data)
         self.input_bytes = max(self.input_bytes, size_of(batch))
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.mode == "autocast"):
-            loss = self.model(*batch)
-        self.optimizer.zero_grad()
-        loss.backward()
-        if self.mode == "sgd":
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.loss = loss.detach()
+        self.losses = []
+        for part, optimizer in enumerate(self.optimizers):
+            which = {"part": part} if hasattr(self.model, "parts") else {}
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.mode == "autocast"):
+                loss = self.model(*batch, **which)
+            optimizer.zero_grad()
+            loss.backward()
+            if self.mode == "sgd":
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            optimizer.step()
+            self.losses.append(loss.detach())
+        if hasattr(self.model, "after_step"):
+            self.model.after_step()
 
     def state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield name and contents of everything that the next step depends on, and the loss."""
-        yield "loss", self.loss
+        for part, loss in enumerate(self.losses):
+            yield f"loss {part}" if part else "loss", loss
         names = {}
         for name, parameter in self.model.named_parameters():
             names[parameter] = name
@@ -91,17 +98,23 @@ class Training:
             yield f"parameter {name}", parameter
         for name, buffer in self.model.named_buffers():
             yield f"buffer {name}", buffer
-        for parameter, entry in self.optimizer.state.items():
-            for key, value in entry.items():
-                yield f"optimizer state {key} of {names[parameter]}", torch.as_tensor(value)
+        for parameter, key, value in self.optimizer_state():
+            yield f"optimizer state {key} of {names[parameter]}", torch.as_tensor(value)
         yield "random number generator", torch.get_rng_state()
+
+    def optimizer_state(self) -> Iterator[tuple]:
+        """Yield parameter, key and value of each entry of the optimizers' states."""
+        for optimizer in self.optimizers:
+            for parameter, entry in optimizer.state.items():
+                for key, value in entry.items():
+                    yield parameter, key, value
 
     def fixed_bytes(self) -> int:
         """Return the bytes of parameters, gradients, optimizer state and the largest inputs."""
         parameters = list(self.model.parameters())
         gradients = [p.grad for p in parameters if p.grad is not None]
-        state = [v for entry in self.optimizer.state.values() for v in entry.values()
-                 if isinstance(v, torch.Tensor)]
+        state = [value for _, _, value in self.optimizer_state()
+                 if isinstance(value, torch.Tensor)]
         return size_of(parameters) + size_of(gradients) + size_of(state) + self.input_bytes
 
 

@@ -13,7 +13,7 @@ AllocatorConfig allocator_config(const Program& program) {
   AllocatorConfig config;
   config.budget_bytes = program.budget_bytes;
   config.handle_bytes = kHandleBytes;
-  config.poison_freed = true;
+  config.poison = true;
   config.allow_windows = program.allow_windows;
   config.allow_remap = program.allow_remap;
   return config;

@@ -29,7 +29,7 @@ struct Shared {
     AllocatorConfig config;
     config.budget_bytes = budget_bytes;
     config.handle_bytes = 4096;
-    config.poison_freed = true;
+    config.poison = true;
     return config;
   }
 

@@ -75,7 +75,7 @@ class RematFixture {
     AllocatorConfig config;
     config.budget_bytes = budget_bytes;
     config.handle_bytes = 4096;
-    config.poison_freed = true;
+    config.poison = true;
     return config;
   }
   static sim::Argument argument(Tensor tensor) {

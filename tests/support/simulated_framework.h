@@ -11,8 +11,10 @@
 #include <deque>
 #include <mutex>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
+#include "absl/hash/hash.h"
 #include "allocator/budgeted_allocator.h"
 #include "remat/backend.h"
 #include "remat/operator_call.h"
@@ -118,6 +120,9 @@ class SimulatedFramework final : public remat::Backend {
   bool detach(remat::Storage& storage) override;
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
+  uint64_t fingerprint(const void* address, size_t bytes) const override {
+    return absl::HashOf(std::string_view(static_cast<const char*>(address), bytes));
+  }
   void copy(void* to, const void* from, size_t bytes) override;
   void* begin_wait() override;
   void end_wait(void* token) override;
