@@ -69,8 +69,10 @@ size_t Residency::evict_everything(uint64_t odds, uint64_t* random) {
 }
 
 bool Residency::install(Storage& storage, void* address) {
-  if (storage.dying || !backend_.attach(storage, address)) {
+  if (storage.dying) return false;
+  if (!backend_.attach(storage, address)) {
     storage.dying = true;
+    availability_changed(*storage.current);  // nobody will want it for its own sake
     return false;
   }
   allocator_.set_owner(address, &storage);

@@ -28,6 +28,18 @@ TEST_CASE("a price follows own cost, evicted ancestors and needed descendants") 
   CHECK(built.policy->projected_cost(*a) == 1);
 }
 
+TEST_CASE("what turns out to be dying when it is restored is needed no more") {
+  LineageBuilder built;
+  Storage* a = built.result({built.root()}, 1);
+  Storage* b = built.result({a}, 10);
+  built.evict(b);
+  CHECK(built.policy->projected_cost(*a) == 11);
+  built.refuse = true;
+  CHECK(!built.install(b));
+  CHECK(built.policy->projected_cost(*a) == 1);
+  built.check();
+}
+
 // check() compares every cached cost with a walk from nothing.
 TEST_CASE("cached costs stay exact through random changes") {
   for (uint64_t seed = 0; seed < 200; ++seed) {
