@@ -18,7 +18,7 @@ constexpr size_t kBinsShare = 16;
 // of requests that should just fit, with 5 % to spare, 64 pages refused 15 %, 512 pages 0.05 %.
 // Above 2 MiB (a huge page, and the granularity of GPUs) only the page table gets shorter.
 size_t automatic_handle_bytes(const AllocatorConfig& config, const AddressSpace& space) {
-  constexpr size_t kLeast = 64 * kKiB, kMost = 2 * kMiB, kPages = 1024;
+  constexpr size_t kLeast = 4 * kKiB, kMost = 2 * kMiB, kPages = 1024;
   size_t bytes = std::max({kLeast, space.granularity(), config.alignment * 16});
   while (bytes < kMost && bytes * kPages < config.budget_bytes) bytes *= 2;
   // However many there are, the device must be able to map each at a place of its own.

@@ -29,7 +29,7 @@ class Fence;
 struct AllocatorConfig {
   size_t budget_bytes = 0;            // hard cap on committed bytes
   size_t range_bytes = 0;             // addresses reserved; 0: 8 x budget, at least 64 handles
-  size_t handle_bytes = 0;            // granularity of commits; 0: by the budget, 64 KiB to 2 MiB
+  size_t handle_bytes = 0;            // granularity of commits; 0: by the budget, 4 KiB to 2 MiB
   size_t alignment = 64;              // unit of block sizes and addresses
   bool poison = false;  // debugging: overwrite bytes that are freed or evicted, and new ones
   bool allow_windows = true;          // ways to make room, separately switchable for experiments
