@@ -6,7 +6,16 @@ import atexit
 import os
 import sys
 
-from . import _compiled, _plugin, _readers, _settings, _sizes, _stats_file, _threads
+from . import (
+    _compiled,
+    _distributed,
+    _plugin,
+    _readers,
+    _settings,
+    _sizes,
+    _stats_file,
+    _threads,
+)
 from ._version import __version__
 
 
@@ -79,6 +88,7 @@ def attach(settings: _settings.Settings) -> Job:
     _threads.follow_new_threads(plugin)
     _follow_optimizers(plugin, optimizers, torch.compiler.is_compiling)
     _compiled.follow_compiled_graphs(plugin, readers.storage_of)
+    _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
     atexit.register(_job.finish)
     if not settings.quiet:
         say(f"attached, {settings.describe()}")

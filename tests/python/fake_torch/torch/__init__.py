@@ -46,7 +46,10 @@ class _Writer:
 _C = types.SimpleNamespace(
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
     _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None)
-nn = types.SimpleNamespace(Parameter=Tensor)
+_data_parallel = types.SimpleNamespace(
+    _ddp_init_helper=lambda self, parameters: None)
+nn = types.SimpleNamespace(Parameter=Tensor, parallel=types.SimpleNamespace(
+    DistributedDataParallel=_data_parallel))
 
 
 def is_grad_enabled():

@@ -1,0 +1,29 @@
+"""DistributedDataParallel: gradients stay where they are from the moment they are accumulated.
+
+Its reducer, C++ below Python, compares the storages of gradients and buckets by their pointers, and
+PyTorch refuses the pointer of an evicted storage with an error. The hook runs after a gradient is
+accumulated and before the reducer's own, which sees it next.
+"""
+
+from __future__ import annotations
+
+import functools
+
+
+def follow_data_parallel(plugin, torch, storage_of) -> None:
+    """Fix the gradients of every model that is wrapped from now on."""
+    wrapper = torch.nn.parallel.DistributedDataParallel
+    original = wrapper._ddp_init_helper  # ends each way to construct one, unpickling too
+
+    def fix_gradient(parameter) -> None:
+        storage = storage_of(parameter.grad) if parameter.grad is not None else 0
+        if storage:
+            plugin.written(storage)
+
+    @functools.wraps(original)
+    def init_helper(self, parameters, *args, **kwargs):
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(fix_gradient)
+        return original(self, parameters, *args, **kwargs)
+
+    wrapper._ddp_init_helper = init_helper
