@@ -17,11 +17,16 @@ void BudgetedAllocator::set_reclaimer(Reclaimer* reclaimer) {
   arena_->set_reclaimer(reclaimer);
 }
 
-void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint) {
+void BudgetedAllocator::set_stream_order(StreamOrder* order) {
+  DeviceLock lock(mutex_);
+  arena_->set_stream_order(order);
+}
+
+void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint, StreamId stream) {
   void* address = nullptr;
   {
     DeviceLock lock(mutex_);
-    address = arena_->allocate(lock, bytes, hint);
+    address = arena_->allocate(lock, bytes, hint, stream);
   }
   if (poison_) [[unlikely]] arena_->fill(address, bytes);
   return address;
@@ -38,6 +43,18 @@ void BudgetedAllocator::free(void* address) {
   }
   DeviceLock lock(mutex_);
   arena_->free(address);
+  if (arena_->batch_full()) [[unlikely]] arena_->poll(lock);
+}
+
+void BudgetedAllocator::free_checked(void* address, size_t bytes, StreamId stream) {
+  DeviceLock lock(mutex_);
+  arena_->free_checked(address, bytes, stream);
+  if (arena_->batch_full()) [[unlikely]] arena_->poll(lock);
+}
+
+void BudgetedAllocator::record_stream(void* address, StreamId user) {
+  DeviceLock lock(mutex_);
+  arena_->record_stream(address, user);
 }
 
 void BudgetedAllocator::free_locked(void* address) {
@@ -62,6 +79,25 @@ void BudgetedAllocator::set_owner(void* address, Owner owner) {
 
 size_t BudgetedAllocator::block_bytes(const void* address) const {
   return arena_->allocated_block(address).bytes;
+}
+
+StreamId BudgetedAllocator::stream(const void* address) const {
+  return arena_->allocated_block(address).stream;
+}
+
+std::string BudgetedAllocator::misuse(const void* address) const {
+  DeviceLock lock(mutex_);
+  return arena_->misuse(address);
+}
+
+void BudgetedAllocator::suspend_stream_order() {
+  DeviceLock lock(mutex_);
+  arena_->suspend_order();
+}
+
+void BudgetedAllocator::resume_stream_order() {
+  DeviceLock lock(mutex_);
+  arena_->resume_order();
 }
 
 size_t BudgetedAllocator::give_back_free_pages() {

@@ -28,6 +28,8 @@ class PageTransaction {
   // Gives a spare handle back. Requires: there is one.
   void give_back_spare(PageTable& pages);
 
+  // Instead of run(): nothing is done.
+  void refuse(const std::string& error) { note(error); }
   // Makes the device calls, until the first one that fails. Requires: lock not held. Never throws.
   void run();
   // Enters into the table what has happened. Requires: lock held; once, after run().
