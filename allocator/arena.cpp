@@ -124,6 +124,12 @@ void Arena::set_reclaimer(Reclaimer* reclaimer) {
   reclaimer_ = reclaimer;
 }
 
+void Arena::set_observer(AllocatorObserver* observer) {
+  observer_ = observer;
+  heap_.set_observer(observer, base_);
+  note_reserved();
+}
+
 void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream) {
   TIDEPOOL_CHECK(bytes > 0, "allocation of %zu bytes", bytes);
   BlockId id{};
@@ -143,6 +149,7 @@ void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, Stream
   counts_.requested_peak_bytes = std::max(counts_.requested_peak_bytes, heap_.requested_bytes());
   Address address = address_of(id);
   trace_.add(TraceKind::kAllocate, address.value, rounded);
+  if (observer_ != nullptr) [[unlikely]] observer_->allocated(heap_.view(id));
   return address.pointer();
 }
 
@@ -150,6 +157,7 @@ void Arena::free_block(BlockId id) {
   trace_.add(TraceKind::kFree, address_of(id).value, heap_[id].bytes);
   ++counts_.frees;
   if (heap_[id].shared) [[unlikely]] ++batch_blocks_;
+  if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(id), heap_[id].shared);
   heap_.release(id);
 }
 
@@ -205,6 +213,24 @@ void Arena::quiesce(DeviceLock& lock) {
 
 void Arena::note_reserved() {
   counts_.reserved_peak_bytes = std::max(counts_.reserved_peak_bytes, committed_bytes());
+  if (observer_ != nullptr) observer_->reserved(committed_bytes());
+}
+
+bool Arena::set_limit(DeviceLock& lock, size_t bytes) {
+  const size_t handles = std::min(bytes, counts_.budget_bytes) / config_.handle_bytes;
+  pages_.set_budget(std::max(handles, pages_.committed()));
+  if (handles < pages_.committed()) give_back(lock);
+  pages_.set_budget(std::max(handles, pages_.committed()));
+  return pages_.committed() <= handles;
+}
+
+std::vector<BlockView> Arena::block_views() const {
+  std::vector<BlockView> views;
+  views.reserve(heap_.blocks().count());
+  for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
+    views.push_back(heap_.view(id));
+  }
+  return views;
 }
 
 AllocatorStatistics Arena::statistics() const {

@@ -30,6 +30,7 @@ class Arena {
 
   void set_reclaimer(Reclaimer* reclaimer);
   void set_stream_order(StreamOrder* order);
+  void set_observer(AllocatorObserver* observer);
   void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint,
                  StreamId stream = StreamId::kDefault);
   void free(void* address) { free_block(block_at(address)); }
@@ -40,6 +41,8 @@ class Arena {
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
   size_t give_back(DeviceLock& lock);
+  bool set_limit(DeviceLock& lock, size_t bytes);
+  std::vector<BlockView> block_views() const;
   void suspend_order() { ++suspended_; }
   void resume_order();
   // Many blocks that other streams used were freed since fences were last recorded.
@@ -197,6 +200,7 @@ class Arena {
   PageTable pages_;
   PageSelector selector_;
   Reclaimer* reclaimer_ = nullptr;
+  AllocatorObserver* observer_ = nullptr;
   StreamOrder* order_ = nullptr;  // null: there is one stream
   std::string order_error_;       // what the device said when it last refused an order
   size_t suspended_ = 0;

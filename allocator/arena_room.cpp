@@ -217,7 +217,8 @@ void Arena::run_unlocked(DeviceLock& lock, PageTransaction& transaction,
       transaction.refuse(order_error_);
     }
   }
-  transaction.apply(pages_);
+  transaction.apply(pages_, observer_);
+  note_reserved();
 }
 
 bool Arena::poll_host_fences() {

@@ -17,6 +17,11 @@ void BudgetedAllocator::set_reclaimer(Reclaimer* reclaimer) {
   arena_->set_reclaimer(reclaimer);
 }
 
+void BudgetedAllocator::set_observer(AllocatorObserver* observer) {
+  DeviceLock lock(mutex_);
+  arena_->set_observer(observer);
+}
+
 void BudgetedAllocator::set_stream_order(StreamOrder* order) {
   DeviceLock lock(mutex_);
   arena_->set_stream_order(order);
@@ -103,6 +108,16 @@ void BudgetedAllocator::resume_stream_order() {
 size_t BudgetedAllocator::give_back_free_pages() {
   DeviceLock lock(mutex_);
   return arena_->give_back(lock);
+}
+
+bool BudgetedAllocator::set_limit(size_t bytes) {
+  DeviceLock lock(mutex_);
+  return arena_->set_limit(lock, bytes);
+}
+
+std::vector<BlockView> BudgetedAllocator::blocks() const {
+  DeviceLock lock(mutex_);
+  return arena_->block_views();
 }
 
 void BudgetedAllocator::before_fork() {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/allocator_observer.h"
 #include "allocator/device_mutex.h"
 #include "allocator/reclaimer.h"
 #include "allocator/stream_order.h"
@@ -91,6 +92,9 @@ class BudgetedAllocator {
   // For devices with more than one stream, or whose work the host runs ahead of.
   void set_stream_order(StreamOrder* order);
 
+  // Before the first request.
+  void set_observer(AllocatorObserver* observer);
+
   // Returns the address of a block of at least `bytes` > 0 bytes, aligned to config.alignment,
   // with no owner. Work that `stream` gets from now on may use it at once. Throws: OutOfMemory;
   // DeviceError if streams cannot be ordered. Takes the lock; must not be held.
@@ -134,6 +138,14 @@ class BudgetedAllocator {
   // Evicts nothing, frees nothing: gives every wholly free handle back to the device.
   // Returns the bytes given back.
   size_t give_back_free_pages();
+
+  // For budgets that others share: no more than `bytes`, at most the budget, are held from the
+  // device from now on. False if more are held than that, free pages given back; they do not
+  // become more then. Takes the lock.
+  bool set_limit(size_t bytes);
+
+  // All blocks in address order. Takes the lock.
+  std::vector<BlockView> blocks() const;
 
   // In a forked child: no budget, no evictions from now on (its pages are its own copies).
   // Requires: no other thread in this process uses the allocator.

@@ -32,6 +32,31 @@ Heap::Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_lim
   }
 }
 
+BlockView Heap::view(BlockId id) const {
+  const Block& block = blocks_[id];
+  BlockView view{(base_ + block.offset).pointer(), block.bytes, 0, block.stream, BlockUse::kFree};
+  switch (block.state) {
+    case BlockState::kHole:
+    case BlockState::kClaimed:  // for the moment nobody knows which pages it has
+    case BlockState::kQuarantined:
+      view.use = BlockUse::kHole;
+      break;
+    case BlockState::kAllocated:
+      view.requested_bytes = block.requested_bytes;
+      view.use = BlockUse::kAllocated;
+      break;
+    case BlockState::kAwaitingFree:
+    case BlockState::kAwaitingHost:
+      view.use = BlockUse::kAwaiting;
+      break;
+    case BlockState::kFree:
+    case BlockState::kCached:
+    case BlockState::kUnmerged:
+      break;
+  }
+  return view;
+}
+
 void Heap::add_stream(StreamId stream) {
   while (other_pools_.size() < static_cast<size_t>(stream)) {
     other_pools_.push_back(std::make_unique<StreamPool>(blocks_, unit_, bins_limit_bytes_));
@@ -170,6 +195,7 @@ void Heap::unlink(BlockId id) {
     case BlockState::kUnmerged:
       return remove_from_list(unmerged_, id);
     case BlockState::kAwaitingFree:
+      if (observer_ != nullptr) observer_->awaiting(view(id), false);
       awaiting_bytes_ -= block.bytes;
       return awaiting_[static_cast<size_t>(block.zone)].remove(id);
     default:
@@ -190,6 +216,7 @@ void Heap::link(BlockId id) {
     case BlockState::kUnmerged:
       return push_list(unmerged_, id);
     case BlockState::kAwaitingFree:
+      if (observer_ != nullptr) observer_->awaiting(view(id), true);
       awaiting_bytes_ += block.bytes;
       return awaiting_[static_cast<size_t>(block.zone)].insert(id);
     default:

@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "allocator/address_space.h"
+#include "allocator/allocator_observer.h"
 #include "allocator/block_list.h"
 #include "allocator/block_table.h"
 #include "allocator/exact_bins.h"
@@ -35,6 +37,13 @@ class Heap {
        StreamClocks& clocks);
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
+
+  // Hears of blocks that start and end to await streams. `base`: the address of offset 0.
+  void set_observer(AllocatorObserver* observer, Address base) {
+    observer_ = observer;
+    base_ = base;
+  }
+  BlockView view(BlockId id) const;
 
   // A stream is known to the clocks; requests of it may come.
   void add_stream(StreamId stream);
@@ -175,6 +184,8 @@ class Heap {
   size_t allocated_bytes_ = 0;
   size_t requested_bytes_ = 0;
   size_t awaiting_bytes_ = 0;
+  AllocatorObserver* observer_ = nullptr;
+  Address base_;
 };
 
 }  // namespace tidepool

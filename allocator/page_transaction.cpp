@@ -117,7 +117,7 @@ void PageTransaction::give_back_steps() {
   }
 }
 
-void PageTransaction::apply(PageTable& pages) {
+void PageTransaction::apply(PageTable& pages, AllocatorObserver* observer) {
   for (const Step& step : steps_) {
     // First the handle is taken in hand ...
     if (step.promised) {
@@ -129,6 +129,7 @@ void PageTransaction::apply(PageTable& pages) {
     } else if (step.from != kNowhere) {
       if (step.fate == Fate::kUntouched) continue;  // still where it was
       pages.take(step.from);
+      if (observer != nullptr) observer->page(address(step.from).pointer(), page_bytes_, false);
     }
     // ... then it goes where it is now.
     switch (step.fate) {
@@ -141,6 +142,7 @@ void PageTransaction::apply(PageTable& pages) {
         break;
       case Fate::kAccessible:
         pages.set_mapped(step.to, step.handle, true);
+        if (observer != nullptr) observer->page(address(step.to).pointer(), page_bytes_, true);
         break;
       case Fate::kReleased:
         pages.forget_released();

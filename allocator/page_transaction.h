@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allocator/address_space.h"
+#include "allocator/allocator_observer.h"
 #include "allocator/page_table.h"
 
 namespace tidepool {
@@ -33,7 +34,7 @@ class PageTransaction {
   // Makes the device calls, until the first one that fails. Requires: lock not held. Never throws.
   void run();
   // Enters into the table what has happened. Requires: lock held; once, after run().
-  void apply(PageTable& pages);
+  void apply(PageTable& pages, AllocatorObserver* observer = nullptr);
 
   // After run(): everything has been done.
   bool succeeded() const { return error_.empty(); }
