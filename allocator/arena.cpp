@@ -216,12 +216,12 @@ void Arena::note_reserved() {
   if (observer_ != nullptr) observer_->reserved(committed_bytes());
 }
 
-bool Arena::set_limit(DeviceLock& lock, size_t bytes) {
+size_t Arena::set_limit(DeviceLock& lock, size_t bytes) {
   const size_t handles = std::min(bytes, counts_.budget_bytes) / config_.handle_bytes;
   pages_.set_budget(std::max(handles, pages_.committed()));
   if (handles < pages_.committed()) give_back(lock);
   pages_.set_budget(std::max(handles, pages_.committed()));
-  return pages_.committed() <= handles;
+  return pages_.budget() * config_.handle_bytes;
 }
 
 std::vector<BlockView> Arena::block_views() const {

@@ -41,7 +41,7 @@ class Arena {
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
   size_t give_back(DeviceLock& lock);
-  bool set_limit(DeviceLock& lock, size_t bytes);
+  size_t set_limit(DeviceLock& lock, size_t bytes);
   std::vector<BlockView> block_views() const;
   void suspend_order() { ++suspended_; }
   void resume_order();
@@ -58,6 +58,7 @@ class Arena {
   void fill(void* address, size_t bytes) { space_.fill(Address::of(address), bytes, kPoison); }
   AllocatorStatistics statistics() const;
   std::string trace_text() const { return trace_.text(); }
+  size_t handle_bytes() const { return config_.handle_bytes; }
   size_t committed_bytes() const { return pages_.committed() * config_.handle_bytes; }
   void check_invariants() const;
 

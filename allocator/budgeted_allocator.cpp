@@ -110,7 +110,7 @@ size_t BudgetedAllocator::give_back_free_pages() {
   return arena_->give_back(lock);
 }
 
-bool BudgetedAllocator::set_limit(size_t bytes) {
+size_t BudgetedAllocator::set_limit(size_t bytes) {
   DeviceLock lock(mutex_);
   return arena_->set_limit(lock, bytes);
 }
@@ -152,6 +152,8 @@ size_t BudgetedAllocator::committed_bytes() const {
   DeviceLock lock(mutex_);
   return arena_->committed_bytes();
 }
+
+size_t BudgetedAllocator::handle_bytes() const { return arena_->handle_bytes(); }
 
 void BudgetedAllocator::check_invariants() const {
   DeviceLock lock(mutex_);

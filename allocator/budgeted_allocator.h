@@ -140,9 +140,9 @@ class BudgetedAllocator {
   size_t give_back_free_pages();
 
   // For budgets that others share: no more than `bytes`, at most the budget, are held from the
-  // device from now on. False if more are held than that, free pages given back; they do not
-  // become more then. Takes the lock.
-  bool set_limit(size_t bytes);
+  // device from now on. Returns the limit in force: if more are held than that, free pages given
+  // back, it is what is held. Takes the lock.
+  size_t set_limit(size_t bytes);
 
   // All blocks in address order. Takes the lock.
   std::vector<BlockView> blocks() const;
@@ -160,6 +160,7 @@ class BudgetedAllocator {
   AllocatorStatistics statistics() const;         // takes the lock
   std::string trace_text() const;                 // the ring, oldest first; takes the lock
   size_t committed_bytes() const;                 // takes the lock
+  size_t handle_bytes() const;                    // constant
   DeviceMutex& mutex() { return mutex_; }
 
   // Checks (1) to (3) and every structure; aborts with values and place. Takes the lock.

@@ -34,12 +34,13 @@ class DeviceMemory final : private AllocatorObserver {
   void* allocate(size_t bytes, cudaStream_t stream);
   void free(void* address);
   void record_stream(void* address, cudaStream_t user);
-  // What the block was asked for, and what it takes. Requires: an allocated block.
+  // Requires: an allocated block.
   size_t block_bytes(const void* address);
+  // True if an allocated block starts there.
+  bool owns_block(const void* address);
 
-  // Our arena takes `limit` at most. False if it holds more than that even without its free pages;
-  // it does not grow then.
-  bool set_limit(size_t limit) { return allocator_->set_limit(limit); }
+  // See BudgetedAllocator.
+  size_t set_limit(size_t limit) { return allocator_->set_limit(limit); }
   size_t budget_bytes() const { return budget_bytes_; }
 
   void add_peer(int ordinal);
@@ -63,11 +64,15 @@ class DeviceMemory final : private AllocatorObserver {
   BudgetedAllocator& allocator() { return *allocator_; }
 
  private:
+  static constexpr size_t kAlignment = 512;  // as PyTorch's own
+  static constexpr PlacementHint kTransient = PlacementHint::kTransient;
+
   // AllocatorObserver; called with the lock held.
   void allocated(const BlockView& block) override;
-  void freed(const BlockView& block) override;
-  void available(const BlockView& block) override;
-  void pages(const void* address, size_t bytes, bool committed) override;
+  void freed(const BlockView& block, bool still_used) override;
+  void awaiting(const BlockView& block, bool starts) override;
+  void reserved(size_t bytes) override;
+  void page(const void* address, size_t bytes, bool usable) override;
   void* handle_of(StreamId stream) const { return streams_.stream_of(stream); }
 
   const c10::DeviceIndex index_;

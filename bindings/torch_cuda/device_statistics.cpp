@@ -1,6 +1,7 @@
 #include "bindings/torch_cuda/device_statistics.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tidepool::torch_cuda {
 namespace {
@@ -50,22 +51,27 @@ void DeviceStatistics::allocated(size_t requested, size_t bytes) {
 void DeviceStatistics::freed(size_t requested, size_t bytes) {
   const Pool pool = pool_of(bytes);
   change(kAllocations, pool, -1);
+  change(kActive, pool, -1);
   change(kAllocatedBytes, pool, -static_cast<int64_t>(bytes));
+  change(kActiveBytes, pool, -static_cast<int64_t>(bytes));
   change(kRequestedBytes, pool, -static_cast<int64_t>(requested));
 }
 
-void DeviceStatistics::available(size_t bytes) {
+void DeviceStatistics::awaiting(size_t bytes, bool starts) {
   const Pool pool = pool_of(bytes);
-  change(kActive, pool, -1);
-  change(kActiveBytes, pool, -static_cast<int64_t>(bytes));
+  const int64_t sign = starts ? 1 : -1;
+  change(kActive, pool, sign);
+  change(kActiveBytes, pool, sign * static_cast<int64_t>(bytes));
 }
 
-void DeviceStatistics::pages(size_t count, size_t bytes, bool committed) {
-  const int64_t sign = committed ? 1 : -1;
-  // Blocks of all sizes share the pages, which count as of large ones.
-  change(kSegments, kLarge, sign * static_cast<int64_t>(count));
-  change(kReservedBytes, kLarge, sign * static_cast<int64_t>(bytes));
-  (committed ? ours_.num_device_alloc : ours_.num_device_free) += static_cast<int64_t>(count);
+void DeviceStatistics::reserved(size_t bytes, size_t handle_bytes) {
+  const auto change_bytes = static_cast<int64_t>(bytes) - ours_.reserved_bytes[kAll].current;
+  if (change_bytes == 0) return;
+  const int64_t handles = change_bytes / static_cast<int64_t>(handle_bytes);
+  // Blocks of all sizes share the handles, which count as of large ones.
+  change(kSegments, kLarge, handles);
+  change(kReservedBytes, kLarge, change_bytes);
+  (handles > 0 ? ours_.num_device_alloc : ours_.num_device_free) += std::abs(handles);
 }
 
 void DeviceStatistics::set_native(const DeviceStats& native) {

@@ -13,12 +13,13 @@ using c10::CachingDeviceAllocator::DeviceStats;
 
 class DeviceStatistics {
  public:
-  // A block is handed out; its owner frees it; nothing uses it any longer.
+  // A block is handed out; its owner frees it.
   void allocated(size_t requested, size_t bytes);
   void freed(size_t requested, size_t bytes);
-  void available(size_t bytes);
-  // Pages (handles of device memory) came or went.
-  void pages(size_t count, size_t bytes, bool committed);
+  // A freed block starts, or ends, to be in use by streams.
+  void awaiting(size_t bytes, bool starts);
+  // So many bytes are held from the device now, in handles of `handle_bytes`.
+  void reserved(size_t bytes, size_t handle_bytes);
 
   // What PyTorch's own allocator holds now; call it after every request that it has served.
   void set_native(const DeviceStats& native);
