@@ -46,7 +46,7 @@ DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions
 }
 
 void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream) {
-  const StreamId id = streams_.id_of(stream);
+  const StreamId id = id_of(stream);
   if (!history_.watched()) [[likely]] return allocator_->allocate(bytes, kTransient, id);
   ContextScope scope(history_.gather(RecordContext::STATE));
   return allocator_->allocate(bytes, kTransient, id);
@@ -59,7 +59,7 @@ void DeviceMemory::free(void* address) {
 }
 
 void DeviceMemory::record_stream(void* address, cudaStream_t user) {
-  allocator_->record_stream(address, streams_.id_of(user));
+  allocator_->record_stream(address, id_of(user));
 }
 
 size_t DeviceMemory::block_bytes(const void* address) {

@@ -73,6 +73,10 @@ class DeviceMemory final : private AllocatorObserver {
   void awaiting(const BlockView& block, bool starts) override;
   void reserved(size_t bytes) override;
   void page(const void* address, size_t bytes, bool usable) override;
+  // The runtime's stream is the driver's.
+  StreamId id_of(cudaStream_t stream) {
+    return streams_.id_of(reinterpret_cast<device::driver::Stream>(stream));
+  }
   void* handle_of(StreamId stream) const { return streams_.stream_of(stream); }
 
   const c10::DeviceIndex index_;
