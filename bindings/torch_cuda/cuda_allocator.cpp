@@ -259,9 +259,12 @@ void CudaAllocator::report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaS
     observer(memory.index(), report.allocated_bytes, slot.device_bytes,
              slot.budget_bytes - std::min(slot.budget_bytes, held));
   }
-  TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA ", report.format(), "\nOn device cuda:",
-                   int{memory.index()}, ", of ", human_bytes(slot.device_bytes),
-                   "; held by pools of PyTorch's own allocator: ", human_bytes(native), ".");
+  // It begins as PyTorch's own does: programs that try a smaller batch look for these words.
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
+                   human_bytes(report.requested_bytes), ". GPU ", int{memory.index()},
+                   " has a total capacity of ", human_bytes(slot.device_bytes), ", of which ",
+                   human_bytes(native), " are held by pools of PyTorch's own allocator.\n",
+                   report.format());
 }
 
 // --- Freeing --------------------------------------------------------------------------------------

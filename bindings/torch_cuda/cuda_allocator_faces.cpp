@@ -134,6 +134,7 @@ std::string CudaAllocator::statistics_json() {
     json["allocated_peak_bytes"] = both.allocated_bytes[0].peak;
     json["requested_bytes"] = both.requested_bytes[0].current;
     json["requested_peak_bytes"] = both.requested_bytes[0].peak;
+    json["num_ooms"] = both.num_ooms;
     json["native_reserved_bytes"] = slot.pools->reserved();
     devices["cuda:" + std::to_string(device)] = std::move(json);
   }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 _done = False  # the entry point and the shim both come by, whichever is there
+_looks_again = False  # when CUDA starts
 suspended = False  # `enable()` is importing torch: its arguments win over the environment
 
 
@@ -22,9 +23,33 @@ def attach_from_environment() -> None:
     if _done or suspended:
         return
     _attach_if_asked()
+    if not _done:
+        _look_again_before_cuda()
     if os.environ.get("TIDEPOOL_VERIFY"):
         _done = True
         _record(os.environ["TIDEPOOL_VERIFY"])
+
+
+def _look_again_before_cuda() -> None:
+    """Look at the environment again when CUDA starts, which is when PyTorch reads it.
+
+    The job may have set PyTorch's allocator settings after `import torch`; an unknown backend left
+    there would end it.
+    """
+    global _looks_again
+    from torch import _C
+
+    start = getattr(_C, "_cuda_init", None)
+    if start is None or _looks_again:
+        return
+    _looks_again = True
+
+    def start_cuda():
+        _C._cuda_init = start
+        attach_from_environment()
+        return start()
+
+    _C._cuda_init = start_cuda
 
 
 def _record(task: str) -> None:
