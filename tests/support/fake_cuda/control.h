@@ -14,7 +14,8 @@
 FAKE_CUDA_API int fake_cuda_set(const char* name, const char* text);
 FAKE_CUDA_API void fake_cuda_clear_failures();
 
-// Calls of a kind so far ("map", "event_record", …), and those made to fail. 2^64 - 1: no such kind.
+// Calls of a kind so far ("map", "event_record", …), and those made to fail; 2^64 - 1: there is
+// no such kind.
 FAKE_CUDA_API uint64_t fake_cuda_calls(const char* kind);
 FAKE_CUDA_API uint64_t fake_cuda_failures(const char* kind);
 // Virtual: the sum of the prices the host has paid and waited for.

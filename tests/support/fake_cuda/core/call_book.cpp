@@ -7,12 +7,13 @@
 namespace tidepool::fake_cuda {
 namespace {
 
-// Takes the text up to one of `ends`, and that character too, off the front of `text`.
-std::string_view take(std::string_view& text, std::string_view ends) {
-  const size_t end = text.find_first_of(ends);
-  const std::string_view taken = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return taken;
+// Cuts `text` at the first `mark` and returns what comes after it; nothing where there is none.
+std::optional<std::string_view> cut(std::string_view& text, char mark) {
+  const size_t at = text.find(mark);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = text.substr(at + 1);
+  text = text.substr(0, at);
+  return rest;
 }
 
 uint64_t number(std::string_view digits, std::string_view whole) {
@@ -59,15 +60,17 @@ Error usual_error(Call call) {
 
 std::vector<FailureRule> parse_failures(std::string_view text) {
   std::vector<FailureRule> rules;
-  while (!text.empty()) {
-    const std::string_view item = take(text, ",");
-    std::string_view rest = item;
-    const Call call = known_call(take(rest, ":"), item);
-    std::string_view which = take(rest, "=");
-    FailureRule rule{.call = call, .error = usual_error(call)};
-    rule.first = number(take(which, "x"), item);
-    if (!which.empty()) rule.count = number(which, item);
-    if (!rest.empty()) rule.error = static_cast<Error>(number(rest, item));
+  for (std::optional<std::string_view> rest = text; rest && !rest->empty();) {
+    std::string_view item = *rest;
+    rest = cut(item, ',');
+    std::string_view name = item;
+    std::string_view which = cut(name, ':').value_or("");
+    const std::optional<std::string_view> error = cut(which, '=');
+    const std::optional<std::string_view> count = cut(which, 'x');
+    FailureRule rule{.call = known_call(name, item)};
+    rule.error = error ? static_cast<Error>(number(*error, item)) : usual_error(rule.call);
+    rule.first = number(which, item);
+    if (count) rule.count = number(*count, item);
     if (rule.first == 0) throw std::invalid_argument(fmt::format("'{}': calls count from 1", item));
     rules.push_back(rule);
   }
@@ -76,12 +79,15 @@ std::vector<FailureRule> parse_failures(std::string_view text) {
 
 std::vector<Price> parse_prices(std::string_view text) {
   std::vector<Price> prices;
-  while (!text.empty()) {
-    const std::string_view item = take(text, ",");
-    std::string_view rest = item;
-    Price price{.call = known_call(take(rest, ":"), item)};
-    price.host_ns = number(take(rest, "+"), item);
-    if (!rest.empty()) price.device_ns = number(rest, item);
+  for (std::optional<std::string_view> rest = text; rest && !rest->empty();) {
+    std::string_view item = *rest;
+    rest = cut(item, ',');
+    std::string_view name = item;
+    std::string_view host = cut(name, ':').value_or("");
+    const std::optional<std::string_view> device = cut(host, '+');
+    Price price{.call = known_call(name, item)};
+    price.host_ns = number(host, item);
+    if (device) price.device_ns = number(*device, item);
     prices.push_back(price);
   }
   return prices;

@@ -1,4 +1,4 @@
-// CallBook: counts the calls of each kind, lets chosen ones fail, and keeps the host's virtual time.
+// CallBook: counts the calls of each kind, lets chosen ones fail, keeps the host's virtual time.
 // Owns its numbers only. Not thread safe: the machine's lock is held.
 // Invariants: (1) a failed call counts as a call; (2) time never goes back.
 #pragma once

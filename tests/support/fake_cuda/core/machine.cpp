@@ -62,7 +62,9 @@ int Machine::device_of(const void* address) const {
 
 // Returns whether it is device memory at all.
 bool Machine::check_accessible(const void* start, size_t bytes, bool writes) const {
+  constexpr uintptr_t kNullPage = 4096;
   const uintptr_t first = reinterpret_cast<uintptr_t>(start);
+  if (first < kNullPage) throw Refusal(Error::kInvalidValue, fmt::format("{:#x}", first));
   uintptr_t at = first;
   const uintptr_t end = at + bytes;
   if (const auto place = allocations.find(at)) {
@@ -112,6 +114,7 @@ void Machine::copy(void* to, const void* from, size_t bytes, Stream& stream, con
 
 void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count, Stream& stream,
                    const char* name) {
+  if (count == 0) return;
   const size_t bytes = element_bytes * count;
   check_accessible(to, bytes, true);
   operate(stream, Call::kFill, name);

@@ -56,7 +56,7 @@ class Order {
   Order(const Settings& settings, CallBook& book);
 
   Stream& create_stream(int device, unsigned flags, int priority);
-  // Throws: Refusal with kInvalidHandle, as all below that take a handle, for one that is not alive.
+  // Throws: Refusal with kInvalidHandle for a handle that is not alive, as all below.
   void destroy_stream(void* handle);
   // The stream behind a handle of the driver's or the runtime's; 0, 1 and 2 are `device`'s legacy
   // stream (one thread's default stream is not told from another's).

@@ -1,4 +1,4 @@
-// PhysicalMemory: the memory of one device, a sparse anonymous file that is mapped where it is used.
+// PhysicalMemory: the memory of one device, a sparse anonymous file, mapped where it is used.
 // So what is mapped twice, or moved, or opened by another process is the same memory, and bytes
 // that nobody touches cost nothing. Extents never join: a freed one serves requests of its size.
 // Owns the file. Not thread safe: the machine's lock is held.

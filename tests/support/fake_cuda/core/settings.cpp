@@ -61,7 +61,8 @@ using Reader = std::function<void(Settings&, const std::string&)>;
 
 const std::map<std::string_view, Reader>& readers() {
   static const auto* table = new std::map<std::string_view, Reader>{
-      {"DEVICES", [](Settings& s, const std::string& t) { s.devices = static_cast<int>(count(t)); }},
+      {"DEVICES",
+       [](Settings& s, const std::string& t) { s.devices = static_cast<int>(count(t)); }},
       {"MEMORY", [](Settings& s, const std::string& t) { s.memory_bytes = list_of_bytes(t); }},
       {"MAPPING_LIMIT", [](Settings& s, const std::string& t) { s.mapping_limit = count(t); }},
       {"LATE",
