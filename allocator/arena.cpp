@@ -216,6 +216,17 @@ void Arena::note_reserved() {
   if (observer_ != nullptr) observer_->reserved(committed_bytes());
 }
 
+void Arena::settle_streams(DeviceLock& lock) {
+  if (!can_order()) return;
+  heap_.flush();
+  StreamUses uses = heap_.awaited();
+  add_uses(uses, heap_.unpassed());
+  if (!wait_for(lock, uses)) return;  // the device has failed: there is nothing to gain
+  heap_.release_passed();
+  heap_.flush();
+  heap_.merge_passed();
+}
+
 size_t Arena::set_limit(DeviceLock& lock, size_t bytes) {
   const size_t handles = std::min(bytes, counts_.budget_bytes) / config_.handle_bytes;
   pages_.set_budget(std::max(handles, pages_.committed()));

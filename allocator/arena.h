@@ -41,6 +41,8 @@ class Arena {
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
   size_t give_back(DeviceLock& lock);
+  // Waits until no stream uses a freed block, so that give_back() finds all of them.
+  void settle_streams(DeviceLock& lock);
   size_t set_limit(DeviceLock& lock, size_t bytes);
   std::vector<BlockView> block_views() const;
   void suspend_order() { ++suspended_; }

@@ -107,6 +107,7 @@ void BudgetedAllocator::resume_stream_order() {
 
 size_t BudgetedAllocator::give_back_free_pages() {
   DeviceLock lock(mutex_);
+  arena_->settle_streams(lock);
   return arena_->give_back(lock);
 }
 

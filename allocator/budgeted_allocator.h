@@ -135,8 +135,8 @@ class BudgetedAllocator {
   void suspend_stream_order();
   void resume_stream_order();
 
-  // Evicts nothing, frees nothing: gives every wholly free handle back to the device.
-  // Returns the bytes given back.
+  // Evicts nothing, frees nothing: gives every wholly free handle back to the device, once all work
+  // on freed blocks is done. Returns the bytes given back.
   size_t give_back_free_pages();
 
   // For budgets that others share: no more than `bytes`, at most the budget, are held from the
