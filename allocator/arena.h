@@ -32,8 +32,9 @@ class Arena {
   void set_stream_order(StreamOrder* order);
   void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint,
                  StreamId stream = StreamId::kDefault);
-  void free(void* address) { free_block(block_at(address)); }
-  void free_checked(void* address, size_t bytes, StreamId stream);
+  // True if many blocks that other streams used were freed since fences were last recorded: poll().
+  bool free(void* address) { return free_block(block_at(address)); }
+  bool free_checked(void* address, size_t bytes, StreamId stream);
   void free_after(void* address, std::shared_ptr<Fence> fence);
   void record_stream(void* address, StreamId user);
   Block& allocated_block(const void* address) { return heap_[block_at(address)]; }
@@ -42,8 +43,6 @@ class Arena {
   size_t give_back(DeviceLock& lock);
   void suspend_order() { ++suspended_; }
   void resume_order();
-  // Many blocks that other streams used were freed since fences were last recorded.
-  bool batch_full() const { return batch_blocks_ >= kBatchBlocks; }
   void poll(DeviceLock& lock);
   void become_forked_child();
   // Waits until no device call is under way.
@@ -117,7 +116,7 @@ class Arena {
     return id;
   }
   [[noreturn]] void refuse_address(const void* address) const;
-  void free_block(BlockId id);
+  bool free_block(BlockId id);
   Address address_of(BlockId id) const { return base_ + heap_[id].offset; }
   size_t pages_at_hand() const { return pages_.headroom() + pages_.spare_count(); }
   void note_reserved();
@@ -126,7 +125,8 @@ class Arena {
   void give_everything_back();
 
   // arena_room.cpp: serving a request that neither a bin nor a free block serves.
-  BlockId make_room(DeviceLock& lock, const Request& request);
+  // Not inlined: its frame would burden every hit.
+  [[gnu::noinline]] BlockId make_room(DeviceLock& lock, const Request& request);
   Site find_site(const Request& request, Zone zone) const;
   // The lowest hole that takes the whole request.
   Site find_hole(const Request& request, Zone zone) const;
@@ -167,6 +167,8 @@ class Arena {
   // refuses.
   std::optional<std::vector<StreamClocks::Milestone>> fences_for(DeviceLock& lock,
                                                                  const StreamUses& uses);
+  // Waits until nothing that is free or freed is used by any stream; a last resort.
+  void settle_streams(DeviceLock& lock);
   // A free block of another stream; `ordered`: only one that need not be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
   // A block that other streams may still use: the request's stream waits for them.
