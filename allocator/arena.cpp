@@ -132,16 +132,15 @@ void Arena::set_observer(AllocatorObserver* observer) {
 
 void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream) {
   TIDEPOOL_CHECK(bytes > 0, "allocation of %zu bytes", bytes);
-  BlockId id{};
   // More than the range cannot be rounded up safely, and is refused by make_room in any case.
   size_t rounded = bytes > config_.range_bytes ? config_.range_bytes + 1
                                                : round_up(bytes, config_.alignment);
-  Request request{bytes, rounded, zone_for(rounded, hint, config_.handle_bytes), stream};
+  Zone zone = zone_for(rounded, hint, config_.handle_bytes);
   if (stream != StreamId::kDefault) [[unlikely]] know(stream);
-  id = heap_.take_cached(request.zone, rounded, stream);
+  BlockId id = heap_.take_cached(zone, rounded, stream);
   if (id == BlockId::kNone) [[unlikely]] {
-    id = heap_.take_free(request.zone, rounded, stream);
-    if (id == BlockId::kNone) id = make_room(lock, request);
+    id = heap_.take_free(zone, rounded, stream);
+    if (id == BlockId::kNone) id = make_room(lock, {bytes, rounded, zone, stream});
   }
   heap_.set_requested(id, bytes);
   ++counts_.allocations;
@@ -153,22 +152,23 @@ void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, Stream
   return address.pointer();
 }
 
-void Arena::free_block(BlockId id) {
+bool Arena::free_block(BlockId id) {
   trace_.add(TraceKind::kFree, address_of(id).value, heap_[id].bytes);
   ++counts_.frees;
-  if (heap_[id].shared) [[unlikely]] ++batch_blocks_;
-  if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(id), heap_[id].shared);
+  const bool shared = heap_[id].shared;
+  if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(id), shared);
   heap_.release(id);
+  return shared && ++batch_blocks_ >= kBatchBlocks;
 }
 
-void Arena::free_checked(void* address, size_t bytes, StreamId stream) {
+bool Arena::free_checked(void* address, size_t bytes, StreamId stream) {
   BlockId id = block_at(address);
   const Block& block = heap_[id];
   TIDEPOOL_CHECK(block.requested_bytes == bytes && block.stream == stream,
                  "%p is freed as %zu bytes of stream %u, but is %zu bytes of stream %u", address,
                  bytes, static_cast<unsigned>(stream), block.requested_bytes,
                  static_cast<unsigned>(block.stream));
-  free_block(id);
+  return free_block(id);
 }
 
 std::string Arena::misuse(const void* address) const {
@@ -214,17 +214,6 @@ void Arena::quiesce(DeviceLock& lock) {
 void Arena::note_reserved() {
   counts_.reserved_peak_bytes = std::max(counts_.reserved_peak_bytes, committed_bytes());
   if (observer_ != nullptr) observer_->reserved(committed_bytes());
-}
-
-void Arena::settle_streams(DeviceLock& lock) {
-  if (!can_order()) return;
-  heap_.flush();
-  StreamUses uses = heap_.awaited();
-  add_uses(uses, heap_.unpassed());
-  if (!wait_for(lock, uses)) return;  // the device has failed: there is nothing to gain
-  heap_.release_passed();
-  heap_.flush();
-  heap_.merge_passed();
 }
 
 size_t Arena::set_limit(DeviceLock& lock, size_t bytes) {

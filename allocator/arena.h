@@ -33,22 +33,19 @@ class Arena {
   void set_observer(AllocatorObserver* observer);
   void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint,
                  StreamId stream = StreamId::kDefault);
-  void free(void* address) { free_block(block_at(address)); }
-  void free_checked(void* address, size_t bytes, StreamId stream);
+  // True if many blocks that other streams used were freed since fences were last recorded: poll().
+  bool free(void* address) { return free_block(block_at(address)); }
+  bool free_checked(void* address, size_t bytes, StreamId stream);
   void free_after(void* address, std::shared_ptr<Fence> fence);
   void record_stream(void* address, StreamId user);
   Block& allocated_block(const void* address) { return heap_[block_at(address)]; }
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
   size_t give_back(DeviceLock& lock);
-  // Waits until no stream uses a freed block, so that give_back() finds all of them.
-  void settle_streams(DeviceLock& lock);
   size_t set_limit(DeviceLock& lock, size_t bytes);
   std::vector<BlockView> block_views() const;
   void suspend_order() { ++suspended_; }
   void resume_order();
-  // Many blocks that other streams used were freed since fences were last recorded.
-  bool batch_full() const { return batch_blocks_ >= kBatchBlocks; }
   void poll(DeviceLock& lock);
   void become_forked_child();
   // Waits until no device call is under way.
@@ -123,7 +120,7 @@ class Arena {
     return id;
   }
   [[noreturn]] void refuse_address(const void* address) const;
-  void free_block(BlockId id);
+  bool free_block(BlockId id);
   Address address_of(BlockId id) const { return base_ + heap_[id].offset; }
   size_t pages_at_hand() const { return pages_.headroom() + pages_.spare_count(); }
   void note_reserved();
@@ -132,7 +129,8 @@ class Arena {
   void give_everything_back();
 
   // arena_room.cpp: serving a request that neither a bin nor a free block serves.
-  BlockId make_room(DeviceLock& lock, const Request& request);
+  // Not inlined: its frame would burden every hit.
+  [[gnu::noinline]] BlockId make_room(DeviceLock& lock, const Request& request);
   Site find_site(const Request& request, Zone zone) const;
   // The lowest hole that takes the whole request.
   Site find_hole(const Request& request, Zone zone) const;
@@ -173,6 +171,8 @@ class Arena {
   // refuses.
   std::optional<std::vector<StreamClocks::Milestone>> fences_for(DeviceLock& lock,
                                                                  const StreamUses& uses);
+  // Waits until nothing that is free or freed is used by any stream; a last resort.
+  void settle_streams(DeviceLock& lock);
   // A free block of another stream; `ordered`: only one that need not be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
   // A block that other streams may still use: the request's stream waits for them.

@@ -50,10 +50,12 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
       continue;
     }
     if (wait_for_a_fence(lock)) continue;
-    // Helps where free pages cannot be moved, or are quarantined.
+    // Helps where free pages cannot be moved, are quarantined, or are shared by free blocks that
+    // wait for different streams.
     if (!gave_back) {
       gave_back = true;
-      if (give_back(lock) > 0) continue;
+      const size_t unsettled = heap_.unpassed().size() + heap_.awaited().size();
+      if (give_back(lock) > 0 || (unsettled > 0 && can_order())) continue;
     }
     if (reclaimer_ == nullptr || !reclaimer_->wait_for_room(lock)) break;
     ++counts_.retries;
@@ -248,7 +250,9 @@ bool Arena::wait_for_a_fence(DeviceLock& lock) {
 
 size_t Arena::give_back(DeviceLock& lock) {
   const size_t page_bytes = config_.handle_bytes;
+  settle_streams(lock);
   heap_.flush();
+  if (clocks_.stream_count() > 1) heap_.merge_passed();
   if (!space_.has_virtual_memory()) return 0;
   PageTransaction transaction(space_, base_, page_bytes);
   std::vector<Claim> claimed;

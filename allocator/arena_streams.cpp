@@ -149,6 +149,14 @@ void Arena::poll(DeviceLock& lock) {
   if (!passed.empty()) heap_.release_passed();
 }
 
+void Arena::settle_streams(DeviceLock& lock) {
+  if (!can_order()) return;
+  StreamUses uses = heap_.awaited();
+  if (!uses.empty() && wait_for(lock, uses)) heap_.release_passed();
+  uses = heap_.unpassed();
+  if (!uses.empty()) (void)wait_for(lock, uses);  // refused: what has not passed stays as it is
+}
+
 Arena::Outcome Arena::serve_claim(DeviceLock& lock, const Request& request, Claim& claim,
                                   BlockId& served) {
   if (!order_after(lock, request.stream, claim.uses)) {

@@ -47,14 +47,12 @@ void BudgetedAllocator::free(void* address) {
     arena_->fill(address, bytes);  // still the caller's block
   }
   DeviceLock lock(mutex_);
-  arena_->free(address);
-  if (arena_->batch_full()) [[unlikely]] arena_->poll(lock);
+  if (arena_->free(address)) [[unlikely]] arena_->poll(lock);
 }
 
 void BudgetedAllocator::free_checked(void* address, size_t bytes, StreamId stream) {
   DeviceLock lock(mutex_);
-  arena_->free_checked(address, bytes, stream);
-  if (arena_->batch_full()) [[unlikely]] arena_->poll(lock);
+  if (arena_->free_checked(address, bytes, stream)) [[unlikely]] arena_->poll(lock);
 }
 
 void BudgetedAllocator::record_stream(void* address, StreamId user) {
@@ -107,7 +105,6 @@ void BudgetedAllocator::resume_stream_order() {
 
 size_t BudgetedAllocator::give_back_free_pages() {
   DeviceLock lock(mutex_);
-  arena_->settle_streams(lock);
   return arena_->give_back(lock);
 }
 

@@ -63,12 +63,11 @@ void Heap::add_stream(StreamId stream) {
   }
 }
 
-BlockId Heap::make_allocated(BlockId id, StreamId stream) {
+BlockId Heap::make_allocated(BlockId id) {
   Block& block = blocks_[id];
   block.state = BlockState::kAllocated;
   block.owner = nullptr;
   block.requested_bytes = 0;
-  block.stream = stream;
   table_.set(block.offset, id);
   allocated_bytes_ += block.bytes;
   return id;
@@ -77,7 +76,7 @@ BlockId Heap::make_allocated(BlockId id, StreamId stream) {
 BlockId Heap::take_cached(Zone zone, size_t bytes, StreamId stream) {
   BlockId id = pool(stream).bins.pop(zone, bytes);
   if (id == BlockId::kNone) return id;
-  return make_allocated(id, stream);
+  return make_allocated(id);
 }
 
 BlockId Heap::take_free(Zone zone, size_t bytes, StreamId stream) {
@@ -86,11 +85,11 @@ BlockId Heap::take_free(Zone zone, size_t bytes, StreamId stream) {
   if (id == BlockId::kNone) return id;
   index.remove(id);
   if (blocks_[id].bytes > bytes) index.insert(blocks_.split(id, bytes));
-  return make_allocated(id, stream);
+  return make_allocated(id);
 }
 
 BlockId Heap::allocated_at(size_t offset) const {
-  if (offset >= range_bytes_ || offset % unit_ != 0) return BlockId::kNone;
+  if (offset >= range_bytes_ || (offset & (unit_ - 1)) != 0) return BlockId::kNone;
   BlockId id = table_.at(offset);
   if (id == BlockId::kNone) return id;
   const Block& block = blocks_[id];
@@ -110,12 +109,7 @@ void Heap::release(BlockId id) {
   }
   block.owner = nullptr;
   block.freed_epoch = clocks_.open(block.stream);
-  if (block.shared) [[unlikely]] {
-    StreamUses uses = take_uses(id);
-    for (StreamUse& use : uses) use.epoch = clocks_.open(use.stream);
-    add_use(uses, {block.stream, block.freed_epoch});
-    return await(id, std::move(uses));
-  }
+  if (block.shared) [[unlikely]] return release_shared(id);
   make_free(id);
 }
 
@@ -233,7 +227,7 @@ bool Heap::joins(BlockId id, BlockId neighbour) const {
   return a.stream == b.stream || a.state == BlockState::kHole || has_passed(a) || has_passed(b);
 }
 
-bool Heap::absorb_next(BlockId id) {
+inline bool Heap::absorb_next(BlockId id) {
   Block& a = blocks_[id];
   const Block& b = blocks_[a.next];
   const bool differed = a.stream != b.stream;
@@ -249,22 +243,22 @@ bool Heap::absorb_next(BlockId id) {
 
 BlockId Heap::merge_as(BlockId id, BlockState state) {
   blocks_[id].state = state;
-  // On one stream there is no further neighbour to merge with: see (3).
-  for (bool again = true; again;) {
-    again = false;
-    if (BlockId next = blocks_[id].next; joins(id, next)) {
-      unlink(next);
-      again = absorb_next(id);
-    }
-    if (BlockId previous = blocks_[id].previous; joins(id, previous)) {
-      unlink(previous);
-      again |= absorb_next(previous);
-      id = previous;
-    }
+  bool differed = false;
+  if (BlockId next = blocks_[id].next; joins(id, next)) {
+    unlink(next);
+    differed = absorb_next(id);
   }
+  if (BlockId previous = blocks_[id].previous; joins(id, previous)) {
+    unlink(previous);
+    differed |= absorb_next(previous);
+    id = previous;
+  }
+  if (differed) [[unlikely]] return merge_further(id);
   link(id);
   return id;
 }
+
+BlockId Heap::merge_further(BlockId id) { return merge_as(id, blocks_[id].state); }
 
 void Heap::check_block(BlockId id, const PageTable& pages) const {
   const Block& block = blocks_[id];

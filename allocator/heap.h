@@ -143,10 +143,11 @@ class Heap {
   bool has_passed(const Block& block) const {
     return clocks_.passed({block.stream, block.freed_epoch});
   }
-  BlockId make_allocated(BlockId id, StreamId stream);
+  BlockId make_allocated(BlockId id);
   // A block in no list, with stream and epoch set, becomes free.
   void make_free(BlockId id);
   void await(BlockId id, StreamUses uses);
+  [[gnu::noinline]] void release_shared(BlockId id);
   StreamUses take_uses(BlockId id);
   BlockId split(BlockId id, size_t bytes);
   void settle_accessible(BlockId id, StreamId stream, const StreamUses& uses);
@@ -159,6 +160,8 @@ class Heap {
   // A block in no list becomes kFree or kHole, and merges with neighbours of the same state.
   // Returns the block it is part of then.
   BlockId merge_as(BlockId id, BlockState state);
+  // A block of another stream was joined, so that more may join. Returns as above.
+  [[gnu::noinline]] BlockId merge_further(BlockId id);
   bool joins(BlockId id, BlockId neighbour) const;
   // The next block is added to this one; neither is in a list. True if their streams differed.
   bool absorb_next(BlockId id);
@@ -169,7 +172,7 @@ class Heap {
 
   const size_t range_bytes_;
   const size_t handle_bytes_;
-  const size_t unit_;
+  const size_t unit_;  // a power of two
   StreamClocks& clocks_;
   BlockList blocks_;
   BlockTable table_;
@@ -182,8 +185,8 @@ class Heap {
   BlockId unmerged_{};
   bool merging_held_ = false;
   size_t allocated_bytes_ = 0;
-  size_t requested_bytes_ = 0;
   size_t awaiting_bytes_ = 0;
+  size_t requested_bytes_ = 0;
   AllocatorObserver* observer_ = nullptr;
   Address base_;
 };

@@ -31,6 +31,13 @@ void Heap::add_user(BlockId id, StreamId user) {
   add_use(uses_[id], {user, 0});
 }
 
+void Heap::release_shared(BlockId id) {
+  StreamUses uses = take_uses(id);
+  for (StreamUse& use : uses) use.epoch = clocks_.open(use.stream);
+  add_use(uses, {blocks_[id].stream, blocks_[id].freed_epoch});
+  await(id, std::move(uses));
+}
+
 bool Heap::release_passed() {
   std::vector<BlockId> done;
   for (const auto& [id, uses] : uses_) {
@@ -55,10 +62,10 @@ bool Heap::release_passed() {
 
 void Heap::merge_passed() {
   for (BlockId id = blocks_.first(); id != BlockId::kNone; id = blocks_[id].next) {
-    BlockId next = blocks_[id].next;
-    if (blocks_[id].state != BlockState::kFree || !joins(id, next)) continue;
-    unlink(id);
-    id = merge_as(id, BlockState::kFree);
+    while (blocks_[id].state == BlockState::kFree && joins(id, blocks_[id].next)) {
+      unlink(id);
+      id = merge_as(id, BlockState::kFree);
+    }
   }
 }
 
@@ -199,7 +206,8 @@ BlockId Heap::hand_out(BlockId id, size_t bytes, const PageTable& pages, StreamI
     blocks_[rest].state = BlockState::kClaimed;
     settle(rest, pages, stream, uses);
   }
-  return make_allocated(id, stream);
+  blocks_[id].stream = stream;
+  return make_allocated(id);
 }
 
 }  // namespace tidepool

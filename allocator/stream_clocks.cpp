@@ -22,7 +22,7 @@ void add_uses(StreamUses& uses, std::span<const StreamUse> more) {
 }
 
 void StreamClocks::know(StreamId stream) {
-  if (!knows(stream)) streams_.resize(index(stream) + 1);
+  if (!knows(stream)) others_.resize(index(stream));
 }
 
 bool StreamClocks::ordered(StreamId waiter, StreamUse use) const {
@@ -32,7 +32,7 @@ bool StreamClocks::ordered(StreamId waiter, StreamUse use) const {
 }
 
 void StreamClocks::add_fence(StreamUse use, std::shared_ptr<Fence> fence) {
-  Stream& stream = streams_[index(use.stream)];
+  Stream& stream = at(use.stream);
   TIDEPOOL_CHECK(use.epoch < stream.open, "fence of epoch %llu, open is %llu",
                  static_cast<unsigned long long>(use.epoch),
                  static_cast<unsigned long long>(stream.open));
@@ -44,7 +44,7 @@ void StreamClocks::add_fence(StreamUse use, std::shared_ptr<Fence> fence) {
 }
 
 StreamClocks::Milestone StreamClocks::milestone_for(StreamUse use) const {
-  for (const Milestone& milestone : streams_[index(use.stream)].fences) {
+  for (const Milestone& milestone : at(use.stream).fences) {
     if (milestone.use.epoch >= use.epoch) return milestone;
   }
   return {use, nullptr};
@@ -52,14 +52,15 @@ StreamClocks::Milestone StreamClocks::milestone_for(StreamUse use) const {
 
 std::vector<StreamClocks::Milestone> StreamClocks::milestones() const {
   std::vector<Milestone> result;
-  for (const Stream& stream : streams_) {
+  for (size_t number = 0; number < stream_count(); ++number) {
+    const Stream& stream = at(static_cast<StreamId>(number));
     result.insert(result.end(), stream.fences.begin(), stream.fences.end());
   }
   return result;
 }
 
 void StreamClocks::note_passed(StreamUse use) {
-  Stream& stream = streams_[index(use.stream)];
+  Stream& stream = at(use.stream);
   stream.passed = std::max(stream.passed, use.epoch);
   auto first_left = std::find_if(
       stream.fences.begin(), stream.fences.end(),
@@ -73,7 +74,8 @@ void StreamClocks::note_waited(StreamId waiter, StreamUse use) {
 }
 
 void StreamClocks::check_invariants() const {
-  for (const Stream& stream : streams_) {
+  for (size_t number = 0; number < stream_count(); ++number) {
+    const Stream& stream = at(static_cast<StreamId>(number));
     TIDEPOOL_CHECK(stream.passed < stream.open, "(1) an open epoch has passed, %llu",
                    static_cast<unsigned long long>(stream.open));
     Epoch previous = stream.passed;

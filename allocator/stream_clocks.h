@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -36,22 +37,20 @@ void add_uses(StreamUses& uses, std::span<const StreamUse> more);
 
 class StreamClocks {
  public:
-  StreamClocks() { know(StreamId::kDefault); }
-
   // Makes room for a stream's books; needed before any other function hears of it.
   void know(StreamId stream);
-  bool knows(StreamId stream) const { return index(stream) < streams_.size(); }
-  size_t stream_count() const { return streams_.size(); }
+  bool knows(StreamId stream) const { return index(stream) <= others_.size(); }
+  size_t stream_count() const { return others_.size() + 1; }
 
   // The epoch that a use which ends now belongs to.
-  Epoch open(StreamId stream) const { return streams_[index(stream)].open; }
+  Epoch open(StreamId stream) const { return at(stream).open; }
   // The host knows that the work is done: memory is free for everyone.
-  bool passed(StreamUse use) const { return use.epoch <= streams_[index(use.stream)].passed; }
+  bool passed(StreamUse use) const { return use.epoch <= at(use.stream).passed; }
   // Work that `waiter` gets from now on runs after `use`, without anything more to be done.
   bool ordered(StreamId waiter, StreamUse use) const;
 
   // Ends the open epoch, for which a fence is recorded next: every use of it has ended. Returns it.
-  Epoch close(StreamId stream) { return streams_[index(stream)].open++; }
+  Epoch close(StreamId stream) { return at(stream).open++; }
   // The fence recorded after close() returned `use.epoch`, or after a later close().
   void add_fence(StreamUse use, std::shared_ptr<Fence> fence);
 
@@ -64,7 +63,7 @@ class StreamClocks {
   // All fences that may have passed since they were last looked at, the earlier ones of a stream
   // first.
   std::vector<Milestone> milestones() const;
-  bool has_milestone(StreamId stream) const { return !streams_[index(stream)].fences.empty(); }
+  bool has_milestone(StreamId stream) const { return !at(stream).fences.empty(); }
 
   void note_passed(StreamUse use);
   void note_waited(StreamId waiter, StreamUse use);
@@ -78,11 +77,19 @@ class StreamClocks {
     std::vector<Milestone> fences;
   };
   static size_t index(StreamId stream) { return static_cast<size_t>(stream); }
+  const Stream& at(StreamId stream) const {
+    if (stream == StreamId::kDefault) [[likely]] return default_;
+    return others_[index(stream) - 1];
+  }
+  Stream& at(StreamId stream) {
+    return const_cast<Stream&>(std::as_const(*this).at(stream));
+  }
   static uint64_t pair_of(StreamId waiter, StreamId stream) {
     return uint64_t{static_cast<uint32_t>(waiter)} << 32 | static_cast<uint32_t>(stream);
   }
 
-  std::vector<Stream> streams_;
+  Stream default_;
+  std::vector<Stream> others_;  // from stream 1 on
   absl::flat_hash_map<uint64_t, Epoch> waited_;  // waiter and stream -> latest epoch waited for
 };
 

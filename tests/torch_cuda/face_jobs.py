@@ -12,6 +12,7 @@ import gc
 import io
 import json
 import pickle
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -286,7 +287,7 @@ def observed() -> dict:
         torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
         facts = {"error": None}
     except torch.cuda.OutOfMemoryError as error:
-        facts = {"error": str(error).split(". GPU")[0]}
+        facts = {"error": str(error).split(". Tried")[0]}
     after = torch.cuda.memory_stats()
     facts["ooms"] = after["num_ooms"] - before["num_ooms"]
     facts["retried"] = after["num_alloc_retries"] > before["num_alloc_retries"]
@@ -302,8 +303,25 @@ def saved() -> dict:
     torch.save({"tensor": tensor, "view": tensor[10:20]}, file)
     file.seek(0)
     read = torch.load(file)
-    return {"device": str(read["tensor"].device), "equal": bool((read["tensor"] == tensor).all()),
+    return {"device": str(read["tensor"].device), "equal": bool((read["tensor"].cpu()
+                                                                 == torch.arange(1000.0)).all()),
             "shared": read["tensor"].data_ptr() + 40 == read["view"].data_ptr()}
+
+
+def shared() -> dict:
+    """Another process maps the memory of a tensor."""
+    tensor = torch.arange(1000.0).to("cuda")
+    view = tensor[100:]
+    handle = tensor.untyped_storage()._share_cuda_()
+    program = ("import pickle, sys, torch\n"
+               "storage = torch.UntypedStorage._new_shared_cuda(*pickle.load(sys.stdin.buffer))\n"
+               "read = torch.empty(0, device='cuda').set_(storage, 0, (1000,))\n"
+               "print(read.cpu().sum().item())\n")
+    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(handle),
+                          capture_output=True, check=False)
+    return {"read": done.stdout.decode(), "error": done.stderr.decode()[-300:]
+            if done.returncode else "", "here": tensor.cpu().sum().item(),
+            "view": view.cpu().sum().item()}
 
 
 def peers() -> dict:
@@ -336,7 +354,7 @@ def disabled() -> dict:
 
 FACES = {face.__name__: face for face in (
     statistics, summary, emptied, fraction, snapshot, history, streams, raw_calls, graphs, trees,
-    mem_pools, pinned, profiled, observed, saved, peers, backends, disabled)}
+    mem_pools, pinned, profiled, observed, saved, shared, peers, backends, disabled)}
 
 
 def main() -> None:
