@@ -24,9 +24,9 @@ inline constexpr std::array<Zone, kZoneCount> kZones = {Zone::kTiny, Zone::kLong
 inline constexpr std::array<size_t, kZoneCount> kZoneEighths = {1, 1, 2, 4};
 
 inline constexpr Zone zone_for(size_t bytes, PlacementHint hint, size_t handle_bytes) {
-  if (bytes <= handle_bytes / 16) return Zone::kTiny;
+  if (bytes <= handle_bytes / 2) return Zone::kTiny;
   if (hint == PlacementHint::kLongLived) return Zone::kLongLived;
-  return bytes < handle_bytes ? Zone::kMedium : Zone::kTransient;
+  return Zone::kTransient;
 }
 
 }  // namespace tidepool

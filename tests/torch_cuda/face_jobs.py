@@ -314,13 +314,13 @@ def shared() -> dict:
     view = tensor[100:]
     handle = tensor.untyped_storage()._share_cuda_()
     program = ("import pickle, sys, torch\n"
+               "torch.cuda.init()\n"
                "storage = torch.UntypedStorage._new_shared_cuda(*pickle.load(sys.stdin.buffer))\n"
                "read = torch.empty(0, device='cuda').set_(storage, 0, (1000,))\n"
                "print(read.cpu().sum().item())\n")
     done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(handle),
                           capture_output=True, check=False)
-    return {"read": done.stdout.decode(), "error": done.stderr.decode()[-300:]
-            if done.returncode else "", "here": tensor.cpu().sum().item(),
+    return {"read": done.stdout.decode(), "status": done.returncode, "here": tensor.cpu().sum().item(),
             "view": view.cpu().sum().item()}
 
 
