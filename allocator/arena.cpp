@@ -135,7 +135,7 @@ void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, Stream
   // More than the range cannot be rounded up safely, and is refused by make_room in any case.
   size_t rounded = bytes > config_.range_bytes ? config_.range_bytes + 1
                                                : round_up(bytes, config_.alignment);
-  Zone zone = zone_for(rounded, hint, config_.handle_bytes);
+  Zone zone = zone_for(rounded, hint, config_.handle_bytes, config_.coarse_placement);
   if (stream != StreamId::kDefault) [[unlikely]] know(stream);
   BlockId id = heap_.take_cached(zone, rounded, stream);
   if (id == BlockId::kNone) [[unlikely]] {

@@ -33,6 +33,7 @@ struct AllocatorConfig {
   size_t handle_bytes = 0;            // granularity of commits; 0: by the budget, 4 KiB to 2 MiB
   size_t alignment = 64;              // unit of block sizes and addresses
   bool poison = false;  // debugging: overwrite bytes that are freed or evicted, and new ones
+  bool coarse_placement = false;      // see placement.h
   bool allow_windows = true;          // ways to make room, separately switchable for experiments
   bool allow_remap = true;
   uint64_t remap_price_per_handle = 0;  // in units of Price, added for every handle that moves

@@ -40,6 +40,7 @@ DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions
       order_(streams_, device::EventPool::make(driver_)),
       history_(index) {
   config.alignment = kAlignment;
+  config.coarse_placement = true;  // nothing is evicted, so hardly a page has to move
   allocator_ = std::make_unique<BudgetedAllocator>(*space_, mutex_, config);
   allocator_->set_stream_order(&order_);
   allocator_->set_observer(this);
