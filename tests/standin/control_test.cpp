@@ -69,7 +69,7 @@ TEST_CASE("launches, copies, records and waits are logged with their streams, ne
   REQUIRE(fake_cuda_count("log") == 4);
   CHECK(entry("log", 0) == "3 event_record stream=1 tick=2 record event=1");
   CHECK(entry("log", 1) == "4 stream_wait stream=0 tick=0 wait event=1");
-  CHECK(entry("log", 2) == "5 fill stream=1 tick=3 cuMemsetD8Async");
+  CHECK(entry("log", 2) == "5 fill stream=1 tick=4 cuMemsetD8Async");
   CHECK(entry("log", 3).ends_with("bytes=8"));
 }
 

@@ -95,6 +95,7 @@ void Order::enter(Stream& stream) {
 void Order::advance(Stream& stream, uint64_t device_ns) {
   enter(stream);
   stream.clock.raise(stream.id, ++stream.tick);
+  stream.operation_tick = stream.tick;
   newest_.raise(stream.id, stream.tick);
   stream.time_ns += device_ns;
   stream.queries_left = settings_.late_queries;
@@ -102,6 +103,8 @@ void Order::advance(Stream& stream, uint64_t device_ns) {
 
 void Order::record(Event& event, Stream& stream) {
   enter(stream);
+  stream.clock.raise(stream.id, ++stream.tick);  // pending, though no operation is
+  stream.queries_left = settings_.late_queries;
   event.is_recorded = true;
   event.stream = stream.id;
   event.clock = stream.clock;
