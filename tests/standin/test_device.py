@@ -137,6 +137,10 @@ def test_workspaces_have_the_size_that_is_set():
     assert large - small == 64 * MIB
 
 
+def test_a_job_ends_cleanly_with_live_tensors():
+    assert facts("leave")["leave"]["allocated"] > 0
+
+
 def test_what_is_not_there_aborts_by_its_name():
     done = standin.run([JOBS, "unfaked"])
     assert done.returncode == -signal.SIGABRT

@@ -35,7 +35,12 @@ void Order::destroy_stream(void* handle) {
 }
 
 Stream& Order::stream(void* handle, int device) {
-  if (reinterpret_cast<uintptr_t>(handle) <= 2) return *legacy_.at(device);
+  if (reinterpret_cast<uintptr_t>(handle) <= 2) {
+    if (device < 0 || static_cast<size_t>(device) >= legacy_.size()) {
+      throw Refusal(Error::kInvalidDevice, fmt::format("there is no device {}", device));
+    }
+    return *legacy_[static_cast<size_t>(device)];
+  }
   const auto found = streams_.find(handle);
   if (found == streams_.end()) {
     throw Refusal(Error::kInvalidHandle, fmt::format("{} is no stream", handle));
