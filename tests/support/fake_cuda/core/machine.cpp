@@ -143,7 +143,9 @@ void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count,
 
 void Machine::launch_graph(const Graph& graph, Stream& stream, const char* name) {
   operate(stream, Call::kGraphLaunch, name);
-  for (const StreamId captured : graph.streams) races.replayed(captured, stream.id, stream.operation_tick);
+  for (const StreamId captured : graph.streams) {
+    races.replayed(captured, stream.id, stream.operation_tick);
+  }
 }
 
 void Machine::record(Event& event, Stream& stream) {
