@@ -32,15 +32,15 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests/allocator": (("allocator", "tests/support", "tests/allocator"), TEST),
     "tests/remat": (("allocator", "remat", "tests/support", "tests/remat"), TEST),
     "tests/sim": (("allocator", "remat", "tests/support", "tests/sim"), TEST),
-    "tests/support/fake_cuda": (("tests/support/fake_cuda",), TEST),
-    "tests/standin": (("tests/support", "tests/standin"), (*TEST, "c10/")),
+    "tests/support/fake_cuda": (("tests/support/fake_cuda",), (*TEST, "c10/")),
+    "tests/standin": (("tests/support", "tests/standin"), TEST),
     "tests/cases": (("tests/cases",), None),
     "tests/limits": (("tests/limits",), None),
     "bench/torch": (("bench",), None),
     "bench": (("allocator", "remat", "cuda", "tests/support", "tests/sim", "bench"), TEST),
 }
-KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cases", "tests/limits", "tests/standin",
-                   "tests/support/fake_cuda", "bench/torch"}
+KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cases", "tests/limits", "tests/support/fake_cuda",
+                   "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder
 
 CPP = {".h", ".c", ".cpp", ".cu", ".cuh"}

@@ -69,7 +69,7 @@ TEST_CASE("launches, copies, records and waits are logged with their streams, ne
   REQUIRE(fake_cuda_count("log") == 4);
   CHECK(entry("log", 0) == "3 event_record stream=1 tick=2 record event=1");
   CHECK(entry("log", 1) == "4 stream_wait stream=0 tick=0 wait event=1");
-  CHECK(entry("log", 2) == "5 fill stream=1 tick=3 cuMemsetD8Async");
+  CHECK(entry("log", 2) == "5 fill stream=1 tick=4 cuMemsetD8Async");
   CHECK(entry("log", 3).ends_with("bytes=8"));
 }
 
@@ -86,6 +86,26 @@ TEST_CASE("settings change while the device is in use, or are refused") {
   CHECK(cuda.created(kPage) != 0);
   CHECK(fake_cuda_set("LATER", "1") == -1);
   CHECK(fake_cuda_set("TOUCH", "2") == -1);
+}
+
+TEST_CASE("an operand that may not be touched is misuse") {
+  Driver cuda;
+  const auto range = cuda.reserved(2 * kPage);
+  void* const start = reinterpret_cast<void*>(range);
+  cuda.map(range, kPage, 0, cuda.created(kPage), 0);
+  fake_cuda_range_used(start, 8, nullptr);
+  cuda.allow(range, kPage);
+  fake_cuda_range_used(start, kPage, nullptr);
+  fake_cuda_range_used(start, kPage + 1, nullptr);
+  REQUIRE(fake_cuda_count("misuses") == 2);
+  CHECK(entry("misuses", 0).find("is not accessible") != std::string::npos);
+  CHECK(entry("misuses", 1).find("is not mapped") != std::string::npos);
+}
+
+TEST_CASE("a machine without a device refuses what needs one") {
+  Driver cuda({.devices = 0});
+  CHECK(cuda.run_kernel(nullptr) == static_cast<int>(Error::kInvalidDevice));
+  CHECK(cuda.created(kPage) == 0);
 }
 
 TEST_CASE("driver functions are found by name, the newest version first") {

@@ -40,6 +40,15 @@ TEST_CASE("a late event is done after as many queries, and takes what came befor
   CHECK(cuda.query_stream(stream) == kOk);
 }
 
+TEST_CASE("a late event is pending even where no work is") {
+  Driver cuda({.late_queries = 1});
+  void* const stream = cuda.stream();
+  void* const event = cuda.event();
+  cuda.record(event, stream);
+  CHECK(cuda.query(event) == kNotReadyCode);
+  CHECK(cuda.query(event) == kOk);
+}
+
 TEST_CASE("an event that waits to be asked for is done by waiting, or when a test says so") {
   Driver cuda({.late_queries = kOnlyWhenAsked});
   void* const stream = cuda.stream();

@@ -131,6 +131,15 @@ TEST_CASE("an order of after the first use comes too late") {
   CHECK(scene.kinds() == kOneReuse);
 }
 
+TEST_CASE("an event's record is no use of what its stream owns") {
+  Scene scene;
+  scene.order(scene.first, scene.second);
+  scene.cuda.record(scene.cuda.event(), scene.first);
+  scene.free();
+  scene.reuse_on(scene.second);
+  CHECK(scene.is_clean());
+}
+
 TEST_CASE("work of before the range was owned is no use of it") {
   Scene scene;
   char* const other = scene.range + 4096;

@@ -147,7 +147,7 @@ FAKE_CUDA_API void fake_cuda_forget(const char* list) {
 FAKE_CUDA_API void fake_cuda_range_allocated(const void* start, size_t bytes, void* stream) {
   run(Call::kOther, __func__, [&](Machine& m) {
     const Stream& owner = stream_of(m, stream, start);
-    m.races.allocated(reinterpret_cast<uintptr_t>(start), bytes, owner.id, owner.tick);
+    m.races.allocated(reinterpret_cast<uintptr_t>(start), bytes, owner.id, owner.operation_tick);
     return Error::kSuccess;
   });
 }
@@ -163,7 +163,9 @@ FAKE_CUDA_API void fake_cuda_range_shared(const void* start, void* stream) {
 FAKE_CUDA_API void fake_cuda_range_used(const void* start, size_t bytes, void* stream) {
   run(Call::kOther, __func__, [&](Machine& m) {
     const Stream& user = stream_of(m, stream, start);
-    m.races.used(reinterpret_cast<uintptr_t>(start), bytes, user.id, user.clock);
+    if (bytes != 0) m.check_accessible(start, bytes, false);
+    m.races.used(reinterpret_cast<uintptr_t>(start), bytes, user.id, user.operation_tick,
+                 user.clock);
     return Error::kSuccess;
   });
 }

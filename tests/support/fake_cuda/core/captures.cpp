@@ -44,7 +44,7 @@ Graph& Captures::end(Stream& stream) {
   const bool is_spoiled = capture->is_spoiled;
   std::string unjoined;
   for (const Stream* other : capture->streams) {
-    if (stream.clock.of(other->id) < other->tick) {
+    if (stream.clock.of(other->id) < other->operation_tick) {
       unjoined += fmt::format(" {}", static_cast<uint32_t>(other->id));
     }
   }

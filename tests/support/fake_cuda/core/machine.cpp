@@ -50,7 +50,7 @@ void Machine::operate(Stream& stream, Call call, const char* name) {
   order.advance(stream, book.device_price_ns(call));
   captures.on_operation(stream, call, name);
   races.operation(stream.id, stream.clock);
-  note({.call = call, .name = name, .stream = stream.id, .tick = stream.tick});
+  note({.call = call, .name = name, .stream = stream.id, .tick = stream.operation_tick});
 }
 
 int Machine::device_of(const void* address) const {
@@ -60,7 +60,6 @@ int Machine::device_of(const void* address) const {
   return -1;
 }
 
-// Returns whether it is device memory at all.
 bool Machine::check_accessible(const void* start, size_t bytes, bool writes) const {
   constexpr uintptr_t kNullPage = 4096;
   const uintptr_t first = reinterpret_cast<uintptr_t>(start);
@@ -100,10 +99,15 @@ void Machine::copy(void* to, const void* from, size_t bytes, Stream& stream, con
   operate(stream, Call::kCopy, name);
   const uintptr_t to_address = reinterpret_cast<uintptr_t>(to);
   const uintptr_t from_address = reinterpret_cast<uintptr_t>(from);
-  races.used(to_address, bytes, stream.id, stream.clock);
-  races.used(from_address, bytes, stream.id, stream.clock);
-  note({.call = Call::kCopy, .name = "operands", .stream = stream.id, .tick = stream.tick,
-        .address = to_address, .source = from_address, .bytes = bytes});
+  races.used(to_address, bytes, stream.id, stream.operation_tick, stream.clock);
+  races.used(from_address, bytes, stream.id, stream.operation_tick, stream.clock);
+  note({.call = Call::kCopy,
+        .name = "operands",
+        .stream = stream.id,
+        .tick = stream.operation_tick,
+        .address = to_address,
+        .source = from_address,
+        .bytes = bytes});
   if (bytes == 0 || captures.of(stream)) return;
   if (settings.touch_memory || (!to_device && !from_device)) {
     std::memmove(to, from, bytes);
@@ -119,9 +123,13 @@ void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count,
   check_accessible(to, bytes, true);
   operate(stream, Call::kFill, name);
   const uintptr_t address = reinterpret_cast<uintptr_t>(to);
-  races.used(address, bytes, stream.id, stream.clock);
-  note({.call = Call::kFill, .name = "operand", .stream = stream.id, .tick = stream.tick,
-        .address = address, .bytes = bytes});
+  races.used(address, bytes, stream.id, stream.operation_tick, stream.clock);
+  note({.call = Call::kFill,
+        .name = "operand",
+        .stream = stream.id,
+        .tick = stream.operation_tick,
+        .address = address,
+        .bytes = bytes});
   if (captures.of(stream) || !settings.touch_memory) return;
   if (element_bytes == 1) {
     std::memset(to, static_cast<int>(value), count);
@@ -135,19 +143,27 @@ void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count,
 
 void Machine::launch_graph(const Graph& graph, Stream& stream, const char* name) {
   operate(stream, Call::kGraphLaunch, name);
-  for (const StreamId captured : graph.streams) races.replayed(captured, stream.id, stream.tick);
+  for (const StreamId captured : graph.streams) {
+    races.replayed(captured, stream.id, stream.operation_tick);
+  }
 }
 
 void Machine::record(Event& event, Stream& stream) {
   order.record(event, stream);
-  note({.call = Call::kEventRecord, .name = "record", .stream = stream.id, .tick = stream.tick,
+  note({.call = Call::kEventRecord,
+        .name = "record",
+        .stream = stream.id,
+        .tick = stream.operation_tick,
         .event = event.id});
 }
 
 void Machine::wait(Stream& stream, const Event& event, bool is_external) {
   captures.on_wait(stream, event, is_external);
   order.wait(stream, event);
-  note({.call = Call::kStreamWait, .name = "wait", .stream = stream.id, .tick = stream.tick,
+  note({.call = Call::kStreamWait,
+        .name = "wait",
+        .stream = stream.id,
+        .tick = stream.operation_tick,
         .event = event.id});
 }
 

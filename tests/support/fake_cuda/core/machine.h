@@ -66,11 +66,13 @@ class Machine {
 
   // -1: no device memory.
   int device_of(const void* address) const;
+  // Returns whether it is device memory at all. Throws: Refusal where it is, or addresses are
+  // reserved for it, but may not be touched.
+  bool check_accessible(const void* start, size_t bytes, bool writes) const;
   // The memory goes back to the device.
   void returned(uintptr_t address, size_t bytes);
 
  private:
-  bool check_accessible(const void* start, size_t bytes, bool writes) const;
   void note(LogEntry entry);
 };
 

@@ -35,7 +35,12 @@ void Order::destroy_stream(void* handle) {
 }
 
 Stream& Order::stream(void* handle, int device) {
-  if (reinterpret_cast<uintptr_t>(handle) <= 2) return *legacy_.at(device);
+  if (reinterpret_cast<uintptr_t>(handle) <= 2) {
+    if (device < 0 || static_cast<size_t>(device) >= legacy_.size()) {
+      throw Refusal(Error::kInvalidDevice, fmt::format("there is no device {}", device));
+    }
+    return *legacy_[static_cast<size_t>(device)];
+  }
   const auto found = streams_.find(handle);
   if (found == streams_.end()) {
     throw Refusal(Error::kInvalidHandle, fmt::format("{} is no stream", handle));
@@ -95,6 +100,7 @@ void Order::enter(Stream& stream) {
 void Order::advance(Stream& stream, uint64_t device_ns) {
   enter(stream);
   stream.clock.raise(stream.id, ++stream.tick);
+  stream.operation_tick = stream.tick;
   newest_.raise(stream.id, stream.tick);
   stream.time_ns += device_ns;
   stream.queries_left = settings_.late_queries;
@@ -102,6 +108,8 @@ void Order::advance(Stream& stream, uint64_t device_ns) {
 
 void Order::record(Event& event, Stream& stream) {
   enter(stream);
+  stream.clock.raise(stream.id, ++stream.tick);  // pending, though no operation is
+  stream.queries_left = settings_.late_queries;
   event.is_recorded = true;
   event.stream = stream.id;
   event.clock = stream.clock;

@@ -27,7 +27,8 @@ struct Stream {
   unsigned flags = 0;
   bool is_legacy = false;
   bool blocks = true;  // ordered with its device's legacy stream
-  Tick tick = 0;       // of its newest operation
+  Tick tick = 0;            // of what was enqueued last, an event's record included
+  Tick operation_tick = 0;  // of its newest operation
   VectorClock clock;
   uint64_t time_ns = 0;  // virtual: when its work will be done
   uint64_t queries_left = 0;
@@ -84,7 +85,7 @@ class Order {
   void complete(const Stream& stream) { done_.join(stream.clock); }
 
   const VectorClock& host() const { return host_; }
-  // The newest operation of every stream there ever was.
+  // The newest operation of every stream there ever was, records not among them.
   const VectorClock& newest() const { return newest_; }
 
  private:

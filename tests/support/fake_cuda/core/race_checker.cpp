@@ -75,14 +75,14 @@ void RaceChecker::shared(uintptr_t address, StreamId stream) {
   if (is_new && !range.inherited.empty()) unchecked_[stream].push_back(found->first);
 }
 
-void RaceChecker::used(uintptr_t address, size_t bytes, StreamId stream,
+void RaceChecker::used(uintptr_t address, size_t bytes, StreamId stream, Tick tick,
                        const VectorClock& clock) {
   if (bytes == 0) return;
   const auto found = live_at(address);
   if (found != live_.end()) {
     Range& range = found->second;
     Tick& last = range.operands[stream];
-    last = std::max(last, clock.of(stream));
+    last = std::max(last, tick);
     check(found->first, range, stream, clock);
     return;
   }

@@ -43,10 +43,11 @@ class RaceChecker {
   void allocated(uintptr_t address, size_t bytes, StreamId owner, Tick now);
   // Whatever was enqueued on the stream until the range is freed counts as a use.
   void shared(uintptr_t address, StreamId stream);
-  // By the newest operation of a stream with this clock. Memory that nobody declared is of no
+  // By an operation of a stream, which has this clock now. Memory that nobody declared is of no
   // interest.
-  void used(uintptr_t address, size_t bytes, StreamId stream, const VectorClock& clock);
-  // Requires: `clocks` gives the newest tick of each stream.
+  void used(uintptr_t address, size_t bytes, StreamId stream, Tick tick,
+            const VectorClock& clock);
+  // `newest` gives the newest operation of each stream.
   void freed(uintptr_t address, const VectorClock& newest);
 
   // A stream enqueued an operation; its clock includes the operation.

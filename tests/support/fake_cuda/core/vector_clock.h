@@ -1,5 +1,6 @@
 // VectorClock: how far each stream has come in somebody's knowledge, by the ticks of that stream.
-// A tick is one operation enqueued on a stream; the first is 1. Not thread safe.
+// A tick is one operation, or one event's record, enqueued on a stream; the first is 1.
+// Not thread safe.
 #pragma once
 
 #include <algorithm>

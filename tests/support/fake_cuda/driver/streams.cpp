@@ -41,13 +41,6 @@ FAKE_CUDA_API int cuStreamGetId(void* stream, unsigned long long* id) {
   return code(calls::stream_id(__func__, stream, id));
 }
 
-FAKE_CUDA_API int cuStreamIsCapturing(void* stream, int* status) {
-  calls::CaptureInfo info;
-  const Error error = calls::capture_info(__func__, stream, &info);
-  *status = info.status;
-  return code(error);
-}
-
 FAKE_CUDA_API int cuLaunchHostFunc(void* stream, void (*callback)(void*), void* data) {
   return code(calls::host_function(__func__, stream, callback, data));
 }
