@@ -102,6 +102,7 @@ void Arena::commit_everything() {
 Arena::~Arena() { give_everything_back(); }
 
 void Arena::give_everything_back() {
+  finish_streams();
   // Whatever the device refuses here is lost to the process, not to correctness.
   PageTransaction transaction(space_, base_, config_.handle_bytes);
   for (size_t page = 0; page < pages_.page_count(); ++page) {

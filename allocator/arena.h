@@ -169,6 +169,8 @@ class Arena {
                                                                  const StreamUses& uses);
   // Waits until nothing that is free or freed is used by any stream; a last resort.
   void settle_streams(DeviceLock& lock);
+  // Waits for all that the streams have been given; at the end of the arena.
+  void finish_streams();
   // A free block of another stream; `ordered`: only one that need not be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
   // A block that other streams may still use: the request's stream waits for them.

@@ -157,6 +157,17 @@ void Arena::settle_streams(DeviceLock& lock) {
   if (!uses.empty()) (void)wait_for(lock, uses);  // refused: what has not passed stays as it is
 }
 
+void Arena::finish_streams() {
+  if (order_ == nullptr) return;
+  for (size_t stream = 0; stream < clocks_.stream_count(); ++stream) {
+    try {
+      order_->record(static_cast<StreamId>(stream))->wait();
+    } catch (const DeviceError&) {
+      // A stream that is gone has nothing left to run; of a device that is gone nothing matters.
+    }
+  }
+}
+
 Arena::Outcome Arena::serve_claim(DeviceLock& lock, const Request& request, Claim& claim,
                                   BlockId& served) {
   if (!order_after(lock, request.stream, claim.uses)) {

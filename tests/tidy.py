@@ -183,11 +183,11 @@ def check_name(path: str) -> Iterator[Violation]:
 
 
 def check_mirrored_tests(files: list[str]) -> Iterator[Violation]:
-    """Every allocator/x.h and remat/x.h with an x.cpp has its tests/…/x_test.cpp."""
+    """Every x.h with an x.cpp below bindings/ has its tests/…/x_test.cpp."""
     there = set(files)
     for path in files:
         stem, suffix = os.path.splitext(path)
-        if not path.startswith(("allocator/", "remat/")) or suffix != ".h":
+        if not path.startswith(("allocator/", "remat/", "cuda/")) or suffix != ".h":
             continue
         test = f"tests/{stem}_test.cpp"
         needed = stem + ".cpp" in there and test not in there
