@@ -43,7 +43,9 @@ class Arena {
   size_t give_back(DeviceLock& lock);
   void suspend_order() { ++suspended_; }
   void resume_order();
-  void poll(DeviceLock& lock);
+  // Blocks that all their users are done with become free. `requester`: what others have freed is
+  // looked at, too. Throws nothing.
+  void poll(DeviceLock& lock, std::optional<StreamId> requester = std::nullopt);
   void become_forked_child();
   // Waits until no device call is under way.
   void quiesce(DeviceLock& lock);

@@ -118,16 +118,17 @@ bool Arena::wait_for(DeviceLock& lock, StreamUses& uses) {
   return true;
 }
 
-void Arena::poll(DeviceLock& lock) {
+void Arena::poll(DeviceLock& lock, std::optional<StreamId> requester) {
   if (!can_order()) return;
   batch_blocks_ = 0;
   StreamUses to_record;
   for (StreamUse use : heap_.awaited()) {
     if (clocks_.milestone_for(use).fence == nullptr) add_use(to_record, use);
   }
-  if (clocks_.stream_count() > 1) {
+  if (requester && clocks_.stream_count() > 1) {
     for (StreamUse use : heap_.unpassed()) {
-      if (!clocks_.has_milestone(use.stream)) add_use(to_record, use);
+      bool others = use.stream != *requester;
+      if (others && !clocks_.has_milestone(use.stream)) add_use(to_record, use);
     }
   }
   InFlight in_flight(*this);

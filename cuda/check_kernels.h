@@ -23,8 +23,9 @@ class CheckKernels {
   CheckKernels(const CheckKernels&) = delete;
   CheckKernels& operator=(const CheckKernels&) = delete;
 
-  // The fingerprint (allocator/fingerprint.h) that the bytes have after all that the stream has been
-  // given so far; the host waits for it. Requires: `address` aligned to 8. Throws: DeviceError.
+  // The fingerprint (allocator/fingerprint.h) that the bytes have after all that the stream has
+  // been given so far; the host waits for it. Requires: `address` aligned to 8. Throws:
+  // DeviceError.
   uint64_t fingerprint(Address address, size_t bytes, driver::Stream stream);
 
   // Overwrites the bytes, in the order of the stream. Requires: as above. Throws: DeviceError.

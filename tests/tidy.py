@@ -31,13 +31,14 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests": (("allocator", "remat", "cuda", "tests"), TEST),
     "tests/allocator": (("allocator", "tests/support", "tests/allocator"), TEST),
     "tests/remat": (("allocator", "remat", "tests/support", "tests/remat"), TEST),
+    "tests/cuda": (("allocator", "cuda", "tests/support", "tests/cuda"), TEST),
     "tests/sim": (("allocator", "remat", "tests/support", "tests/sim"), TEST),
     "tests/cases": (("tests/cases",), None),
     "tests/limits": (("tests/limits",), None),
     "bench/torch": (("bench",), None),
     "bench": (("allocator", "remat", "cuda", "tests/support", "tests/sim", "bench"), TEST),
 }
-KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cases", "tests/limits", "bench/torch"}
+KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cuda", "tests/cases", "tests/limits", "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder
 
 CPP = {".h", ".c", ".cpp", ".cu", ".cuh"}

@@ -114,7 +114,7 @@ TEST_CASE("a step on a device holds the budget and gives everything back") {
   CHECK(world.allocator.statistics().awaiting_bytes == 0);
 }
 
-TEST_CASE("every n-th call of the driver refused: an error or a retry, nothing lost, and on it goes") {
+TEST_CASE("every n-th call of the driver refused: an error or a retry, and nothing lost") {
   size_t calls = 0;
   {
     World world;

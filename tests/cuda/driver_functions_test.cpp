@@ -47,7 +47,8 @@ TEST_CASE("our declarations are those of the toolkit") {
   CHECK(sizeof(driver::AllocationProperties) == sizeof(CUmemAllocationProp));
   CHECK(offsetof(driver::AllocationProperties, requested_handle_types) ==
         offsetof(CUmemAllocationProp, requestedHandleTypes));
-  CHECK(offsetof(driver::AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
+  CHECK(offsetof(driver::AllocationProperties, location) ==
+        offsetof(CUmemAllocationProp, location));
   CHECK(offsetof(driver::AllocationProperties, flags) == offsetof(CUmemAllocationProp, allocFlags));
   CHECK(sizeof(driver::AccessDescription) == sizeof(CUmemAccessDesc));
   CHECK(offsetof(driver::AccessDescription, flags) == offsetof(CUmemAccessDesc, flags));

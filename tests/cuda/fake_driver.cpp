@@ -37,7 +37,9 @@ void FakeDriver::fail_at(size_t n, size_t times, const std::string& function) {
 
 size_t FakeDriver::calls(const std::string& function) const {
   size_t count = 0;
-  for (const auto& [name, times] : calls_) count += function.empty() || name == function ? times : 0;
+  for (const auto& [name, times] : calls_) {
+    if (function.empty() || name == function) count += times;
+  }
   return count;
 }
 
