@@ -165,14 +165,15 @@ class Arena {
   bool order_after(DeviceLock& lock, StreamId stream, StreamUses& uses);
   // Waits until the uses have passed; none are left then. False as above.
   bool wait_for(DeviceLock& lock, StreamUses& uses);
-  // A fence for each use that has not passed, recorded where there is none; nothing if the device
-  // refuses.
+  // A fence for each use that has not passed, recorded where there is none. Where a stream does not
+  // record, all work on the device is waited for, and no fence is needed. Nothing if the device
+  // refuses that too.
   std::optional<std::vector<StreamClocks::Milestone>> fences_for(DeviceLock& lock,
                                                                  const StreamUses& uses);
   // Waits until nothing that is free or freed is used by any stream; a last resort.
   void settle_streams(DeviceLock& lock);
-  // Waits for all that the streams have been given; at the end of the arena.
-  void finish_streams();
+  // Waits for all work on the device: all uses so far have passed then. False if it refuses.
+  bool finish_streams(DeviceLock& lock);
   // A free block of another stream; `ordered`: only one that need not be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
   // A block that other streams may still use: the request's stream waits for them.

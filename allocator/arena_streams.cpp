@@ -45,7 +45,7 @@ std::optional<std::vector<StreamClocks::Milestone>> Arena::fences_for(DeviceLock
     if (found.back().fence == nullptr) found.back().use.epoch = clocks_.close(use.stream);
   }
   std::vector<size_t> recorded;
-  std::string error;
+  bool refused = false;
   lock.unlock();
   try {
     for (size_t i = 0; i < found.size(); ++i) {
@@ -53,14 +53,34 @@ std::optional<std::vector<StreamClocks::Milestone>> Arena::fences_for(DeviceLock
       found[i].fence = order_->record(found[i].use.stream);
       recorded.push_back(i);
     }
+  } catch (const DeviceError&) {
+    refused = true;  // an epoch left without a fence is covered by a later one
+  }
+  lock.lock();
+  for (size_t i : recorded) clocks_.add_fence(found[i].use, found[i].fence);
+  if (!refused) return found;
+  // The stream may be gone, and its memory still here.
+  if (!finish_streams(lock)) return std::nullopt;
+  found.clear();
+  return found;
+}
+
+bool Arena::finish_streams(DeviceLock& lock) {
+  const std::vector<StreamUse> closed = clocks_.close_all();
+  std::string error;
+  lock.unlock();
+  try {
+    order_->finish();
   } catch (const DeviceError& refused) {
     error = refused.what();
   }
   lock.lock();
-  for (size_t i : recorded) clocks_.add_fence(found[i].use, found[i].fence);
-  if (error.empty()) return found;
-  order_error_ = error;  // an epoch left without a fence is covered by a later one
-  return std::nullopt;
+  if (!error.empty()) {
+    order_error_ = error;
+    return false;
+  }
+  for (StreamUse use : closed) clocks_.note_passed(use);
+  return true;
 }
 
 bool Arena::order_after(DeviceLock& lock, StreamId stream, StreamUses& uses) {
@@ -156,17 +176,6 @@ void Arena::settle_streams(DeviceLock& lock) {
   if (!uses.empty() && wait_for(lock, uses)) heap_.release_passed();
   uses = heap_.unpassed();
   if (!uses.empty()) (void)wait_for(lock, uses);  // refused: what has not passed stays as it is
-}
-
-void Arena::finish_streams() {
-  if (order_ == nullptr) return;
-  for (size_t stream = 0; stream < clocks_.stream_count(); ++stream) {
-    try {
-      order_->record(static_cast<StreamId>(stream))->wait();
-    } catch (const DeviceError&) {
-      // A stream that is gone has nothing left to run; of a device that is gone nothing matters.
-    }
-  }
 }
 
 Arena::Outcome Arena::serve_claim(DeviceLock& lock, const Request& request, Claim& claim,

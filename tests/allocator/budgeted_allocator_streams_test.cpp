@@ -1,5 +1,6 @@
 // BudgetedAllocator on a device with streams: what is waited for, how often, and what never. Cases
 // named "(like #…)" are of a bug that PyTorch's allocator has had.
+#include <algorithm>
 #include <functional>
 
 #include "allocator/budgeted_allocator.h"
@@ -53,7 +54,8 @@ struct World {
   }
   AllocatorStatistics statistics() const { return allocator.statistics(); }
   size_t asked() const {
-    return streams.records + streams.waits + streams.host_waits + streams.queries;
+    return streams.records + streams.waits + streams.host_waits + streams.queries +
+           streams.finishes;
   }
 
   test::SimulatedStreams streams{3};
@@ -315,6 +317,25 @@ TEST_CASE("a device that cannot order streams is a device error, and the memory 
   world.allocator.check_invariants();
   world.streams.fail_at(1, 2);  // a failure that goes away is not seen
   CHECK(world.take(kB, 16 * kPage) == block);
+}
+
+TEST_CASE("a stream that is gone takes no memory with it") {
+  World world;
+  char* own = world.take(kB, 8 * kPage);
+  char* used = world.take(kA, 8 * kPage);
+  world.use(kB, used, 8 * kPage);
+  world.allocator.free(own);
+  world.allocator.free(used);
+  world.streams.destroy(kB);
+  CHECK(world.take(kC, 16 * kPage) == std::min(own, used));
+  CHECK(world.streams.finishes == 1);
+  CHECK(world.statistics().awaiting_bytes == 0);
+}
+
+TEST_CASE("at its end an arena waits for all streams before it unmaps") {
+  World world;
+  char* block = world.take(kB, 4 * kPage);
+  world.use(kC, block, 4 * kPage);  // and is never freed: PageInUse at the end otherwise
 }
 
 TEST_CASE("misuse is named with the address") {

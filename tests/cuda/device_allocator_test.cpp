@@ -20,7 +20,8 @@ constexpr size_t kPage = size_t{2} << 20;
 constexpr size_t kBudgetPages = 24;
 
 struct World {
-  World() : driver(fake.functions(), 1), pool(EventPool::make(driver)), order(streams, pool),
+  World()
+      : driver(fake.functions(), 1), pool(EventPool::make(driver)), order(driver, streams, pool),
             space(driver), allocator(space, mutex, config()) {
     fake.make_current(0);  // never the device's own
     allocator.set_stream_order(&order);

@@ -99,7 +99,7 @@ TEST_CASE("a fence of another kind is the caller's bug") {
 TEST_CASE("EventOrder speaks of streams by their numbers") {
   World world;
   StreamTable table;
-  EventOrder order(table, world.pool);
+  EventOrder order(world.driver, table, world.pool);
   driver::Stream first = world.fake.add_stream(0);
   driver::Stream second = world.fake.add_stream(0);
   StreamId a = table.id_of(first), b = table.id_of(second);
@@ -107,6 +107,10 @@ TEST_CASE("EventOrder speaks of streams by their numbers") {
   order.wait(b, *fence);
   CHECK(world.fake.recorded_on == std::vector<driver::Stream>{first});
   CHECK(world.fake.waits.at(0).stream == second);
+  world.fake.launch(first, 0);
+  auto late = order.record(a);
+  order.finish();
+  CHECK(late->passed());
 }
 
 }  // namespace
