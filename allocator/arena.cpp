@@ -103,6 +103,11 @@ Arena::~Arena() { give_everything_back(); }
 
 void Arena::give_everything_back() {
   // Whatever the device refuses here is lost to the process, not to correctness.
+  try {
+    if (order_ != nullptr) order_->finish();
+  } catch (const DeviceError&) {
+    // A device that is gone has nothing left to run.
+  }
   PageTransaction transaction(space_, base_, config_.handle_bytes);
   for (size_t page = 0; page < pages_.page_count(); ++page) {
     if (pages_.page(page).state != PageTable::PageState::kEmpty) {
@@ -202,6 +207,7 @@ void Arena::free_after(void* address, std::shared_ptr<Fence> fence) {
 
 void Arena::become_forked_child() {
   reclaimer_ = nullptr;
+  order_ = nullptr;  // a device does not exist in a child
   in_flight_ = 0;  // their threads do not exist here
   pages_.set_budget(pages_.page_count());
   counts_.budget_bytes = config_.range_bytes;

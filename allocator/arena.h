@@ -46,7 +46,9 @@ class Arena {
   std::vector<BlockView> block_views() const;
   void suspend_order() { ++suspended_; }
   void resume_order();
-  void poll(DeviceLock& lock);
+  // Blocks that all their users are done with become free. `requester`: what others have freed is
+  // looked at, too. Throws nothing.
+  void poll(DeviceLock& lock, std::optional<StreamId> requester = std::nullopt);
   void become_forked_child();
   // Waits until no device call is under way.
   void quiesce(DeviceLock& lock);
@@ -167,12 +169,15 @@ class Arena {
   bool order_after(DeviceLock& lock, StreamId stream, StreamUses& uses);
   // Waits until the uses have passed; none are left then. False as above.
   bool wait_for(DeviceLock& lock, StreamUses& uses);
-  // A fence for each use that has not passed, recorded where there is none; nothing if the device
-  // refuses.
+  // A fence for each use that has not passed, recorded where there is none. Where a stream does not
+  // record, all work on the device is waited for, and no fence is needed. Nothing if the device
+  // refuses that too.
   std::optional<std::vector<StreamClocks::Milestone>> fences_for(DeviceLock& lock,
                                                                  const StreamUses& uses);
   // Waits until nothing that is free or freed is used by any stream; a last resort.
   void settle_streams(DeviceLock& lock);
+  // Waits for all work on the device: all uses so far have passed then. False if it refuses.
+  bool finish_streams(DeviceLock& lock);
   // A free block of another stream; `ordered`: only one that need not be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
   // A block that other streams may still use: the request's stream waits for them.

@@ -13,7 +13,7 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
   bool gave_back = false;
   for (int waits = 0; request.bytes <= config_.range_bytes;) {
     poll_host_fences();
-    poll(lock);
+    poll(lock, request.stream);
     heap_.flush();
     if (clocks_.stream_count() > 1) heap_.merge_passed();
     served = heap_.take_free(request.zone, request.bytes, request.stream);

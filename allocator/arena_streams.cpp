@@ -45,7 +45,7 @@ std::optional<std::vector<StreamClocks::Milestone>> Arena::fences_for(DeviceLock
     if (found.back().fence == nullptr) found.back().use.epoch = clocks_.close(use.stream);
   }
   std::vector<size_t> recorded;
-  std::string error;
+  bool refused = false;
   lock.unlock();
   try {
     for (size_t i = 0; i < found.size(); ++i) {
@@ -53,14 +53,34 @@ std::optional<std::vector<StreamClocks::Milestone>> Arena::fences_for(DeviceLock
       found[i].fence = order_->record(found[i].use.stream);
       recorded.push_back(i);
     }
+  } catch (const DeviceError&) {
+    refused = true;  // an epoch left without a fence is covered by a later one
+  }
+  lock.lock();
+  for (size_t i : recorded) clocks_.add_fence(found[i].use, found[i].fence);
+  if (!refused) return found;
+  // The stream may be gone, and its memory still here.
+  if (!finish_streams(lock)) return std::nullopt;
+  found.clear();
+  return found;
+}
+
+bool Arena::finish_streams(DeviceLock& lock) {
+  const std::vector<StreamUse> closed = clocks_.close_all();
+  std::string error;
+  lock.unlock();
+  try {
+    order_->finish();
   } catch (const DeviceError& refused) {
     error = refused.what();
   }
   lock.lock();
-  for (size_t i : recorded) clocks_.add_fence(found[i].use, found[i].fence);
-  if (error.empty()) return found;
-  order_error_ = error;  // an epoch left without a fence is covered by a later one
-  return std::nullopt;
+  if (!error.empty()) {
+    order_error_ = error;
+    return false;
+  }
+  for (StreamUse use : closed) clocks_.note_passed(use);
+  return true;
 }
 
 bool Arena::order_after(DeviceLock& lock, StreamId stream, StreamUses& uses) {
@@ -118,16 +138,17 @@ bool Arena::wait_for(DeviceLock& lock, StreamUses& uses) {
   return true;
 }
 
-void Arena::poll(DeviceLock& lock) {
+void Arena::poll(DeviceLock& lock, std::optional<StreamId> requester) {
   if (!can_order()) return;
   batch_blocks_ = 0;
   StreamUses to_record;
   for (StreamUse use : heap_.awaited()) {
     if (clocks_.milestone_for(use).fence == nullptr) add_use(to_record, use);
   }
-  if (clocks_.stream_count() > 1) {
+  if (requester && clocks_.stream_count() > 1) {
     for (StreamUse use : heap_.unpassed()) {
-      if (!clocks_.has_milestone(use.stream)) add_use(to_record, use);
+      bool others = use.stream != *requester;
+      if (others && !clocks_.has_milestone(use.stream)) add_use(to_record, use);
     }
   }
   InFlight in_flight(*this);

@@ -68,6 +68,15 @@ void StreamClocks::note_passed(StreamUse use) {
   stream.fences.erase(stream.fences.begin(), first_left);
 }
 
+std::vector<StreamUse> StreamClocks::close_all() {
+  std::vector<StreamUse> closed;
+  for (size_t number = 0; number < stream_count(); ++number) {
+    auto stream = static_cast<StreamId>(number);
+    closed.push_back({stream, close(stream)});
+  }
+  return closed;
+}
+
 void StreamClocks::note_waited(StreamId waiter, StreamUse use) {
   Epoch& epoch = waited_[pair_of(waiter, use.stream)];
   epoch = std::max(epoch, use.epoch);

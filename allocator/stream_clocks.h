@@ -66,6 +66,8 @@ class StreamClocks {
   bool has_milestone(StreamId stream) const { return !at(stream).fences.empty(); }
 
   void note_passed(StreamUse use);
+  // The last closed epoch of each stream, once all open ones are closed.
+  std::vector<StreamUse> close_all();
   void note_waited(StreamId waiter, StreamUse use);
 
   void check_invariants() const;

@@ -24,6 +24,10 @@ class StreamOrder {
   // What is enqueued on `stream` from now on runs after `fence`, which came from record(). Does not
   // block the host. Throws: DeviceError; then nothing has changed.
   virtual void wait(StreamId stream, Fence& fence) = 0;
+
+  // Waits until all work on the device has run, also of streams that no longer exist. The last
+  // resort where one refuses to record. Throws: DeviceError.
+  virtual void finish() = 0;
 };
 
 }  // namespace tidepool

@@ -25,6 +25,7 @@ namespace tidepool::device {
   X(cuCtxSynchronize, 2000, ())                                                                    \
   X(cuStreamCreate, 2000, (driver::Stream*, unsigned))                                             \
   X(cuStreamDestroy, 4000, (driver::Stream))                                                       \
+  X(cuStreamSynchronize, 2000, (driver::Stream))                                                   \
   X(cuStreamWaitEvent, 3020, (driver::Stream, driver::Event, unsigned))                            \
   X(cuEventCreate, 2000, (driver::Event*, unsigned))                                               \
   X(cuEventDestroy, 4000, (driver::Event))                                                         \

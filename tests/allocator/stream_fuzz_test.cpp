@@ -144,8 +144,7 @@ class Model {
   }
 
   void allocate(const Operation& op, StreamId stream, Totals& totals) {
-    const uint64_t before = streams_.records + streams_.waits + streams_.host_waits +
-                            streams_.queries;
+    const size_t before = asked();
     void* address = nullptr;
     try {
       address = allocator_.allocate(
@@ -157,8 +156,7 @@ class Model {
       ++totals.device_errors;
       if (!streams_.failed()) FAIL("a device error without a fault");
     }
-    if (suspended_ > 0 && before != streams_.records + streams_.waits + streams_.host_waits +
-                                        streams_.queries) {
+    if (suspended_ > 0 && before != asked()) {
       FAIL("the device was asked while that was suspended");
     }
     if (address == nullptr) return;
@@ -173,6 +171,11 @@ class Model {
     live_[address] = owner;
     owners_[address] = stream;
     users_.erase(address);
+  }
+
+  size_t asked() const {
+    return streams_.records + streams_.waits + streams_.host_waits + streams_.queries +
+           streams_.finishes;
   }
 
   FakeOwner* pick(size_t number) {

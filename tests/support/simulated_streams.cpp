@@ -63,8 +63,10 @@ bool SimulatedStreams::has_run(const Clock& clock) const {
 std::shared_ptr<Fence> SimulatedStreams::record(StreamId stream) {
   std::lock_guard lock(mutex_);
   throw_if_failing("record");
+  const Queue& queue = queues_.at(static_cast<size_t>(stream));
+  if (queue.gone) throw DeviceError("no such stream");
   ++records;
-  return std::make_shared<SimulatedFence>(*this, queues_.at(static_cast<size_t>(stream)).issued);
+  return std::make_shared<SimulatedFence>(*this, queue.issued);
 }
 
 void SimulatedStreams::wait(StreamId stream, Fence& fence) {
@@ -73,6 +75,16 @@ void SimulatedStreams::wait(StreamId stream, Fence& fence) {
   ++waits;
   join(queues_.at(static_cast<size_t>(stream)).issued,
        static_cast<SimulatedFence&>(fence).clock());
+}
+
+void SimulatedStreams::finish() {
+  std::lock_guard lock(mutex_);
+  throw_if_failing("finish");
+  ++finishes;
+  for (size_t s = 0; s < queues_.size(); ++s) {
+    queues_[s].done = queues_[s].work.size();
+    host_[s] = queues_[s].done;
+  }
 }
 
 void SimulatedStreams::forget(const Clock& clock, uintptr_t begin, uintptr_t end) {

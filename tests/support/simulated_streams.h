@@ -20,9 +20,12 @@ class SimulatedStreams final : public StreamOrder {
 
   std::shared_ptr<Fence> record(StreamId stream) override;
   void wait(StreamId stream, Fence& fence) override;
+  void finish() override;
 
-  // The n-th call from now on (record, wait, a host's wait for a fence) throws, and so do those
-  // after it, `times` in all; 0: none.
+  // From now on the stream records no more: it is gone, once its work has run.
+  void destroy(StreamId stream) { queues_.at(static_cast<size_t>(stream)).gone = true; }
+  // The n-th call from now on (record, wait, finish, a host's wait for a fence) throws, and so do
+  // those after it, `times` in all; 0: none.
   void fail_at(size_t n, size_t times = 1) {
     fail_in_ = n;
     fail_times_ = times;
@@ -38,7 +41,7 @@ class SimulatedStreams final : public StreamOrder {
   bool progress(StreamId stream);
   void progress_all();
 
-  size_t records = 0, waits = 0, host_waits = 0, queries = 0;
+  size_t records = 0, waits = 0, host_waits = 0, queries = 0, finishes = 0;
 
  private:
   using Clock = std::vector<uint64_t>;  // per stream: how much of its work is known to be before
@@ -46,6 +49,7 @@ class SimulatedStreams final : public StreamOrder {
     Clock issued;             // before the next work of this stream
     std::vector<Clock> work;  // what each piece of work has before it, itself included
     uint64_t done = 0;
+    bool gone = false;
   };
   struct Use {
     uintptr_t begin = 0, end = 0;
