@@ -11,9 +11,9 @@
 namespace tidepool {
 
 enum class BlockUse : uint8_t {
-  kHole,       // addresses without pages
+  kHole,  // addresses without pages
   kFree,
-  kAwaiting,   // freed, but still used by a stream or a fence
+  kAwaiting,  // freed, but still used by a stream or a fence
   kAllocated,
 };
 

@@ -67,9 +67,9 @@ void CudaAllocator::install(const Settings& settings) {
   if (g_allocator != nullptr) throw std::runtime_error("Tidepool is attached already");
   CUDAAllocator* native = c10::cuda::CUDACachingAllocator::get();
   if (native == nullptr || native->name() != "native") {
-    throw std::runtime_error(
-        "PyTorch's CUDA allocator is '" + (native == nullptr ? "none" : native->name()) +
-        "', and only its own, 'native', can be replaced");
+    throw std::runtime_error("PyTorch's CUDA allocator is '" +
+                             (native == nullptr ? "none" : native->name()) +
+                             "', and only its own, 'native', can be replaced");
   }
   if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) {
     throw std::runtime_error("PYTORCH_NO_CUDA_MEMORY_CACHING asks for no caching allocator");
@@ -123,8 +123,8 @@ DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
   C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &slot.device_bytes));
   AllocatorConfig config = settings_.allocator;
   if (config.budget_bytes == 0) {
-    config.budget_bytes = static_cast<size_t>(settings_.budget_share *
-                                              static_cast<double>(slot.device_bytes));
+    config.budget_bytes =
+        static_cast<size_t>(settings_.budget_share * static_cast<double>(slot.device_bytes));
   }
   // More than the device has would only move the error from us to the driver.
   config.budget_bytes = std::min(config.budget_bytes, slot.device_bytes);
@@ -156,13 +156,15 @@ DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
 DeviceMemory* CudaAllocator::memory_of(const void* address) const {
   const int count = device_count_.load(std::memory_order_acquire);
   for (int device = 0; device < count; ++device) {
-    DeviceMemory* memory = slots_[static_cast<size_t>(device)].memory.load(std::memory_order_acquire);
+    DeviceMemory* memory =
+        slots_[static_cast<size_t>(device)].memory.load(std::memory_order_acquire);
     if (memory != nullptr && memory->contains(address)) return memory;
   }
   return nullptr;
 }
 
-// --- Allocating -----------------------------------------------------------------------------------
+// --- Allocating
+// -----------------------------------------------------------------------------------
 
 DataPtr CudaAllocator::allocate(size_t bytes) {
   DeviceIndex device = 0;
@@ -206,18 +208,17 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
   }
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
     const DeviceStats now = memory.statistics(inner().getDeviceStats(device));
-    c10::reportMemoryUsageToProfiler(
-        address, static_cast<int64_t>(memory.block_bytes(address)),
-        static_cast<size_t>(now.allocated_bytes[0].current),
-        static_cast<size_t>(now.reserved_bytes[0].current), c10::Device(c10::kCUDA, device));
+    c10::reportMemoryUsageToProfiler(address, static_cast<int64_t>(memory.block_bytes(address)),
+                                     static_cast<size_t>(now.allocated_bytes[0].current),
+                                     static_cast<size_t>(now.reserved_bytes[0].current),
+                                     c10::Device(c10::kCUDA, device));
   }
   return address;
 }
 
 void* CudaAllocator::allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes) {
-  return slot(device).pools->allocate(memory(device), bytes, [&] {
-    return inner().raw_alloc_with_stream(bytes, stream);
-  });
+  return slot(device).pools->allocate(memory(device), bytes,
+                                      [&] { return inner().raw_alloc_with_stream(bytes, stream); });
 }
 
 void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
@@ -267,7 +268,8 @@ void CudaAllocator::report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaS
                    report.format());
 }
 
-// --- Freeing --------------------------------------------------------------------------------------
+// --- Freeing
+// --------------------------------------------------------------------------------------
 
 void CudaAllocator::delete_block(void* address) { g_allocator->free(address); }
 

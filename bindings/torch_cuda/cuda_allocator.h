@@ -30,8 +30,8 @@ using c10::cuda::CUDACachingAllocator::ShareableHandle;
 using c10::cuda::CUDACachingAllocator::SnapshotInfo;
 
 struct Settings {
-  AllocatorConfig allocator;     // of each device; budget_bytes 0: budget_share counts
-  double budget_share = 0;       // of a device's memory
+  AllocatorConfig allocator;  // of each device; budget_bytes 0: budget_share counts
+  double budget_share = 0;    // of a device's memory
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
   static Settings parse(const std::string& json);
@@ -96,7 +96,7 @@ class CudaAllocator final : public ForwardingAllocator {
   std::string statistics_json();
 
  private:
-  struct Slot {  // a device
+  struct Slot {                                  // a device
     std::mutex mutex;                            // for making `memory`
     std::atomic<DeviceMemory*> memory{nullptr};  // null before its first allocation
     std::unique_ptr<NativePools> pools;

@@ -42,8 +42,7 @@ void CudaAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
   DeviceMemory& memory = this->memory(device);
   Slot& slot = this->slot(device);
   slot.fraction = fraction;
-  const auto allowed =
-      static_cast<size_t>(fraction * static_cast<double>(slot.device_bytes));
+  const auto allowed = static_cast<size_t>(fraction * static_cast<double>(slot.device_bytes));
   slot.pools->set_limit(std::min(slot.budget_bytes, allowed), slot.device_bytes);
   slot.pools->settle(memory);
 }
@@ -61,7 +60,8 @@ void* CudaAllocator::getBaseAllocation(void* address, size_t* bytes) {
   return address;
 }
 
-// --- Statistics and histories ---------------------------------------------------------------------
+// --- Statistics and histories
+// ---------------------------------------------------------------------
 
 DeviceStats CudaAllocator::getDeviceStats(DeviceIndex device) {
   const DeviceStats native = inner().getDeviceStats(device);
@@ -164,7 +164,8 @@ std::shared_ptr<c10::GatheredContext> CudaAllocator::getContextForPointer(const 
 }
 #endif
 
-// --- Pools and captures ---------------------------------------------------------------------------
+// --- Pools and captures
+// ---------------------------------------------------------------------------
 
 void CudaAllocator::begin_capture(DeviceIndex device) {
   Slot& slot = this->slot(device);
@@ -192,8 +193,7 @@ void CudaAllocator::markCaptureEnd(DeviceIndex device) {
 }
 #endif
 
-void CudaAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool,
-                                        StreamFilter filter) {
+void CudaAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, StreamFilter filter) {
   slot(device).pools->begin(pool, filter);
 #ifndef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
   begin_capture(device);  // it may be one
@@ -224,7 +224,8 @@ c10::cuda::CUDACachingAllocator::CheckpointDelta CudaAllocator::setCheckpointPoo
   return delta;
 }
 
-// --- Other devices and processes ------------------------------------------------------------------
+// --- Other devices and processes
+// ------------------------------------------------------------------
 
 ShareableHandle CudaAllocator::shareIpcHandle(void* address) {
   TORCH_CHECK(memory_of(address) == nullptr,

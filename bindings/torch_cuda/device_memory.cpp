@@ -48,13 +48,15 @@ DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions
 
 void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream) {
   const StreamId id = id_of(stream);
-  if (!history_.watched()) [[likely]] return allocator_->allocate(bytes, kTransient, id);
+  if (!history_.watched()) [[likely]]
+    return allocator_->allocate(bytes, kTransient, id);
   ContextScope scope(history_.gather(RecordContext::STATE));
   return allocator_->allocate(bytes, kTransient, id);
 }
 
 void DeviceMemory::free(void* address) {
-  if (!history_.watched()) [[likely]] return allocator_->free(address);
+  if (!history_.watched()) [[likely]]
+    return allocator_->free(address);
   ContextScope scope(history_.gather(RecordContext::ALL));
   allocator_->free(address);
 }
@@ -78,11 +80,13 @@ void DeviceMemory::add_peer(int ordinal) {
   }
 }
 
-// --- AllocatorObserver ----------------------------------------------------------------------------
+// --- AllocatorObserver
+// ----------------------------------------------------------------------------
 
 void DeviceMemory::allocated(const BlockView& block) {
   statistics_.allocated(block.requested_bytes, block.bytes);
-  if (!history_.watched()) [[likely]] return;
+  if (!history_.watched()) [[likely]]
+    return;
   history_.block_allocated(block.address, t_context);
   history_.add(TraceEntry::ALLOC, block.address, block.requested_bytes, handle_of(block.stream),
                std::move(t_context));
@@ -91,7 +95,8 @@ void DeviceMemory::allocated(const BlockView& block) {
 void DeviceMemory::freed(const BlockView& block, bool still_used) {
   statistics_.freed(block.requested_bytes, block.bytes);
   history_.block_freed(block.address);
-  if (!history_.watched()) [[likely]] return;
+  if (!history_.watched()) [[likely]]
+    return;
   void* stream = handle_of(block.stream);
   history_.add(TraceEntry::FREE_REQUESTED, block.address, block.requested_bytes, stream, t_context);
   if (!still_used) {
@@ -117,7 +122,8 @@ void DeviceMemory::page(const void* address, size_t bytes, bool usable) {
                nullptr, nullptr);
 }
 
-// --- Statistics and history -----------------------------------------------------------------------
+// --- Statistics and history
+// -----------------------------------------------------------------------
 
 DeviceStats DeviceMemory::statistics(const DeviceStats& native) {
   DeviceLock lock(mutex_);

@@ -14,16 +14,25 @@ constexpr size_t kSmallBytes = 1 << 20;
 enum Pool : size_t { kAll, kSmall, kLarge, kPools };
 Pool pool_of(size_t bytes) { return bytes <= kSmallBytes ? kSmall : kLarge; }
 
-enum Which : size_t { kAllocations, kActive, kAllocatedBytes, kActiveBytes, kRequestedBytes,
-                      kSegments, kReservedBytes, kInactiveSplits, kInactiveSplitBytes };
+enum Which : size_t {
+  kAllocations,
+  kActive,
+  kAllocatedBytes,
+  kActiveBytes,
+  kRequestedBytes,
+  kSegments,
+  kReservedBytes,
+  kInactiveSplits,
+  kInactiveSplitBytes
+};
 
 }  // namespace
 
 const DeviceStatistics::Member DeviceStatistics::kBoth[kBothCount] = {
-    &DeviceStats::allocation,      &DeviceStats::active,
-    &DeviceStats::allocated_bytes, &DeviceStats::active_bytes,
-    &DeviceStats::requested_bytes, &DeviceStats::segment,
-    &DeviceStats::reserved_bytes,  &DeviceStats::inactive_split,
+    &DeviceStats::allocation,          &DeviceStats::active,
+    &DeviceStats::allocated_bytes,     &DeviceStats::active_bytes,
+    &DeviceStats::requested_bytes,     &DeviceStats::segment,
+    &DeviceStats::reserved_bytes,      &DeviceStats::inactive_split,
     &DeviceStats::inactive_split_bytes};
 
 void DeviceStatistics::change(size_t which, size_t pool, int64_t amount) {

@@ -16,7 +16,8 @@ void MemoryHistory::configure(const Options& options) {
   watched_ = enabled_ || !trackers_.empty();
   skipped_.clear();
   for (const std::string& name : options.skipped) {
-    const auto action = static_cast<size_t>(c10::CachingDeviceAllocator::parseTraceEntryAction(name));
+    const auto action =
+        static_cast<size_t>(c10::CachingDeviceAllocator::parseTraceEntryAction(name));
     if (skipped_.size() <= action) skipped_.resize(action + 1);
     skipped_[action] = true;
   }

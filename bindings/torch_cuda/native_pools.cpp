@@ -25,7 +25,8 @@ void NativePools::end(MempoolId_t pool) {
 }
 
 bool NativePools::serves(cudaStream_t stream) {
-  if (filter_count_.load(std::memory_order_relaxed) == 0) [[likely]] return false;
+  if (filter_count_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
   std::lock_guard<std::mutex> guard(filters_mutex_);
   return std::any_of(filters_.begin(), filters_.end(),
                      [&](const auto& each) { return each.second(stream); });
@@ -92,7 +93,8 @@ void NativePools::leave(DeviceMemory& memory, size_t growth) {
 }
 
 void NativePools::settle(DeviceMemory& memory) {
-  if (settled_.load(std::memory_order_relaxed) == reserved()) [[likely]] return;
+  if (settled_.load(std::memory_order_relaxed) == reserved()) [[likely]]
+    return;
   std::lock_guard<std::mutex> guard(mutex_);
   if (requests_ > 0) return;
   const size_t now = reserved();

@@ -83,8 +83,8 @@ class NativePools {
   std::atomic<size_t> filter_count_{0};
 
   std::mutex mutex_;
-  size_t requests_ = 0;  // under way
-  size_t growths_ = 0;   // of those, in all
+  size_t requests_ = 0;             // under way
+  size_t growths_ = 0;              // of those, in all
   std::atomic<size_t> settled_{0};  // reserved(), when the arena's limit was set
 };
 

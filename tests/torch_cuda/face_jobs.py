@@ -2,8 +2,8 @@
 
     python face_jobs.py [--enable BUDGET] [NAME...]
 
-What a face returns here is the same with PyTorch's own allocator and with Tidepool's. With --enable,
-Tidepool is attached in the script, after CUDA was used.
+What a face returns here is the same with PyTorch's own allocator and with Tidepool's. With
+--enable, Tidepool is attached in the script, after CUDA was used.
 """
 
 from __future__ import annotations
@@ -320,8 +320,8 @@ def shared() -> dict:
                "print(read.cpu().sum().item())\n")
     done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(handle),
                           capture_output=True, check=False)
-    return {"read": done.stdout.decode(), "status": done.returncode, "here": tensor.cpu().sum().item(),
-            "view": view.cpu().sum().item()}
+    return {"read": done.stdout.decode(), "status": done.returncode,
+            "here": tensor.cpu().sum().item(), "view": view.cpu().sum().item()}
 
 
 def peers() -> dict:

@@ -1,7 +1,7 @@
 """Training steps ask the same of the allocator, and take no more from the device.
 
-Compared with PyTorch's allocator with expandable segments, which wastes least. No byte of the device
-is touched, so that no network's way depends on garbage.
+Compared with PyTorch's allocator with expandable segments, which wastes least. No byte of the
+device is touched, so that no network's way depends on garbage.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Trains networks on the stand-in CUDA device, with whichever allocator, and prints what memory did.
+"""Trains networks on the stand-in CUDA device, and prints what the allocator's memory did.
 
     python training_jobs.py [--watch] NAME...
 

@@ -164,7 +164,8 @@ def load(folder: Path = LIBRARY_FOLDER, device: str = "cpu") -> DevicePlugin:
 
     version = torch_version(torch)
     if device == "cuda" and torch.version.cuda is None:
-        raise AttachError(f"PyTorch {torch.__version__} was built without CUDA: expected device cpu")
+        raise AttachError(f"PyTorch {torch.__version__} was built without CUDA: "
+                          "expected device cpu")
     available = supported_versions(folder, device)
     if version not in available:
         have = ", ".join(f"{major}.{minor}" for major, minor in available) or "none"

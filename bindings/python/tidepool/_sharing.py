@@ -1,6 +1,6 @@
 """CUDA memory that goes to other processes.
 
-Theirs can map only what PyTorch's own allocator holds, so a storage moves there before it is shared.
+They can map only what PyTorch's own allocator holds, so a storage moves there before it is shared.
 """
 
 from __future__ import annotations
