@@ -37,7 +37,7 @@ DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions
       budget_bytes_(config.budget_bytes),
       driver_(functions, index),
       space_(make_space(driver_)),
-      order_(streams_, device::EventPool::make(driver_)),
+      order_(driver_, streams_, device::EventPool::make(driver_)),
       history_(index) {
   config.alignment = kAlignment;
   config.coarse_placement = true;  // nothing is evicted, so hardly a page has to move
