@@ -33,6 +33,7 @@ bool NativePools::serves(cudaStream_t stream) {
 }
 
 void NativePools::note(const TraceEntry& entry) {
+  changed_.store(true, std::memory_order_relaxed);
   switch (entry.action_) {
     case TraceEntry::SEGMENT_ALLOC:
     case TraceEntry::SEGMENT_MAP:
@@ -93,6 +94,10 @@ void NativePools::leave(DeviceMemory& memory, size_t growth) {
 }
 
 void NativePools::settle(DeviceMemory& memory) {
+  if (changed_.load(std::memory_order_relaxed)) [[unlikely]] {
+    changed_.store(false, std::memory_order_relaxed);
+    memory.set_native(native_.getDeviceStats(device_));
+  }
   if (settled_.load(std::memory_order_relaxed) == reserved()) [[likely]]
     return;
   std::lock_guard<std::mutex> guard(mutex_);

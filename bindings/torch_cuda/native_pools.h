@@ -61,7 +61,8 @@ class NativePools {
     }
     TORCH_INTERNAL_ASSERT(false);
   }
-  // The arena may have what PyTorch's allocator has given back. Cheap where it has not.
+  // The arena may have what PyTorch's allocator has given back, and its statistics count what that
+  // one holds now. Cheap where nothing has changed.
   void settle(DeviceMemory& memory);
 
  private:
@@ -85,6 +86,7 @@ class NativePools {
   std::mutex mutex_;
   size_t requests_ = 0;             // under way
   size_t growths_ = 0;              // of those, in all
+  std::atomic<bool> changed_{false};
   std::atomic<size_t> settled_{0};  // reserved(), when the arena's limit was set
 };
 
