@@ -278,6 +278,30 @@ def wall() -> dict:
     return {"kept": len(kept), "mappings": device.live("mappings"), "message": message}
 
 
+def other_process(tensors: torch.multiprocessing.Queue,
+                  answers: torch.multiprocessing.Queue) -> None:
+    """Read a tensor of the parent's, and write to it."""
+    tensor = tensors.get()
+    answers.put(float(tensor.cpu().sum()))
+    tensor.copy_(torch.full((10,), 7.0))
+    del tensor
+    answers.put(None)
+
+
+def processes() -> dict:
+    """Share a tensor with another process."""
+    context = torch.multiprocessing.get_context("spawn")
+    tensors, answers = context.Queue(), context.Queue()
+    other = context.Process(target=other_process, args=(tensors, answers))
+    other.start()
+    tensor = torch.arange(10.0).cuda()
+    tensors.put(tensor)
+    read = answers.get(timeout=60)
+    answers.get(timeout=60)
+    other.join()
+    return {"read": read, "written": tensor.tolist()}
+
+
 def leave() -> dict:
     """Leave tensors, streams and events behind when the process ends."""
     global kept

@@ -137,6 +137,12 @@ def test_workspaces_have_the_size_that_is_set():
     assert large - small == 64 * MIB
 
 
+@pytest.mark.parametrize("environ", [(), EXPANDABLE], ids=["segments", "expandable"])
+def test_processes_share_memory(environ):
+    said = facts("processes", environ=environ)["processes"]
+    assert said == {"read": 45.0, "written": [7.0] * 10}
+
+
 def test_a_job_ends_cleanly_with_live_tensors():
     assert facts("leave")["leave"]["allocated"] > 0
 
