@@ -234,6 +234,10 @@ def forgotten_stream() -> dict:
 def knobs() -> dict:
     """Turn the device's knobs while it is in use."""
     tensor = torch.ones(1000, device="cuda")
+    try:
+        unknown = device.calls("maps")
+    except ValueError as error:
+        unknown = str(error)
     device.set(fail="copy:2")
     outcomes = []
     for _ in range(3):
@@ -254,28 +258,62 @@ def knobs() -> dict:
     tensor.add_(1).mul_(2)
     end.record()
     end.synchronize()
-    return {"outcomes": outcomes, "asked": asked, "milliseconds": start.elapsed_time(end)}
+    return {"outcomes": outcomes, "asked": asked, "milliseconds": start.elapsed_time(end),
+            "unknown": unknown}
 
 
 def workspace() -> dict:
     """Let a convolution want a workspace."""
     layer = nn.Conv2d(3, 8, 3).cuda()
     batch = torch.randn(2, 3, 16, 16, device="cuda")
-    torch.cuda.reset_peak_memory_stats()
-    layer(batch)
-    return {"peak": torch.cuda.max_memory_allocated()}
+    peaks = []
+    for size in ("0", "64MiB"):
+        device.set(dnn_workspace=size)
+        torch.cuda.reset_peak_memory_stats()
+        with torch.no_grad():
+            layer(batch)
+        peaks.append(torch.cuda.max_memory_allocated())
+        batch = torch.randn(2, 3, 17, 16, device="cuda")  # takes another plan
+    return {"more": peaks[1] - peaks[0]}
 
 
 def wall() -> dict:
     """Run into the limit of mappings."""
+    torch.cuda.empty_cache()
     kept = []
     message = ""
+    before = device.live("mappings")
+    device.set(mapping_limit=before + 7)
     try:
         while len(kept) < 1000:
             kept.append(torch.empty(20 * MIB, dtype=torch.uint8, device="cuda"))
     except RuntimeError as error:  # stock PyTorch does not expect cuMemMap to fail
         message = str(error)
-    return {"kept": len(kept), "mappings": device.live("mappings"), "message": message}
+    return {"kept": len(kept), "mappings": device.live("mappings") - before, "message": message}
+
+
+def other_process(tensors: torch.multiprocessing.Queue,
+                  answers: torch.multiprocessing.Queue) -> None:
+    """Read a tensor of the parent's, and write to it."""
+    tensor = tensors.get()
+    answers.put(float(tensor.cpu().sum()))
+    tensor.copy_(torch.full((10,), 7.0))
+    del tensor
+    answers.put(None)
+
+
+def processes() -> dict:
+    """Share a tensor with another process."""
+    context = torch.multiprocessing.get_context("spawn")
+    tensors, answers = context.Queue(), context.Queue()
+    other = context.Process(target=other_process, args=(tensors, answers))
+    other.start()
+    tensor = torch.arange(10.0).cuda()
+    tensors.put(tensor)
+    read = answers.get(timeout=60)
+    answers.get(timeout=60)
+    other.join()
+    return {"read": read, "written": tensor.tolist()}
 
 
 def leave() -> dict:

@@ -205,6 +205,22 @@ TEST_CASE("an exported handle opens the same memory") {
   CHECK(cuda.import_file(&imported, reinterpret_cast<void*>(intptr_t{-1}), 1) == kInvalid);
 }
 
+TEST_CASE("handles for other processes are file descriptors, and asking for others is no misuse") {
+  Driver cuda;
+  driver::AllocationProperties properties = Driver::on_device();
+  unsigned long long handle = 0;
+  properties.requested_handle_types = driver::kFileDescriptor;
+  CHECK(cuda.create(&handle, kPage, &properties, 0) == kOk);
+  constexpr int kNotSupported = static_cast<int>(Error::kNotSupported);
+  constexpr int kFabric = 8;
+  char exported[64];
+  CHECK(cuda.export_file(exported, handle, kFabric, 0) == kNotSupported);
+  properties.requested_handle_types = kFabric;
+  CHECK(cuda.create(&handle, kPage, &properties, 0) == kNotSupported);
+  CHECK(cuda.machine.memory(0).used_bytes() == kPage);
+  CHECK(cuda.machine.misuses.empty());
+}
+
 TEST_CASE("the granularity is 2 MiB") {
   Driver cuda;
   const auto properties = Driver::on_device();

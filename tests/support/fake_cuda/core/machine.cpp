@@ -215,7 +215,7 @@ Error run(Call call, const char* function, bool is_unsafe,
       error = body(here);
     } catch (const Refusal& refusal) {
       error = refusal.error;
-      if (error != Error::kOutOfMemory) {
+      if (error != Error::kOutOfMemory && error != Error::kNotSupported) {
         here.misuses.push_back({function, error, refusal.what()});
       }
       if (here.settings.log_to_stderr) {

@@ -24,7 +24,8 @@
 
 namespace tidepool::fake_cuda {
 
-// A call that CUDA would refuse. Being out of memory is none.
+// A call that CUDA would refuse. Being out of memory is none, nor is asking for what a device does
+// not support, by which programs find out.
 struct Misuse {
   std::string function;
   Error error;

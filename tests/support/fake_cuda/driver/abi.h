@@ -28,7 +28,8 @@ struct AllocationProperties {
   unsigned short usage;
   unsigned char reserved[4];
 };
-constexpr int kPinned = 1;  // the only type
+constexpr int kPinned = 1;          // the only type
+constexpr int kFileDescriptor = 1;  // the only type of handle for other processes
 
 struct AccessDescriptor {
   Location location;

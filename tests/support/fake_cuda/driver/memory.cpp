@@ -13,6 +13,9 @@ int device_of(const AllocationProperties* properties) {
   if (!properties || properties->type != kPinned || properties->location.type != kDevice) {
     throw Refusal(Error::kInvalidValue, "not pinned memory on a device");
   }
+  if ((properties->requested_handle_types & ~kFileDescriptor) != 0) {
+    throw Refusal(Error::kNotSupported, "handles other than file descriptors");
+  }
   return properties->location.id;
 }
 
@@ -44,7 +47,9 @@ int unmap(DeviceAddress address, size_t bytes) {
 
 int export_file(void* out, unsigned long long handle, int type, unsigned long long flags) {
   return code(run(Call::kOther, "cuMemExportToShareableHandle", [&](Machine& m) {
-    if (type != 1 || flags != 0) throw Refusal(Error::kNotSupported, "not a file descriptor");
+    if (type != kFileDescriptor || flags != 0) {
+      throw Refusal(Error::kNotSupported, "not a file descriptor");
+    }
     const int file = m.virtual_memory.export_file(static_cast<Handle>(handle));
     std::memcpy(out, &file, sizeof file);
     return Error::kSuccess;
@@ -53,7 +58,7 @@ int export_file(void* out, unsigned long long handle, int type, unsigned long lo
 
 int import_file(unsigned long long* handle, void* os_handle, int type) {
   return code(run(Call::kOther, "cuMemImportFromShareableHandle", [&](Machine& m) {
-    if (type != 1) throw Refusal(Error::kNotSupported, "not a file descriptor");
+    if (type != kFileDescriptor) throw Refusal(Error::kNotSupported, "not a file descriptor");
     const int file = static_cast<int>(reinterpret_cast<intptr_t>(os_handle));
     *handle = static_cast<unsigned long long>(m.virtual_memory.import_file(file));
     return Error::kSuccess;

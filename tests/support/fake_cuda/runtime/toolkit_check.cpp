@@ -23,6 +23,7 @@ static_assert(sizeof(driver::AccessDescriptor) == sizeof(CUmemAccessDesc));
 static_assert(offsetof(driver::AccessDescriptor, flags) == offsetof(CUmemAccessDesc, flags));
 static_assert(driver::kDevice == CU_MEM_LOCATION_TYPE_DEVICE);
 static_assert(driver::kPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(driver::kFileDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(static_cast<int>(Access::kReadWrite) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(sizeof(driver::DeviceAddress) == sizeof(CUdeviceptr));
 static_assert(sizeof(Dimensions) == sizeof(dim3));
