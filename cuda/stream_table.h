@@ -34,9 +34,7 @@ class StreamTable {
 
  private:
   // Null and the driver's name for the same stream.
-  static bool is_default(driver::Stream stream) {
-    return reinterpret_cast<uintptr_t>(stream) <= 1;
-  }
+  static bool is_default(driver::Stream stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
   // Open addressing; slots are filled once, in a table at most half full.
   struct Slots {
     explicit Slots(size_t size) : mask(size - 1), keys(size), ids(size) {}

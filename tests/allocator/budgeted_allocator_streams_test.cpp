@@ -37,8 +37,8 @@ struct World {
 
   // A block on which its stream has work to do.
   char* take(StreamId stream, size_t bytes) {
-    auto* address = static_cast<char*>(
-        allocator.allocate(bytes, PlacementHint::kTransient, stream));
+    auto* address =
+        static_cast<char*>(allocator.allocate(bytes, PlacementHint::kTransient, stream));
     CHECK(streams.launch(stream, Address::of(address), bytes).empty());
     return address;
   }
