@@ -1,5 +1,7 @@
 // StreamTable: the numbers by which the allocator knows a device's streams. The legacy default
 // stream is number 0; the others are counted as they are met, and keep their number for ever.
+// The name that CUDA has for the calling thread's default stream stands for another stream on each
+// thread: whoever uses it has to look up which.
 // Owns nothing of the driver's. Thread safe: looking up takes no lock.
 #pragma once
 
