@@ -161,8 +161,7 @@ void Heap::settle_accessible(BlockId id, StreamId stream, const StreamUses& uses
   merge_as(id, BlockState::kFree);
 }
 
-void Heap::settle(BlockId id, const PageTable& pages, StreamId stream,
-                  const StreamUses& uses) {
+void Heap::settle(BlockId id, const PageTable& pages, StreamId stream, const StreamUses& uses) {
   TIDEPOOL_CHECK(blocks_[id].state == BlockState::kClaimed, "block at %zu", blocks_[id].offset);
   const size_t end = blocks_[id].end();
   while (true) {

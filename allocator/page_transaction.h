@@ -60,6 +60,8 @@ class PageTransaction {
   // Steps whose target is mapped: to be opened in runs of neighbouring pages.
   void open_run(size_t first_step, size_t last_step);
   void give_back_steps();
+  // Steps of neighbouring pages, or one of a spare handle.
+  void give_back_run(size_t first_step, size_t last_step);
   void note(const std::string& error);
 
   AddressSpace& space_;

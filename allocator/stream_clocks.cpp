@@ -7,9 +7,8 @@
 namespace tidepool {
 
 void add_use(StreamUses& uses, StreamUse use) {
-  auto at = std::lower_bound(uses.begin(), uses.end(), use, [](StreamUse a, StreamUse b) {
-    return a.stream < b.stream;
-  });
+  auto at = std::lower_bound(uses.begin(), uses.end(), use,
+                             [](StreamUse a, StreamUse b) { return a.stream < b.stream; });
   if (at != uses.end() && at->stream == use.stream) {
     at->epoch = std::max(at->epoch, use.epoch);
   } else {
@@ -62,9 +61,9 @@ std::vector<StreamClocks::Milestone> StreamClocks::milestones() const {
 void StreamClocks::note_passed(StreamUse use) {
   Stream& stream = at(use.stream);
   stream.passed = std::max(stream.passed, use.epoch);
-  auto first_left = std::find_if(
-      stream.fences.begin(), stream.fences.end(),
-      [&](const Milestone& milestone) { return milestone.use.epoch > stream.passed; });
+  auto first_left =
+      std::find_if(stream.fences.begin(), stream.fences.end(),
+                   [&](const Milestone& milestone) { return milestone.use.epoch > stream.passed; });
   stream.fences.erase(stream.fences.begin(), first_left);
 }
 

@@ -80,18 +80,17 @@ class StreamClocks {
   };
   static size_t index(StreamId stream) { return static_cast<size_t>(stream); }
   const Stream& at(StreamId stream) const {
-    if (stream == StreamId::kDefault) [[likely]] return default_;
+    if (stream == StreamId::kDefault) [[likely]]
+      return default_;
     return others_[index(stream) - 1];
   }
-  Stream& at(StreamId stream) {
-    return const_cast<Stream&>(std::as_const(*this).at(stream));
-  }
+  Stream& at(StreamId stream) { return const_cast<Stream&>(std::as_const(*this).at(stream)); }
   static uint64_t pair_of(StreamId waiter, StreamId stream) {
     return uint64_t{static_cast<uint32_t>(waiter)} << 32 | static_cast<uint32_t>(stream);
   }
 
   Stream default_;
-  std::vector<Stream> others_;  // from stream 1 on
+  std::vector<Stream> others_;                   // from stream 1 on
   absl::flat_hash_map<uint64_t, Epoch> waited_;  // waiter and stream -> latest epoch waited for
 };
 

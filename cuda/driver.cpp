@@ -41,8 +41,7 @@ DeviceError Driver::error(driver::Result result, const std::string& what) const 
     name = "error of an unknown name";
   }
   if (functions_.cuGetErrorString(result, &text) != driver::kSuccess || text == nullptr) text = "";
-  return DeviceError(
-      fmt::format("{}, device {}: {} ({}), {}", what, ordinal_, name, result, text));
+  return DeviceError(fmt::format("{}, device {}: {} ({}), {}", what, ordinal_, name, result, text));
 }
 
 driver::Context Driver::context() {

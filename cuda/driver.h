@@ -28,7 +28,8 @@ class Driver {
   // The error as text: "cuMemMap of 2 MiB at 0x…, device 0: CUDA_ERROR_OUT_OF_MEMORY (2), …".
   DeviceError error(driver::Result result, const std::string& what) const;
   void check(driver::Result result, const char* what) const {
-    if (result != driver::kSuccess) [[unlikely]] throw error(result, what);
+    if (result != driver::kSuccess) [[unlikely]]
+      throw error(result, what);
   }
 
   // Makes the device's context the thread's current one for a scope. Without it a call that names

@@ -9,7 +9,7 @@ DriverFunctions find_driver_functions(const FunctionFinder& find) {
     if (found == nullptr) missing.emplace_back(name);
     return found;
   };
-#define TIDEPOOL_FIND(name, version, parameters)                 \
+#define TIDEPOOL_FIND(name, version, parameters)               \
   functions.name = reinterpret_cast<decltype(functions.name)>( \
       look_up(#name, version, functions.TIDEPOOL_LIST));
 #define TIDEPOOL_LIST missing

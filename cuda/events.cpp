@@ -20,8 +20,7 @@ driver::Event EventPool::acquire() {
   }
   // An event belongs to the context that is current when it is made. Requires: a Scope.
   driver::Event event = nullptr;
-  driver_.check(driver_.call().cuEventCreate(&event, driver::kEventDisableTiming),
-                "cuEventCreate");
+  driver_.check(driver_.call().cuEventCreate(&event, driver::kEventDisableTiming), "cuEventCreate");
   std::lock_guard lock(mutex_);
   ++created_;
   return event;

@@ -23,9 +23,9 @@ std::shared_ptr<Fence> SideStreamCopies::copy_to_host(void* to, const void* from
   Driver::Scope scope(driver_);
   driver::Stream side = stream(kToHost);
   if (after != nullptr) events_->wait(side, *after);
-  driver_.check(driver_.call().cuMemcpyDtoHAsync(to, reinterpret_cast<uintptr_t>(from), bytes,
-                                                 side),
-                "cuMemcpyDtoHAsync");
+  driver_.check(
+      driver_.call().cuMemcpyDtoHAsync(to, reinterpret_cast<uintptr_t>(from), bytes, side),
+      "cuMemcpyDtoHAsync");
   return events_->record(side);
 }
 
@@ -35,9 +35,9 @@ std::shared_ptr<Fence> SideStreamCopies::copy_to_device(void* to, const void* fr
   Driver::Scope scope(driver_);
   driver::Stream side = stream(kToDevice);
   if (after != nullptr) events_->wait(side, *after);
-  driver_.check(driver_.call().cuMemcpyHtoDAsync(reinterpret_cast<uintptr_t>(to), from, bytes,
-                                                 side),
-                "cuMemcpyHtoDAsync");
+  driver_.check(
+      driver_.call().cuMemcpyHtoDAsync(reinterpret_cast<uintptr_t>(to), from, bytes, side),
+      "cuMemcpyHtoDAsync");
   return events_->record(side);
 }
 

@@ -1,5 +1,7 @@
 // StreamTable: the numbers by which the allocator knows a device's streams. The legacy default
 // stream is number 0; the others are counted as they are met, and keep their number for ever.
+// The name that CUDA has for the calling thread's default stream stands for another stream on each
+// thread: whoever uses it has to look up which.
 // Owns nothing of the driver's. Thread safe: looking up takes no lock.
 #pragma once
 
@@ -34,9 +36,7 @@ class StreamTable {
 
  private:
   // Null and the driver's name for the same stream.
-  static bool is_default(driver::Stream stream) {
-    return reinterpret_cast<uintptr_t>(stream) <= 1;
-  }
+  static bool is_default(driver::Stream stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
   // Open addressing; slots are filled once, in a table at most half full.
   struct Slots {
     explicit Slots(size_t size) : mask(size - 1), keys(size), ids(size) {}

@@ -29,9 +29,9 @@ size_t granularity_for(Driver& driver, const VirtualMemoryOptions& options) {
   }
   driver::AllocationProperties properties = properties_for(driver, options.exportable);
   size_t least = 0;
-  driver.check(driver.call().cuMemGetAllocationGranularity(&least, &properties,
-                                                           driver::kGranularityMinimum),
-               "cuMemGetAllocationGranularity");
+  driver.check(
+      driver.call().cuMemGetAllocationGranularity(&least, &properties, driver::kGranularityMinimum),
+      "cuMemGetAllocationGranularity");
   if (!is_power_of_two(least)) {
     throw DeviceError(fmt::format("device {} maps multiples of {} bytes, not a power of two",
                                   driver.ordinal(), least));
@@ -140,8 +140,8 @@ MoveResult VirtualMemorySpace::move(HandleId handle, Address from, Address to, s
     return MoveResult::kStayed;
   }
   ledger_.unmap(from, bytes);
-  driver::Result result = driver_.call().cuMemMap(pointer(to), bytes, 0,
-                                                  handles_.at(static_cast<uint64_t>(handle)), 0);
+  driver::Result result =
+      driver_.call().cuMemMap(pointer(to), bytes, 0, handles_.at(static_cast<uint64_t>(handle)), 0);
   if (result != driver::kSuccess) return MoveResult::kUnmapped;
   ledger_.map(to, handle);
   return MoveResult::kMoved;

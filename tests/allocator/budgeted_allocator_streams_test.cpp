@@ -5,6 +5,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "allocator/simulated_space.h"
+#include "allocator/sizes.h"
 #include "tests/support/catch.h"
 #include "tests/support/death.h"
 #include "tests/support/fake_reclaimer.h"
@@ -22,7 +23,9 @@ constexpr StreamId kA{0}, kB{1}, kC{2};
 
 struct World {
   explicit World(size_t budget_pages = 16, bool allow_remap = true)
-      : space(inner, streams), allocator(space, mutex, config(budget_pages, allow_remap)) {
+      : World(config(budget_pages, allow_remap)) {}
+  explicit World(const AllocatorConfig& config)
+      : space(inner, streams), allocator(space, mutex, config) {
     allocator.set_stream_order(&streams);
     allocator.set_reclaimer(&reclaimer);
   }
@@ -37,8 +40,8 @@ struct World {
 
   // A block on which its stream has work to do.
   char* take(StreamId stream, size_t bytes) {
-    auto* address = static_cast<char*>(
-        allocator.allocate(bytes, PlacementHint::kTransient, stream));
+    auto* address =
+        static_cast<char*>(allocator.allocate(bytes, PlacementHint::kTransient, stream));
     CHECK(streams.launch(stream, Address::of(address), bytes).empty());
     return address;
   }
@@ -204,6 +207,7 @@ TEST_CASE("memory that waits is found by its size, and waited for on the device"
   CHECK(world.take(kC, 2 * kPage) == small);
   CHECK(world.streams.waits == 3);  // for A and B
   // What is left of it has been waited for, too.
+  CHECK(world.statistics().awaiting_bytes == 9 * kPage);
   CHECK(world.take(kC, kPage) == small + 2 * kPage);
   CHECK(world.streams.waits == 3);
 }
@@ -221,6 +225,19 @@ TEST_CASE("a pending free in a full budget is no out of memory (like #189504)") 
     CHECK(world.take(kA, 16 * kPage) != nullptr);
     CHECK(world.statistics().out_of_memory == 0);
   }
+}
+
+TEST_CASE("what waiting for streams has joined is searched again (like #189504)") {
+  AllocatorConfig config = World::config(1, false);
+  config.allow_windows = false;
+  World world(config);
+  char* one = world.take(kA, 20 * kKiB);
+  char* two = world.take(kB, 20 * kKiB);
+  world.take(kA, 20 * kKiB);  // keeps the page
+  world.allocator.free(one);
+  world.allocator.free(two);
+  CHECK(world.take(kC, 40 * kKiB) == one);
+  CHECK(world.streams.host_waits == 2);
 }
 
 TEST_CASE("a window over several owners waits once for each owner and user") {

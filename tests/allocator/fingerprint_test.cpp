@@ -21,8 +21,8 @@ struct Bytes {
 };
 
 TEST_CASE("parts in any division and order give the whole") {
-  for (size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{4096},
-                       size_t{100'003}}) {
+  for (size_t count :
+       {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{4096}, size_t{100'003}}) {
     Bytes bytes(count);
     for (size_t threads : {size_t{1}, size_t{3}, size_t{32}, size_t{1024}, size_t{200'000}}) {
       uint64_t sum = 0;

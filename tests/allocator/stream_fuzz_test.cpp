@@ -24,11 +24,22 @@ constexpr size_t kPage = 64 << 10;
 constexpr size_t kBudgetPages = 40;
 constexpr size_t kStreams = 4;
 
-enum class Kind { kAllocate, kFree, kUse, kRecord, kProgress, kBarrier, kGiveBack, kSuspend,
-                  kResume, kFault, kOrderFault };
-constexpr const char* kKindNames[] = {"kAllocate", "kFree",     "kUse",     "kRecord",
-                                      "kProgress", "kBarrier",  "kGiveBack", "kSuspend",
-                                      "kResume",   "kFault",    "kOrderFault"};
+enum class Kind {
+  kAllocate,
+  kFree,
+  kUse,
+  kRecord,
+  kProgress,
+  kBarrier,
+  kGiveBack,
+  kSuspend,
+  kResume,
+  kFault,
+  kOrderFault
+};
+constexpr const char* kKindNames[] = {"kAllocate", "kFree",    "kUse",       "kRecord",
+                                      "kProgress", "kBarrier", "kGiveBack",  "kSuspend",
+                                      "kResume",   "kFault",   "kOrderFault"};
 
 struct Operation {
   Kind kind;
@@ -45,7 +56,9 @@ struct Totals {
 class Model {
  public:
   explicit Model(const AllocatorConfig& config)
-      : watching_(inner_, streams_), counting_(watching_, config.budget_bytes), space_(counting_),
+      : watching_(inner_, streams_),
+        counting_(watching_, config.budget_bytes),
+        space_(counting_),
         allocator_(space_, mutex_, config) {
     allocator_.set_stream_order(&streams_);
     allocator_.set_reclaimer(&reclaimer_);

@@ -21,8 +21,11 @@ constexpr size_t kBudgetPages = 24;
 
 struct World {
   World()
-      : driver(fake.functions(), 1), pool(EventPool::make(driver)), order(driver, streams, pool),
-            space(driver), allocator(space, mutex, config()) {
+      : driver(fake.functions(), 1),
+        pool(EventPool::make(driver)),
+        order(driver, streams, pool),
+        space(driver),
+        allocator(space, mutex, config()) {
     fake.make_current(0);  // never the device's own
     allocator.set_stream_order(&order);
     allocator.set_reclaimer(&reclaimer);
@@ -147,6 +150,23 @@ TEST_CASE("every n-th call of the driver refused: an error or a retry, and nothi
   CHECK(calls > 100);
   CHECK(failures > calls);
   CHECK(errors > 0);
+}
+
+TEST_CASE("neighbouring pages are opened by one call, and given back by one") {
+  World world;
+  void* block = world.allocator.allocate(10 * kPage);
+  CHECK(world.fake.calls("cuMemCreate") == 10);
+  CHECK(world.fake.calls("cuMemSetAccess") == 1);
+  world.allocator.free(block);
+  CHECK(world.allocator.give_back_free_pages() == 10 * kPage);
+  CHECK(world.fake.calls("cuMemUnmap") == 1);
+  CHECK(world.fake.handle_count() == 0);
+  // A driver that refuses the run gets its pages one by one.
+  block = world.allocator.allocate(10 * kPage);
+  world.allocator.free(block);
+  world.fake.fail_at(1, 1, "cuMemUnmap");
+  CHECK(world.allocator.give_back_free_pages() == 10 * kPage);
+  CHECK(world.fake.handle_count() == 0);
 }
 
 TEST_CASE("at the end of an allocator the device has everything back") {

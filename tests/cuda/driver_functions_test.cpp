@@ -55,8 +55,7 @@ TEST_CASE("our declarations are those of the toolkit") {
   CHECK(driver::kSuccess == CUDA_SUCCESS);
   CHECK(driver::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(driver::kNotReady == CUDA_ERROR_NOT_READY);
-  CHECK(driver::kVirtualMemorySupported ==
-        CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  CHECK(driver::kVirtualMemorySupported == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   CHECK(driver::kMultiprocessorCount == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   CHECK(driver::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
   CHECK(driver::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);

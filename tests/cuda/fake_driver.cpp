@@ -112,7 +112,7 @@ void FakeDriver::forget_if_gone(driver::AllocationHandle handle) {
 // The driver's functions, each named as the driver names it.
 struct FakeCalls {
   static FakeDriver& fake() { return *the_driver; }
-#define TIDEPOOL_ENTER                                      \
+#define TIDEPOOL_ENTER \
   if (driver::Result refused = fake().enter(__func__)) return refused
 
   static driver::Result cuGetErrorName(driver::Result result, const char** name) {

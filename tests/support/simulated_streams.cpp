@@ -73,8 +73,7 @@ void SimulatedStreams::wait(StreamId stream, Fence& fence) {
   std::lock_guard lock(mutex_);
   throw_if_failing("wait of a stream");
   ++waits;
-  join(queues_.at(static_cast<size_t>(stream)).issued,
-       static_cast<SimulatedFence&>(fence).clock());
+  join(queues_.at(static_cast<size_t>(stream)).issued, static_cast<SimulatedFence&>(fence).clock());
 }
 
 void SimulatedStreams::finish() {
@@ -127,8 +126,8 @@ std::string SimulatedStreams::launch(StreamId stream, Address address, size_t by
 
 std::string SimulatedStreams::take_away(Address address, size_t bytes) {
   std::lock_guard lock(mutex_);
-  std::string race = first_use_outside(host_, address.value, address.value + bytes,
-                                       "its pages are taken away");
+  std::string race =
+      first_use_outside(host_, address.value, address.value + bytes, "its pages are taken away");
   forget(host_, address.value, address.value + bytes);
   return race;
 }
