@@ -274,6 +274,21 @@ class PythonOperator(Model):
 
 
 @model
+class Compiled(Model):
+    """Generated code, which no dispatcher shows, updates its input."""
+
+    def __init__(self, features):
+        super().__init__(features)
+        self.triple = torch.compile(lambda x: x.mul_(3))
+
+    def forward(self, inputs):
+        hidden, plain = self.fresh(inputs)
+        before = plain.sin()
+        self.triple(plain)
+        return (hidden * (plain + before)).mean()
+
+
+@model
 class LyingOperator(Model):
     def forward(self, inputs):
         hidden, plain = self.fresh(inputs)

@@ -45,6 +45,7 @@ KILLERS = {
     "5.foreign": Killer("foreign", "aten::mul.Tensor"),
     "5.unstable_input": Killer("escaped", "aten::mul.Tensor"),
     "5.collective": Killer("collective", "c10d::allreduce_", CALM),
+    "5.compiled": Killer("compiled", "aten::mul.Tensor"),
     "5.python_operator": Killer("python_operator", "tidepool_killers::counted"),
     "5.unknown_effect": Killer("lying_operator", "aten::mul.Tensor"),
     "5.aliasing_output": Killer("aliasing_output", "aten::unsafe_split.Tensor"),
