@@ -49,6 +49,9 @@ class AddressSpace {
   virtual size_t granularity() const = 0;
   // How many handles may be mapped at once, at places that do not join.
   virtual size_t mapping_limit() const = 0;
+  // False: addresses come with their memory. What reserve() returns is held from the device until
+  // release_range(), handles are mere numbers, and move() always answers kStayed.
+  virtual bool has_virtual_memory() const { return true; }
 
   // Reserves addresses without memory, aligned to granularity. Throws: DeviceError, as all below.
   virtual Address reserve(size_t bytes) = 0;

@@ -48,6 +48,12 @@ AllocatorConfig checked(AllocatorConfig config, const AddressSpace& space) {
     refuse(fmt::format("budget_bytes: {} is more than {}",
                        human_and_exact_bytes(config.budget_bytes), human_bytes(kGreatestBudget)));
   }
+  if (!space.has_virtual_memory()) {  // what is reserved is held
+    config.allow_remap = false;
+    config.budget_bytes = config.range_bytes =
+        round_down(config.budget_bytes, config.handle_bytes * 8);
+    if (config.budget_bytes == 0) refuse("budget_bytes: less than eight handles");
+  }
   if (config.range_bytes == 0) {
     config.range_bytes = std::max(config.budget_bytes * 8, config.handle_bytes * 64);
   }
@@ -67,16 +73,41 @@ Arena::Arena(AddressSpace& space, const AllocatorConfig& config)
       config_(checked(config, space)),
       base_(space.reserve(config_.range_bytes)),
       heap_(config_.range_bytes, config_.handle_bytes, config_.alignment,
-            config_.budget_bytes / kBinsShare),
+            config_.budget_bytes / kBinsShare, clocks_),
       pages_(config_.range_bytes / config_.handle_bytes,
              config_.budget_bytes / config_.handle_bytes),
       selector_(config_.handle_bytes),
       trace_(config_.trace_events) {
   counts_.budget_bytes = config_.budget_bytes;
+  if (!space_.has_virtual_memory()) commit_everything();
 }
 
-Arena::~Arena() {
+void Arena::commit_everything() {
+  PageTransaction transaction(space_, base_, config_.handle_bytes);
+  std::vector<BlockId> zones;
+  for (Zone zone : kZones) {
+    const Block& hole = heap_[heap_.first_hole(zone)];
+    zones.push_back(heap_.claim(heap_.first_hole(zone), hole.offset, hole.end()));
+  }
+  for (size_t page = 0; page < pages_.page_count(); ++page) transaction.commit(pages_, page);
+  transaction.run();
+  transaction.apply(pages_);
+  for (BlockId id : zones) heap_.settle(id, pages_);
+  note_reserved();
+  if (transaction.succeeded()) return;
+  give_everything_back();
+  throw DeviceError(transaction.error());
+}
+
+Arena::~Arena() { give_everything_back(); }
+
+void Arena::give_everything_back() {
   // Whatever the device refuses here is lost to the process, not to correctness.
+  try {
+    if (order_ != nullptr) order_->finish();
+  } catch (const DeviceError&) {
+    // A device that is gone has nothing left to run.
+  }
   PageTransaction transaction(space_, base_, config_.handle_bytes);
   for (size_t page = 0; page < pages_.page_count(); ++page) {
     if (pages_.page(page).state != PageTable::PageState::kEmpty) {
@@ -98,17 +129,23 @@ void Arena::set_reclaimer(Reclaimer* reclaimer) {
   reclaimer_ = reclaimer;
 }
 
-void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint) {
+void Arena::set_observer(AllocatorObserver* observer) {
+  observer_ = observer;
+  heap_.set_observer(observer, base_);
+  note_reserved();
+}
+
+void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream) {
   TIDEPOOL_CHECK(bytes > 0, "allocation of %zu bytes", bytes);
-  BlockId id{};
   // More than the range cannot be rounded up safely, and is refused by make_room in any case.
   size_t rounded = bytes > config_.range_bytes ? config_.range_bytes + 1
                                                : round_up(bytes, config_.alignment);
-  Request request{bytes, rounded, zone_for(rounded, hint, config_.handle_bytes)};
-  id = heap_.take_cached(request.zone, rounded);
+  Zone zone = zone_for(rounded, hint, config_.handle_bytes, config_.coarse_placement);
+  if (stream != StreamId::kDefault) [[unlikely]] know(stream);
+  BlockId id = heap_.take_cached(zone, rounded, stream);
   if (id == BlockId::kNone) [[unlikely]] {
-    id = heap_.take_free(request.zone, rounded);
-    if (id == BlockId::kNone) id = make_room(lock, request);
+    id = heap_.take_free(zone, rounded, stream);
+    if (id == BlockId::kNone) id = make_room(lock, {bytes, rounded, zone, stream});
   }
   heap_.set_requested(id, bytes);
   ++counts_.allocations;
@@ -116,26 +153,61 @@ void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint) {
   counts_.requested_peak_bytes = std::max(counts_.requested_peak_bytes, heap_.requested_bytes());
   Address address = address_of(id);
   trace_.add(TraceKind::kAllocate, address.value, rounded);
+  if (observer_ != nullptr) [[unlikely]] observer_->allocated(heap_.view(id));
   return address.pointer();
 }
 
-void Arena::free(void* address) {
-  BlockId id = heap_.allocated_at(offset_of(address));
-  trace_.add(TraceKind::kFree, Address::of(address).value, heap_[id].bytes);
+bool Arena::free_block(BlockId id) {
+  trace_.add(TraceKind::kFree, address_of(id).value, heap_[id].bytes);
   ++counts_.frees;
+  const bool shared = heap_[id].shared;
+  if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(id), shared);
   heap_.release(id);
+  return shared && ++batch_blocks_ >= kBatchBlocks;
+}
+
+bool Arena::free_checked(void* address, size_t bytes, StreamId stream) {
+  BlockId id = block_at(address);
+  const Block& block = heap_[id];
+  TIDEPOOL_CHECK(block.requested_bytes == bytes && block.stream == stream,
+                 "%p is freed as %zu bytes of stream %u, but is %zu bytes of stream %u", address,
+                 bytes, static_cast<unsigned>(stream), block.requested_bytes,
+                 static_cast<unsigned>(block.stream));
+  return free_block(id);
+}
+
+std::string Arena::misuse(const void* address) const {
+  if (!contains(address)) {
+    return fmt::format("{} is not of this allocator's range, {} to {}", fmt::ptr(address),
+                       fmt::ptr(base_.pointer()),
+                       fmt::ptr((base_ + heap_.range_bytes()).pointer()));
+  }
+  const size_t offset = offset_of(address);
+  if (heap_.allocated_at(offset) != BlockId::kNone) return {};
+  BlockId id = heap_.blocks().first();
+  while (heap_[id].end() <= offset) id = heap_[id].next;
+  if (heap_[id].state != BlockState::kAllocated) {
+    return fmt::format("no allocated block starts at {} (freed twice?)", fmt::ptr(address));
+  }
+  return fmt::format("no allocated block starts at {}: it is inside one of {} bytes at {}",
+                     fmt::ptr(address), heap_[id].bytes, fmt::ptr(address_of(id).pointer()));
+}
+
+void Arena::refuse_address(const void* address) const {
+  TIDEPOOL_CHECK(false, "%s", misuse(address).c_str());
 }
 
 void Arena::free_after(void* address, std::shared_ptr<Fence> fence) {
-  BlockId id = heap_.allocated_at(offset_of(address));
+  BlockId id = block_at(address);
   trace_.add(TraceKind::kFree, Address::of(address).value, heap_[id].bytes);
   ++counts_.frees;
-  heap_.set_awaiting(id);
+  heap_.set_awaiting_host(id);
   deferred_.push_back({heap_.blocks().ref(id), std::move(fence)});
 }
 
 void Arena::become_forked_child() {
   reclaimer_ = nullptr;
+  order_ = nullptr;  // a device does not exist in a child
   in_flight_ = 0;  // their threads do not exist here
   pages_.set_budget(pages_.page_count());
   counts_.budget_bytes = config_.range_bytes;
@@ -147,6 +219,24 @@ void Arena::quiesce(DeviceLock& lock) {
 
 void Arena::note_reserved() {
   counts_.reserved_peak_bytes = std::max(counts_.reserved_peak_bytes, committed_bytes());
+  if (observer_ != nullptr) observer_->reserved(committed_bytes());
+}
+
+size_t Arena::set_limit(DeviceLock& lock, size_t bytes) {
+  const size_t handles = std::min(bytes, counts_.budget_bytes) / config_.handle_bytes;
+  pages_.set_budget(std::max(handles, pages_.committed()));
+  if (handles < pages_.committed()) give_back(lock);
+  pages_.set_budget(std::max(handles, pages_.committed()));
+  return pages_.budget() * config_.handle_bytes;
+}
+
+std::vector<BlockView> Arena::block_views() const {
+  std::vector<BlockView> views;
+  views.reserve(heap_.blocks().count());
+  for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
+    views.push_back(heap_.view(id));
+  }
+  return views;
 }
 
 AllocatorStatistics Arena::statistics() const {
@@ -154,6 +244,7 @@ AllocatorStatistics Arena::statistics() const {
   result.allocated_bytes = heap_.allocated_bytes();
   result.requested_bytes = heap_.requested_bytes();
   result.reserved_bytes = committed_bytes();
+  result.awaiting_bytes = heap_.awaiting_bytes();
   return result;
 }
 
@@ -165,7 +256,7 @@ void Arena::check_invariants() const {
   size_t awaiting = 0;
   size_t claimed = 0;
   for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
-    awaiting += heap_[id].state == BlockState::kAwaitingFree;
+    awaiting += heap_[id].state == BlockState::kAwaitingHost;
     claimed += heap_[id].state == BlockState::kClaimed;
   }
   TIDEPOOL_CHECK(awaiting == deferred_.size(), "%zu blocks await a fence, %zu fences", awaiting,

@@ -7,6 +7,8 @@
 
 #include <condition_variable>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
@@ -14,6 +16,7 @@
 #include "allocator/heap.h"
 #include "allocator/page_selection.h"
 #include "allocator/page_transaction.h"
+#include "allocator/stream_clocks.h"
 #include "allocator/trace_ring.h"
 
 namespace tidepool {
@@ -26,13 +29,26 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   void set_reclaimer(Reclaimer* reclaimer);
-  void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint);
-  void free(void* address);
+  void set_stream_order(StreamOrder* order);
+  void set_observer(AllocatorObserver* observer);
+  void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint,
+                 StreamId stream = StreamId::kDefault);
+  // True if many blocks that other streams used were freed since fences were last recorded: poll().
+  bool free(void* address) { return free_block(block_at(address)); }
+  bool free_checked(void* address, size_t bytes, StreamId stream);
   void free_after(void* address, std::shared_ptr<Fence> fence);
-  Block& allocated_block(const void* address) {
-    return heap_[heap_.allocated_at(offset_of(address))];
-  }
+  void record_stream(void* address, StreamId user);
+  Block& allocated_block(const void* address) { return heap_[block_at(address)]; }
+  // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
+  std::string misuse(const void* address) const;
   size_t give_back(DeviceLock& lock);
+  size_t set_limit(DeviceLock& lock, size_t bytes);
+  std::vector<BlockView> block_views() const;
+  void suspend_order() { ++suspended_; }
+  void resume_order();
+  // Blocks that all their users are done with become free. `requester`: what others have freed is
+  // looked at, too. Throws nothing.
+  void poll(DeviceLock& lock, std::optional<StreamId> requester = std::nullopt);
   void become_forked_child();
   // Waits until no device call is under way.
   void quiesce(DeviceLock& lock);
@@ -43,6 +59,7 @@ class Arena {
   void fill(void* address, size_t bytes) { space_.fill(Address::of(address), bytes, kPoison); }
   AllocatorStatistics statistics() const;
   std::string trace_text() const { return trace_.text(); }
+  size_t handle_bytes() const { return config_.handle_bytes; }
   size_t committed_bytes() const { return pages_.committed() * config_.handle_bytes; }
   void check_invariants() const;
 
@@ -53,12 +70,17 @@ class Arena {
   // A last bound on waiting: the reclaimer's own comes first.
   static constexpr int kWaits = 10000;
 
+  // So many frees with users on other streams wait for a request to look for them, at most.
+  static constexpr size_t kBatchBlocks = 32;
+  static constexpr size_t kStreams = 1 << 16;
+
   static constexpr size_t kSiteAttempts = 2 * (kZoneCount + 1);
 
   struct Request {
     size_t asked_bytes = 0;
     size_t bytes = 0;
     Zone zone = Zone::kTransient;
+    StreamId stream = StreamId::kDefault;
   };
   // Where new pages would go: part of a run of free blocks and holes.
   struct Site {
@@ -67,61 +89,130 @@ class Arena {
     size_t claim_end = 0;     // end of the request, or of its last page where that is a hole
     size_t pages_needed = 0;  // 0: no site
   };
-  struct Claims {
-    BlockId target{};
-    std::vector<BlockId> sources;
+  struct Claim {
+    BlockId block{};
+    StreamUses uses;  // that have to pass before its bytes may be used
   };
-  enum class Outcome : uint8_t { kServed, kNothing, kDeviceFailed };
+  struct Claims {
+    Claim target;
+    std::vector<Claim> sources;
+  };
+  enum class Outcome : uint8_t { kServed, kNothing, kDeviceFailed, kOrderFailed };
+
+  // Counts a sequence of device calls that is under way. Requires: lock held at both ends.
+  class InFlight {
+   public:
+    explicit InFlight(Arena& arena) : arena_(arena) { ++arena_.in_flight_; }
+    ~InFlight() {
+      --arena_.in_flight_;
+      arena_.in_flight_change_.notify_all();
+    }
+    InFlight(const InFlight&) = delete;
+    InFlight& operator=(const InFlight&) = delete;
+
+   private:
+    Arena& arena_;
+  };
 
   size_t offset_of(const void* address) const { return Address::of(address) - base_; }
+  // Aborts where there is no allocated block: the caller's bug.
+  BlockId block_at(const void* address) const {
+    BlockId id = heap_.allocated_at(offset_of(address));
+    if (id == BlockId::kNone) [[unlikely]] refuse_address(address);
+    return id;
+  }
+  [[noreturn]] void refuse_address(const void* address) const;
+  bool free_block(BlockId id);
   Address address_of(BlockId id) const { return base_ + heap_[id].offset; }
   size_t pages_at_hand() const { return pages_.headroom() + pages_.spare_count(); }
   void note_reserved();
+  // For spaces without virtual memory, at the start. Throws: DeviceError.
+  void commit_everything();
+  void give_everything_back();
 
   // arena_room.cpp: serving a request that neither a bin nor a free block serves.
-  BlockId make_room(DeviceLock& lock, const Request& request);
-  Site find_site(Zone zone, size_t bytes) const;
+  // Not inlined: its frame would burden every hit.
+  [[gnu::noinline]] BlockId make_room(DeviceLock& lock, const Request& request);
+  Site find_site(const Request& request, Zone zone) const;
   // The lowest hole that takes the whole request.
-  Site find_hole(Zone zone, size_t bytes) const;
+  Site find_hole(const Request& request, Zone zone) const;
   // The site to try in the given attempt: per zone, the one that needs the fewest pages, then a
   // plain hole, which keeps no page from being moved.
   Site next_site(const Request& request, size_t attempt) const;
-  Site site_from(BlockId start, size_t bytes) const;
+  Site site_from(const Request& request, BlockId start) const;
   Outcome commit_room(DeviceLock& lock, const Request& request, BlockId& served);
   Outcome fill_site(DeviceLock& lock, const Request& request, const Site& site,
                     const std::vector<size_t>& from_pages, BlockId& served);
-  // `emptied`: claimed blocks whose pages go.
-  void run_unlocked(DeviceLock& lock, PageTransaction& transaction,
-                    const std::vector<BlockId>& emptied);
-  bool poll_fences();
+  // `emptied`: claimed blocks whose pages go, once the streams that used them are through.
+  void run_unlocked(DeviceLock& lock, PageTransaction& transaction, std::vector<Claim>& emptied);
+  bool poll_host_fences();
   bool wait_for_a_fence(DeviceLock& lock);
   // Nobody else can take the target or the sources from now on. `from_pages`: ascending, free,
   // of blocks in items_ that have not been merged since.
   Claims claim_pages(const Site& site, const std::vector<size_t>& from_pages);
   BlockId block_of_item_at(size_t offset) const;
 
+  // arena_streams.cpp: memory that goes from one stream to another.
+  void know(StreamId stream);
+  // Moving a page needs a wait for what used it.
+  bool can_move_pages() const { return config_.allow_remap && suspended_ == 0; }
+  bool can_order() const { return order_ != nullptr && suspended_ == 0; }
+  // Work of `stream` may use the block's bytes at once.
+  bool ready(StreamId stream, const Block& block) const;
+  // The host may wait for the free block's last use, or need not.
+  bool may_wait_for(const Block& block) const {
+    return order_ == nullptr || suspended_ == 0 ||
+           clocks_.passed({block.stream, block.freed_epoch});
+  }
+  // The stream's later work runs after the uses, which are then one of its own. False, and the
+  // uses stay, if the device refuses.
+  bool order_after(DeviceLock& lock, StreamId stream, StreamUses& uses);
+  // Waits until the uses have passed; none are left then. False as above.
+  bool wait_for(DeviceLock& lock, StreamUses& uses);
+  // A fence for each use that has not passed, recorded where there is none. Where a stream does not
+  // record, all work on the device is waited for, and no fence is needed. Nothing if the device
+  // refuses that too.
+  std::optional<std::vector<StreamClocks::Milestone>> fences_for(DeviceLock& lock,
+                                                                 const StreamUses& uses);
+  // Waits until nothing that is free or freed is used by any stream; a last resort.
+  void settle_streams(DeviceLock& lock);
+  // Waits for all work on the device: all uses so far have passed then. False if it refuses.
+  bool finish_streams(DeviceLock& lock);
+  // A free block of another stream; `ordered`: only one that need not be waited for.
+  Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
+  // A block that other streams may still use: the request's stream waits for them.
+  Outcome take_awaiting(DeviceLock& lock, const Request& request, BlockId& served);
+  Outcome serve_claim(DeviceLock& lock, const Request& request, Claim& claim, BlockId& served);
+
   // arena_reclaim.cpp: evicting.
   Outcome reclaim(DeviceLock& lock, const Request& request, BlockId& served);
   void begin_search();
-  void collect_items();
-  RoomItem item_for(BlockId id);
+  void collect_items(StreamId stream);
+  RoomItem item_for(BlockId id, StreamId stream);
   std::span<const RoomItem> zone_items(Zone zone) const;
   std::optional<PageSelection> select_pages(const Request& request, Site& site);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
-  bool take_window(const Request& request, const Window& window, BlockId& served);
+  Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
+                      BlockId& served);
   // Evicts these items' blocks; false if one was refused (the others are free then). Merging is
   // held from the call on, until Heap::flush().
   bool evict_items(std::span<const size_t> victims);
   [[noreturn]] void out_of_memory(const Request& request);
-  size_t largest_servable();
+  size_t largest_servable(const Request& request);
 
   AddressSpace& space_;
   AllocatorConfig config_;
   Address base_;
+  StreamClocks clocks_;
   Heap heap_;
   PageTable pages_;
   PageSelector selector_;
   Reclaimer* reclaimer_ = nullptr;
+  AllocatorObserver* observer_ = nullptr;
+  StreamOrder* order_ = nullptr;  // null: there is one stream
+  std::string order_error_;       // what the device said when it last refused an order
+  size_t suspended_ = 0;
+  size_t batch_blocks_ = 0;
   TraceRing trace_;
   AllocatorStatistics counts_;
 

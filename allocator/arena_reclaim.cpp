@@ -17,7 +17,7 @@ uint64_t now_ns() {
 
 }  // namespace
 
-RoomItem Arena::item_for(BlockId id) {
+RoomItem Arena::item_for(BlockId id, StreamId stream) {
   const Block& block = heap_[id];
   RoomItem item{block.offset, block.bytes, 0, id, RoomKind::kBarrier};
   switch (block.state) {
@@ -27,18 +27,22 @@ RoomItem Arena::item_for(BlockId id) {
     case BlockState::kFree:
     case BlockState::kCached:
     case BlockState::kUnmerged:
-      item.kind = RoomKind::kFree;
+      if (can_order() || ready(stream, block)) item.kind = RoomKind::kFree;
+      break;
+    case BlockState::kAwaitingFree:
+      if (can_order()) item.kind = RoomKind::kFree;
       break;
     case BlockState::kAllocated: {
       if (block.owner == nullptr || reclaimer_ == nullptr) break;
       if (block.refused_search == search_) break;
+      if (suspended_ > 0 && (block.stream != stream || block.shared)) break;
       Price price = reclaimer_->price(block.owner);
       if (price.barrier) break;
       item.kind = RoomKind::kEvictable;
       item.price = std::min(price.value, Price::kGreatest);
       break;
     }
-    case BlockState::kAwaitingFree:
+    case BlockState::kAwaitingHost:
     case BlockState::kClaimed:
     case BlockState::kQuarantined:
       break;
@@ -46,7 +50,7 @@ RoomItem Arena::item_for(BlockId id) {
   return item;
 }
 
-void Arena::collect_items() {
+void Arena::collect_items(StreamId stream) {
   items_.clear();
   items_.reserve(heap_.blocks().count());
   zone_begins_.fill(0);
@@ -54,7 +58,7 @@ void Arena::collect_items() {
   for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
     while (zone < static_cast<size_t>(heap_[id].zone)) zone_begins_[++zone] = items_.size();
     __builtin_prefetch(heap_[heap_[id].next].owner);  // the next block's price reads it
-    items_.push_back(item_for(id));
+    items_.push_back(item_for(id, stream));
   }
   while (zone < kZoneCount) zone_begins_[++zone] = items_.size();
 }
@@ -104,12 +108,12 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
   // Each round but the last has a victim refused, which is a barrier from then on.
   while (true) {
     const uint64_t start_ns = now_ns();
-    collect_items();
+    collect_items(request.stream);
     std::optional<Window> window;
     if (config_.allow_windows) window = find_window(request.zone, request.bytes);
     Site site;
     std::optional<PageSelection> selection;
-    if (config_.allow_remap) selection = select_pages(request, site);
+    if (can_move_pages()) selection = select_pages(request, site);
     if (config_.allow_windows && !window && !selection) {
       // Windows elsewhere mix what should lie apart: only where nothing else is left.
       for (size_t i = kZoneCount; i-- > 0 && !window;) {
@@ -122,8 +126,9 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
     const uint64_t remap_price =
         selection ? selection->price + selection->pages.size() * config_.remap_price_per_handle : 0;
     if (window && (!selection || window->price <= remap_price)) {
-      if (take_window(request, *window, served)) return Outcome::kServed;
-      continue;
+      Outcome outcome = take_window(lock, request, *window, served);
+      if (outcome == Outcome::kNothing) continue;
+      return outcome;
     }
     if (!evict_items(selection->victims)) {
       heap_.flush();
@@ -153,30 +158,33 @@ bool Arena::evict_items(std::span<const size_t> victims) {
   return true;
 }
 
-bool Arena::take_window(const Request& request, const Window& window, BlockId& served) {
+Arena::Outcome Arena::take_window(DeviceLock& lock, const Request& request, const Window& window,
+                                  BlockId& served) {
   std::vector<size_t> victims;
   for (size_t i = window.first; i <= window.last; ++i) {
     if (items_[i].kind == RoomKind::kEvictable) victims.push_back(i);
   }
   if (!evict_items(victims)) {
     heap_.flush();
-    return false;
+    return Outcome::kNothing;
   }
   // What is left over joins a free block at the low end, if there is one.
   const RoomItem& first = items_[window.first];
   size_t begin = first.offset;
   if (first.kind == RoomKind::kFree) begin += window.bytes - request.bytes;
-  BlockId target = heap_.claim(first.block, begin, begin + request.bytes);
-  served = heap_.hand_out(target, request.bytes, pages_);
+  Claim target;
+  target.block = heap_.claim(first.block, begin, begin + request.bytes, &target.uses);
   heap_.flush();
+  Outcome outcome = serve_claim(lock, request, target, served);
+  if (outcome != Outcome::kServed) return outcome;
   ++counts_.windows;
   trace_.add(TraceKind::kWindow, address_of(served).value, request.bytes);
-  return true;
+  return outcome;
 }
 
-size_t Arena::largest_servable() {
+size_t Arena::largest_servable(const Request& request) {
   begin_search();
-  collect_items();
+  collect_items(request.stream);
   size_t largest = 0;
   size_t run = 0;
   size_t largest_hole = 0;
@@ -189,7 +197,7 @@ size_t Arena::largest_servable() {
     if (item.kind == RoomKind::kHole) largest_hole = std::max(largest_hole, item.bytes);
   }
   size_t pages = pages_at_hand();
-  if (config_.allow_remap) {
+  if (can_move_pages()) {
     (void)selector_.select(items_, 0);
     pages += selector_.attainable();
   }
@@ -204,7 +212,7 @@ void Arena::out_of_memory(const Request& request) {
   report.budget_bytes = counts_.budget_bytes;
   report.committed_bytes = committed_bytes();
   report.allocated_bytes = heap_.allocated_bytes();
-  report.largest_servable_bytes = largest_servable();
+  report.largest_servable_bytes = largest_servable(request);
   size_t indispensable = 0;
   if (reclaimer_ != nullptr) {
     report.pinned = reclaimer_->pinned(&indispensable);

@@ -12,21 +12,32 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
   int device_failures = 0;
   bool gave_back = false;
   for (int waits = 0; request.bytes <= config_.range_bytes;) {
-    poll_fences();
+    poll_host_fences();
+    poll(lock, request.stream);
     heap_.flush();
-    served = heap_.take_free(request.zone, request.bytes);
+    if (clocks_.stream_count() > 1) heap_.merge_passed();
+    served = heap_.take_free(request.zone, request.bytes, request.stream);
     if (served != BlockId::kNone) return served;
 
-    Outcome outcome = commit_room(lock, request, served);
+    // A commit costs once, waiting for another stream again and again: so memory that is in use
+    // elsewhere comes after new pages.
+    Outcome outcome = lend(lock, request, true, served);
+    if (outcome == Outcome::kNothing) outcome = commit_room(lock, request, served);
     if (outcome == Outcome::kNothing && !config_.allow_remap) {
       for (Zone zone : kZones) {
-        served = heap_.take_free(zone, request.bytes);
+        served = heap_.take_free(zone, request.bytes, request.stream);
         if (served != BlockId::kNone) return served;
       }
     }
+    if (outcome == Outcome::kNothing) outcome = lend(lock, request, false, served);
+    if (outcome == Outcome::kNothing) outcome = take_awaiting(lock, request, served);
     if (outcome == Outcome::kNothing) outcome = reclaim(lock, request, served);
     if (outcome == Outcome::kServed) return served;
 
+    if (outcome == Outcome::kOrderFailed) {
+      if (++device_failures > kDeviceFailures) throw DeviceError(order_error_);
+      continue;
+    }
     if (outcome == Outcome::kDeviceFailed && ++device_failures <= kDeviceFailures) {
       give_back(lock);
       continue;
@@ -39,10 +50,12 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
       continue;
     }
     if (wait_for_a_fence(lock)) continue;
-    // Helps where free pages cannot be moved, or are quarantined.
+    // Helps where free pages cannot be moved, are quarantined, or are shared by free blocks that
+    // wait for different streams.
     if (!gave_back) {
       gave_back = true;
-      if (give_back(lock) > 0) continue;
+      const size_t unsettled = heap_.unpassed().size() + heap_.awaited().size();
+      if (give_back(lock) > 0 || (unsettled > 0 && can_order())) continue;
     }
     if (reclaimer_ == nullptr || !reclaimer_->wait_for_room(lock)) break;
     ++counts_.retries;
@@ -50,7 +63,8 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
   out_of_memory(request);
 }
 
-Arena::Site Arena::site_from(BlockId start, size_t bytes) const {
+Arena::Site Arena::site_from(const Request& request, BlockId start) const {
+  const size_t bytes = request.bytes;
   Site site{start, heap_[start].offset, 0, 0};
   size_t covered = 0;
   for (BlockId id = start; id != BlockId::kNone; id = heap_[id].next) {
@@ -61,7 +75,7 @@ Arena::Site Arena::site_from(BlockId start, size_t bytes) const {
       size_t pages = (taken + config_.handle_bytes - 1) / config_.handle_bytes;
       site.pages_needed += pages;
       site.claim_end = block.offset + pages * config_.handle_bytes;
-    } else if (block.state == BlockState::kFree) {
+    } else if (block.state == BlockState::kFree && ready(request.stream, block)) {
       site.claim_end = block.offset + taken;
     } else {
       return {};
@@ -72,7 +86,7 @@ Arena::Site Arena::site_from(BlockId start, size_t bytes) const {
   return {};
 }
 
-Arena::Site Arena::find_site(Zone zone, size_t bytes) const {
+Arena::Site Arena::find_site(const Request& request, Zone zone) const {
   Site best;
   auto consider = [&](const Site& site) {
     if (site.pages_needed == 0) return;
@@ -85,17 +99,17 @@ Arena::Site Arena::find_site(Zone zone, size_t bytes) const {
     BlockId previous = heap_[id].previous;
     bool lead = previous != BlockId::kNone && heap_[previous].state == BlockState::kFree &&
                 heap_[previous].zone == zone;
-    if (lead) consider(site_from(previous, bytes));
-    consider(site_from(id, bytes));
+    if (lead) consider(site_from(request, previous));
+    consider(site_from(request, id));
   }
   return best;
 }
 
-Arena::Site Arena::find_hole(Zone zone, size_t bytes) const {
+Arena::Site Arena::find_hole(const Request& request, Zone zone) const {
   Site best;
   for (BlockId id = heap_.first_hole(zone); id != BlockId::kNone; id = heap_[id].link_next) {
-    if (heap_[id].bytes < bytes) continue;
-    if (best.pages_needed == 0 || heap_[id].offset < best.begin) best = site_from(id, bytes);
+    if (heap_[id].bytes < request.bytes) continue;
+    if (best.pages_needed == 0 || heap_[id].offset < best.begin) best = site_from(request, id);
   }
   return best;
 }
@@ -104,7 +118,7 @@ Arena::Site Arena::next_site(const Request& request, size_t attempt) const {
   // The request's own zone first; others mix what should lie apart.
   Zone zone = request.zone;
   if (attempt >= 2) zone = kZones[kZoneCount - attempt / 2];
-  return attempt % 2 == 0 ? find_site(zone, request.bytes) : find_hole(zone, request.bytes);
+  return attempt % 2 == 0 ? find_site(request, zone) : find_hole(request, zone);
 }
 
 Arena::Outcome Arena::commit_room(DeviceLock& lock, const Request& request, BlockId& served) {
@@ -121,6 +135,10 @@ Arena::Claims Arena::claim_pages(const Site& site, const std::vector<size_t>& fr
   const size_t page_bytes = config_.handle_bytes;
   Claims claims;
   bool target_claimed = false;
+  auto claim_target = [&] {
+    claims.target.block =
+        heap_.claim(site.first, site.begin, site.claim_end, &claims.target.uses);
+  };
   // From the highest address down: a claim keeps the ids of blocks below it.
   for (size_t last = from_pages.size(); last > 0;) {
     size_t first = last - 1;
@@ -130,14 +148,15 @@ Arena::Claims Arena::claim_pages(const Site& site, const std::vector<size_t>& fr
     }
     size_t begin = from_pages[first] * page_bytes;
     if (begin < site.begin && !target_claimed) {
-      claims.target = heap_.claim(site.first, site.begin, site.claim_end);
+      claim_target();
       target_claimed = true;
     }
-    claims.sources.push_back(
-        heap_.claim(block_of_item_at(begin), begin, begin + (last - first) * page_bytes));
+    Claim& source = claims.sources.emplace_back();
+    source.block = heap_.claim(block_of_item_at(begin), begin,
+                               begin + (last - first) * page_bytes, &source.uses);
     last = first;
   }
-  if (!target_claimed) claims.target = heap_.claim(site.first, site.begin, site.claim_end);
+  if (!target_claimed) claim_target();
   heap_.flush();
   return claims;
 }
@@ -157,40 +176,54 @@ Arena::Outcome Arena::fill_site(DeviceLock& lock, const Request& request, const 
     }
   }
   note_reserved();
+  if (!order_after(lock, request.stream, claims.target.uses)) transaction.refuse(order_error_);
   run_unlocked(lock, transaction, claims.sources);
   note_reserved();
-  for (BlockId source : claims.sources) heap_.settle(source, pages_);
+  for (const Claim& source : claims.sources) {
+    heap_.settle(source.block, pages_, request.stream, source.uses);
+  }
   trace_.add(from_pages.empty() ? TraceKind::kCommit : TraceKind::kRemap,
              (base_ + site.begin).value, site.pages_needed * page_bytes);
   if (!transaction.succeeded()) {
-    heap_.settle(claims.target, pages_);
+    heap_.settle(claims.target.block, pages_, request.stream, claims.target.uses);
     return Outcome::kDeviceFailed;
   }
   if (!from_pages.empty()) {
     ++counts_.remaps;
     counts_.remapped_bytes += transaction.moved() * page_bytes;
   }
-  served = heap_.hand_out(claims.target, request.bytes, pages_);
+  served = heap_.hand_out(claims.target.block, request.bytes, pages_, request.stream,
+                          claims.target.uses);
   return Outcome::kServed;
 }
 
 void Arena::run_unlocked(DeviceLock& lock, PageTransaction& transaction,
-                         const std::vector<BlockId>& emptied) {
+                         std::vector<Claim>& emptied) {
   std::vector<std::pair<size_t, size_t>> places;
-  for (BlockId id : emptied) places.emplace_back(heap_[id].offset, heap_[id].bytes);
-  ++in_flight_;
-  lock.unlock();
-  transaction.run();
-  // Where no block lies the table's memory is not needed. The places are claimed: nobody else
-  // reads or writes their entries.
-  for (auto [offset, bytes] : places) heap_.table().drop(offset, bytes);
-  lock.lock();
-  --in_flight_;
-  transaction.apply(pages_);
-  in_flight_change_.notify_all();
+  StreamUses uses;
+  for (const Claim& claim : emptied) {
+    places.emplace_back(heap_[claim.block].offset, heap_[claim.block].bytes);
+    add_uses(uses, claim.uses);
+  }
+  InFlight in_flight(*this);
+  if (transaction.succeeded()) {
+    if (wait_for(lock, uses)) {
+      for (Claim& claim : emptied) claim.uses.clear();
+      lock.unlock();
+      transaction.run();
+      // Where no block lies the table's memory is not needed. The places are claimed: nobody else
+      // reads or writes their entries.
+      for (auto [offset, bytes] : places) heap_.table().drop(offset, bytes);
+      lock.lock();
+    } else {
+      transaction.refuse(order_error_);
+    }
+  }
+  transaction.apply(pages_, observer_);
+  note_reserved();
 }
 
-bool Arena::poll_fences() {
+bool Arena::poll_host_fences() {
   bool any = false;
   for (size_t i = 0; i < deferred_.size();) {
     if (!deferred_[i].fence->passed()) {
@@ -217,9 +250,12 @@ bool Arena::wait_for_a_fence(DeviceLock& lock) {
 
 size_t Arena::give_back(DeviceLock& lock) {
   const size_t page_bytes = config_.handle_bytes;
+  settle_streams(lock);
   heap_.flush();
+  if (clocks_.stream_count() > 1) heap_.merge_passed();
+  if (!space_.has_virtual_memory()) return 0;
   PageTransaction transaction(space_, base_, page_bytes);
-  std::vector<BlockId> claimed;
+  std::vector<Claim> claimed;
   for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
     const Block& block = heap_[id];
     size_t begin = round_up(block.offset, page_bytes);
@@ -227,19 +263,22 @@ size_t Arena::give_back(DeviceLock& lock) {
     if (begin >= end) continue;
     if (block.state == BlockState::kQuarantined) {
       heap_[id].state = BlockState::kClaimed;
-    } else if (block.state == BlockState::kFree) {
-      id = heap_.claim(id, begin, end);
+      claimed.emplace_back().block = id;
+    } else if (block.state == BlockState::kFree && may_wait_for(block)) {
+      Claim& claim = claimed.emplace_back();
+      id = claim.block = heap_.claim(id, begin, end, &claim.uses);
     } else {
       continue;
     }
-    claimed.push_back(id);
     for (size_t page = begin / page_bytes; page * page_bytes < end; ++page) {
       transaction.give_back(pages_, page);
     }
   }
   while (pages_.spare_count() > 0) transaction.give_back_spare(pages_);
   run_unlocked(lock, transaction, claimed);
-  for (BlockId id : claimed) heap_.settle(id, pages_);
+  for (const Claim& claim : claimed) {
+    heap_.settle(claim.block, pages_, StreamId::kDefault, claim.uses);
+  }
   size_t bytes = transaction.given_back() * page_bytes;
   trace_.add(TraceKind::kGiveBack, 0, bytes);
   return bytes;

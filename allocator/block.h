@@ -7,13 +7,11 @@
 
 #include "allocator/placement.h"
 #include "allocator/reclaimer.h"
+#include "allocator/stream_clocks.h"
 
 namespace tidepool {
 
 enum class BlockId : uint32_t { kNone = 0 };
-
-// Streams order work on a device. The CPU has one.
-enum class StreamId : uint32_t { kDefault = 0 };
 
 enum class BlockState : uint8_t {
   kHole,          // addresses without pages
@@ -21,7 +19,8 @@ enum class BlockState : uint8_t {
   kCached,        // committed and free, in an exact-size bin, not merged yet
   kUnmerged,      // committed and free, while a search still holds the ids of its neighbours
   kAllocated,     // handed out
-  kAwaitingFree,  // freed, but a fence has not passed
+  kAwaitingFree,  // freed, but other streams may still use it
+  kAwaitingHost,  // freed, but a fence of its own has not passed
   kClaimed,       // of a request that makes room; nobody else's
   kQuarantined,   // committed, but the device refused access or unmapping
 };
@@ -29,7 +28,10 @@ enum class BlockState : uint8_t {
 struct alignas(64) Block {
   size_t offset = 0;  // from the start of the range
   size_t bytes = 0;
-  size_t requested_bytes = 0;  // kAllocated: what the caller asked for
+  union {
+    size_t requested_bytes = 0;  // kAllocated: what the caller asked for
+    Epoch freed_epoch;           // free: when its stream's last use ended; see stream_clocks.h
+  };
   Owner owner = nullptr;       // kAllocated: its storage, or null
   BlockId previous{};          // neighbours in address order
   BlockId next{};
@@ -37,9 +39,10 @@ struct alignas(64) Block {
   BlockId link_next{};
   uint32_t generation = 0;      // counts the uses of this record
   uint32_t refused_search = 0;  // the search in which evicting it was refused
-  StreamId stream = StreamId::kDefault;
+  StreamId stream = StreamId::kDefault;  // whose work may use it without waiting
   BlockState state = BlockState::kHole;
   Zone zone = Zone::kTiny;
+  bool shared = false;  // other streams use it, or may: Heap knows which
 
   size_t end() const { return offset + bytes; }
 };

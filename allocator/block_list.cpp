@@ -44,6 +44,7 @@ BlockId BlockList::split(BlockId id, size_t bytes) {
   tail.state = head.state;
   tail.zone = head.zone;
   tail.stream = head.stream;
+  tail.freed_epoch = head.freed_epoch;
   tail.previous = id;
   tail.next = head.next;
   if (head.next == BlockId::kNone) {

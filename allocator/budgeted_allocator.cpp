@@ -17,11 +17,21 @@ void BudgetedAllocator::set_reclaimer(Reclaimer* reclaimer) {
   arena_->set_reclaimer(reclaimer);
 }
 
-void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint) {
+void BudgetedAllocator::set_observer(AllocatorObserver* observer) {
+  DeviceLock lock(mutex_);
+  arena_->set_observer(observer);
+}
+
+void BudgetedAllocator::set_stream_order(StreamOrder* order) {
+  DeviceLock lock(mutex_);
+  arena_->set_stream_order(order);
+}
+
+void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint, StreamId stream) {
   void* address = nullptr;
   {
     DeviceLock lock(mutex_);
-    address = arena_->allocate(lock, bytes, hint);
+    address = arena_->allocate(lock, bytes, hint, stream);
   }
   if (poison_) [[unlikely]] arena_->fill(address, bytes);
   return address;
@@ -37,7 +47,17 @@ void BudgetedAllocator::free(void* address) {
     arena_->fill(address, bytes);  // still the caller's block
   }
   DeviceLock lock(mutex_);
-  arena_->free(address);
+  if (arena_->free(address)) [[unlikely]] arena_->poll(lock);
+}
+
+void BudgetedAllocator::free_checked(void* address, size_t bytes, StreamId stream) {
+  DeviceLock lock(mutex_);
+  if (arena_->free_checked(address, bytes, stream)) [[unlikely]] arena_->poll(lock);
+}
+
+void BudgetedAllocator::record_stream(void* address, StreamId user) {
+  DeviceLock lock(mutex_);
+  arena_->record_stream(address, user);
 }
 
 void BudgetedAllocator::free_locked(void* address) {
@@ -64,9 +84,38 @@ size_t BudgetedAllocator::block_bytes(const void* address) const {
   return arena_->allocated_block(address).bytes;
 }
 
+StreamId BudgetedAllocator::stream(const void* address) const {
+  return arena_->allocated_block(address).stream;
+}
+
+std::string BudgetedAllocator::misuse(const void* address) const {
+  DeviceLock lock(mutex_);
+  return arena_->misuse(address);
+}
+
+void BudgetedAllocator::suspend_stream_order() {
+  DeviceLock lock(mutex_);
+  arena_->suspend_order();
+}
+
+void BudgetedAllocator::resume_stream_order() {
+  DeviceLock lock(mutex_);
+  arena_->resume_order();
+}
+
 size_t BudgetedAllocator::give_back_free_pages() {
   DeviceLock lock(mutex_);
   return arena_->give_back(lock);
+}
+
+size_t BudgetedAllocator::set_limit(size_t bytes) {
+  DeviceLock lock(mutex_);
+  return arena_->set_limit(lock, bytes);
+}
+
+std::vector<BlockView> BudgetedAllocator::blocks() const {
+  DeviceLock lock(mutex_);
+  return arena_->block_views();
 }
 
 void BudgetedAllocator::before_fork() {
@@ -101,6 +150,8 @@ size_t BudgetedAllocator::committed_bytes() const {
   DeviceLock lock(mutex_);
   return arena_->committed_bytes();
 }
+
+size_t BudgetedAllocator::handle_bytes() const { return arena_->handle_bytes(); }
 
 void BudgetedAllocator::check_invariants() const {
   DeviceLock lock(mutex_);

@@ -17,14 +17,15 @@
 #include <string>
 #include <vector>
 
+#include "allocator/allocator_observer.h"
 #include "allocator/device_mutex.h"
 #include "allocator/reclaimer.h"
+#include "allocator/stream_order.h"
 
 namespace tidepool {
 
 class AddressSpace;
 class Arena;  // the implementation's state
-class Fence;
 
 struct AllocatorConfig {
   size_t budget_bytes = 0;            // hard cap on committed bytes
@@ -32,6 +33,7 @@ struct AllocatorConfig {
   size_t handle_bytes = 0;            // granularity of commits; 0: by the budget, 4 KiB to 2 MiB
   size_t alignment = 64;              // unit of block sizes and addresses
   bool poison = false;  // debugging: overwrite bytes that are freed or evicted, and new ones
+  bool coarse_placement = false;      // see placement.h
   bool allow_windows = true;          // ways to make room, separately switchable for experiments
   bool allow_remap = true;
   uint64_t remap_price_per_handle = 0;  // in units of Price, added for every handle that moves
@@ -66,11 +68,14 @@ struct AllocatorStatistics {
   size_t requested_bytes = 0, requested_peak_bytes = 0;  // asked by callers
   size_t allocated_bytes = 0, allocated_peak_bytes = 0;  // blocks handed out
   size_t reserved_bytes = 0, reserved_peak_bytes = 0;    // committed pages
+  size_t awaiting_bytes = 0;                             // freed, but still used elsewhere
   uint64_t allocations = 0, frees = 0;
   uint64_t evictions = 0, evicted_bytes = 0;
   uint64_t windows = 0;      // requests served by a contiguous window
   uint64_t remaps = 0;       // requests served by moving pages
   uint64_t remapped_bytes = 0;
+  uint64_t lent = 0;          // requests served by another stream's memory
+  uint64_t stream_waits = 0;  // times that a stream was made to wait for another
   uint64_t retries = 0;      // requests that waited for other threads and searched again
   uint64_t out_of_memory = 0;
   uint64_t search_ns = 0;    // time spent searching for room (misses only)
@@ -85,12 +90,27 @@ class BudgetedAllocator {
   // Both may be called once, before the first request that needs reclaiming.
   void set_reclaimer(Reclaimer* reclaimer);
 
+  // For devices with more than one stream, or whose work the host runs ahead of.
+  void set_stream_order(StreamOrder* order);
+
+  // Before the first request.
+  void set_observer(AllocatorObserver* observer);
+
   // Returns the address of a block of at least `bytes` > 0 bytes, aligned to config.alignment,
-  // with no owner. Throws: OutOfMemory. Takes the lock; must not be held.
-  void* allocate(size_t bytes, PlacementHint hint = PlacementHint::kTransient);
+  // with no owner. Work that `stream` gets from now on may use it at once. Throws: OutOfMemory;
+  // DeviceError if streams cannot be ordered. Takes the lock; must not be held.
+  void* allocate(size_t bytes, PlacementHint hint = PlacementHint::kTransient,
+                 StreamId stream = StreamId::kDefault);
+
+  // The block is used by work on `user` too: it is not handed out again before what that stream has
+  // been given by the time of the free has run. Takes the lock.
+  void record_stream(void* address, StreamId user);
 
   // Frees an allocated block by its start address. free() takes the lock.
   void free(void* address);
+  // The same for a caller who says what he frees: aborts unless the block was asked for with
+  // exactly `bytes` on `stream`. Takes the lock.
+  void free_checked(void* address, size_t bytes, StreamId stream);
   // Requires: lock held.
   void free_locked(void* address);
   // Frees the block once `fence` has passed; until then it is nobody's. Takes the lock.
@@ -104,10 +124,29 @@ class BudgetedAllocator {
   Owner owner(const void* address) const;
   void set_owner(void* address, Owner owner);
   size_t block_bytes(const void* address) const;
+  StreamId stream(const void* address) const;
 
-  // Evicts nothing, frees nothing: gives every wholly free handle back to the device.
-  // Returns the bytes given back.
+  // Why `address` is not the start of an allocated block, naming it; "" if it is. Every function
+  // above that takes an address of a block aborts with this text. Takes the lock.
+  std::string misuse(const void* address) const;
+
+  // While suspended, no fence is recorded, asked or waited for, and no stream made to wait (during
+  // the capture of a graph); memory that would need it is not handed out. Counted: as often
+  // resumed as suspended. Take the lock.
+  void suspend_stream_order();
+  void resume_stream_order();
+
+  // Evicts nothing, frees nothing: gives every wholly free handle back to the device, once all work
+  // on freed blocks is done. Returns the bytes given back.
   size_t give_back_free_pages();
+
+  // For budgets that others share: no more than `bytes`, at most the budget, are held from the
+  // device from now on. Returns the limit in force: if more are held than that, free pages given
+  // back, it is what is held. Takes the lock.
+  size_t set_limit(size_t bytes);
+
+  // All blocks in address order. Takes the lock.
+  std::vector<BlockView> blocks() const;
 
   // In a forked child: no budget, no evictions from now on (its pages are its own copies).
   // Requires: no other thread in this process uses the allocator.
@@ -122,6 +161,7 @@ class BudgetedAllocator {
   AllocatorStatistics statistics() const;         // takes the lock
   std::string trace_text() const;                 // the ring, oldest first; takes the lock
   size_t committed_bytes() const;                 // takes the lock
+  size_t handle_bytes() const;                    // constant
   DeviceMutex& mutex() { return mutex_; }
 
   // Checks (1) to (3) and every structure; aborts with values and place. Takes the lock.

@@ -42,6 +42,7 @@ class FaultySpace final : public AddressSpace {
 
   size_t granularity() const override { return inner_.granularity(); }
   size_t mapping_limit() const override { return inner_.mapping_limit(); }
+  bool has_virtual_memory() const override { return inner_.has_virtual_memory(); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
   HandleId create_handle(size_t bytes) override;

@@ -7,8 +7,10 @@
 
 namespace tidepool {
 
-FreeIndex::FreeIndex(BlockList& blocks, size_t unit)
-    : blocks_(blocks), unit_shift_(static_cast<unsigned>(std::countr_zero(unit))) {}
+FreeIndex::FreeIndex(BlockList& blocks, size_t unit, BlockState state)
+    : blocks_(blocks),
+      unit_shift_(static_cast<unsigned>(std::countr_zero(unit))),
+      state_(state) {}
 
 size_t FreeIndex::class_of(size_t bytes) const {
   size_t units = bytes >> unit_shift_;
@@ -109,7 +111,7 @@ void FreeIndex::check_invariants() const {
     BlockId previous{};
     for (BlockId id = heads_[index]; id != BlockId::kNone; id = blocks_[id].link_next) {
       const Block& block = blocks_[id];
-      TIDEPOOL_CHECK(block.state == BlockState::kFree && class_of(block.bytes) == index,
+      TIDEPOOL_CHECK(block.state == state_ && class_of(block.bytes) == index,
                      "(1) block at %zu in class %zu", block.offset, index);
       TIDEPOOL_CHECK(block.link_previous == previous, "(1) back link at %zu", block.offset);
       previous = id;

@@ -1,9 +1,11 @@
-// FreeIndex: the free blocks of one zone by size: a two-level bitmap over classes (32 per doubling;
-// every size its own class below 64 units), a list per class. best_fit() finds the smallest block
-// that fits, exactly; among blocks of that size the lowest address of the first few met.
+// FreeIndex: blocks of one state (the free ones of a zone and stream) by size: a two-level bitmap
+// over classes (32 per doubling; every size its own class below 64 units), a list per class.
+// best_fit() finds the smallest block that fits, exactly; among blocks of that size the lowest
+// address of the first few met.
 // Owns nothing; links blocks through their link fields. Not thread safe.
-// Invariants: (1) each listed block is kFree and in the list of its class; (2) a bitmap's bit is
-// set exactly if what it stands for is not empty; (3) count() and bytes() are sums over the lists.
+// Invariants: (1) each listed block is in that state and in the list of its class; (2) a bitmap's
+// bit is set exactly if what it stands for is not empty; (3) count() and bytes() are sums over the
+// lists.
 #pragma once
 
 #include <array>
@@ -15,7 +17,7 @@ namespace tidepool {
 class FreeIndex {
  public:
   // `unit`: block sizes are multiples of this power of two.
-  FreeIndex(BlockList& blocks, size_t unit);
+  FreeIndex(BlockList& blocks, size_t unit, BlockState state = BlockState::kFree);
 
   void insert(BlockId id);
   void remove(BlockId id);
@@ -41,6 +43,7 @@ class FreeIndex {
 
   BlockList& blocks_;
   unsigned unit_shift_;
+  BlockState state_;
   uint64_t summary_ = 0;
   std::array<uint64_t, kWords> words_{};
   std::array<BlockId, kClasses> heads_{};

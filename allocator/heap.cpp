@@ -5,20 +5,61 @@
 
 namespace tidepool {
 
-Heap::Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_limit_bytes)
+Heap::StreamPool::StreamPool(BlockList& blocks, size_t unit, size_t bins_limit_bytes)
+    : bins(blocks, unit, bins_limit_bytes),
+      free{FreeIndex(blocks, unit), FreeIndex(blocks, unit), FreeIndex(blocks, unit),
+           FreeIndex(blocks, unit)} {}
+
+Heap::Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_limit_bytes,
+           StreamClocks& clocks)
     : range_bytes_(range_bytes),
       handle_bytes_(handle_bytes),
       unit_(unit),
+      clocks_(clocks),
       blocks_(range_bytes),
       table_(range_bytes, unit),
-      bins_(blocks_, unit, bins_limit_bytes),
-      free_{FreeIndex(blocks_, unit), FreeIndex(blocks_, unit), FreeIndex(blocks_, unit),
-            FreeIndex(blocks_, unit)} {
+      bins_limit_bytes_(bins_limit_bytes),
+      default_pool_(blocks_, unit, bins_limit_bytes),
+      awaiting_{FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
+                FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
+                FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
+                FreeIndex(blocks_, unit, BlockState::kAwaitingFree)} {
   const size_t eighth = range_bytes / 8;
   TIDEPOOL_CHECK(eighth > 0 && eighth % handle_bytes == 0, "range of %zu bytes", range_bytes);
   for (Zone zone : kZones) {
     size_t share = kZoneEighths[static_cast<size_t>(zone)];
     link(blocks_.append(share * eighth, zone));
+  }
+}
+
+BlockView Heap::view(BlockId id) const {
+  const Block& block = blocks_[id];
+  BlockView view{(base_ + block.offset).pointer(), block.bytes, 0, block.stream, BlockUse::kFree};
+  switch (block.state) {
+    case BlockState::kHole:
+    case BlockState::kClaimed:  // for the moment nobody knows which pages it has
+    case BlockState::kQuarantined:
+      view.use = BlockUse::kHole;
+      break;
+    case BlockState::kAllocated:
+      view.requested_bytes = block.requested_bytes;
+      view.use = BlockUse::kAllocated;
+      break;
+    case BlockState::kAwaitingFree:
+    case BlockState::kAwaitingHost:
+      view.use = BlockUse::kAwaiting;
+      break;
+    case BlockState::kFree:
+    case BlockState::kCached:
+    case BlockState::kUnmerged:
+      break;
+  }
+  return view;
+}
+
+void Heap::add_stream(StreamId stream) {
+  while (other_pools_.size() < static_cast<size_t>(stream)) {
+    other_pools_.push_back(std::make_unique<StreamPool>(blocks_, unit_, bins_limit_bytes_));
   }
 }
 
@@ -32,14 +73,14 @@ BlockId Heap::make_allocated(BlockId id) {
   return id;
 }
 
-BlockId Heap::take_cached(Zone zone, size_t bytes) {
-  BlockId id = bins_.pop(zone, bytes);
+BlockId Heap::take_cached(Zone zone, size_t bytes, StreamId stream) {
+  BlockId id = pool(stream).bins.pop(zone, bytes);
   if (id == BlockId::kNone) return id;
   return make_allocated(id);
 }
 
-BlockId Heap::take_free(Zone zone, size_t bytes) {
-  FreeIndex& index = index_of(zone);
+BlockId Heap::take_free(Zone zone, size_t bytes, StreamId stream) {
+  FreeIndex& index = pool(stream).free[static_cast<size_t>(zone)];
   BlockId id = index.best_fit(bytes);
   if (id == BlockId::kNone) return id;
   index.remove(id);
@@ -48,44 +89,53 @@ BlockId Heap::take_free(Zone zone, size_t bytes) {
 }
 
 BlockId Heap::allocated_at(size_t offset) const {
-  BlockId id = offset < range_bytes_ ? table_.at(offset) : BlockId::kNone;
-  TIDEPOOL_CHECK(id != BlockId::kNone && offset % unit_ == 0,
-                 "no block was ever handed out at offset %zu of the range", offset);
+  if (offset >= range_bytes_ || (offset & (unit_ - 1)) != 0) return BlockId::kNone;
+  BlockId id = table_.at(offset);
+  if (id == BlockId::kNone) return id;
   const Block& block = blocks_[id];
-  TIDEPOOL_CHECK(block.offset == offset && block.state == BlockState::kAllocated,
-                 "no allocated block starts at offset %zu of the range (freed twice?)", offset);
-  return id;
+  bool right = block.offset == offset && block.state == BlockState::kAllocated;
+  return right ? id : BlockId::kNone;
 }
 
 void Heap::release(BlockId id) {
   Block& block = blocks_[id];
-  TIDEPOOL_CHECK(block.state == BlockState::kAllocated || block.state == BlockState::kAwaitingFree,
+  TIDEPOOL_CHECK(block.state == BlockState::kAllocated || block.state == BlockState::kAwaitingHost,
                  "block at %zu is in state %d", block.offset, static_cast<int>(block.state));
-  if (block.state == BlockState::kAllocated) {
+  if (block.state == BlockState::kAllocated) [[likely]] {
     allocated_bytes_ -= block.bytes;
     requested_bytes_ -= block.requested_bytes;
+  } else {
+    awaiting_bytes_ -= block.bytes;
   }
   block.owner = nullptr;
-  block.requested_bytes = 0;
+  block.freed_epoch = clocks_.open(block.stream);
+  if (block.shared) [[unlikely]] return release_shared(id);
+  make_free(id);
+}
+
+void Heap::make_free(BlockId id) {
+  Block& block = blocks_[id];
+  ExactBins& bins = pool(block.stream).bins;
   if (merging_held_) {
     block.state = BlockState::kUnmerged;
     link(id);
-  } else if (bins_.accepts(block.bytes)) {
+  } else if (bins.accepts(block.bytes)) {
     block.state = BlockState::kCached;
-    bins_.push(id);
+    bins.push(id);
   } else {
     merge_as(id, BlockState::kFree);
   }
 }
 
-void Heap::set_awaiting(BlockId id) {
+void Heap::set_awaiting_host(BlockId id) {
   Block& block = blocks_[id];
   TIDEPOOL_CHECK(block.state == BlockState::kAllocated, "block at %zu", block.offset);
   allocated_bytes_ -= block.bytes;
   requested_bytes_ -= block.requested_bytes;
+  awaiting_bytes_ += block.bytes;
   block.requested_bytes = 0;
   block.owner = nullptr;
-  block.state = BlockState::kAwaitingFree;
+  block.state = BlockState::kAwaitingHost;
 }
 
 bool Heap::flush() {
@@ -97,9 +147,12 @@ bool Heap::flush() {
     merge_as(id, BlockState::kFree);
     any = true;
   }
-  for (BlockId id = bins_.pop_any(); id != BlockId::kNone; id = bins_.pop_any()) {
-    merge_as(id, BlockState::kFree);
-    any = true;
+  for (size_t stream = 0; stream <= other_pools_.size(); ++stream) {
+    ExactBins& bins = pool(static_cast<StreamId>(stream)).bins;
+    for (BlockId id = bins.pop_any(); id != BlockId::kNone; id = bins.pop_any()) {
+      merge_as(id, BlockState::kFree);
+      any = true;
+    }
   }
   return any;
 }
@@ -130,11 +183,15 @@ void Heap::unlink(BlockId id) {
     case BlockState::kHole:
       return remove_from_list(holes_[static_cast<size_t>(block.zone)], id);
     case BlockState::kFree:
-      return index_of(block.zone).remove(id);
+      return index_of(block).remove(id);
     case BlockState::kCached:
-      return bins_.remove(id);
+      return pool(block.stream).bins.remove(id);
     case BlockState::kUnmerged:
       return remove_from_list(unmerged_, id);
+    case BlockState::kAwaitingFree:
+      if (observer_ != nullptr) observer_->awaiting(view(id), false);
+      awaiting_bytes_ -= block.bytes;
+      return awaiting_[static_cast<size_t>(block.zone)].remove(id);
     default:
       TIDEPOOL_CHECK(false, "block at %zu in state %d is not free", block.offset,
                      static_cast<int>(block.state));
@@ -147,112 +204,71 @@ void Heap::link(BlockId id) {
     case BlockState::kHole:
       return push_list(holes_[static_cast<size_t>(block.zone)], id);
     case BlockState::kFree:
-      return index_of(block.zone).insert(id);
+      return index_of(block).insert(id);
     case BlockState::kCached:
-      return bins_.push(id);
+      return pool(block.stream).bins.push(id);
     case BlockState::kUnmerged:
       return push_list(unmerged_, id);
+    case BlockState::kAwaitingFree:
+      if (observer_ != nullptr) observer_->awaiting(view(id), true);
+      awaiting_bytes_ += block.bytes;
+      return awaiting_[static_cast<size_t>(block.zone)].insert(id);
     default:
       TIDEPOOL_CHECK(false, "block at %zu in state %d has no list", block.offset,
                      static_cast<int>(block.state));
   }
 }
 
-bool Heap::same_kind(BlockId id, BlockState state, Zone zone) const {
-  return id != BlockId::kNone && blocks_[id].state == state && blocks_[id].zone == zone;
+bool Heap::joins(BlockId id, BlockId neighbour) const {
+  if (neighbour == BlockId::kNone) return false;
+  const Block& a = blocks_[id];
+  const Block& b = blocks_[neighbour];
+  if (a.state != b.state || a.zone != b.zone) return false;
+  return a.stream == b.stream || a.state == BlockState::kHole || has_passed(a) || has_passed(b);
 }
 
-void Heap::merge_as(BlockId id, BlockState state) {
-  blocks_[id].state = state;
-  Zone zone = blocks_[id].zone;
-  if (BlockId next = blocks_[id].next; same_kind(next, state, zone)) {
-    unlink(next);
-    blocks_.absorb_next(id);
+inline bool Heap::absorb_next(BlockId id) {
+  Block& a = blocks_[id];
+  const Block& b = blocks_[a.next];
+  const bool differed = a.stream != b.stream;
+  if (!differed) {
+    a.freed_epoch = std::max(a.freed_epoch, b.freed_epoch);
+  } else if (has_passed(a) && (!has_passed(b) || b.bytes > a.bytes)) {
+    a.stream = b.stream;
+    a.freed_epoch = b.freed_epoch;
   }
-  if (BlockId previous = blocks_[id].previous; same_kind(previous, state, zone)) {
+  blocks_.absorb_next(id);
+  return differed;
+}
+
+BlockId Heap::merge_as(BlockId id, BlockState state) {
+  blocks_[id].state = state;
+  bool differed = false;
+  if (BlockId next = blocks_[id].next; joins(id, next)) {
+    unlink(next);
+    differed = absorb_next(id);
+  }
+  if (BlockId previous = blocks_[id].previous; joins(id, previous)) {
     unlink(previous);
-    blocks_.absorb_next(previous);
+    differed |= absorb_next(previous);
     id = previous;
   }
+  if (differed) [[unlikely]] return merge_further(id);
   link(id);
-}
-
-BlockId Heap::claim(BlockId first, size_t begin, size_t end) {
-  BlockId id = first;
-  TIDEPOOL_CHECK(blocks_[id].offset <= begin && begin < blocks_[id].end(),
-                 "block at %zu does not contain %zu", blocks_[id].offset, begin);
-  unlink(id);
-  if (blocks_[id].offset < begin) {
-    BlockId rest = blocks_.split(id, begin - blocks_[id].offset);
-    link(id);
-    id = rest;
-  }
-  if (blocks_[id].end() > end) link(blocks_.split(id, end - begin));
-  while (blocks_[id].end() < end) {
-    BlockId next = blocks_[id].next;
-    TIDEPOOL_CHECK(next != BlockId::kNone, "the range ends before %zu", end);
-    unlink(next);
-    if (blocks_[next].end() > end) link(blocks_.split(next, end - blocks_[next].offset));
-    blocks_.absorb_next(id);
-  }
-  blocks_[id].state = BlockState::kClaimed;
   return id;
 }
 
-void Heap::settle(BlockId id, const PageTable& pages) {
-  TIDEPOOL_CHECK(blocks_[id].state == BlockState::kClaimed, "block at %zu", blocks_[id].offset);
-  const size_t end = blocks_[id].end();
-  while (true) {
-    size_t begin = blocks_[id].offset;
-    size_t page = begin / handle_bytes_;
-    PageTable::PageState state = pages.page(page).state;
-    while (page * handle_bytes_ < end && pages.page(page).state == state) ++page;
-    size_t run_end = std::min(page * handle_bytes_, end);
-    BlockId rest{};
-    if (run_end < end) {
-      rest = blocks_.split(id, run_end - begin);
-      blocks_[rest].state = BlockState::kClaimed;
-    }
-    switch (state) {
-      case PageTable::PageState::kEmpty:
-        merge_as(id, BlockState::kHole);
-        break;
-      case PageTable::PageState::kAccessible:
-        merge_as(id, BlockState::kFree);
-        break;
-      case PageTable::PageState::kInaccessible:
-        blocks_[id].state = BlockState::kQuarantined;
-        break;
-    }
-    if (rest == BlockId::kNone) return;
-    id = rest;
-  }
-}
-
-BlockId Heap::hand_out(BlockId id, size_t bytes, const PageTable& pages) {
-  TIDEPOOL_CHECK(blocks_[id].state == BlockState::kClaimed && blocks_[id].bytes >= bytes,
-                 "block of %zu bytes at %zu", blocks_[id].bytes, blocks_[id].offset);
-  for (size_t page = blocks_[id].offset / handle_bytes_;
-       page * handle_bytes_ < blocks_[id].offset + bytes; ++page) {
-    TIDEPOOL_CHECK(pages.page(page).state == PageTable::PageState::kAccessible,
-                   "page %zu of a block to hand out", page);
-  }
-  if (blocks_[id].bytes > bytes) {
-    BlockId rest = blocks_.split(id, bytes);
-    blocks_[rest].state = BlockState::kClaimed;
-    settle(rest, pages);
-  }
-  return make_allocated(id);
-}
+BlockId Heap::merge_further(BlockId id) { return merge_as(id, blocks_[id].state); }
 
 void Heap::check_block(BlockId id, const PageTable& pages) const {
   const Block& block = blocks_[id];
   if (block.next != BlockId::kNone && !merging_held_) {
     const Block& next = blocks_[block.next];
     bool merges = block.state == BlockState::kFree || block.state == BlockState::kHole;
-    TIDEPOOL_CHECK(!merges || next.state != block.state || next.zone != block.zone,
-                   "(3) two neighbours in state %d at %zu", static_cast<int>(block.state),
-                   block.offset);
+    bool alike = next.state == block.state && next.zone == block.zone &&
+                 (block.state == BlockState::kHole || next.stream == block.stream);
+    TIDEPOOL_CHECK(!merges || !alike, "(3) two neighbours in state %d at %zu",
+                   static_cast<int>(block.state), block.offset);
   }
   bool hole = block.state == BlockState::kHole;
   if (hole) {
@@ -276,12 +292,40 @@ void Heap::check_block(BlockId id, const PageTable& pages) const {
     TIDEPOOL_CHECK(block.owner == nullptr, "block at %zu is owned in state %d", block.offset,
                    static_cast<int>(block.state));
   }
+  bool awaits = block.state == BlockState::kAwaitingFree;
+  bool may_be_shared = awaits || block.state == BlockState::kAllocated ||
+                       block.state == BlockState::kAwaitingHost;
+  TIDEPOOL_CHECK(block.shared == uses_.contains(id) && (may_be_shared || !block.shared) &&
+                     (block.shared || !awaits),
+                 "(7) block at %zu in state %d", block.offset, static_cast<int>(block.state));
+}
+
+void Heap::check_indices(size_t free_bytes, size_t cached_bytes, size_t awaiting_bytes) const {
+  size_t indexed = 0, binned = 0, awaiting = 0;
+  auto add = [&](const StreamPool& pool) {
+    pool.bins.check_invariants();
+    binned += pool.bins.bytes();
+    for (const FreeIndex& index : pool.free) {
+      index.check_invariants();
+      indexed += index.bytes();
+    }
+  };
+  add(default_pool_);
+  for (const auto& pool : other_pools_) add(*pool);
+  for (const FreeIndex& index : awaiting_) {
+    index.check_invariants();
+    awaiting += index.bytes();
+  }
+  TIDEPOOL_CHECK(indexed == free_bytes, "(2) %zu free bytes, %zu indexed", free_bytes, indexed);
+  TIDEPOOL_CHECK(binned == cached_bytes, "(2) %zu cached, %zu in bins", cached_bytes, binned);
+  TIDEPOOL_CHECK(awaiting == awaiting_bytes, "(2) %zu bytes await streams, %zu indexed",
+                 awaiting_bytes, awaiting);
 }
 
 void Heap::check_invariants(const PageTable& pages) const {
   blocks_.check_invariants();
-  bins_.check_invariants();
-  size_t allocated = 0, requested = 0, cached = 0, free_bytes = 0;
+  clocks_.check_invariants();
+  size_t allocated = 0, requested = 0, cached = 0, free_bytes = 0, awaiting = 0, host = 0;
   size_t eighth = range_bytes_ / 8, zone_end = 0;
   size_t zone = 0;
   for (BlockId id = blocks_.first(); id != BlockId::kNone; id = blocks_[id].next) {
@@ -299,14 +343,12 @@ void Heap::check_invariants(const PageTable& pages) const {
     }
     if (block.state == BlockState::kCached) cached += block.bytes;
     if (block.state == BlockState::kFree) free_bytes += block.bytes;
+    if (block.state == BlockState::kAwaitingFree) awaiting += block.bytes;
+    if (block.state == BlockState::kAwaitingHost) host += block.bytes;
   }
-  size_t indexed = 0;
-  for (const FreeIndex& index : free_) {
-    index.check_invariants();
-    indexed += index.bytes();
-  }
-  TIDEPOOL_CHECK(indexed == free_bytes, "(2) %zu free bytes, %zu indexed", free_bytes, indexed);
-  TIDEPOOL_CHECK(bins_.bytes() == cached, "(2) %zu cached, %zu in bins", cached, bins_.bytes());
+  check_indices(free_bytes, cached, awaiting);
+  TIDEPOOL_CHECK(awaiting + host == awaiting_bytes_, "(6) %zu and %zu bytes, not %zu", awaiting,
+                 host, awaiting_bytes_);
   TIDEPOOL_CHECK(allocated == allocated_bytes_ && requested == requested_bytes_,
                  "(6) %zu and %zu bytes, not %zu and %zu", allocated, requested, allocated_bytes_,
                  requested_bytes_);

@@ -165,6 +165,28 @@ std::vector<std::pair<Address, MappingLedger::Mapping>> MappingLedger::mappings_
   return {mappings_.lower_bound(address), mappings_.lower_bound(address + bytes)};
 }
 
+std::vector<std::pair<Address, size_t>> MappingLedger::accessible_runs() const {
+  std::vector<std::pair<Address, size_t>> runs;
+  for (const auto& [start, mapping] : mappings_) {
+    if (!mapping.accessible) continue;
+    if (!runs.empty() && runs.back().first + runs.back().second == start) {
+      runs.back().second += mapping.bytes;
+    } else {
+      runs.emplace_back(start, mapping.bytes);
+    }
+  }
+  return runs;
+}
+
+std::pair<Address, MappingLedger::Mapping> MappingLedger::mapping_at(Address address) const {
+  auto after = mappings_.upper_bound(address);
+  if (after != mappings_.begin()) {
+    auto [start, mapping] = *std::prev(after);
+    if (address < start + mapping.bytes) return {start, mapping};
+  }
+  fail("look-up", address, 0, "nothing is mapped there");
+}
+
 void MappingLedger::check_invariants() const {
   Address end;
   for (const auto& [start, bytes] : ranges_) {

@@ -50,6 +50,11 @@ class MappingLedger {
   bool accessible(Address address, size_t bytes) const;
   size_t handle_bytes_total() const { return handle_bytes_total_; }
   size_t mapping_count() const { return mappings_.size(); }
+  size_t handle_count() const { return handles_.size(); }
+  // Runs of accessible bytes, as long as they can be, in address order.
+  std::vector<std::pair<Address, size_t>> accessible_runs() const;
+  // The mapping that contains `address`, with its start. Throws: DeviceError if there is none.
+  std::pair<Address, Mapping> mapping_at(Address address) const;
   // The mappings that start in [address, address + bytes).
   std::vector<std::pair<Address, Mapping>> mappings_in(Address address, size_t bytes) const;
   void check_invariants() const;

@@ -1,6 +1,7 @@
 #include "allocator/page_transaction.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "allocator/check.h"
 
@@ -103,13 +104,38 @@ void PageTransaction::open_run(size_t first_step, size_t last_step) {
 }
 
 void PageTransaction::give_back_steps() {
-  for (Step& step : steps_) {
-    if (step.to != kNowhere) continue;
+  // Neighbouring pages are unmapped by one call.
+  std::sort(steps_.begin(), steps_.end(), [](const Step& a, const Step& b) {
+    return std::pair(a.to, a.from) < std::pair(b.to, b.from);
+  });
+  for (size_t i = 0; i < steps_.size();) {
+    size_t last = i;
+    while (steps_[i].from != kNowhere && last + 1 < steps_.size() &&
+           steps_[last + 1].to == kNowhere && steps_[last + 1].from == steps_[last].from + 1) {
+      ++last;
+    }
+    if (steps_[i].to == kNowhere) give_back_run(i, last);
+    i = last + 1;
+  }
+}
+
+void PageTransaction::give_back_run(size_t first_step, size_t last_step) {
+  const Step& first = steps_[first_step];
+  const size_t count = last_step - first_step + 1;
+  try {
+    if (first.from != kNowhere) space_.unmap(address(first.from), count * page_bytes_);
+    for (size_t i = first_step; i <= last_step; ++i) steps_[i].fate = Fate::kUnmapped;
+  } catch (const DeviceError& error) {
+    note(error.what());
+    if (count == 1) return;
+    // Page by page, what can be given back is.
+    for (size_t i = first_step; i <= last_step; ++i) give_back_run(i, i);
+    return;
+  }
+  for (size_t i = first_step; i <= last_step; ++i) {
     try {
-      if (step.from != kNowhere) space_.unmap(address(step.from), page_bytes_);
-      step.fate = Fate::kUnmapped;
-      space_.release_handle(step.handle);
-      step.fate = Fate::kReleased;
+      space_.release_handle(steps_[i].handle);
+      steps_[i].fate = Fate::kReleased;
       ++given_back_;
     } catch (const DeviceError& error) {
       note(error.what());
@@ -117,7 +143,7 @@ void PageTransaction::give_back_steps() {
   }
 }
 
-void PageTransaction::apply(PageTable& pages) {
+void PageTransaction::apply(PageTable& pages, AllocatorObserver* observer) {
   for (const Step& step : steps_) {
     // First the handle is taken in hand ...
     if (step.promised) {
@@ -129,6 +155,7 @@ void PageTransaction::apply(PageTable& pages) {
     } else if (step.from != kNowhere) {
       if (step.fate == Fate::kUntouched) continue;  // still where it was
       pages.take(step.from);
+      if (observer != nullptr) observer->page(address(step.from).pointer(), page_bytes_, false);
     }
     // ... then it goes where it is now.
     switch (step.fate) {
@@ -141,6 +168,7 @@ void PageTransaction::apply(PageTable& pages) {
         break;
       case Fate::kAccessible:
         pages.set_mapped(step.to, step.handle, true);
+        if (observer != nullptr) observer->page(address(step.to).pointer(), page_bytes_, true);
         break;
       case Fate::kReleased:
         pages.forget_released();

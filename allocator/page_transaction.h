@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allocator/address_space.h"
+#include "allocator/allocator_observer.h"
 #include "allocator/page_table.h"
 
 namespace tidepool {
@@ -28,10 +29,12 @@ class PageTransaction {
   // Gives a spare handle back. Requires: there is one.
   void give_back_spare(PageTable& pages);
 
+  // Instead of run(): nothing is done.
+  void refuse(const std::string& error) { note(error); }
   // Makes the device calls, until the first one that fails. Requires: lock not held. Never throws.
   void run();
   // Enters into the table what has happened. Requires: lock held; once, after run().
-  void apply(PageTable& pages);
+  void apply(PageTable& pages, AllocatorObserver* observer = nullptr);
 
   // After run(): everything has been done.
   bool succeeded() const { return error_.empty(); }
@@ -57,6 +60,8 @@ class PageTransaction {
   // Steps whose target is mapped: to be opened in runs of neighbouring pages.
   void open_run(size_t first_step, size_t last_step);
   void give_back_steps();
+  // Steps of neighbouring pages, or one of a spare handle.
+  void give_back_run(size_t first_step, size_t last_step);
   void note(const std::string& error);
 
   AddressSpace& space_;

@@ -23,10 +23,13 @@ inline constexpr std::array<Zone, kZoneCount> kZones = {Zone::kTiny, Zone::kLong
 // Share of each zone in the range, in eighths.
 inline constexpr std::array<size_t, kZoneCount> kZoneEighths = {1, 1, 2, 4};
 
-inline constexpr Zone zone_for(size_t bytes, PlacementHint hint, size_t handle_bytes) {
-  if (bytes <= handle_bytes / 16) return Zone::kTiny;
+// Apart costs up to a partly used handle for each zone, and lets more handles be moved; where none
+// has to be moved, coarse placement takes less: small blocks, and the others.
+inline constexpr Zone zone_for(size_t bytes, PlacementHint hint, size_t handle_bytes,
+                               bool coarse = false) {
+  if (bytes <= handle_bytes / (coarse ? 2 : 16)) return Zone::kTiny;
   if (hint == PlacementHint::kLongLived) return Zone::kLongLived;
-  return bytes < handle_bytes ? Zone::kMedium : Zone::kTransient;
+  return bytes < handle_bytes && !coarse ? Zone::kMedium : Zone::kTransient;
 }
 
 }  // namespace tidepool

@@ -28,6 +28,7 @@
   M(5, foreign, "foreign memory counts as stable")                                     \
   M(5, unstable_input, "results that read escaped memory have lineage")                \
   M(5, collective, "a collective's operands keep their lineage")                       \
+  M(5, compiled, "inputs that compiled code may write keep their lineage")             \
   M(5, python_operator, "operators written in Python are replayed")                    \
   M(5, unknown_effect, "operands of unknown operators keep their lineage")             \
   M(5, aliasing_output, "an output that aliases an operand counts as fresh")           \

@@ -31,13 +31,17 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests": (("allocator", "remat", "cuda", "tests"), TEST),
     "tests/allocator": (("allocator", "tests/support", "tests/allocator"), TEST),
     "tests/remat": (("allocator", "remat", "tests/support", "tests/remat"), TEST),
+    "tests/cuda": (("allocator", "cuda", "tests/support", "tests/cuda"), TEST),
     "tests/sim": (("allocator", "remat", "tests/support", "tests/sim"), TEST),
+    "tests/support/fake_cuda": (("tests/support/fake_cuda",), (*TEST, "c10/")),
+    "tests/standin": (("tests/support", "tests/standin"), TEST),
     "tests/cases": (("tests/cases",), None),
     "tests/limits": (("tests/limits",), None),
     "bench/torch": (("bench",), None),
     "bench": (("allocator", "remat", "cuda", "tests/support", "tests/sim", "bench"), TEST),
 }
-KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cases", "tests/limits", "bench/torch"}
+KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cuda", "tests/cases", "tests/limits",
+                   "tests/support/fake_cuda", "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder
 
 CPP = {".h", ".c", ".cpp", ".cu", ".cuh"}
@@ -183,11 +187,11 @@ def check_name(path: str) -> Iterator[Violation]:
 
 
 def check_mirrored_tests(files: list[str]) -> Iterator[Violation]:
-    """Every allocator/x.h and remat/x.h with an x.cpp has its tests/…/x_test.cpp."""
+    """Every x.h with an x.cpp below bindings/ has its tests/…/x_test.cpp."""
     there = set(files)
     for path in files:
         stem, suffix = os.path.splitext(path)
-        if not path.startswith(("allocator/", "remat/")) or suffix != ".h":
+        if not path.startswith(("allocator/", "remat/", "cuda/")) or suffix != ".h":
             continue
         test = f"tests/{stem}_test.cpp"
         needed = stem + ".cpp" in there and test not in there

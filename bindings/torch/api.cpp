@@ -124,7 +124,7 @@ int tidepool_escape(void* storage, char* error, size_t error_bytes) {
 int tidepool_written(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
-                         if (!TIDEPOOL_MUTANT(6, looked_at)) {
+                         if (!TIDEPOOL_MUTANT(6, looked_at) && !TIDEPOOL_MUTANT(5, compiled)) {
                            runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
                            tracked->fixed = true;
                          }

@@ -1,54 +1,12 @@
 #include "bindings/torch/statistics_json.h"
 
-#include <nlohmann/json.hpp>
+#include "bindings/torch/device_json.h"
 
 namespace tidepool::torch_glue {
 
 std::string statistics_json(Engine& engine) {
-  const AllocatorStatistics memory = engine.allocator().statistics();
-  const remat::RuntimeStatistics remat = engine.runtime().statistics();
-  nlohmann::json roots = nlohmann::json::object();
-  for (size_t k = 1; k < static_cast<size_t>(remat::RootReason::kCount); ++k) {
-    roots[remat::kRootReasonNames[k]] = remat.root_bytes[k];
-  }
-  const nlohmann::json cpu = {
-      {"budget_bytes", memory.budget_bytes},
-      {"reserved_bytes", memory.reserved_bytes},
-      {"reserved_peak_bytes", memory.reserved_peak_bytes},
-      {"allocated_bytes", memory.allocated_bytes},
-      {"allocated_peak_bytes", memory.allocated_peak_bytes},
-      {"requested_bytes", memory.requested_bytes},
-      {"requested_peak_bytes", memory.requested_peak_bytes},
-      {"allocations", memory.allocations},
-      {"frees", memory.frees},
-      {"evictions", remat.evictions},
-      {"evicted_bytes", remat.evicted_bytes},
-      {"rematerializations", remat.rematerializations},
-      {"replay_ns", remat.replay_ns},
-      {"search_ns", memory.search_ns},
-      {"bookkeeping_ns", remat.bookkeeping_ns},
-      {"operators_seen", remat.operators_seen},
-      {"operators_recorded", remat.operators_recorded},
-      {"operators_replayed", remat.operators_replayed},
-      {"root_bytes", roots},
-      {"escapes", remat.escapes},
-      {"windows", memory.windows},
-      {"remaps", memory.remaps},
-      {"remapped_bytes", memory.remapped_bytes},
-      {"retries", memory.retries},
-      {"num_ooms", memory.out_of_memory},
-      {"contents_compared", remat.contents_compared},
-      {"contents_different", remat.contents_different},
-      {"ghosts", remat.ghosts},
-      {"retained", remat.retained},
-      {"retained_bytes", remat.retained_bytes},
-      {"plans", remat.plans},
-      {"longest_plan", remat.longest_plan},
-      {"values", remat.values},
-      {"records", remat.records},
-      {"storages", remat.storages},
-      {"lineage_bytes", remat.lineage_bytes},
-  };
+  const nlohmann::json cpu =
+      device_json(engine.allocator().statistics(), engine.runtime().statistics());
   return nlohmann::json{{"cpu", cpu}}.dump();
 }
 

@@ -7,9 +7,8 @@
 
 #include <cstring>
 #include <optional>
-#include <string_view>
 
-#include "absl/hash/hash.h"
+#include "allocator/fingerprint.h"
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/storage_access.h"
@@ -161,7 +160,7 @@ void TorchBackend::forget(remat::Storage& storage) {
 }
 
 uint64_t TorchBackend::fingerprint(const void* address, size_t bytes) const {
-  return absl::HashOf(std::string_view(static_cast<const char*>(address), bytes));
+  return tidepool::fingerprint(address, bytes);
 }
 
 void TorchBackend::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }

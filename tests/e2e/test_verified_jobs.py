@@ -13,6 +13,8 @@ from selection import FULL
 
 NETWORKS = ("mlp:sgd", "resnet18:adam_foreach", "gpt:adamw_fused", "bilstm:adam_loop",
             "treelstm:autocast", "vae:sgd")
+WHOLE_MODELS = ("resnet50:adam_foreach", "unet:adam_loop", "gpt:adamw_fused", "bilstm:adam_loop",
+                "treelstm:autocast", "vae:sgd", "gan:sgd")
 PLANTED = str(harness.HERE / "planted_job.py")
 
 NEUTRAL = """\
@@ -78,8 +80,8 @@ VERDICTS = {
 }
 if FULL:
     VERDICTS |= {f"same {network}": Verdict(["--budget", harness.AMPLE, "--chaos"],
-                                            [*TRAIN, network], 0, ["same: 2 steps"])
-                 for network in NETWORKS}
+                                            [*TRAIN, network], 0, ["same: "])
+                 for network in WHOLE_MODELS}
 FLOOR = ("replay", "stopped")
 
 

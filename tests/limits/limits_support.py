@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from selection import FULL
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIBRARIES = ROOT / "build" / "test_libraries"
-FULL = os.environ.get("TIDEPOOL_FULL") == "1"
 # A shared machine may be slow: a job that takes this long hangs.
 TIMEOUT_SECONDS = 1800 if FULL else 300
 

@@ -5,7 +5,8 @@ as warm-up): lineage grows and is cut in waves.
 """
 
 import pytest
-from limits_support import FULL, run_attached, run_job
+from limits_support import run_attached, run_job
+from selection import FULL
 
 BUDGET = "256MiB"
 RESIDENT_KIB_TOLERANCE = 2048  # Python's and malloc's own unrest

@@ -18,7 +18,7 @@ from pathlib import Path
 def start_peer() -> None:
     """Fork into the two processes of a collective job, before PyTorch has any threads."""
     out = sys.argv[sys.argv.index("--out") + 1]
-    os.environ.update(RANK="0", GLOO_SOCKET_IFNAME="lo", RENDEZVOUS=f"{out}.rendezvous")
+    os.environ.update(RANK="0", GLOO_SOCKET_IFNAME="lo", RENDEZVOUS=f"{out}.{os.getpid()}")
     if os.fork() == 0:
         os.environ["RANK"] = "1"
 

@@ -4,7 +4,6 @@ A model's forward pass returns the loss; `results` holds what else the step has 
 mutants do to them, and in which operator it shows, is in mutant_table.py.
 """
 
-import _thread
 import ctypes
 import os
 import sys
@@ -101,6 +100,19 @@ class Buffers(Model):
         self.scale.add_(1)
         self.results = {"before": before, "after": self.scale * 1}
         return self.linear(inputs).square().mean() * before.sum()
+
+
+@model
+class DeadRoot(Model):
+    """What contents from outside were for is still there when they are not."""
+
+    def __init__(self, features):
+        super().__init__(features)
+        self.scales = [float(k) for k in range(features)]
+
+    def forward(self, inputs):
+        scaled = torch.tensor(self.scales) * 3
+        return (self.linear(inputs) * scaled).mean()
 
 
 @model
@@ -215,22 +227,17 @@ class RawPointer(Model):
 
 
 @model
-class UnseenThread(Model):
-    """A thread that was started where nobody looks, and writes."""
+class UnseenWriter(Model):
+    """An operator that runs where nobody looks, and writes."""
 
     def forward(self, inputs):
         hidden, plain = self.fresh(inputs)
         before = plain * 3
         evict_all()
         plain + 1  # there again, alone
-        done = threading.Event()
-
-        def write():
+        key = torch._C.DispatchKeySet(torch._C._parse_dispatch_key("CustomRNGKeyId"))
+        with torch._C._ExcludeDispatchKeyGuard(key):
             plain.neg_()  # allocates nothing, which would be noticed in another way
-            done.set()
-
-        _thread.start_new_thread(write, ())
-        assert done.wait(60)
         evict_all()
         self.results = {"before": before, "plain": plain * 1}
         return (hidden * (plain + before)).mean()
@@ -264,6 +271,21 @@ class PythonOperator(Model):
     def forward(self, inputs):
         hidden, plain = self.fresh(inputs)
         return (hidden * torch.ops.tidepool_killers.counted(plain)).mean()
+
+
+@model
+class Compiled(Model):
+    """Generated code, which no dispatcher shows, updates its input."""
+
+    def __init__(self, features):
+        super().__init__(features)
+        self.triple = torch.compile(lambda x: x.mul_(3))
+
+    def forward(self, inputs):
+        hidden, plain = self.fresh(inputs)
+        before = plain.sin()
+        self.triple(plain)
+        return (hidden * (plain + before)).mean()
 
 
 @model
@@ -338,22 +360,25 @@ class LongOperator(Model):
 
     def forward(self, inputs):
         hidden, plain = self.fresh(inputs)
-        large = plain.repeat(400, 200)[:, :3200]
-        large = large * 1
-        started = threading.Event()
-        evictions = threading.Thread(target=self.evict_later, args=(started,))
+        large = plain.repeat(400, 50) * 1
+        done = threading.Event()
+        evictions = threading.Thread(target=self.evict_within, args=(4 * len(large) ** 2, done))
         evictions.start()
-        started.wait()
         product = large @ large.t()
+        done.set()
         evictions.join()
         self.results = {"product": product}
         return hidden.square().mean() * product.mean()
 
     @staticmethod
-    def evict_later(started):
-        started.set()
-        time.sleep(0.25)
-        evict_all()
+    def evict_within(result_bytes, done):
+        """Wait until the operator has memory for its result, and so its operand; then evict."""
+        attached = plugin()
+        while attached and not done.is_set():
+            if attached.statistics()["cpu"]["allocated_bytes"] > result_bytes:
+                time.sleep(0.1)
+                attached.evict_all()
+                return
 
 
 @model
@@ -365,7 +390,7 @@ class Chain(Model):
         sine = plain.sin()
         power = sine.exp()
         self.results = {"sine": sine, "power": power}
-        return hidden.square().mean()
+        return hidden.square().mean() * power[0, 0].item()
 
 
 @model

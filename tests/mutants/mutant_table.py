@@ -14,8 +14,9 @@ class Killer:
     """A model of killer_models.py under which a mutant is noticed."""
 
     model: str
-    shows: str  # the operator whose result comes back wrong, in the first step
+    shows: str  # the operator whose result comes back wrong
     settings: dict[str, str] = field(default_factory=lambda: {"chaos": "op"})
+    step: int = 1  # in which it is noticed
 
     @property
     def job(self) -> tuple:
@@ -28,7 +29,7 @@ CALM = {"chaos": "none"}  # the model evicts
 
 KILLERS = {
     "1.view_offset": Killer("views", "aten::sin"),
-    "1.view_strides": Killer("views", "aten::mm"),
+    "1.view_strides": Killer("views", "aten::addmm"),
     "1.view_lock": Killer("locked_view", "aten::unique_consecutive", ALLOCATIONS),
     "2.in_place": Killer("in_place", "aten::mul_.Tensor"),
     "2.partial_overwrite": Killer("in_place", "aten::fill_.Scalar"),
@@ -37,13 +38,14 @@ KILLERS = {
     "2.root_write": Killer("buffers", "aten::mul.Tensor"),
     "3.hidden_write": Killer("batch_norm", "aten::native_batch_norm"),
     "3.writes_original": Killer("old_contents", "aten::mul_.Tensor"),
-    "4.state": Killer("dropout", "aten::bernoulli_.float"),
-    "4.put_back": Killer("rand_like", "aten::rand_like"),  # wrong in the second step
-    "4.private_generator": Killer("dropout", "aten::bernoulli_.float"),
-    "4.normal_cache": Killer("spare_normal", "aten::normal_"),
+    "4.state": Killer("dropout", "aten::uniform_"),
+    "4.put_back": Killer("rand_like", "aten::rand_like", step=2),  # replays draws of the first
+    "4.private_generator": Killer("dropout", "aten::uniform_"),
+    "4.normal_cache": Killer("spare_normal", "aten::randn"),
     "5.foreign": Killer("foreign", "aten::mul.Tensor"),
     "5.unstable_input": Killer("escaped", "aten::mul.Tensor"),
-    "5.collective": Killer("collective", "aten::mul.Tensor", CALM),
+    "5.collective": Killer("collective", "c10d::allreduce_", CALM),
+    "5.compiled": Killer("compiled", "aten::mul.Tensor"),
     "5.python_operator": Killer("python_operator", "tidepool_killers::counted"),
     "5.unknown_effect": Killer("lying_operator", "aten::mul.Tensor"),
     "5.aliasing_output": Killer("aliasing_output", "aten::unsafe_split.Tensor"),
@@ -54,9 +56,9 @@ KILLERS = {
     "6.escaped_evicted": Killer("escaped_overwritten", "aten::copy_"),
     "6.escape_not_cut": Killer("escaped", "aten::mul.Tensor"),
     "6.looked_at": Killer("raw_pointer", "aten::mul.Tensor"),
-    "6.tripwire": Killer("unseen_thread", "aten::mul.Tensor", CALM),
+    "6.tripwire": Killer("unseen_writer", "aten::neg_", CALM),
     "8.operand": Killer("long_operator", "aten::mm", CALM),
-    "8.replay_input": Killer("chain", "aten::exp", ALLOCATIONS),
+    "8.replay_input": Killer("chain", "aten::addmm", ALLOCATIONS),
     "8.threads": Killer("thread_count", "aten::sum"),
     "8.denormals": Killer("denormals", "aten::mul.Tensor"),
     "8.default_dtype": Killer("default_dtype", "aten::div.Tensor"),
@@ -67,6 +69,13 @@ KILLERS = {
 
 # Mutants that end in an error rather than in other bits, by the tests of the simulator that notice.
 SIMULATED = {"2.write_not_cut": "exhaustive_test", "2.death_not_cut": "exhaustive_test"}
+# And the jobs that end.
+ENDING = {
+    "2.write_not_cut": Killer("buffers", "aten::mul.Tensor"),
+    "2.death_not_cut": Killer("dead_root", "aten::mul.Tensor"),
+}
+
+COUNTED_RULES = ("9",)  # noticed by the count of replays, not by bits
 
 
 def mutants() -> dict[str, str]:

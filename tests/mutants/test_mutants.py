@@ -12,11 +12,10 @@ import laboratory
 import mutant_table
 import pytest
 import torch
-from mutant_table import KILLERS, ROOT, SIMULATED
+from mutant_table import COUNTED_RULES, KILLERS, ROOT, SIMULATED
+from selection import FULL
 
-FULL = os.environ.get("TIDEPOOL_FULL") == "1"
 SIMULATOR = ROOT / "build" / "mutants" / "tests" / "sim" / "tidepool_sim_test"
-COUNTED_RULES = ("9",)  # noticed by the count of replays, not by bits
 
 NEWEST = re.search(r"^torch==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)[1]
 
@@ -66,7 +65,7 @@ def hunt(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", sorted(KILLERS))
-def test_mutant_is_noticed_by_its_job(name, hunt, survivors):
+def test_mutant_is_noticed_by_its_job(name, hunt, noticed):
     killer = KILLERS[name]
     plain = hunt.plain[killer.model].result().of(killer.model)
     sound = hunt.sound[killer.job].result().of(killer.model)
@@ -74,27 +73,25 @@ def test_mutant_is_noticed_by_its_job(name, hunt, survivors):
     assert plain.status == 0, plain.explain()
     assert sound.status == 0 and sound.difference(plain) is None, sound.explain()
     assert f"mutant: {name}" in found.errors, f"not the mutants build: {found.explain()}"
-    noticed = found.difference(plain)
+    how = found.difference(plain)
     if name.split(".")[0] in COUNTED_RULES:
-        assert noticed is None, f"other bits, too: {noticed}"
+        assert how is None, f"other bits, too: {how}"
         own, others = found.replays(), sound.replays()
-        noticed = f"{own} replays instead of {others}" if own > others else None
-    if noticed is None:
-        survivors.append(name)
-    assert noticed, f"{mutant_table.mutants()[name]}: survived\n{found.explain()}"
-    assert found.status == 0, f"noticed ({noticed}), but then: {found.explain()}"
+        how = f"{own} replays instead of {others}" if own > others else None
+    noticed[name] = how and f"job {killer.model}: {how}"
+    assert how, f"{mutant_table.mutants()[name]}: survived\n{found.explain()}"
+    assert found.status == 0, f"noticed ({how}), but then: {found.explain()}"
 
 
 @pytest.mark.parametrize("name", sorted(SIMULATED))
-def test_mutant_is_noticed_by_the_simulator(name, survivors):
+def test_mutant_is_noticed_by_the_simulator(name, noticed):
     command = [str(SIMULATOR), "--filenames-as-tags", f"[#{SIMULATED[name]}]"]
     environ = laboratory.environment(TIDEPOOL_SCOPE_EVENTS="3")
     status = {mutant: subprocess.run(command, capture_output=True, text=True, timeout=600,
                                      env=environ | {"TIDEPOOL_MUTANT": mutant}).returncode
               for mutant in ("", name)}
     assert status[""] == 0
-    if status[name] == 0:
-        survivors.append(name)
+    noticed[name] = f"{SIMULATED[name]}: exit status {status[name]}" if status[name] else None
     assert status[name] != 0, f"{mutant_table.mutants()[name]}: survived"
 
 

@@ -53,7 +53,8 @@ def test_never_raises(installation, importable):
 
 
 def test_a_package_without_libraries_costs_one_line(installation, importable):
-    job = ("import pathlib, tidepool._plugin as p; p.load.__defaults__ = (pathlib.Path('/x'),)\n"
+    job = ("import pathlib, tidepool._plugin as p\n"
+           "p.load.__defaults__ = (pathlib.Path('/x'), 'cpu')\n"
            "import torch")
     done = installation.run(sys.executable, "-c", job, check=0, TIDEPOOL_BUDGET="1GiB",
                             **importable)

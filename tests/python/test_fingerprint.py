@@ -95,9 +95,32 @@ def test_out_of_memory_is_the_jobs(of, monkeypatch):
         raise torch.OutOfMemoryError("cannot restore")
 
     fingerprints = _fingerprint.Fingerprints(torch)
-    monkeypatch.setattr(fingerprints, "_bytes_of", refuse)
-    with pytest.raises(torch.OutOfMemoryError):
-        fingerprints.of(torch.ones(2))
+    monkeypatch.setattr(fingerprints, "_copy", refuse)
+    for tensors in ([torch.ones(2)], [torch.ones(2), torch.zeros(3)]):
+        with pytest.raises(torch.OutOfMemoryError):
+            fingerprints.together(tensors)
+
+
+@pytest.mark.parametrize("piece_bytes", [8, 64, 1024, _fingerprint.PIECE_BYTES])
+def test_together_they_are_what_they_are_alone(of, monkeypatch, piece_bytes):
+    opaque = torch.Tensor._make_wrapper_subclass(
+        type("Opaque", (torch.Tensor,), {"__torch_dispatch__": None}), (2,))
+    tensors = [torch.arange(500.0).view(10, 50).t(), torch.tensor(True), torch.zeros(0, 2),
+               torch.eye(7).to_sparse(), torch.arange(40) + 1j, torch.ones(3, dtype=torch.int8)]
+    monkeypatch.setattr(_fingerprint, "PIECE_BYTES", piece_bytes)
+    together = _fingerprint.Fingerprints(torch).together
+    assert together(tensors) == [of(tensor) for tensor in tensors]
+    assert together([*tensors, opaque]) == [*together(tensors), of(opaque)]
+    assert together([]) == []
+
+
+def test_tensors_that_fit_are_read_by_one_operator(monkeypatch):
+    fingerprints, read = _fingerprint.Fingerprints(torch), []
+    original = fingerprints._copy
+    monkeypatch.setattr(fingerprints, "_copy",
+                        lambda pieces, room: (read.append(len(pieces)), original(pieces, room)))
+    fingerprints.together([torch.ones(2), torch.ones(3), torch.ones(4)])
+    assert read == [3]
 
 
 def test_nothing_notices(of):

@@ -33,6 +33,10 @@ RELU, MM = "aten::relu (call 1 of step 1)", "aten::mm (call 2 of step 1)"
     (log(relu="never read"), None),
     (log(product="BAD"), f"{MM}: other results from the same inputs, first read by the comparison "
                          "(gradient w (2))"),
+    (log(relu_read="unreadable (Tensor: RuntimeError)"),
+     f"{RELU}: what it made cannot be restored where {MM} reads it (self, 2x3 float32)"),
+    (log(root="unreadable (Tensor: RuntimeError)"),
+     f"a tensor cannot be restored where {RELU} reads it (self, 2x3 float32)"),
     (log(root="BAD"), f"{RELU} reads other contents (self, 2x3 float32) of a tensor made outside "
                       "of the watched operators"),
     ([*log()[:1], line(2, "aten::mul"), *log()[2:]],
@@ -42,6 +46,9 @@ RELU, MM = "aten::relu (call 1 of step 1)", "aten::mm (call 2 of step 1)"
      "with Tidepool the job begins or ends backward or a step where the plain run calls "
      f"{MM}, and all that was read before is the same"),
     (log(last=[line(5, "aten::mul")]), None),
+    (log()[:1], f"with Tidepool the job ends where the plain run calls {MM}, and all that was read "
+                "before is the same"),
+    (log()[:2], None),
 ])
 def test_the_culprit(tmp_path, other, expected):
     for name, lines in (("plain", log()), ("attached", other)):
@@ -59,3 +66,13 @@ def test_calls_are_counted_by_step(tmp_path):
             file.write(entry)
     found = _operator_log.first_culprit(tmp_path / "plain", tmp_path / "attached")
     assert str(found.maker) == MM and str(found.reader) == "aten::add_ (call 1 of step 2)"
+
+
+def test_who_passed_an_alias_on_is_named(tmp_path):
+    for name, value in (("plain", "r"), ("attached", "BAD")):
+        file = JsonLines(tmp_path / name)
+        for entry in [*log()[:1], line(2, "aten::alias", [read("r", [1, 0])], []),
+                      line(3, "aten::mm", [read(value, [1, 0, 2])])]:
+            file.write(entry)
+    found = _operator_log.first_culprit(tmp_path / "plain", tmp_path / "attached")
+    assert str(found).startswith(f"{RELU}, passed on by aten::alias (call 2 of step 1): what it")

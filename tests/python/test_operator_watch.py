@@ -53,8 +53,20 @@ def test_reads_name_their_maker_through_views(watched, fingerprints):
 
 def test_an_alias_that_no_schema_shows_is_made_by_nobody(watched):
     lines = watched(lambda watch: (torch.ones(2, 3, 4) @ torch.ones(4, 5)).exp())
-    assert named(lines, "aten::_unsafe_view")["writes"] == []
-    assert named(lines, "aten::exp")["reads"][0][2] == [named(lines, "aten::mm")["call"], 0]
+    alias = named(lines, "aten::_unsafe_view")
+    assert alias["writes"] == []
+    assert named(lines, "aten::exp")["reads"][0][2] == [named(lines, "aten::mm")["call"], 0,
+                                                        alias["call"]]
+
+
+def test_a_call_that_raises_has_read(watched, fingerprints):
+    def job(watch):
+        with pytest.raises(RuntimeError):
+            torch.ones(2, 3) @ torch.ones(2, 3)
+
+    mm = named(watched(job), "aten::mm")
+    assert [read[1] for read in mm["reads"]] == [fingerprints.of(torch.ones(2, 3))] * 2
+    assert mm["writes"] == []
 
 
 def test_in_place_operators_read_and_make(watched, fingerprints):

@@ -70,7 +70,7 @@ def test_a_failing_import_of_torch_stays_what_it_is_and_may_be_retried(installat
     ({"TIDEPOOL_BUDGET": "1GiB", "FAKE_TORCH_VERSION": "9.9.1"}, "plugins for: 9.1"),
     ({"TIDEPOOL_BUDGET": "1GiB", "FAKE_PLUGIN_REFUSES": "no\nroom"}, "no room"),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_STATS": "/nowhere/x.json"}, "/nowhere/x.json"),
-    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda"}, "CPU memory only"),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda"}, "built without CUDA"),
 ])
 @pytest.mark.parametrize("autoload", ["", "1"])
 def test_what_cannot_work_costs_one_line(installation, environ, line, autoload):

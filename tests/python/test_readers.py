@@ -28,7 +28,7 @@ class StandIn:
         self.tracked = set()
         self.refusal = None
         self.evict_again = 0
-        names = {name: self.other for name in _plugin._signatures()}
+        names = {name: self.other for name in _plugin.Plugin.signatures}
         names |= {f"tidepool_{kind}": self.access(kind)
                   for kind in ("make_resident", "written", "escape")}
         names["tidepool_state"] = lambda storage: self.state(storage)

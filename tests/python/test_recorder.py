@@ -136,6 +136,18 @@ def test_a_fault_of_the_recorder_is_not_the_jobs(recorder, lines, monkeypatch, c
         follow(other, torch.optim.SGD([x], lr=0.1)).step()
 
 
+def test_what_came_back_otherwise_is_written_with_its_step(recorder, lines, monkeypatch):
+    x = nn.Parameter(torch.ones(2))
+    optimizer = follow(recorder, torch.optim.SGD([x], lr=0.1))
+    noticed = {}
+    monkeypatch.setattr(recorder, "_counters", lambda: {"contents_different": noticed})
+    optimizer.step()
+    noticed["aten::mm"] = 2
+    optimizer.step()
+    assert [line for line in lines() if line["kind"] == "restored"] == [
+        {"kind": "restored", "step": 2, "different": {"aten::mm": 2}}]
+
+
 def test_nothing_is_written_after_the_end(recorder, lines):
     x = nn.Parameter(torch.ones(2))
     x.grad = torch.ones(2)

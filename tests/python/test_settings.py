@@ -56,7 +56,8 @@ def test_conf_keys_are_moved(before, after, moved):
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random"}, ["'random'", "random:7"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:x"}, ["'random:x'", "random:7"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cup"}, ["'cup'", "did you mean cpu"]),
-    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda"}, ["'cuda'", "CPU memory only"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda", "TIDEPOOL_CHAOS": "op"},
+     ["TIDEPOOL_CHAOS 'op'", "on cuda nothing is evicted"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POISON": "2"}, ["TIDEPOOL_POISON", "'2'", "1 or 0"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_HANDLE": "5%"}, ["TIDEPOOL_HANDLE", "'5%'", "2MiB"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_LIMIT_AGE": "0"}, ["LIMIT_AGE", "'0'", "above zero"]),
@@ -86,8 +87,22 @@ def test_who_asks(environ, asked):
     assert _settings.asked_for(environ) is asked
 
 
-def test_a_gpu_makes_cuda_the_default_and_is_explained(monkeypatch):
+def test_a_gpu_makes_cuda_the_default(monkeypatch):
     monkeypatch.setattr(_settings, "gpu_is_visible", lambda: True)
-    with pytest.raises(SettingsError, match="because a GPU is visible"):
-        resolve({"budget": "1GiB"}, {})
+    assert resolve({"budget": "1GiB"}, {}).device == "cuda"
     assert resolve({"budget": "1GiB", "device": "cpu"}, {}).device == "cpu"
+
+
+def test_a_share_of_a_gpus_memory_is_known_once_there_is_one():
+    settings = resolve({"budget": "80%", "device": "cuda"}, {})
+    assert (settings.budget_bytes, settings.budget_share) == (0, 0.8)
+    assert settings.for_plugin()["budget_share"] == 0.8
+    assert "80% on each cuda device" in settings.describe()
+    assert "budget_share" not in resolve({"budget": "80%", "device": "cpu"}, {}).for_plugin()
+
+
+def test_the_backend_alone_means_all_of_a_gpus_memory():
+    environ = {"TIDEPOOL_BACKEND": "tidepool"}
+    assert resolve({"device": "cuda"}, environ).budget_share == 1
+    with pytest.raises(SettingsError, match="no budget given"):
+        resolve({"device": "cpu"}, environ)

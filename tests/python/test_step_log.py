@@ -89,8 +89,11 @@ def test_summaries(write):
     folder = write("a", [*HEAD, *step(1, parameter="unreadable (A: B)"), end])
     write("a", [PROCESS | {"attached": False}, event("loss", 1, "l")], "process_1")
     write("a", [PROCESS, {"kind": "broken", "reason": "KeyError: 1"}], "process_2")
+    restored = [{"kind": "restored", "step": n, "different": {"mm": n}} for n in (2, 3)]
+    write("a", [PROCESS, *restored], "process_3")
     found = _step_log.summaries(folder)
     assert found["process_0"] == _step_log.Summary(
         True, 1, True, {"evictions": 3, "replays": 4, "out_of_memory": 1}, 1)
     assert found["process_1"] == _step_log.Summary()
     assert found["process_2"].broken == "KeyError: 1"
+    assert found["process_3"].restored_otherwise == {"mm": 2}

@@ -30,7 +30,8 @@ class Script:
         self.environs.append(environ)
         self.tasks.append(task)
         what = {"steps": STEPS, "status": 0, "weights": {}, "attached": True, "evictions": 5,
-                "out_of_memory": 0, "relu": "r", "broken": None, "started": True}
+                "out_of_memory": 0, "relu": "r", "broken": None, "started": True,
+                "restored": {}}
         what |= self.changes.get(len(self.tasks), {})
         if output is not None:
             output.write(b"what the job printed\n")
@@ -47,6 +48,8 @@ class Script:
         for step in range(1, what["steps"] + 1):
             log.write({"kind": "parameter", "step": step, "optimizer": 0,
                        "fingerprints": [what["weights"].get(step, "w")]})
+        for step, different in what["restored"].items():
+            log.write({"kind": "restored", "step": step, "different": different})
         if what["broken"]:
             log.write({"kind": "broken", "reason": what["broken"]})
         log.write({"kind": "end", "reason": "exit", "evictions": what["evictions"], "replays": 2,
@@ -164,6 +167,27 @@ def test_an_end_that_only_tidepool_brings_is_a_difference(script, verify):
     status, report = verify()
     assert status == _verify.DIFFERS
     assert "with Tidepool it is killed by SIGSEGV; steps that are the same before that: 2" in report
+    assert [(task.steps, task.watch) for task in script.tasks[3:]] == [(3, 2), (3, 2), (3, 1),
+                                                                       (3, 1)]
+
+
+def test_where_it_ends_is_looked_for(script, verify):
+    script.change(3, status=1, steps=2)
+    script.change(5, status=1, steps=2, relu="unreadable (Tensor: RuntimeError)", made_in=2)
+    script.change(4, made_in=2)
+    status, report = verify()
+    assert status == _verify.DIFFERS and len(script.tasks) == 5
+    assert ("before that: 2 of 3\n  operator: aten::relu (call 1 of step 2): what it made cannot "
+            "be restored where aten::mm (call 1 of step 3) reads it") in report
+
+
+def test_what_tidepool_noticed_is_named_where_watching_finds_nothing(script, verify):
+    script.change(3, weights={2: "BAD"}, restored={2: {"aten::mm": 1, "aten::mul": 2},
+                                                   3: {"aten::mm": 7}})
+    report = verify()[1]
+    assert ("operator: not found: with its operators watched the job did not differ; without that, "
+            "contents made by these came back otherwise than they were evicted: aten::mm (1 time), "
+            "aten::mul (2 times)") in report
 
 
 def test_an_error_of_its_own_is_no_verdict(script, verify, monkeypatch):

@@ -27,6 +27,7 @@ class CountingSpace final : public AddressSpace {
 
   size_t granularity() const override { return inner_.granularity(); }
   size_t mapping_limit() const override { return inner_.mapping_limit(); }
+  bool has_virtual_memory() const override { return inner_.has_virtual_memory(); }
   Address reserve(size_t bytes) override { return inner_.reserve(bytes); }
   void release_range(Address start, size_t bytes) override { inner_.release_range(start, bytes); }
   HandleId create_handle(size_t bytes) override;

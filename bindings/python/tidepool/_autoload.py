@@ -6,8 +6,10 @@ Neither ever raises: a job that cannot have Tidepool gets one line and runs as w
 from __future__ import annotations
 
 import os
+import sys
 
 _done = False  # the entry point and the shim both come by, whichever is there
+_looks_again = False  # when CUDA starts
 suspended = False  # `enable()` is importing torch: its arguments win over the environment
 
 
@@ -22,9 +24,37 @@ def attach_from_environment() -> None:
     if _done or suspended:
         return
     _attach_if_asked()
+    _look_again_before_cuda()
     if os.environ.get("TIDEPOOL_VERIFY"):
         _done = True
         _record(os.environ["TIDEPOOL_VERIFY"])
+
+
+def _look_again_before_cuda() -> None:
+    """Look at the environment again when CUDA starts, which is when PyTorch reads it.
+
+    The job may have set PyTorch's allocator settings after `import torch`. A backend that PyTorch
+    does not know would end it there, so our keys go also where nothing more is asked of us.
+    """
+    global _looks_again
+    torch = sys.modules.get("torch")
+    compiled = getattr(torch, "_C", None)
+    start = getattr(compiled, "_cuda_init", None)
+    if start is None or _looks_again:
+        return
+    _looks_again = True
+
+    def start_cuda():
+        compiled._cuda_init = start
+        if _done:
+            from . import _settings
+
+            _settings.take_from_conf(os.environ)
+        else:
+            attach_from_environment()
+        return start()
+
+    compiled._cuda_init = start_cuda
 
 
 def _record(task: str) -> None:

@@ -14,10 +14,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 PIECE_BYTES = 4 << 20  # large enough that the copies' fixed cost does not count
 DIGEST_BYTES = 8
+LARGEST_ELEMENT = 8  # complex numbers are read as pairs
+_UNREADABLE = "unreadable"
 
 
 class Fingerprints:
@@ -45,18 +47,24 @@ class Fingerprints:
         Raises:
             OutOfMemoryError: an evicted tensor could not be restored.
         """
-        digest = hashlib.blake2b(describe(tensor).encode(), digest_size=DIGEST_BYTES)
+        return self.together([tensor])[0]
+
+    def together(self, tensors: Sequence) -> list[str]:
+        """Return the fingerprints of tensors as one operator that reads all of them finds them.
+
+        They are restored together, which can go wrong where restoring one after the other does not.
+        (Of large ones that holds for the first piece.) Raises like `of`.
+        """
         try:
             with self._lock, self._undisturbed():
-                for part in self._parts(tensor):
-                    digest.update(f"{part.dtype} {tuple(part.shape)};".encode())
-                    for piece in self._pieces(self._as_integers(part)):
-                        digest.update(self._bytes_of(piece))
-        except self._torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # an exotic subclass: the job must not notice
-            return f"unreadable ({type(tensor).__name__}: {type(error).__name__})"
-        return digest.hexdigest()
+                return self._digests(tensors)
+        except Exception as error:
+            if len(tensors) > 1:
+                return [self.of(tensor) for tensor in tensors]
+            if isinstance(error, self._torch.OutOfMemoryError):
+                raise
+            # An exotic subclass, or contents that are lost: the job must not notice.
+            return [f"{_UNREADABLE} ({type(tensors[0]).__name__}: {type(error).__name__})"]
 
     @contextlib.contextmanager
     def _undisturbed(self):
@@ -94,29 +102,79 @@ class Fingerprints:
             tensor = self._torch.view_as_real(tensor.resolve_conj())
         return tensor.resolve_neg().view(self._integers[tensor.element_size()])
 
-    def _pieces(self, tensor) -> Iterator:
-        """Yield a tensor's elements in logical order, as views that fit into the buffer."""
-        most = PIECE_BYTES // tensor.element_size()
-        pending = [tensor]
-        while pending:
-            part = pending.pop()
+    def _digests(self, tensors: Sequence) -> list[str]:
+        parts = [[_Part(part, self._as_integers(part)) for part in self._parts(tensor)]
+                 for tensor in tensors]
+        self._read([part for of_one in parts for part in of_one])
+        digests = []
+        for tensor, of_one in zip(tensors, parts, strict=True):
+            digest = _new_digest(describe(tensor))
+            for part in of_one:
+                digest.update(part.digest.digest())
+            digests.append(digest.hexdigest())
+        return digests
+
+    def _read(self, parts: list[_Part]) -> None:
+        """Feed the digests of parts: in each round a piece of each that is not finished."""
+        while parts:
+            room = PIECE_BYTES // len(parts) // LARGEST_ELEMENT * LARGEST_ELEMENT
+            room = max(room, LARGEST_ELEMENT)
+            pieces = []
+            for part in parts[:PIECE_BYTES // room]:
+                piece = part.next_piece(room)
+                if piece is not None:
+                    pieces.append((part, piece))
+            self._copy([piece for _, piece in pieces], room)
+            for place, (part, piece) in enumerate(pieces):
+                size = piece.numel() * piece.element_size()
+                part.digest.update(memoryview(self._buffer)[place * room:place * room + size])
+            parts = [part for part in parts if part.pending]
+
+    def _copy(self, pieces: list, room: int) -> None:
+        """Copy pieces into the buffer, each at a multiple of `room`, by a single operator."""
+        targets = [self._staging[place * room:place * room + piece.numel() * piece.element_size()]
+                   .view(piece.dtype).view(piece.shape) for place, piece in enumerate(pieces)]
+        if len(pieces) == 1:
+            targets[0].copy_(pieces[0])
+        elif pieces:
+            self._torch._foreach_copy_(targets, pieces)
+
+
+class _Part:
+    """A plain dense tensor that is read piece by piece, in the logical order of its elements."""
+
+    def __init__(self, part, integers) -> None:
+        self.digest = _new_digest(f"{part.dtype} {tuple(part.shape)};")
+        self.pending = [integers]
+
+    def next_piece(self, room: int):
+        """Return a view of the next elements, at most `room` bytes, or None at the end."""
+        while self.pending:
+            part = self.pending.pop()
+            most = room // part.element_size()
             if part.numel() == 0:
                 continue
             if part.numel() <= most:
-                yield part
-            elif part.is_contiguous():
+                return part
+            if part.is_contiguous():
                 flat = part.view(-1)
-                yield from (flat[start:start + most] for start in range(0, len(flat), most))
-            elif len(part) == 1:
-                pending.append(part[0])
+                self.pending.append(flat[most:])
+                return flat[:most]
+            if len(part) == 1:
+                self.pending.append(part[0])
             else:
                 rows = max(1, most * len(part) // part.numel())
-                pending += reversed(part.split(rows))
+                self.pending += reversed(part.split(rows))
+        return None
 
-    def _bytes_of(self, piece) -> memoryview:
-        size = piece.numel() * piece.element_size()
-        self._staging[:size].view(piece.dtype).view(piece.shape).copy_(piece)
-        return memoryview(self._buffer)[:size]
+
+def _new_digest(text: str):
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES)
+
+
+def is_unreadable(fingerprint: str | None) -> bool:
+    """Tell whether a fingerprint says why there is none."""
+    return fingerprint is not None and fingerprint.startswith(_UNREADABLE)
 
 
 def describe(tensor) -> str:

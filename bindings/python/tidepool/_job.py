@@ -12,6 +12,7 @@ from . import (
     _plugin,
     _readers,
     _settings,
+    _sharing,
     _sizes,
     _stats_file,
     _threads,
@@ -22,7 +23,7 @@ from ._version import __version__
 class Job:
     """An attached process. Made by `attach`; there is at most one."""
 
-    def __init__(self, settings: _settings.Settings, plugin: _plugin.Plugin,
+    def __init__(self, settings: _settings.Settings, plugin: _plugin.DevicePlugin,
                  stats_file: _stats_file.StatsFile | None) -> None:
         self.settings = settings
         self.plugin = plugin
@@ -70,29 +71,43 @@ def attach(settings: _settings.Settings) -> Job:
     global _job
     if _job is not None:
         raise _plugin.AttachError("already attached")
+    plugin = _plugin.load(device=settings.device)
+    stats_file = _claim_stats_file(settings)
+    try:
+        (_attach_cuda if settings.device == "cuda" else _attach_cpu)(plugin, settings)
+    except BaseException:
+        if stats_file:
+            stats_file.discard()
+        raise
+    _job = Job(settings, plugin, stats_file)
+    atexit.register(_job.finish)
+    if not settings.quiet:
+        say(f"attached, {settings.describe()}")
+    return _job
+
+
+def _attach_cpu(plugin: _plugin.Plugin, settings: _settings.Settings) -> None:
     import torch
     import torch.optim.optimizer as optimizers  # its package hides it
 
-    plugin = _plugin.load()
-    stats_file = _claim_stats_file(settings)
     readers = _readers.Readers(plugin, torch)
     try:
         readers.install()
         plugin.attach(settings.for_plugin())
     except BaseException:
         readers.uninstall()
-        if stats_file:
-            stats_file.discard()
         raise
-    _job = Job(settings, plugin, stats_file)
     _threads.follow_new_threads(plugin)
     _follow_optimizers(plugin, optimizers, torch.compiler.is_compiling)
     _compiled.follow_compiled_graphs(plugin, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
-    atexit.register(_job.finish)
-    if not settings.quiet:
-        say(f"attached, {settings.describe()}")
-    return _job
+
+
+def _attach_cuda(plugin: _plugin.CudaPlugin, settings: _settings.Settings) -> None:
+    import torch
+
+    plugin.attach(settings.for_plugin())
+    _sharing.move_before_sharing(plugin, torch.UntypedStorage)
 
 
 def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | None:
@@ -134,9 +149,15 @@ def report(devices: dict) -> dict:
 
 def summary(settings: _settings.Settings, devices: dict) -> str:
     """Return the line at exit."""
-    values = devices.get(settings.device, {})
+    if settings.device == "cpu":
+        return _summary_of(devices.get("cpu", {}), settings.describe_budget())
+    parts = [f"{name}: {_summary_of(values, _sizes.format_size(values['budget_bytes']))}"
+             for name, values in devices.items()]
+    return "; ".join(parts) or "no CUDA memory was asked for"
+
+
+def _summary_of(values: dict, budget: str) -> str:
     peak = _sizes.format_size(values.get("reserved_peak_bytes", 0), exact=False)
-    budget = _sizes.format_size(settings.budget_bytes)
     text = f"peak {peak} of {budget}, {values.get('evictions', 0)} evictions"
     evicted = values.get("evicted_bytes", 0)
     if evicted:

@@ -4,8 +4,8 @@ Sees the calls of one thread (autograd on the CPU runs on the thread that calls 
 Tidepool's own key, so a run without Tidepool gives the same lines. Pure views and fresh
 uninitialised memory are passed over: nothing is read there. Each tensor that is read is written
 down with its maker, the watched call that last wrote into its storage: if contents differ where
-they are read, it is the maker's result that was kept or restored wrongly. `_operator_log.py` reads
-the file.
+they are read, it is the maker's result that was kept or restored wrongly. What a call reads is
+fingerprinted together, as the call finds it. `_operator_log.py` reads the file.
 """
 
 from __future__ import annotations
@@ -64,20 +64,28 @@ class OperatorWatch:
         self._calls += 1
         number = self._calls
         read, written = shape.operands(args, kwargs, self._leaves, self._torch.Tensor)
-        reads = [self._read(name, tensor) for name, tensor in read if not shape.asks_no_contents]
-        reads += [self._read(name, tensor) for name, tensor in written
-                  if not shape.overwrites(name) and not self._is_blank(tensor)]
+        examined = [] if shape.asks_no_contents else list(read)
+        examined += [(name, tensor) for name, tensor in written
+                     if not shape.overwrites(name) and not self._is_blank(tensor)]
+        reads = self._read(examined)
         if shape.draws:
             generator = kwargs.get("generator") or self._torch.default_generator
             reads.append([_RANDOM, self._fingerprints.of(generator.get_state()), self._last_draw,
                           ""])
             self._last_draw = (number, 0)
         inputs = {_address(tensor) for _, tensor in read}
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException:
+            self._line(number, shape.name, reads, [])
+            raise
         outputs = [t for t in self._leaves(result) if isinstance(t, self._torch.Tensor)]
         changed = [tensor for _, tensor in written]
-        changed += [t for t in outputs if _address(t) not in inputs
-                    and not any(t is tensor for tensor in changed)]
+        for output in outputs:
+            if _address(output) in inputs:
+                self._pass_on(output, number)
+            elif not any(output is tensor for tensor in changed):
+                changed.append(output)
         writes = [self._wrote(tensor, number, place, shape.is_fresh)
                   for place, tensor in enumerate(changed)]
         if not shape.is_fresh:  # data loaders ask for memory whenever a batch arrives
@@ -97,8 +105,11 @@ class OperatorWatch:
             self._log.write({"call": number, "step": self._step_under_way(), "operator": name,
                              "reads": reads, "writes": writes})
 
-    def _read(self, name: str, tensor) -> list:
-        return [name, self._fingerprints.of(tensor), self._maker(tensor), describe(tensor)]
+    def _read(self, named: list) -> list:
+        """Return name, fingerprint, maker and description of tensors that one operator reads."""
+        fingerprints = self._fingerprints.together([tensor for _, tensor in named])
+        return [[name, fingerprint, self._maker(tensor), describe(tensor)]
+                for (name, tensor), fingerprint in zip(named, fingerprints, strict=True)]
 
     def _wrote(self, tensor, number: int, place: int, is_fresh: bool) -> str | None:
         """Remember who wrote into a storage; return the fingerprint, or None of fresh memory."""
@@ -110,9 +121,16 @@ class OperatorWatch:
             self._makers[address] = _Maker(tensor, number, place, blank)
         return None if is_fresh else self._fingerprints.of(tensor)
 
-    def _maker(self, tensor) -> tuple[int, int] | None:
+    def _pass_on(self, tensor, number: int) -> None:
+        """Remember who returned an alias of what it read, though its schema does not say so."""
         found = self._makers.get(_address(tensor))
-        return (found.call, found.place) if found else None
+        if found:
+            found.passed_on = (number,)
+
+    def _maker(self, tensor) -> tuple[int, ...] | None:
+        """Return the maker's call, the place among its results, and who passed it on, if any."""
+        found = self._makers.get(_address(tensor))
+        return (found.call, found.place, *found.passed_on) if found else None
 
     def _is_blank(self, tensor) -> bool:
         """Return whether parts of a storage may never have been written: they differ anyway."""
@@ -127,6 +145,7 @@ class _Maker:
         from torch.multiprocessing.reductions import StorageWeakRef
 
         self.call, self.place, self.blank_bytes = call, place, blank_bytes
+        self.passed_on: tuple[int, ...] = ()
         self._alive = StorageWeakRef(tensor.untyped_storage())
 
 

@@ -10,10 +10,11 @@ import json
 import os
 import re
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
-_NAME = re.compile(r"libtidepool_torch_(\d+)_(\d+)\.so")
+_PREFIXES = {"cpu": "libtidepool_torch_", "cuda": "libtidepool_torch_cuda_"}  # by device
 _MESSAGE_BYTES = 64 * 1024  # an out-of-memory report lists the largest pinned storages
 _Message = ctypes.c_char * _MESSAGE_BYTES  # create_string_buffer would be traced by torch.compile
 
@@ -25,43 +26,40 @@ class AttachError(RuntimeError):
     """Tidepool cannot attach to this process."""
 
 
-def _signatures() -> dict[str, tuple]:
-    address, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
-    one_storage = (ctypes.c_int, [address, text, size])
-    return {
-        "tidepool_built_for": (ctypes.c_uint32, []),
-        "tidepool_attach": (ctypes.c_int, [text, text, size]),
-        "tidepool_attached": (ctypes.c_int, []),
-        "tidepool_statistics": (size, [text, size]),
-        "tidepool_thread": (ctypes.c_int, [ctypes.c_int]),
-        "tidepool_thread_is_on": (ctypes.c_int, []),
-        "tidepool_make_resident": one_storage,
-        "tidepool_escape": one_storage,
-        "tidepool_written": one_storage,
-        "tidepool_state": (ctypes.c_int, [address]),
-        "tidepool_evict": (ctypes.c_int, [address]),
-        "tidepool_evict_all": (size, []),
-        "tidepool_optimizer_scope": (None, [ctypes.c_int]),
-        "tidepool_rescan_operators": (None, []),
-        "tidepool_recording": (None, [ctypes.c_int]),
-    }
+_ADDRESS, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+_ONE_STORAGE = (ctypes.c_int, [_ADDRESS, _TEXT, _SIZE])
+_OF_EVERY_PLUGIN = {
+    "tidepool_built_for": (ctypes.c_uint32, []),
+    "tidepool_attach": (ctypes.c_int, [_TEXT, _TEXT, _SIZE]),
+    "tidepool_attached": (ctypes.c_int, []),
+    "tidepool_statistics": (_SIZE, [_TEXT, _SIZE]),
+}
+_OF_THE_CPU = {
+    **_OF_EVERY_PLUGIN,
+    "tidepool_thread": (ctypes.c_int, [ctypes.c_int]),
+    "tidepool_thread_is_on": (ctypes.c_int, []),
+    "tidepool_make_resident": _ONE_STORAGE,
+    "tidepool_escape": _ONE_STORAGE,
+    "tidepool_written": _ONE_STORAGE,
+    "tidepool_state": (ctypes.c_int, [_ADDRESS]),
+    "tidepool_evict": (ctypes.c_int, [_ADDRESS]),
+    "tidepool_evict_all": (_SIZE, []),
+    "tidepool_optimizer_scope": (None, [ctypes.c_int]),
+    "tidepool_rescan_operators": (None, []),
+    "tidepool_recording": (None, [ctypes.c_int]),
+}
 
 
-class Plugin:
-    """The plugin's functions. A storage is the address of its `c10::StorageImpl`."""
+class DevicePlugin:
+    """What the plugins of all devices have. A storage is the address of its `c10::StorageImpl`."""
+
+    signatures: Mapping[str, tuple] = _OF_EVERY_PLUGIN
 
     def __init__(self, library) -> None:
         self.library = library
-        for name, (result, arguments) in _signatures().items():
+        for name, (result, arguments) in self.signatures.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
-        self.state = library.tidepool_state
-        self.thread = library.tidepool_thread
-        self.optimizer_scope = library.tidepool_optimizer_scope
-        self.rescan_operators = library.tidepool_rescan_operators
-        self.evict = library.tidepool_evict
-        self.evict_all = library.tidepool_evict_all
-        self.recording = library.tidepool_recording
         self._local = threading.local()
 
     def attach(self, settings: dict) -> None:
@@ -85,6 +83,39 @@ class Plugin:
             capacity = 2 * needed
         raise RuntimeError("the statistics kept growing while they were read")
 
+    def _run(self, function, storage: int) -> None:
+        message = getattr(self._local, "message", None)
+        if message is None:
+            message = self._local.message = _Message()
+        if function(storage, message, _MESSAGE_BYTES):
+            raise _error(message.value.decode(errors="replace"))
+
+
+class CudaPlugin(DevicePlugin):
+    """The CUDA allocator."""
+
+    signatures = {**_OF_EVERY_PLUGIN, "tidepool_make_shareable": _ONE_STORAGE}
+
+    def make_shareable(self, storage: int) -> None:
+        """Move a storage into memory that other processes can map."""
+        self._run(self.library.tidepool_make_shareable, storage)
+
+
+class Plugin(DevicePlugin):
+    """The plugin for the CPU: allocator, interception, rematerialization."""
+
+    signatures = _OF_THE_CPU
+
+    def __init__(self, library) -> None:
+        super().__init__(library)
+        self.state = library.tidepool_state
+        self.thread = library.tidepool_thread
+        self.optimizer_scope = library.tidepool_optimizer_scope
+        self.rescan_operators = library.tidepool_rescan_operators
+        self.evict = library.tidepool_evict
+        self.evict_all = library.tidepool_evict_all
+        self.recording = library.tidepool_recording
+
     def make_resident(self, storage: int) -> None:
         self._run(self.library.tidepool_make_resident, storage)
 
@@ -94,13 +125,6 @@ class Plugin:
     def escape(self, storage: int) -> None:
         self._run(self.library.tidepool_escape, storage)
 
-    def _run(self, function, storage: int) -> None:
-        message = getattr(self._local, "message", None)
-        if message is None:
-            message = self._local.message = _Message()
-        if function(storage, message, _MESSAGE_BYTES):
-            raise _error(message.value.decode(errors="replace"))
-
 
 def _error(message: str) -> Exception:
     import torch
@@ -109,9 +133,11 @@ def _error(message: str) -> Exception:
     return kind(message)
 
 
-def supported_versions(folder: Path = LIBRARY_FOLDER) -> list[tuple[int, int]]:
+def supported_versions(folder: Path = LIBRARY_FOLDER,
+                       device: str = "cpu") -> list[tuple[int, int]]:
     """Return the PyTorch versions that this installation has a plugin for, oldest first."""
-    found = (_NAME.fullmatch(path.name) for path in folder.glob("libtidepool_torch_*.so"))
+    name = re.compile(re.escape(_PREFIXES[device]) + r"(\d+)_(\d+)\.so")
+    found = (name.fullmatch(path.name) for path in folder.glob(f"{_PREFIXES[device]}*.so"))
     return sorted((int(match[1]), int(match[2])) for match in found if match)
 
 
@@ -128,8 +154,8 @@ def torch_version(torch) -> tuple[int, int]:
     return packed >> 56, packed >> 48 & 0xFF
 
 
-def load(folder: Path = LIBRARY_FOLDER) -> Plugin:
-    """Load the plugin for the imported PyTorch.
+def load(folder: Path = LIBRARY_FOLDER, device: str = "cpu") -> DevicePlugin:
+    """Load a device's plugin for the imported PyTorch: a `Plugin`, or a `CudaPlugin`.
 
     Raises:
         AttachError: there is none for this version, or it does not fit.
@@ -137,15 +163,19 @@ def load(folder: Path = LIBRARY_FOLDER) -> Plugin:
     import torch
 
     version = torch_version(torch)
-    available = supported_versions(folder)
+    if device == "cuda" and torch.version.cuda is None:
+        raise AttachError(f"PyTorch {torch.__version__} was built without CUDA: "
+                          "expected device cpu")
+    available = supported_versions(folder, device)
     if version not in available:
         have = ", ".join(f"{major}.{minor}" for major, minor in available) or "none"
         raise AttachError(f"no plugin for PyTorch {torch.__version__} "
                           f"(this installation has plugins for: {have})")
-    path = folder / f"libtidepool_torch_{version[0]}_{version[1]}.so"
+    path = folder / f"{_PREFIXES[device]}{version[0]}_{version[1]}.so"
+    kind = CudaPlugin if device == "cuda" else Plugin
     try:
         # Never unloaded: PyTorch keeps pointers into it until the process ends.
-        plugin = Plugin(ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_NODELETE))
+        plugin = kind(ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_NODELETE))
     except (OSError, AttributeError) as error:
         raise AttachError(f"cannot load {path.name}: {error}") from error
     built_for = plugin.library.tidepool_built_for()

@@ -181,6 +181,9 @@ class Recorder:
             self._write("buffer", list(self._names(optimizer).buffers()), optimizer)
             self._write("random", [("state of the random number generator",
                                     self._torch.default_generator.get_state())])
+            different = self._counters().get("contents_different")
+            if different:
+                self._log.write({"kind": "restored", "step": self._step, "different": different})
             self._step += 1
             if self._step == self._task.watch:
                 self._watch_operators()
@@ -197,12 +200,17 @@ class Recorder:
             self._ended = reason
             if self._watch:
                 self._watch.stop()
-            job = _job.current()
-            counters = job.plugin.statistics().get("cpu", {}) if job else {}
+            counters = self._counters()
             keys = {"evictions": "evictions", "replays": "operators_replayed",
                     "out_of_memory": "num_ooms"}
             self._log.write({"kind": "end", "reason": reason,
                              **{name: counters.get(key, 0) for name, key in keys.items()}})
+
+    @staticmethod
+    def _counters() -> dict:
+        """Return Tidepool's statistics, none where it is not attached."""
+        job = _job.current()
+        return job.plugin.statistics().get("cpu", {}) if job else {}
 
     # -- writing -----------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ KEYS = ("budget", "policy", "chaos", "stats", "device", "poison", "handle", "qui
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics file, what `verify` asks of its jobs, and names that tests and other builds use.
 RESERVED = ("backend", "stats_owner", "verify", "mutant", "full")
+_PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
 _PASSIVE = ("quiet", "stats_owner", "verify", "mutant", "full")
 
@@ -38,7 +39,8 @@ class SettingsError(ValueError):
 class Settings:
     """Checked settings of one process, sizes in bytes."""
 
-    budget_bytes: int
+    budget_bytes: int = 0
+    budget_share: float = 0.0  # of a GPU's memory, where that is what was given
     device: str = "cpu"
     policy: str = "need1"
     chaos: str = "none"
@@ -52,6 +54,8 @@ class Settings:
         """Return what the plugin's `tidepool_attach` reads."""
         values = {"device": self.device, "budget_bytes": self.budget_bytes, "policy": self.policy,
                   "chaos": self.chaos, "poison": self.poison}
+        if self.budget_share:
+            values["budget_share"] = self.budget_share
         if self.handle_bytes is not None:
             values["handle_bytes"] = self.handle_bytes
         if self.limits:
@@ -60,9 +64,17 @@ class Settings:
 
     def describe(self) -> str:
         """Return budget, device, policy and chaos as one phrase."""
-        text = f"budget {_sizes.format_size(self.budget_bytes)} on {self.device}, "
-        text += f"policy {self.policy}"
+        if self.device == "cuda":
+            return f"budget {self.describe_budget()} on each cuda device, nothing is evicted there"
+        text = f"budget {self.describe_budget()} on {self.device}, policy {self.policy}"
         return text if self.chaos == "none" else f"{text}, chaos {self.chaos}"
+
+
+    def describe_budget(self) -> str:
+        """Return the budget as a user would write it."""
+        if self.budget_share:
+            return f"{self.budget_share * 100:g}%"
+        return _sizes.format_size(self.budget_bytes)
 
 
 def nearest(word: str, valid: tuple[str, ...]) -> str:
@@ -139,8 +151,10 @@ def _keys_in(environ: Mapping[str, str]) -> list[str]:
 def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
     device = _device(given)
     limits = {name: _positive(given[key]) for key, name in LIMITS.items() if key in given}
-    return Settings(
-        budget_bytes=_budget(given, device),
+    budget_bytes, budget_share = _budget(given, device)
+    settings = Settings(
+        budget_bytes=budget_bytes,
+        budget_share=budget_share,
         device=device,
         policy=_one_of(given, "policy", POLICIES, "need1"),
         chaos=_chaos(given),
@@ -150,6 +164,10 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         quiet=_flag(given, "quiet"),
         limits=limits,
     )
+    if device == "cuda" and settings.chaos != "none":
+        raise _wrong(*given["chaos"], "on cuda nothing is evicted in this version, expected none, "
+                                      "or device cpu")
+    return settings
 
 
 def _wrong(origin: str, text: str, reason: str) -> SettingsError:
@@ -166,12 +184,7 @@ def _one_of(given: Mapping, key: str, valid: tuple[str, ...], default: str) -> s
 
 
 def _device(given: Mapping) -> str:
-    device = _one_of(given, "device", DEVICES, "cuda" if gpu_is_visible() else "cpu")
-    if device == "cuda":
-        why = "" if "device" in given else " (chosen because a GPU is visible)"
-        raise SettingsError(f"device 'cuda'{why}: this version manages CPU memory only, "
-                            "expected device cpu (--device cpu, TIDEPOOL_DEVICE=cpu)")
-    return device
+    return _one_of(given, "device", DEVICES, "cuda" if gpu_is_visible() else "cpu")
 
 
 def _size(source: tuple[str, str], device_bytes: int | None) -> int:
@@ -185,11 +198,18 @@ def _size(source: tuple[str, str], device_bytes: int | None) -> int:
     return size
 
 
-def _budget(given: Mapping, device: str) -> int:
+def _budget(given: Mapping, device: str) -> tuple[int, float]:
+    """Return bytes, or the share of each device's memory, which is known once there is one."""
     if "budget" in given:
-        return _size(given["budget"], _sizes.cpu_memory_bytes())
-    if "chaos" in given and given["chaos"][1] != "none":  # chaos needs no pressure
-        return _sizes.cpu_memory_bytes()
+        if device == "cuda":
+            size = _size(given["budget"], _PARTS)
+            share = given["budget"][1].endswith("%")
+            return (0, size / _PARTS) if share else (size, 0.0)
+        return _size(given["budget"], _sizes.cpu_memory_bytes()), 0.0
+    if "chaos" in given and given["chaos"][1] != "none" and device == "cpu":
+        return _sizes.cpu_memory_bytes(), 0.0  # chaos needs no pressure
+    if "backend" in given and device == "cuda":
+        return 0, 1.0  # the caching allocator alone was asked for
     others = ", ".join(origin for key, (origin, _) in given.items() if key not in _PASSIVE)
     beside = f" ({others} alone does not start Tidepool)" if others else ""
     raise SettingsError(f"no budget given{beside}: expected --budget, TIDEPOOL_BUDGET or budget=, "

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import _json_lines
+from . import _fingerprint, _json_lines
 
 SUFFIX = ".steps"
 _COMPARED = ("loss", "gradient", "parameter", "buffer", "random")
@@ -25,6 +25,9 @@ class Summary:
     stopped: bool = False  # by us, after the steps asked for
     counters: dict[str, int] = field(default_factory=dict)  # none if the process was killed
     unreadable: int = 0  # parameters without a fingerprint in the last step
+    # Whose contents came back otherwise than they were evicted (compared under chaos), and how
+    # often, up to the end of the first step with any.
+    restored_otherwise: dict[str, int] = field(default_factory=dict)
     broken: str = ""  # why the recorder gave up, if it did
 
 
@@ -56,7 +59,9 @@ def _summary(path: Path) -> Summary:
             summary.attached = line["attached"]
         elif kind == "parameter":
             summary.steps = line["step"]
-            summary.unreadable = sum(not _is_readable(f) for f in line["fingerprints"])
+            summary.unreadable = sum(map(_fingerprint.is_unreadable, line["fingerprints"]))
+        elif kind == "restored":
+            summary.restored_otherwise = summary.restored_otherwise or line["different"]
         elif kind == "broken":
             summary.broken = line["reason"]
         elif kind == "end":
@@ -64,10 +69,6 @@ def _summary(path: Path) -> Summary:
             summary.counters = {name: line[name] for name in ("evictions", "replays",
                                                               "out_of_memory")}
     return summary
-
-
-def _is_readable(fingerprint: str | None) -> bool:
-    return fingerprint is None or not fingerprint.startswith("unreadable")
 
 
 def first_difference(expected: Path, got: Path, ended: bool = False) -> Difference | None:

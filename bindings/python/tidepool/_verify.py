@@ -112,9 +112,11 @@ class Verification:
         difference = _step_log.first_difference(first.folder, third.folder,
                                                 ended=not third.ended_well)
         if difference:
-            return DIFFERS, _differs(difference, first, third, self._find_culprit(difference))
+            culprit = self._find_culprit(difference.step, third)
+            return DIFFERS, _differs(difference, first, third, culprit)
         if not third.ended_well:
-            return _failed(third, first)
+            _check_failure(third, first)
+            return DIFFERS, _failed(third, first, self._find_culprit(third.steps + 1, third))
         return SAME, _same(first, third)
 
     def _run(self, name: str, steps: int | None = None, watch: int | None = None) -> Run:
@@ -136,20 +138,21 @@ class Verification:
             raise CouldNotRun(f"recording the run {name} failed: {broken[0]}{_tail(run)}")
         return run
 
-    def _find_culprit(self, difference: _step_log.Difference) -> str:
+    def _find_culprit(self, step: int, third: Run) -> str:
         """Return which operator is to blame, in words, from further runs up to the step."""
-        starts = [max(1, difference.step - 1), 1]  # further back only if that is not enough
+        otherwise = _restored_otherwise(third)
+        starts = [max(1, step - 1), 1]  # further back only if that is not enough
         for start in dict.fromkeys(starts):
             try:
-                runs = [self._run(f"{name}, operators from step {start} on", difference.step, start)
+                runs = [self._run(f"{name}, operators from step {start} on", step, start)
                         for name in ("plain", "with Tidepool")]
             except CouldNotRun as problem:
-                return f"not found: {problem}"
+                return f"not found: {problem}{otherwise}"
             found = self._culprits(*runs)
             if any(_names_an_operator(culprit) for culprit in found):
                 break
         if not found:
-            return "not found: with its operators watched the job did not differ"
+            return "not found: with its operators watched the job did not differ" + otherwise
         return str(next(filter(_names_an_operator, found), found[0]))
 
     @staticmethod
@@ -246,16 +249,33 @@ def _unstable(difference: _step_log.Difference, first: Run) -> str:
             "torch.use_deterministic_algorithms.")
 
 
-def _failed(third: Run, first: Run) -> tuple[int, str]:
-    """Return the verdict on a run with Tidepool that ended badly, equal as far as it came."""
-    so_far = f"steps that are the same before that: {third.steps} of {first.steps}"
+def _check_failure(third: Run, first: Run) -> None:
+    """Raise if the run with Tidepool, equal as far as it came, ended for want of memory."""
     if third.count("out_of_memory"):
         raise CouldNotRun(f"out of memory: under this budget the job {third.how_it_ended()}; "
-                          f"{so_far}{_tail(third)}")
+                          f"{_so_far(third, first)}{_tail(third)}")
     if third.status == -signal.SIGKILL:
-        raise CouldNotRun(f"with Tidepool the job {third.how_it_ended()}; {so_far}{_tail(third)}")
-    return DIFFERS, (f"differs: the job ends well by itself, but with Tidepool it "
-                     f"{third.how_it_ended()}; {so_far}{_tail(third)}")
+        raise CouldNotRun(f"with Tidepool the job {third.how_it_ended()}; "
+                          f"{_so_far(third, first)}{_tail(third)}")
+
+
+def _failed(third: Run, first: Run, culprit: str) -> str:
+    return (f"differs: the job ends well by itself, but with Tidepool it {third.how_it_ended()}; "
+            f"{_so_far(third, first)}\n  operator: {culprit}{_tail(third)}")
+
+
+def _restored_otherwise(third: Run) -> str:
+    """Return, to be appended, what Tidepool itself noticed; nothing if it was not under chaos."""
+    counts = [f"{operator} ({_number(count, 'time')})" for process in third.processes.values()
+              for operator, count in process.restored_otherwise.items()]
+    if not counts:
+        return ""
+    return ("; without that, contents made by these came back otherwise than they were evicted: "
+            + ", ".join(counts))
+
+
+def _so_far(third: Run, first: Run) -> str:
+    return f"steps that are the same before that: {third.steps} of {first.steps}"
 
 
 def _first(difference: _step_log.Difference, first: Run) -> str:

@@ -25,7 +25,8 @@ examples:
   tidepool run --budget 60% --stats out.json -m package.train
   tidepool run --budget 8GiB train.py
 
-Sizes: KiB is 1024, KB is 1000; % is of the memory that the process may use (machine or cgroup).
+Sizes: KiB is 1024, KB is 1000; % is of the memory that the process may use (machine or cgroup;
+of each GPU's memory on cuda).
 Each setting has a variable, TIDEPOOL_BUDGET and so on, which an option overrides. A job that
 cannot keep within the budget gets PyTorch's OutOfMemoryError with a report.
 Exit status: the job's; 2 for wrong settings, 126 or 127 if the command cannot be started.
@@ -195,8 +196,8 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
                          help="evict on purpose, for tests: op (the default of a bare --chaos), "
                               "alloc or random:SEED; give it as --chaos=MODE")
     command.add_argument("--device", metavar="NAME",
-                         help="cpu or cuda (default: cuda if a GPU is visible, else cpu; this "
-                              "version manages cpu only)")
+                         help="cpu or cuda (default: cuda if a GPU is visible, else cpu; on cuda "
+                              "this version allocates within the budget, and evicts nothing)")
 
 
 def _step_count(text: str) -> int:

@@ -46,6 +46,7 @@ class _Writer:
 _C = types.SimpleNamespace(
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
     _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None)
+version = types.SimpleNamespace(cuda=None)
 _data_parallel = types.SimpleNamespace(
     _ddp_init_helper=lambda self, parameters: None)
 nn = types.SimpleNamespace(Parameter=Tensor, parallel=types.SimpleNamespace(

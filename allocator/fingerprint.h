@@ -1,0 +1,54 @@
+// fingerprint(): a hash of bytes whose parts can be computed in any order and by any number of
+// threads, on the host and on a device alike, and give the same: a sum of mixed 8-byte words, each
+// mixed with its place. For telling whether contents came back; not against an adversary.
+// Pure functions; compiled by CUDA's compiler too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define TIDEPOOL_HOST_DEVICE __host__ __device__
+#else
+#define TIDEPOOL_HOST_DEVICE
+#endif
+
+namespace tidepool {
+
+// SplitMix64's finalizer (Steele et al. 2014) over the word and its index.
+TIDEPOOL_HOST_DEVICE inline uint64_t mixed_word(uint64_t word, uint64_t index) {
+  uint64_t x = word + (index + 1) * 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// The sum over words first, first + stride, …; the last word is filled up with zeros.
+// Requires: `bytes` aligned to 8.
+TIDEPOOL_HOST_DEVICE inline uint64_t fingerprint_part(const void* bytes, size_t count, size_t first,
+                                                      size_t stride) {
+  const auto* words = static_cast<const uint64_t*>(bytes);
+  const size_t whole = count / 8;
+  uint64_t sum = 0;
+  size_t i = first;
+  for (; i < whole; i += stride) sum += mixed_word(words[i], i);
+  if (i == whole && count % 8 != 0) {
+    const auto* rest = static_cast<const unsigned char*>(bytes) + whole * 8;
+    uint64_t word = 0;
+    for (size_t k = 0; k < count % 8; ++k) word |= uint64_t{rest[k]} << (8 * k);
+    sum += mixed_word(word, whole);
+  }
+  return sum;
+}
+
+// The fingerprint from the sum of all parts.
+TIDEPOOL_HOST_DEVICE inline uint64_t finished_fingerprint(uint64_t sum, size_t count) {
+  return mixed_word(sum, count);
+}
+
+// Requires: `bytes` aligned to 8, as every block is.
+inline uint64_t fingerprint(const void* bytes, size_t count) {
+  return finished_fingerprint(fingerprint_part(bytes, count, 0, 1), count);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,15 @@
+// device_json: what the statistics say of one device, with the keys of docs/guide.md. Knows nothing
+// of PyTorch. Sizes are bytes, times nanoseconds.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "allocator/budgeted_allocator.h"
+#include "remat/runtime.h"
+
+namespace tidepool::torch_glue {
+
+nlohmann::json device_json(const AllocatorStatistics& memory,
+                           const remat::RuntimeStatistics& remat);
+
+}  // namespace tidepool::torch_glue

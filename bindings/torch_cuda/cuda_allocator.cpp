@@ -1,0 +1,312 @@
+// Serving requests: from the arena, from PyTorch's own allocator, and what is tried before a
+// request fails.
+#include "bindings/torch_cuda/cuda_allocator.h"
+
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "allocator/sizes.h"
+
+namespace tidepool::torch_cuda {
+namespace {
+
+CudaAllocator* g_allocator = nullptr;
+
+const c10::impl::PyInterpreter* gpu_trace() { return c10::impl::GPUTrace::get_trace(); }
+
+void* find_driver_function(const char* name, unsigned version) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found);
+  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  return function;
+}
+
+bool run_free_memory_callbacks() {
+  bool freed = false;
+  for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
+    freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+  }
+  return freed;
+}
+
+}  // namespace
+
+Settings Settings::parse(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  Settings settings;
+  settings.allocator.budget_bytes = json.value("budget_bytes", size_t{0});
+  settings.budget_share = json.value("budget_share", 0.0);
+  settings.allocator.handle_bytes = json.value("handle_bytes", settings.allocator.handle_bytes);
+  settings.allocator.poison = json.value("poison", false);
+  settings.allocator.trace_events = json.value("trace_events", settings.allocator.trace_events);
+  if (settings.allocator.budget_bytes == 0 &&
+      !(settings.budget_share > 0 && settings.budget_share <= 1)) {
+    throw std::invalid_argument("budget_bytes: expected more than 0, or a budget_share up to 1");
+  }
+  return settings;
+}
+
+CudaAllocator::CudaAllocator(CUDAAllocator& native, const Settings& settings)
+    : ForwardingAllocator(native), settings_(settings) {}
+
+CudaAllocator* CudaAllocator::installed() { return g_allocator; }
+
+void CudaAllocator::install(const Settings& settings) {
+  if (g_allocator != nullptr) throw std::runtime_error("Tidepool is attached already");
+  CUDAAllocator* native = c10::cuda::CUDACachingAllocator::get();
+  if (native == nullptr || native->name() != "native") {
+    throw std::runtime_error("PyTorch's CUDA allocator is '" +
+                             (native == nullptr ? "none" : native->name()) +
+                             "', and only its own, 'native', can be replaced");
+  }
+  if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) {
+    throw std::runtime_error("PYTORCH_NO_CUDA_MEMORY_CACHING asks for no caching allocator");
+  }
+  g_allocator = new CudaAllocator(*native, settings);
+  if (native->initialized()) g_allocator->set_up(c10::cuda::device_count());
+  c10::cuda::CUDACachingAllocator::allocator.store(g_allocator);
+  // Priority 255: nothing that PyTorch installs later replaces us silently.
+  c10::SetAllocator(c10::kCUDA, g_allocator, 255);
+}
+
+void CudaAllocator::init(int device_count) {
+  inner().init(device_count);
+  set_up(device_count);
+}
+
+void CudaAllocator::set_up(int device_count) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  if (device_count_ > 0) return;
+  TORCH_CHECK(static_cast<size_t>(device_count) <= kDevices, device_count, " CUDA devices");
+  for (int device = 0; device < device_count; ++device) {
+    slots_[static_cast<size_t>(device)].pools =
+        std::make_unique<NativePools>(inner(), static_cast<DeviceIndex>(device));
+    const auto reserved =
+        inner().getDeviceStats(static_cast<DeviceIndex>(device)).reserved_bytes[0].current;
+    slots_[static_cast<size_t>(device)].pools->set_reserved(static_cast<size_t>(reserved));
+  }
+  inner().attachAllocatorTraceTracker([this](const TraceEntry& entry) {
+    slots_[static_cast<size_t>(entry.device_)].pools->note(entry);
+  });
+  device_count_ = device_count;
+}
+
+CudaAllocator::Slot& CudaAllocator::slot(DeviceIndex device) {
+  TORCH_CHECK(device >= 0 && device < device_count_, "Invalid device argument ", int{device},
+              ": did you call init?");
+  return slots_[static_cast<size_t>(device)];
+}
+
+DeviceMemory& CudaAllocator::memory(DeviceIndex device) {
+  Slot& slot = this->slot(device);
+  DeviceMemory* memory = slot.memory.load(std::memory_order_acquire);
+  return memory != nullptr ? *memory : make_memory(slot, device);
+}
+
+DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
+  std::lock_guard<std::mutex> guard(slot.mutex);
+  if (DeviceMemory* memory = slot.memory.load()) return *memory;
+  c10::cuda::CUDAGuard device_guard(device);
+  size_t free_bytes = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &slot.device_bytes));
+  AllocatorConfig config = settings_.allocator;
+  if (config.budget_bytes == 0) {
+    config.budget_bytes =
+        static_cast<size_t>(settings_.budget_share * static_cast<double>(slot.device_bytes));
+  }
+  // More than the device has would only move the error from us to the driver.
+  config.budget_bytes = std::min(config.budget_bytes, slot.device_bytes);
+  {
+    std::lock_guard<std::mutex> functions_guard(mutex_);
+    if (functions_.cuDeviceGet == nullptr) {
+      functions_ = device::find_driver_functions(&find_driver_function);
+    }
+  }
+  auto* memory = new DeviceMemory(device, functions_, config);
+  slot.budget_bytes = config.budget_bytes;
+  slot.pools->set_limit(config.budget_bytes, slot.device_bytes);
+  slot.pools->settle(*memory);
+  memory->set_native(inner().getDeviceStats(device));
+  memory->reset_peaks();
+  {
+    std::lock_guard<std::mutex> settings_guard(mutex_);
+    if (history_.enabled) memory->configure_history(history_);
+    for (const AllocatorTraceTracker& tracker : trackers_) memory->add_tracker(tracker);
+    for (auto [owner, peer] : peers_) {
+      if (owner == device) memory->add_peer(peer);
+    }
+  }
+  for (int i = 0; i < slot.captures; ++i) memory->allocator().suspend_stream_order();
+  slot.memory.store(memory, std::memory_order_release);
+  return *memory;
+}
+
+DeviceMemory* CudaAllocator::memory_of(const void* address) const {
+  const int count = device_count_.load(std::memory_order_acquire);
+  for (int device = 0; device < count; ++device) {
+    DeviceMemory* memory =
+        slots_[static_cast<size_t>(device)].memory.load(std::memory_order_acquire);
+    if (memory != nullptr && memory->contains(address)) return memory;
+  }
+  return nullptr;
+}
+
+// --- Allocating
+// -----------------------------------------------------------------------------------
+
+DataPtr CudaAllocator::allocate(size_t bytes) {
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  void* address = nullptr;
+  if (bytes != 0) {
+    address = allocate_on(device, c10::cuda::getCurrentCUDAStream(device), bytes);
+  }
+  return {address, address, &delete_block, c10::Device(c10::kCUDA, device)};
+}
+
+void* CudaAllocator::raw_alloc(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return allocate_on(device, c10::cuda::getCurrentCUDAStream(device), bytes);
+}
+
+void* CudaAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return nullptr;
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return allocate_on(device, stream, bytes);
+}
+
+void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes) {
+  Slot& slot = this->slot(device);
+  if (slot.pools->serves(stream) || !caching_.load(std::memory_order_relaxed)) [[unlikely]] {
+    return allocate_native(device, stream, bytes);
+  }
+  DeviceMemory& memory = this->memory(device);
+  slot.pools->settle(memory);
+  void* address = nullptr;
+  try {
+    address = memory.allocate(bytes, stream);
+  } catch (const OutOfMemory&) {
+    address = allocate_at_last(slot, memory, stream, bytes);
+  }
+  if (auto* trace = gpu_trace()) [[unlikely]] {
+    (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+  }
+  if (c10::memoryProfilingEnabled()) [[unlikely]] {
+    const DeviceStats now = memory.statistics(inner().getDeviceStats(device));
+    c10::reportMemoryUsageToProfiler(address, static_cast<int64_t>(memory.block_bytes(address)),
+                                     static_cast<size_t>(now.allocated_bytes[0].current),
+                                     static_cast<size_t>(now.reserved_bytes[0].current),
+                                     c10::Device(c10::kCUDA, device));
+  }
+  return address;
+}
+
+void* CudaAllocator::allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes) {
+  return slot(device).pools->allocate(memory(device), bytes,
+                                      [&] { return inner().raw_alloc_with_stream(bytes, stream); });
+}
+
+void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
+                                      size_t bytes) {
+  // What others hold for no use of theirs: memory received from other processes, and segments that
+  // PyTorch's allocator keeps for its next request.
+  memory.count_retry();
+  (void)run_free_memory_callbacks();
+  if (slot.captures == 0) {
+    inner().emptyCache({0, 0});
+    slot.pools->settle(memory);
+  }
+  try {
+    return memory.allocate(bytes, stream);
+  } catch (const OutOfMemory& error) {
+    if (use_on_oom_) {  // pools that their owner lends for this case
+      try {
+        return allocate_native(memory.index(), stream, bytes);
+      } catch (const c10::OutOfMemoryError&) {
+        // The error is ours.
+      }
+    }
+    report_out_of_memory(slot, memory, stream, error.report());
+  }
+}
+
+void CudaAllocator::report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
+                                         const OutOfMemoryReport& report) {
+  memory.count_out_of_memory(report.requested_bytes, stream,
+                             memory.history().gather(RecordContext::STATE));
+  std::vector<OutOfMemoryObserver> observers;
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    observers = observers_;
+  }
+  const size_t native = slot.pools->reserved();
+  const size_t held = report.committed_bytes + native;
+  for (const OutOfMemoryObserver& observer : observers) {
+    observer(memory.index(), report.allocated_bytes, slot.device_bytes,
+             slot.budget_bytes - std::min(slot.budget_bytes, held));
+  }
+  // It begins as PyTorch's own does: programs that try a smaller batch look for these words.
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
+                   human_bytes(report.requested_bytes), ". GPU ", int{memory.index()},
+                   " has a total capacity of ", human_bytes(slot.device_bytes), ", of which ",
+                   human_bytes(native), " are held by pools of PyTorch's own allocator.\n",
+                   report.format());
+}
+
+// --- Freeing
+// --------------------------------------------------------------------------------------
+
+void CudaAllocator::delete_block(void* address) { g_allocator->free(address); }
+
+c10::DeleterFnPtr CudaAllocator::raw_deleter() const { return &delete_block; }
+
+void CudaAllocator::raw_delete(void* address) { free(address); }
+
+void CudaAllocator::free(void* address) {
+  if (address == nullptr) return;
+  DeviceMemory* memory = memory_of(address);
+  if (memory == nullptr) return inner().raw_delete(address);
+  if (auto* trace = gpu_trace()) [[unlikely]] {
+    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+  }
+  const bool profiled = c10::memoryProfilingEnabled();
+  const size_t bytes = profiled && memory->owns_block(address) ? memory->block_bytes(address) : 0;
+  memory->free(address);
+  if (profiled) [[unlikely]] {
+    const DeviceStats now = memory->statistics(inner().getDeviceStats(memory->index()));
+    c10::reportMemoryUsageToProfiler(address, -static_cast<int64_t>(bytes),
+                                     static_cast<size_t>(now.allocated_bytes[0].current),
+                                     static_cast<size_t>(now.reserved_bytes[0].current),
+                                     c10::Device(c10::kCUDA, memory->index()));
+  }
+}
+
+void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
+  void* address = data.get();
+  // Memory of others, as PyTorch's allocator does: where it came from is for them to know.
+  if (address == nullptr || data.get_deleter() != &delete_block) return;
+  if (DeviceMemory* memory = memory_of(address)) {
+    return memory->record_stream(address, stream.stream());
+  }
+  // It takes only its own deleter.
+  DataPtr own(address, address, inner().raw_deleter(), data.device());
+  inner().recordStream(own, stream);
+  own.release_context();
+}
+
+}  // namespace tidepool::torch_cuda

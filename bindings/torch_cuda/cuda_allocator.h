@@ -1,0 +1,142 @@
+// CudaAllocator: PyTorch's CUDA allocator, with ordinary requests served from our arena of each
+// device, and everything that belongs to pools of graphs and MemPools handed on to PyTorch's own,
+// under one budget. Every face of PyTorch's allocator that jobs look at stays: statistics,
+// snapshots, histories, observers (docs/cuda-allocator.md has the table).
+// Made once by install(), never destroyed: storages outlive static destructors. Thread safe.
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "allocator/budgeted_allocator.h"
+#include "bindings/torch_cuda/device_memory.h"
+#include "bindings/torch_cuda/native_pools.h"
+#include "cuda/driver_functions.h"
+#include "forwarding_allocator.h"
+
+namespace tidepool::torch_cuda {
+
+using c10::DataPtr;
+using c10::DeviceIndex;
+using c10::cuda::CUDAStream;
+using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
+using c10::cuda::CUDACachingAllocator::ShareableHandle;
+using c10::cuda::CUDACachingAllocator::SnapshotInfo;
+
+struct Settings {
+  AllocatorConfig allocator;  // of each device; budget_bytes 0: budget_share counts
+  double budget_share = 0;    // of a device's memory
+
+  // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
+  static Settings parse(const std::string& json);
+};
+
+class CudaAllocator final : public ForwardingAllocator {
+ public:
+  // Makes it PyTorch's CUDA allocator for good, before or after CUDA is initialised. Touches no
+  // device. Throws: std::runtime_error if another allocator than PyTorch's own is in use.
+  static void install(const Settings& settings);
+  static CudaAllocator* installed();
+
+  DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* to, const void* from, std::size_t count) const override;
+  void* raw_alloc(size_t bytes) override;
+  void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override;
+  void raw_delete(void* address) override;
+  void recordStream(const DataPtr& data, CUDAStream stream) override;
+  using ForwardingAllocator::recordStream;
+
+  void init(int device_count) override;
+  void enable(bool value) override;
+  void emptyCache(MempoolId_t pool) override;
+  double getMemoryFraction(DeviceIndex device) override;
+  void setMemoryFraction(double fraction, DeviceIndex device) override;
+  void cacheInfo(DeviceIndex device, size_t* largest) override;
+  void* getBaseAllocation(void* address, size_t* bytes) override;
+
+  DeviceStats getDeviceStats(DeviceIndex device) override;
+  void resetAccumulatedStats(DeviceIndex device) override;
+  void resetPeakStats(DeviceIndex device) override;
+  SnapshotInfo snapshot(MempoolId_t pool, bool traces) override;
+  void recordHistory(bool enabled, CreateContextFn recorder, size_t most_entries,
+                     RecordContext when, bool clear,
+                     const std::vector<std::string>& skipped) override;
+  void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
+  void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
+#ifdef TIDEPOOL_INTERFACE_HAS_getContextForPointer
+  std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* address) override;
+#endif
+#ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
+  void markCaptureBegin(DeviceIndex device) override;
+  void markCaptureEnd(DeviceIndex device) override;
+#endif
+
+  void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, StreamFilter filter) override;
+  void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override;
+  void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) override;
+  c10::cuda::CUDACachingAllocator::CheckpointDelta setCheckpointPoolState(
+      DeviceIndex device,
+      std::shared_ptr<c10::cuda::CUDACachingAllocator::AllocatorState> state) override;
+  ShareableHandle shareIpcHandle(void* address) override;
+  void enablePeerAccess(DeviceIndex device, DeviceIndex peer) override;
+  cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                          cudaStream_t stream, bool peer_access) override;
+
+  // Moves the contents of one of our blocks into memory of PyTorch's own allocator, which other
+  // processes can map. The storage has another address then.
+  void make_shareable(c10::StorageImpl* storage);
+  // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
+  std::string statistics_json();
+
+ private:
+  struct Slot {                                  // a device
+    std::mutex mutex;                            // for making `memory`
+    std::atomic<DeviceMemory*> memory{nullptr};  // null before its first allocation
+    std::unique_ptr<NativePools> pools;
+    size_t budget_bytes = 0;
+    double fraction = 1.0;  // what the job has set
+    size_t device_bytes = 0;
+    std::atomic<int> captures{0};
+  };
+  static constexpr size_t kDevices = 64;  // as many as PyTorch has
+
+  CudaAllocator(CUDAAllocator& native, const Settings& settings);
+  static void delete_block(void* address);
+
+  void set_up(int device_count);
+  Slot& slot(DeviceIndex device);
+  DeviceMemory& memory(DeviceIndex device);
+  DeviceMemory& make_memory(Slot& slot, DeviceIndex device);
+  // The device whose arena has the address, or null.
+  DeviceMemory* memory_of(const void* address) const;
+  void* allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes);
+  void* allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes);
+  void* allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream, size_t bytes);
+  [[noreturn]] void report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
+                                         const OutOfMemoryReport& report);
+  void free(void* address);
+  void begin_capture(DeviceIndex device);
+  void end_capture(DeviceIndex device);
+
+  const Settings settings_;
+  device::DriverFunctions functions_;
+  std::array<Slot, kDevices> slots_;
+  std::atomic<int> device_count_{0};
+  std::atomic<bool> caching_{true};
+  std::atomic<bool> use_on_oom_{false};
+
+  std::mutex mutex_;  // for what follows
+  std::vector<OutOfMemoryObserver> observers_;
+  std::vector<AllocatorTraceTracker> trackers_;
+  std::vector<std::pair<DeviceIndex, DeviceIndex>> peers_;
+  MemoryHistory::Options history_;
+};
+
+}  // namespace tidepool::torch_cuda

@@ -1,0 +1,220 @@
+#include "bindings/torch_cuda/device_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cuda/malloc_space.h"
+#include "cuda/virtual_memory_space.h"
+
+namespace tidepool::torch_cuda {
+namespace {
+
+using c10::CachingDeviceAllocator::BlockInfo;
+using c10::CachingDeviceAllocator::SegmentInfo;
+
+// What a call of ours on this thread has to say of the event that the observer is about to hear of:
+// stacks have to be gathered before the lock is taken.
+thread_local Context t_context;
+
+class ContextScope {
+ public:
+  explicit ContextScope(Context context) { t_context = std::move(context); }
+  ~ContextScope() { t_context.reset(); }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+};
+
+std::unique_ptr<AddressSpace> make_space(device::Driver& driver) {
+  if (driver.has_virtual_memory()) return std::make_unique<device::VirtualMemorySpace>(driver);
+  return std::make_unique<device::MallocSpace>(driver);
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions& functions,
+                           AllocatorConfig config)
+    : index_(index),
+      budget_bytes_(config.budget_bytes),
+      driver_(functions, index),
+      space_(make_space(driver_)),
+      order_(driver_, streams_, device::EventPool::make(driver_)),
+      history_(index) {
+  config.alignment = kAlignment;
+  config.coarse_placement = true;  // nothing is evicted, so hardly a page has to move
+  allocator_ = std::make_unique<BudgetedAllocator>(*space_, mutex_, config);
+  allocator_->set_stream_order(&order_);
+  allocator_->set_observer(this);
+}
+
+void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream) {
+  const StreamId id = id_of(stream);
+  if (!history_.watched()) [[likely]]
+    return allocator_->allocate(bytes, kTransient, id);
+  ContextScope scope(history_.gather(RecordContext::STATE));
+  return allocator_->allocate(bytes, kTransient, id);
+}
+
+void DeviceMemory::free(void* address) {
+  if (!history_.watched()) [[likely]]
+    return allocator_->free(address);
+  ContextScope scope(history_.gather(RecordContext::ALL));
+  allocator_->free(address);
+}
+
+void DeviceMemory::record_stream(void* address, cudaStream_t user) {
+  allocator_->record_stream(address, id_of(user));
+}
+
+size_t DeviceMemory::block_bytes(const void* address) {
+  DeviceLock lock(mutex_);
+  return allocator_->block_bytes(address);
+}
+
+bool DeviceMemory::owns_block(const void* address) {
+  return allocator_->contains(address) && allocator_->misuse(address).empty();
+}
+
+void DeviceMemory::add_peer(int ordinal) {
+  if (auto* space = dynamic_cast<device::VirtualMemorySpace*>(space_.get())) {
+    space->add_peer(ordinal);
+  }
+}
+
+// --- AllocatorObserver
+// ----------------------------------------------------------------------------
+
+void DeviceMemory::allocated(const BlockView& block) {
+  statistics_.allocated(block.requested_bytes, block.bytes);
+  if (!history_.watched()) [[likely]]
+    return;
+  history_.block_allocated(block.address, t_context);
+  history_.add(TraceEntry::ALLOC, block.address, block.requested_bytes, handle_of(block.stream),
+               std::move(t_context));
+}
+
+void DeviceMemory::freed(const BlockView& block, bool still_used) {
+  statistics_.freed(block.requested_bytes, block.bytes);
+  history_.block_freed(block.address);
+  if (!history_.watched()) [[likely]]
+    return;
+  void* stream = handle_of(block.stream);
+  history_.add(TraceEntry::FREE_REQUESTED, block.address, block.requested_bytes, stream, t_context);
+  if (!still_used) {
+    history_.add(TraceEntry::FREE_COMPLETED, block.address, block.requested_bytes, stream,
+                 std::move(t_context));
+  }
+}
+
+void DeviceMemory::awaiting(const BlockView& block, bool starts) {
+  statistics_.awaiting(block.bytes, starts);
+  if (starts || !history_.watched()) return;
+  history_.add(TraceEntry::FREE_COMPLETED, block.address, block.bytes, handle_of(block.stream),
+               nullptr);
+}
+
+void DeviceMemory::reserved(size_t bytes) {
+  statistics_.reserved(bytes, allocator_->handle_bytes());
+}
+
+void DeviceMemory::page(const void* address, size_t bytes, bool usable) {
+  if (!history_.watched()) return;
+  history_.add(usable ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP, address, bytes,
+               nullptr, nullptr);
+}
+
+// --- Statistics and history
+// -----------------------------------------------------------------------
+
+DeviceStats DeviceMemory::statistics(const DeviceStats& native) {
+  DeviceLock lock(mutex_);
+  return statistics_.combined(native);
+}
+
+void DeviceMemory::set_native(const DeviceStats& native) {
+  DeviceLock lock(mutex_);
+  statistics_.set_native(native);
+}
+
+void DeviceMemory::reset_peaks() {
+  DeviceLock lock(mutex_);
+  statistics_.reset_peaks();
+}
+
+void DeviceMemory::reset_accumulated() {
+  DeviceLock lock(mutex_);
+  statistics_.reset_accumulated();
+}
+
+void DeviceMemory::count_retry() {
+  DeviceLock lock(mutex_);
+  statistics_.add_retry();
+}
+
+void DeviceMemory::count_out_of_memory(size_t bytes, cudaStream_t stream, Context context) {
+  const size_t committed = allocator_->committed_bytes();
+  DeviceLock lock(mutex_);
+  statistics_.add_out_of_memory();
+  // The address of such an entry is the number of bytes that were free.
+  history_.add(TraceEntry::OOM,
+               reinterpret_cast<void*>(budget_bytes_ - std::min(budget_bytes_, committed)), bytes,
+               stream, std::move(context));
+}
+
+void DeviceMemory::configure_history(const MemoryHistory::Options& options) {
+  DeviceLock lock(mutex_);
+  history_.configure(options);
+}
+
+void DeviceMemory::add_tracker(AllocatorTraceTracker tracker) {
+  DeviceLock lock(mutex_);
+  history_.add_tracker(std::move(tracker));
+}
+
+Context DeviceMemory::context_of(const void* address) {
+  DeviceLock lock(mutex_);
+  return history_.context_of(address);
+}
+
+std::vector<SegmentInfo> DeviceMemory::segments() {
+  std::vector<SegmentInfo> segments;
+  bool open = false;
+  for (const BlockView& block : allocator_->blocks()) {
+    if (block.use == BlockUse::kHole) {
+      open = false;
+      continue;
+    }
+    if (!open) {
+      SegmentInfo& segment = segments.emplace_back();
+      segment.device = index_;
+      segment.address = reinterpret_cast<size_t>(block.address);
+      segment.is_large = segment.is_expandable = open = true;
+    }
+    SegmentInfo& segment = segments.back();
+    BlockInfo& info = segment.blocks.emplace_back();
+    info.size = block.bytes;
+    info.requested_size = block.requested_bytes;
+    info.allocated = block.use == BlockUse::kAllocated;
+    info.active = block.use != BlockUse::kFree;
+    if (info.allocated) info.context_when_allocated = context_of(block.address);
+    segment.total_size += block.bytes;
+    segment.requested_size += block.requested_bytes;
+    if (info.allocated) segment.allocated_size += block.bytes;
+    if (info.active) segment.active_size += block.bytes;
+  }
+  return segments;
+}
+
+std::vector<TraceEntry> DeviceMemory::entries() {
+  DeviceLock lock(mutex_);
+  return history_.entries();
+}
+
+size_t DeviceMemory::largest_free_block() {
+  size_t largest = 0;
+  for (const BlockView& block : allocator_->blocks()) {
+    if (block.use == BlockUse::kFree) largest = std::max(largest, block.bytes);
+  }
+  return largest;
+}
+
+}  // namespace tidepool::torch_cuda

@@ -1,0 +1,94 @@
+// DeviceMemory: everything Tidepool has for one CUDA device: driver, address space, streams, arena,
+// statistics and history. Made at the device's first allocation, never destroyed.
+// Thread safe. Sizes are bytes.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "allocator/allocator_observer.h"
+#include "allocator/budgeted_allocator.h"
+#include "bindings/torch_cuda/device_statistics.h"
+#include "bindings/torch_cuda/memory_history.h"
+#include "cuda/driver.h"
+#include "cuda/event_order.h"
+#include "cuda/events.h"
+#include "cuda/stream_table.h"
+
+namespace tidepool::torch_cuda {
+
+class DeviceMemory final : private AllocatorObserver {
+ public:
+  // `config.budget_bytes`: of this device, our arena and PyTorch's own pools together.
+  // Throws: DeviceError.
+  DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions& functions,
+               AllocatorConfig config);
+
+  c10::DeviceIndex index() const { return index_; }
+  bool contains(const void* address) const { return allocator_->contains(address); }
+
+  // Throws: OutOfMemory; DeviceError.
+  void* allocate(size_t bytes, cudaStream_t stream);
+  void free(void* address);
+  void record_stream(void* address, cudaStream_t user);
+  // Requires: an allocated block.
+  size_t block_bytes(const void* address);
+  // True if an allocated block starts there.
+  bool owns_block(const void* address);
+
+  // See BudgetedAllocator.
+  size_t set_limit(size_t limit) { return allocator_->set_limit(limit); }
+  size_t budget_bytes() const { return budget_bytes_; }
+
+  void add_peer(int ordinal);
+  // Statistics together with PyTorch's own (see DeviceStatistics).
+  DeviceStats statistics(const DeviceStats& native);
+  void set_native(const DeviceStats& native);
+  void reset_peaks();
+  void reset_accumulated();
+  void count_retry();
+  void count_out_of_memory(size_t bytes, cudaStream_t stream, Context context);
+
+  void configure_history(const MemoryHistory::Options& options);
+  void add_tracker(AllocatorTraceTracker tracker);
+  const MemoryHistory& history() const { return history_; }
+  Context context_of(const void* address);
+  // One segment per run of committed pages; entries of the history, times still in ticks.
+  std::vector<c10::CachingDeviceAllocator::SegmentInfo> segments();
+  std::vector<TraceEntry> entries();
+  size_t largest_free_block();
+
+  BudgetedAllocator& allocator() { return *allocator_; }
+
+ private:
+  static constexpr size_t kAlignment = 512;  // as PyTorch's own
+  static constexpr PlacementHint kTransient = PlacementHint::kTransient;
+
+  // AllocatorObserver; called with the lock held.
+  void allocated(const BlockView& block) override;
+  void freed(const BlockView& block, bool still_used) override;
+  void awaiting(const BlockView& block, bool starts) override;
+  void reserved(size_t bytes) override;
+  void page(const void* address, size_t bytes, bool usable) override;
+  // The runtime's stream is the driver's.
+  StreamId id_of(cudaStream_t stream) {
+    return streams_.id_of(reinterpret_cast<device::driver::Stream>(stream));
+  }
+  void* handle_of(StreamId stream) const { return streams_.stream_of(stream); }
+
+  const c10::DeviceIndex index_;
+  const size_t budget_bytes_;
+  device::Driver driver_;
+  std::unique_ptr<AddressSpace> space_;
+  device::StreamTable streams_;
+  device::EventOrder order_;
+  DeviceMutex mutex_;
+  std::unique_ptr<BudgetedAllocator> allocator_;
+  DeviceStatistics statistics_;
+  MemoryHistory history_;
+};
+
+}  // namespace tidepool::torch_cuda

@@ -1,0 +1,110 @@
+#include "bindings/torch_cuda/native_pools.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tidepool::torch_cuda {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+}  // namespace
+
+void NativePools::begin(MempoolId_t pool, StreamFilter filter) {
+  std::lock_guard<std::mutex> guard(filters_mutex_);
+  filters_.emplace_back(pool, std::move(filter));
+  filter_count_ = filters_.size();
+}
+
+void NativePools::end(MempoolId_t pool) {
+  std::lock_guard<std::mutex> guard(filters_mutex_);
+  auto found = std::find_if(filters_.begin(), filters_.end(),
+                            [&](const auto& each) { return each.first == pool; });
+  if (found != filters_.end()) filters_.erase(found);
+  filter_count_ = filters_.size();
+}
+
+bool NativePools::serves(cudaStream_t stream) {
+  if (filter_count_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
+  std::lock_guard<std::mutex> guard(filters_mutex_);
+  return std::any_of(filters_.begin(), filters_.end(),
+                     [&](const auto& each) { return each.second(stream); });
+}
+
+void NativePools::note(const TraceEntry& entry) {
+  changed_.store(true, std::memory_order_relaxed);
+  switch (entry.action_) {
+    case TraceEntry::SEGMENT_ALLOC:
+    case TraceEntry::SEGMENT_MAP:
+      reserved_ += entry.size_;
+      break;
+    case TraceEntry::SEGMENT_FREE:
+    case TraceEntry::SEGMENT_UNMAP:
+      reserved_ -= entry.size_;
+      break;
+    default:
+      break;
+  }
+}
+
+void NativePools::set_limit(size_t limit, size_t device_bytes) {
+  limit_ = limit;
+  device_bytes_ = device_bytes;
+  settled_ = SIZE_MAX;  // the arena's limit is to be set again
+}
+
+// PyTorch takes small requests from segments of 2 MiB and larger ones from 20 MiB, or, with
+// expandable segments, from pieces of that size.
+size_t NativePools::expected_growth(size_t bytes) {
+  if (bytes <= kMiB) return 2 * kMiB;
+  const size_t piece = 20 * kMiB;
+  return (bytes + piece - 1) / piece * piece;
+}
+
+void NativePools::restrict_native(size_t bytes) {
+  // Rounded down, as PyTorch does with the product.
+  const auto total = static_cast<double>(device_bytes_);
+  double fraction = std::min(1.0, static_cast<double>(bytes) / total);
+  while (fraction > 0 && static_cast<size_t>(fraction * total) > bytes) {
+    fraction = std::nextafter(fraction, 0.0);
+  }
+  native_.setMemoryFraction(fraction, device_);
+}
+
+void NativePools::enter(DeviceMemory& memory, size_t growth) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  ++requests_;
+  growths_ += growth;
+  const size_t limit = limit_;
+  const size_t wanted = std::min(limit, reserved() + growths_);
+  const size_t ours = memory.set_limit(limit - wanted);
+  restrict_native(limit - std::min(limit, ours));
+}
+
+void NativePools::leave(DeviceMemory& memory, size_t growth) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  growths_ -= growth;
+  // While others are under way they may still take what they were granted.
+  if (--requests_ > 0) return;
+  const size_t now = reserved();
+  restrict_native(now);
+  memory.set_limit(limit_ - std::min<size_t>(limit_, now));
+  settled_ = now;
+}
+
+void NativePools::settle(DeviceMemory& memory) {
+  if (changed_.load(std::memory_order_relaxed)) [[unlikely]] {
+    changed_.store(false, std::memory_order_relaxed);
+    memory.set_native(native_.getDeviceStats(device_));
+  }
+  if (settled_.load(std::memory_order_relaxed) == reserved()) [[likely]]
+    return;
+  std::lock_guard<std::mutex> guard(mutex_);
+  if (requests_ > 0) return;
+  const size_t now = reserved();
+  memory.set_limit(limit_ - std::min<size_t>(limit_, now));
+  settled_ = now;
+}
+
+}  // namespace tidepool::torch_cuda

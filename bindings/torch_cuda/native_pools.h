@@ -1,0 +1,93 @@
+// NativePools: what PyTorch's own allocator still serves on one device (pools of graphs and
+// MemPools, memory that was there before us), and its share of the common budget: its limit is set
+// to what our arena leaves before it is asked, and the arena's to what it holds afterwards.
+// Does not own the allocator or the DeviceMemory. Thread safe; no lock is held while PyTorch's
+// allocator works, which may wait for Python.
+// Invariant: arena's limit + its limit <= the budget at every instant, but where it held more than
+// the budget before we came.
+#pragma once
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch_cuda/device_memory.h"
+
+namespace tidepool::torch_cuda {
+
+using c10::MempoolId_t;
+using c10::cuda::CUDACachingAllocator::CUDAAllocator;
+using StreamFilter = std::function<bool(cudaStream_t)>;
+
+class NativePools {
+ public:
+  NativePools(CUDAAllocator& native, c10::DeviceIndex device) : native_(native), device_(device) {}
+
+  // Requests on streams that `filter` accepts go to a pool of PyTorch's from now on.
+  void begin(MempoolId_t pool, StreamFilter filter);
+  void end(MempoolId_t pool);
+  bool serves(cudaStream_t stream);
+
+  // What PyTorch's allocator holds from the device; note() hears of changes under its lock.
+  size_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
+  void note(const TraceEntry& entry);
+  void set_reserved(size_t bytes) { reserved_ = bytes; }
+
+  // The device's memory, of which PyTorch's limits are fractions; and how much of it may be used.
+  void set_limit(size_t limit, size_t device_bytes);
+  size_t limit() const { return limit_; }
+
+  // Has PyTorch's allocator serve a request of `bytes`. Throws: c10::OutOfMemoryError.
+  template <class Allocate>
+  auto allocate(DeviceMemory& memory, size_t bytes, Allocate&& allocate) {
+    for (size_t growth : {expected_growth(bytes), 2 * expected_growth(2 * bytes)}) {
+      enter(memory, growth);
+      try {
+        auto block = allocate();
+        leave(memory, growth);
+        memory.set_native(native_.getDeviceStats(device_));
+        return block;
+      } catch (const c10::OutOfMemoryError&) {
+        leave(memory, growth);
+        if (growth != expected_growth(bytes)) throw;
+      } catch (...) {
+        leave(memory, growth);
+        throw;
+      }
+    }
+    TORCH_INTERNAL_ASSERT(false);
+  }
+  // The arena may have what PyTorch's allocator has given back, and its statistics count what that
+  // one holds now. Cheap where nothing has changed.
+  void settle(DeviceMemory& memory);
+
+ private:
+  // How much PyTorch's allocator may take from the device to serve a request.
+  static size_t expected_growth(size_t bytes);
+  void enter(DeviceMemory& memory, size_t growth);
+  void leave(DeviceMemory& memory, size_t growth);
+  // Requires: mutex_ held.
+  void restrict_native(size_t bytes);
+
+  CUDAAllocator& native_;
+  const c10::DeviceIndex device_;
+  std::atomic<size_t> reserved_{0};
+  std::atomic<size_t> limit_{SIZE_MAX};
+  size_t device_bytes_ = 0;
+
+  std::mutex filters_mutex_;
+  std::vector<std::pair<MempoolId_t, StreamFilter>> filters_;
+  std::atomic<size_t> filter_count_{0};
+
+  std::mutex mutex_;
+  size_t requests_ = 0;             // under way
+  size_t growths_ = 0;              // of those, in all
+  std::atomic<bool> changed_{false};
+  std::atomic<size_t> settled_{0};  // reserved(), when the arena's limit was set
+};
+
+}  // namespace tidepool::torch_cuda

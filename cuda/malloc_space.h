@@ -1,0 +1,45 @@
+// MallocSpace: AddressSpace for devices without virtual memory: each range is one cuMemAlloc, held
+// from reserve() to release_range(); pages are parts of it that stay where they are, and handles
+// are mere numbers. So a budget is taken as a whole, at the first allocation, and kept: an
+// allocator of segments that come and go at addresses the driver chooses would be another one.
+// Owns the ranges until they are released; the driver must outlive it. Thread safe.
+// Invariants: those of MappingLedger.
+#pragma once
+
+#include <mutex>
+
+#include "allocator/lock_order.h"
+#include "allocator/mapping_ledger.h"
+#include "cuda/driver.h"
+
+namespace tidepool::device {
+
+class MallocSpace final : public AddressSpace {
+ public:
+  explicit MallocSpace(Driver& driver) : driver_(driver), ledger_(kAlignment, SIZE_MAX) {}
+
+  size_t granularity() const override { return ledger_.granularity(); }
+  size_t mapping_limit() const override { return ledger_.mapping_limit(); }
+  bool has_virtual_memory() const override { return false; }
+  Address reserve(size_t bytes) override;
+  void release_range(Address start, size_t bytes) override;
+  HandleId create_handle(size_t bytes) override;
+  void release_handle(HandleId handle) override;
+  void map(Address address, size_t bytes, HandleId handle) override;
+  void set_access(Address address, size_t bytes) override;
+  void unmap(Address address, size_t bytes) override;
+  MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
+  // For debugging: waits for all work on the device, before and after.
+  void fill(Address address, size_t bytes, unsigned char value) override;
+
+  void check_invariants() const;
+
+ private:
+  static constexpr size_t kAlignment = 256;  // of what the driver allocates, at least
+
+  Driver& driver_;
+  mutable RankedMutex<LockRank::kSpace> mutex_;
+  MappingLedger ledger_;
+};
+
+}  // namespace tidepool::device

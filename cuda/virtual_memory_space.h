@@ -1,0 +1,71 @@
+// VirtualMemorySpace: AddressSpace over the device's virtual memory: ranges of addresses, handles
+// of physical memory, mappings of one into the other.
+// Owns what it has created until it is released; the driver must outlive it. Thread safe: calls
+// wait for each other.
+// Unmapping does not wait for work on the device: the caller has made sure that none is left.
+// Invariants: those of MappingLedger; (3) exactly the live handles have one of the driver's.
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "allocator/lock_order.h"
+#include "allocator/mapping_ledger.h"
+#include "cuda/driver.h"
+
+namespace tidepool::device {
+
+struct VirtualMemoryOptions {
+  size_t granularity = 0;   // a multiple of the device's; 0: the device's
+  bool exportable = false;  // handles can be shared with other processes by file descriptors
+};
+
+class VirtualMemorySpace final : public AddressSpace {
+ public:
+  // Throws: DeviceError if the device has no virtual memory, or options are not for it.
+  explicit VirtualMemorySpace(Driver& driver, const VirtualMemoryOptions& options = {});
+
+  size_t granularity() const override { return ledger_.granularity(); }
+  size_t mapping_limit() const override { return ledger_.mapping_limit(); }
+  Address reserve(size_t bytes) override;
+  void release_range(Address start, size_t bytes) override;
+  HandleId create_handle(size_t bytes) override;
+  void release_handle(HandleId handle) override;
+  void map(Address address, size_t bytes, HandleId handle) override;
+  // One call of the driver, however many mappings the run has.
+  void set_access(Address address, size_t bytes) override;
+  void unmap(Address address, size_t bytes) override;
+  MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
+  // For debugging: waits for all work on the device, before and after.
+  void fill(Address address, size_t bytes, unsigned char value) override;
+
+  // Work on another device may access what is accessible now or later. Throws: DeviceError; then
+  // the peer may access a part of it. Idempotent.
+  void add_peer(int ordinal);
+
+  struct Exported {
+    int file = -1;  // of the handle's memory; the caller's to close
+    Address start;  // of its mapping
+    size_t bytes = 0;
+  };
+  // The handle behind a mapped address. Requires: options.exportable.
+  Exported export_handle_at(Address address);
+
+  size_t handle_bytes_total() const;
+  void check_invariants() const;
+
+ private:
+  DeviceError error(driver::Result result, const char* call, Address address, size_t bytes) const;
+  driver::Result grant(Address address, size_t bytes, std::span<const int> ordinals);
+
+  Driver& driver_;
+  driver::AllocationProperties properties_;
+  mutable RankedMutex<LockRank::kSpace> mutex_;
+  MappingLedger ledger_;
+  std::unordered_map<uint64_t, driver::AllocationHandle> handles_;
+  std::vector<int> ordinals_;  // the device itself, then its peers
+};
+
+}  // namespace tidepool::device

@@ -1,0 +1,92 @@
+// Threads at once, each with a stream of its own, on one allocator under a tight budget: no use of
+// memory may come before another is surely over. Run under the thread sanitizer too.
+#include <thread>
+#include <vector>
+
+#include "allocator/budgeted_allocator.h"
+#include "allocator/simulated_space.h"
+#include "tests/support/catch.h"
+#include "tests/support/random.h"
+#include "tests/support/simulated_streams.h"
+#include "tests/support/stream_watching_space.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kPage = 64 << 10;
+constexpr size_t kThreads = 4;
+
+struct World {
+  World() : space(inner, streams), allocator(space, mutex, config()) {
+    allocator.set_stream_order(&streams);
+  }
+  static AllocatorConfig config() {
+    AllocatorConfig config;
+    config.budget_bytes = 48 * kPage;
+    config.handle_bytes = kPage;
+    config.alignment = 512;
+    return config;
+  }
+
+  test::SimulatedStreams streams{kThreads};
+  SimulatedSpace inner{kPage};
+  test::StreamWatchingSpace space;
+  DeviceMutex mutex;
+  BudgetedAllocator allocator;
+};
+
+struct Held {
+  void* address;
+  size_t bytes;
+};
+
+// What one thread does; returns the first race, or "".
+std::string run(World& world, size_t thread, size_t rounds) {
+  test::Random random(thread + 1);
+  const StreamId own{static_cast<uint32_t>(thread)};
+  std::vector<Held> held;
+  for (size_t round = 0; round < rounds; ++round) {
+    size_t bytes = random.chance(30) ? random.between(1, 6 * kPage) : random.between(1, 8192);
+    try {
+      void* address = world.allocator.allocate(bytes, PlacementHint::kTransient, own);
+      std::string race = world.streams.launch(own, Address::of(address), bytes);
+      if (!race.empty()) return race;
+      if (random.chance(30)) {
+        StreamId user{static_cast<uint32_t>(random.below(kThreads))};
+        world.allocator.record_stream(address, user);
+        (void)world.streams.launch(user, Address::of(address), bytes);
+      }
+      held.push_back({address, bytes});
+    } catch (const OutOfMemory&) {
+      // The others hold it all.
+    }
+    while (held.size() > 4 || (!held.empty() && random.chance(30))) {
+      world.allocator.free(held.back().address);
+      held.pop_back();
+    }
+    world.streams.progress(StreamId{static_cast<uint32_t>(random.below(kThreads))});
+    if (random.chance(1)) world.allocator.give_back_free_pages();
+  }
+  for (const Held& block : held) world.allocator.free(block.address);
+  return {};
+}
+
+TEST_CASE("threads with a stream each lend each other memory without a race", "[stress]") {
+  constexpr size_t kRounds = 1500;
+  World world;
+  std::vector<std::string> races(kThreads);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] { races[t] = run(world, t, kRounds); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& race : races) CHECK(race == "");
+  world.allocator.check_invariants();
+  CHECK(world.allocator.statistics().lent > 0);
+  world.allocator.give_back_free_pages();
+  CHECK(world.allocator.statistics().reserved_bytes == 0);
+  CHECK(world.allocator.statistics().awaiting_bytes == 0);
+}
+
+}  // namespace
+}  // namespace tidepool

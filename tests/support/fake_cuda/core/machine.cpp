@@ -1,0 +1,245 @@
+#include "tests/support/fake_cuda/core/machine.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace tidepool::fake_cuda {
+namespace {
+
+std::vector<std::unique_ptr<PhysicalMemory>> make_devices(const Settings& settings) {
+  std::vector<std::unique_ptr<PhysicalMemory>> devices;
+  for (int device = 0; device < settings.devices; ++device) {
+    devices.push_back(std::make_unique<PhysicalMemory>(device, settings.memory_of(device)));
+  }
+  return devices;
+}
+
+// Leaked on purpose: a job may call CUDA while its statics are being destroyed.
+std::atomic<Machine*> the_machine = nullptr;
+std::mutex making;
+
+}  // namespace
+
+Machine::Machine(Settings wanted)
+    : devices_(make_devices(wanted)),
+      settings(std::move(wanted)),
+      allocations(devices_),
+      virtual_memory(devices_, settings),
+      order(settings, book),
+      log(settings.log_entries) {
+  for (const FailureRule& rule : settings.failures) book.fail(rule);
+  for (const Price& price : settings.prices) book.set_price(price);
+}
+
+void Machine::note(LogEntry entry) {
+  const LogEntry& added = log.add(std::move(entry));
+  if (settings.log_to_stderr) std::fprintf(stderr, "fake_cuda: %s\n", describe(added).c_str());
+}
+
+void Machine::operate(Stream& stream, Call call, const char* name) {
+  if (stream.is_legacy) {
+    for (const StreamId id : captures.blocking_streams(stream.device)) {
+      throw Refusal(Error::kCaptureImplicit,
+                    fmt::format("stream {} is capturing", static_cast<uint32_t>(id)));
+    }
+  }
+  order.advance(stream, book.device_price_ns(call));
+  captures.on_operation(stream, call, name);
+  races.operation(stream.id, stream.clock);
+  note({.call = call, .name = name, .stream = stream.id, .tick = stream.operation_tick});
+}
+
+int Machine::device_of(const void* address) const {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(address);
+  if (const auto place = allocations.find(at)) return place->device;
+  if (const auto place = virtual_memory.find(at)) return place->device;
+  return -1;
+}
+
+bool Machine::check_accessible(const void* start, size_t bytes, bool writes) const {
+  constexpr uintptr_t kNullPage = 4096;
+  const uintptr_t first = reinterpret_cast<uintptr_t>(start);
+  if (first < kNullPage) throw Refusal(Error::kInvalidValue, fmt::format("{:#x}", first));
+  uintptr_t at = first;
+  const uintptr_t end = at + bytes;
+  if (const auto place = allocations.find(at)) {
+    if (end > place->start + place->bytes) {
+      throw Refusal(Error::kInvalidValue,
+                    fmt::format("{} bytes at {:#x} leave their allocation", bytes, at));
+    }
+    return true;
+  }
+  bool is_device = false;
+  while (at < end) {
+    const auto place = virtual_memory.find(at);
+    if (!place && !is_device) {
+      if (virtual_memory.is_reserved(at)) {
+        throw Refusal(Error::kIllegalAddress, fmt::format("nothing is mapped at {:#x}", at));
+      }
+      return false;
+    }
+    is_device = true;
+    if (!place || !(writes ? place->can_write : place->can_read)) {
+      throw Refusal(Error::kIllegalAddress, fmt::format("{:#x}, of {} bytes at {:#x}, is not {}",
+                                                        at, bytes, first,
+                                                        place ? "accessible" : "mapped"));
+    }
+    at = place->start + place->bytes;
+  }
+  return is_device;
+}
+
+void Machine::copy(void* to, const void* from, size_t bytes, Stream& stream, const char* name) {
+  const bool to_device = check_accessible(to, bytes, true);
+  const bool from_device = check_accessible(from, bytes, false);
+  operate(stream, Call::kCopy, name);
+  const uintptr_t to_address = reinterpret_cast<uintptr_t>(to);
+  const uintptr_t from_address = reinterpret_cast<uintptr_t>(from);
+  races.used(to_address, bytes, stream.id, stream.operation_tick, stream.clock);
+  races.used(from_address, bytes, stream.id, stream.operation_tick, stream.clock);
+  note({.call = Call::kCopy,
+        .name = "operands",
+        .stream = stream.id,
+        .tick = stream.operation_tick,
+        .address = to_address,
+        .source = from_address,
+        .bytes = bytes});
+  if (bytes == 0 || captures.of(stream)) return;
+  if (settings.touch_memory || (!to_device && !from_device)) {
+    std::memmove(to, from, bytes);
+  } else if (!to_device) {
+    std::memset(to, 0, bytes);
+  }
+}
+
+void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count, Stream& stream,
+                   const char* name) {
+  if (count == 0) return;
+  const size_t bytes = element_bytes * count;
+  check_accessible(to, bytes, true);
+  operate(stream, Call::kFill, name);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(to);
+  races.used(address, bytes, stream.id, stream.operation_tick, stream.clock);
+  note({.call = Call::kFill,
+        .name = "operand",
+        .stream = stream.id,
+        .tick = stream.operation_tick,
+        .address = address,
+        .bytes = bytes});
+  if (captures.of(stream) || !settings.touch_memory) return;
+  if (element_bytes == 1) {
+    std::memset(to, static_cast<int>(value), count);
+    return;
+  }
+  auto* const bytes_of = static_cast<unsigned char*>(to);
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(bytes_of + i * element_bytes, &value, element_bytes);
+  }
+}
+
+void Machine::launch_graph(const Graph& graph, Stream& stream, const char* name) {
+  operate(stream, Call::kGraphLaunch, name);
+  for (const StreamId captured : graph.streams) {
+    races.replayed(captured, stream.id, stream.operation_tick);
+  }
+}
+
+void Machine::record(Event& event, Stream& stream) {
+  order.record(event, stream);
+  note({.call = Call::kEventRecord,
+        .name = "record",
+        .stream = stream.id,
+        .tick = stream.operation_tick,
+        .event = event.id});
+}
+
+void Machine::wait(Stream& stream, const Event& event, bool is_external) {
+  captures.on_wait(stream, event, is_external);
+  order.wait(stream, event);
+  note({.call = Call::kStreamWait,
+        .name = "wait",
+        .stream = stream.id,
+        .tick = stream.operation_tick,
+        .event = event.id});
+}
+
+void Machine::returned(uintptr_t address, size_t bytes) {
+  races.returned(address, bytes, order.newest(), order.host());
+}
+
+Machine& machine() {
+  if (Machine* there = the_machine.load(std::memory_order_acquire)) return *there;
+  std::lock_guard lock(making);
+  if (Machine* there = the_machine.load()) return *there;
+  try {
+    the_machine = new Machine(settings_from_environment());
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "fake_cuda: %s\n", problem.what());
+    std::_Exit(2);
+  }
+  return *the_machine.load();
+}
+
+Machine& reset(const Settings& settings) {
+  std::lock_guard lock(making);
+  delete the_machine.exchange(nullptr);
+  the_machine = new Machine(settings);
+  return *the_machine.load();
+}
+
+int& current_device() {
+  static thread_local int device = 0;
+  return device;
+}
+
+CaptureMode& current_capture_mode() {
+  static thread_local CaptureMode mode = CaptureMode::kGlobal;
+  return mode;
+}
+
+namespace {
+
+Error run(Call call, const char* function, bool is_unsafe,
+          const std::function<Error(Machine&)>& body) {
+  Machine& here = machine();
+  std::lock_guard lock(here.mutex);
+  Error error = here.book.begin(call);
+  const size_t races_before = here.races.races().size();
+  if (error == Error::kSuccess) {
+    try {
+      if (is_unsafe) here.captures.check_unsafe(current_capture_mode(), function);
+      error = body(here);
+    } catch (const Refusal& refusal) {
+      error = refusal.error;
+      if (error != Error::kOutOfMemory && error != Error::kNotSupported) {
+        here.misuses.push_back({function, error, refusal.what()});
+      }
+      if (here.settings.log_to_stderr) {
+        std::fprintf(stderr, "fake_cuda: %s: %s: %s\n", function, driver_name(error),
+                     refusal.what());
+      }
+    }
+  }
+  if (here.settings.races_are_fatal && here.races.races().size() > races_before) {
+    std::fprintf(stderr, "fake_cuda: race in %s: %s\n", function,
+                 describe(here.races.races().back()).c_str());
+    std::abort();
+  }
+  return error;
+}
+
+}  // namespace
+
+Error run(Call call, const char* function, const std::function<Error(Machine&)>& body) {
+  return run(call, function, false, body);
+}
+
+Error run_unsafe(Call call, const char* function, const std::function<Error(Machine&)>& body) {
+  return run(call, function, true, body);
+}
+
+}  // namespace tidepool::fake_cuda

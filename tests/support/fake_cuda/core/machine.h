@@ -1,0 +1,96 @@
+// Machine: the stand-in devices of this process: memory, streams, captures, books and checkers.
+// The functions of the driver and the runtime are thin: they translate, and call run(), which
+// takes the lock, counts the call, lets it fail if it should, and notes misuse.
+// Owns everything below. Thread safe through run(); components may be touched inside it, or by a
+// test that has no other thread.
+// Invariants: (1) a call that is refused or made to fail changes nothing but the books.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/support/fake_cuda/core/allocations.h"
+#include "tests/support/fake_cuda/core/call_book.h"
+#include "tests/support/fake_cuda/core/captures.h"
+#include "tests/support/fake_cuda/core/operation_log.h"
+#include "tests/support/fake_cuda/core/order.h"
+#include "tests/support/fake_cuda/core/physical_memory.h"
+#include "tests/support/fake_cuda/core/race_checker.h"
+#include "tests/support/fake_cuda/core/settings.h"
+#include "tests/support/fake_cuda/core/virtual_memory.h"
+
+namespace tidepool::fake_cuda {
+
+// A call that CUDA would refuse. Being out of memory is none, nor is asking for what a device does
+// not support, by which programs find out.
+struct Misuse {
+  std::string function;
+  Error error;
+  std::string why;
+};
+
+class Machine {
+ private:
+  std::vector<std::unique_ptr<PhysicalMemory>> devices_;
+
+ public:
+  explicit Machine(Settings wanted);
+
+  Settings settings;  // DEVICES and MEMORY count only when it is made
+  CallBook book;
+  Allocations allocations;
+  VirtualMemory virtual_memory;
+  Order order;
+  Captures captures;
+  RaceChecker races;
+  OperationLog log;
+  std::vector<Misuse> misuses;
+  std::mutex mutex;
+
+  PhysicalMemory& memory(int device) { return *devices_.at(device); }
+
+  // Enqueues an operation that touches nothing it names.
+  void operate(Stream& stream, Call call, const char* name);
+  // Enqueues a copy, and makes it at once unless it is captured. Throws: Refusal with
+  // kIllegalAddress where device memory cannot be touched.
+  void copy(void* to, const void* from, size_t bytes, Stream& stream, const char* name);
+  // Enqueues a fill of `count` elements of 1, 2 or 4 bytes.
+  void fill(void* to, uint32_t value, size_t element_bytes, size_t count, Stream& stream,
+            const char* name);
+  void launch_graph(const Graph& graph, Stream& stream, const char* name);
+
+  void record(Event& event, Stream& stream);
+  void wait(Stream& stream, const Event& event, bool is_external);
+
+  // -1: no device memory.
+  int device_of(const void* address) const;
+  // Returns whether it is device memory at all. Throws: Refusal where it is, or addresses are
+  // reserved for it, but may not be touched.
+  bool check_accessible(const void* start, size_t bytes, bool writes) const;
+  // The memory goes back to the device.
+  void returned(uintptr_t address, size_t bytes);
+
+ private:
+  void note(LogEntry entry);
+};
+
+// The machine of this process, made from the environment when it is first asked for. Settings that
+// are wrong end the process with a message.
+Machine& machine();
+// Replaces it by a new one. Requires: nobody uses what the old one gave out.
+Machine& reset(const Settings& settings);
+
+// What the calling thread has set.
+int& current_device();
+CaptureMode& current_capture_mode();
+
+// Runs a call's body under the lock. Returns what it returned, the refusal it threw, or the
+// failure that was asked for, in which case it did not run. A body returns kSuccess or kNotReady.
+Error run(Call call, const char* function, const std::function<Error(Machine&)>& body);
+// For a call that a capture may forbid.
+Error run_unsafe(Call call, const char* function, const std::function<Error(Machine&)>& body);
+
+}  // namespace tidepool::fake_cuda

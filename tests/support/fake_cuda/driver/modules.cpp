@@ -1,0 +1,105 @@
+// Driver functions of modules, kernels and launches. Kernels do nothing; a launch is enqueued.
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "tests/support/fake_cuda/core/machine.h"
+#include "tests/support/fake_cuda/core/memory_calls.h"
+#include "tests/support/fake_cuda/core/stream_calls.h"
+#include "tests/support/fake_cuda/driver/abi.h"
+
+namespace tidepool::fake_cuda::driver {
+namespace {
+
+// A function's handle is its name, kept for ever.
+void* function_named(const char* name) {
+  static std::mutex mutex;
+  static auto* names = new std::map<std::string, int>;
+  std::lock_guard lock(mutex);
+  return const_cast<char*>(names->try_emplace(name).first->first.c_str());
+}
+
+void* any_module() {
+  static char module;
+  return &module;
+}
+
+int attribute_of_function(int attribute) {
+  return attribute == 0 ? 1024 : attribute == 4 ? 32 : 0;  // most threads per block; registers
+}
+
+}  // namespace
+
+FAKE_CUDA_API int cuModuleLoadData(void** module, const void*) {
+  *module = any_module();
+  return code(Error::kSuccess);
+}
+
+FAKE_CUDA_API int cuModuleLoadDataEx(void** module, const void*, unsigned, int*, void**) {
+  *module = any_module();
+  return code(Error::kSuccess);
+}
+
+FAKE_CUDA_API int cuModuleLoad(void** module, const char*) {
+  *module = any_module();
+  return code(Error::kSuccess);
+}
+
+FAKE_CUDA_API int cuModuleUnload(void*) { return code(Error::kSuccess); }
+
+FAKE_CUDA_API int cuModuleGetFunction(void** function, void*, const char* name) {
+  *function = function_named(name);
+  return code(Error::kSuccess);
+}
+
+FAKE_CUDA_API int cuFuncGetAttribute(int* value, int attribute, void*) {
+  *value = attribute_of_function(attribute);
+  return code(Error::kSuccess);
+}
+
+FAKE_CUDA_API int cuFuncSetAttribute(void*, int, int) { return code(Error::kSuccess); }
+
+FAKE_CUDA_API int cuFuncSetCacheConfig(void*, int) { return code(Error::kSuccess); }
+
+FAKE_CUDA_API int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                 unsigned, unsigned, void* stream, void**, void**) {
+  return code(calls::launch(__func__, stream, static_cast<const char*>(function)));
+}
+
+FAKE_CUDA_API int cuLaunchCooperativeKernel(void* function, unsigned, unsigned, unsigned, unsigned,
+                                            unsigned, unsigned, unsigned, void* stream, void**) {
+  return code(calls::launch(__func__, stream, static_cast<const char*>(function)));
+}
+
+FAKE_CUDA_API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int threads,
+                                                              size_t) {
+  *blocks = threads > 0 ? std::max(1, 2048 / threads) : 1;
+  return code(Error::kSuccess);
+}
+
+FAKE_CUDA_API int cuTensorMapEncodeTiled(void* map, int, unsigned, void*, const void*, const void*,
+                                         const void*, const void*, int, int, int, int) {
+  std::memset(map, 0, 128);
+  return code(Error::kSuccess);
+}
+
+// Attributes 1 (context) to 9 (device ordinal) that callers ask for.
+FAKE_CUDA_API int cuPointerGetAttribute(void* value, int attribute, DeviceAddress address) {
+  calls::PointerInfo info;
+  const Error error = calls::pointer_info(__func__, pointer(address), &info);
+  if (error != Error::kSuccess) return code(error);
+  if (info.kind == calls::PointerInfo::Kind::kUnknown) return code(Error::kInvalidValue);
+  const bool on_device = info.kind == calls::PointerInfo::Kind::kDevice;
+  const int memory_type = on_device ? 2 : 1;
+  switch (attribute) {
+    case 2: std::memcpy(value, &memory_type, sizeof memory_type); break;
+    case 3:
+    case 4: std::memcpy(value, &address, sizeof address); break;
+    case 9: std::memcpy(value, &info.device, sizeof info.device); break;
+    default: return code(Error::kNotSupported);
+  }
+  return code(Error::kSuccess);
+}
+
+}  // namespace tidepool::fake_cuda::driver

@@ -1,0 +1,54 @@
+"""Every face of PyTorch's CUDA allocator says the same with Tidepool's in its place.
+
+docs/cuda-allocator.md has the table; its rows name these tests.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch_floor
+
+FACES = ("statistics", "summary", "emptied", "fraction", "snapshot", "history", "streams",
+         "raw_calls", "graphs", "trees", "mem_pools", "pinned", "profiled", "observed", "saved",
+         "shared", "peers", "backends", "disabled")
+DEVICE = {"devices": 2, "memory": "2GiB"}
+ASKED = {  # what the answers are about, so that two that say nothing do not pass
+    "statistics": {"peak": 8 << 20, "reset": 0}, "emptied": {"cached": True, "given_back": True},
+    "fraction": {"get": 1 / 32, "error": "OutOfMemoryError"}, "snapshot": {"found": [True, True]},
+    "history": {"bytes": 6 << 20, "stack": True, "owner_stack": True, "ordered": True},
+    "streams": {"active": 8 << 20, "reused_early": False}, "raw_calls": {"more": 5 << 20},
+    "graphs": {"own": True, "shared": True}, "trees": {"live": True, "deleter_again": True},
+    "mem_pools": {"inside": True, "outside": False}, "pinned": {"equal": True},
+    "profiled": {"bytes": [7 << 20, -(7 << 20)]},
+    "observed": {"error": "CUDA out of memory", "ooms": 1, "retried": True},
+    "saved": {"equal": True, "shared": True}, "shared": {"read": "499500.0\n", "status": 0},
+    "peers": {"equal": True}, "backends": {"backend": "native"}, "disabled": {"size": 4 << 20},
+}
+
+
+@pytest.fixture(params=["run", "enable"])
+def ours(request, jobs) -> dict:
+    """Attached before CUDA starts, and after it was used."""
+    if request.param == "run":
+        return jobs.json("face_jobs.py", budget="1GiB", **DEVICE)
+    return jobs.json("face_jobs.py", "--enable", "1GiB", **DEVICE)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_face_says_the_same(jobs, ours, face):
+    native = jobs.json("face_jobs.py", **DEVICE)
+    assert ours[face] == native[face]
+    assert {key: native[face].get(key) for key in ASKED.get(face, {})} == ASKED.get(face, {})
+
+
+def test_nothing_is_misused(jobs, ours):
+    assert ours["misuses"] == []
+    assert set(ours) == {*FACES, "misuses"}
+
+
+def test_the_table_names_every_face():
+    text = (Path(__file__).parents[2] / "docs" / "cuda-allocator.md").read_text()
+    named = set(re.findall(r"`test_a_face_says_the_same\[(\w+)\]`", text))
+    assert named == set(FACES)
