@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -370,8 +371,8 @@ def main() -> None:
         clean_up()
         said[name] = FACES[name]()
     clean_up()
-    print(json.dumps({**said, "misuses": device.misuses()}))
-    globals()["alive_at_exit"] = [block(1), torch.cuda.Stream()]
+    print(json.dumps({**said, "misuses": device.misuses()}), flush=True)
+    os._exit(0)  # see training_jobs.py
 
 
 if __name__ == "__main__":

@@ -58,6 +58,12 @@ def test_another_allocator_is_left_alone(jobs, environ, message):
     assert len(lines) == 1 and message in lines[0] and "running without Tidepool" in lines[0]
 
 
+def test_a_job_ends_with_tensors_alive(jobs):
+    done = jobs.run("small_job.py", budget="1GiB")
+    assert done.returncode == 0
+    assert "cuda:0: peak 2 MiB of 1 GiB" in done.stderr
+
+
 def test_a_job_that_uses_no_device(jobs):
     done = jobs.run("small_job.py", "--idle", budget="1GiB")
     assert done.stdout == "ran None\n"
