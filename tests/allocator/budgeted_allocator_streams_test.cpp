@@ -131,6 +131,20 @@ TEST_CASE("when the budget is spent the stream waits for the other, once for all
   CHECK(world.streams.host_waits == 0);
 }
 
+TEST_CASE("what is freed while a fence is being recorded is not covered by it") {
+  World world;
+  char* first = world.take(kA, 8 * kPage);
+  char* second = world.take(kA, 8 * kPage);
+  world.allocator.free(first);
+  world.streams.after_record = [&] {
+    CHECK(world.streams.launch(kA, Address::of(second), 8 * kPage).empty());
+    world.allocator.free(second);
+  };
+  CHECK(world.take(kB, 8 * kPage) == first);
+  CHECK(world.take(kB, 8 * kPage) == second);
+  CHECK(world.streams.records == 2);
+}
+
 TEST_CASE("one fence per stream serves a whole batch of frees") {
   World world(64);
   std::vector<char*> blocks;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tidepool::test {
 
@@ -61,12 +62,17 @@ bool SimulatedStreams::has_run(const Clock& clock) const {
 }
 
 std::shared_ptr<Fence> SimulatedStreams::record(StreamId stream) {
-  std::lock_guard lock(mutex_);
-  throw_if_failing("record");
-  const Queue& queue = queues_.at(static_cast<size_t>(stream));
-  if (queue.gone) throw DeviceError("no such stream");
-  ++records;
-  return std::make_shared<SimulatedFence>(*this, queue.issued);
+  std::shared_ptr<Fence> fence;
+  {
+    std::lock_guard lock(mutex_);
+    throw_if_failing("record");
+    const Queue& queue = queues_.at(static_cast<size_t>(stream));
+    if (queue.gone) throw DeviceError("no such stream");
+    ++records;
+    fence = std::make_shared<SimulatedFence>(*this, queue.issued);
+  }
+  if (after_record) std::exchange(after_record, nullptr)();
+  return fence;
 }
 
 void SimulatedStreams::wait(StreamId stream, Fence& fence) {

@@ -4,7 +4,7 @@
 // Owns nothing of the allocator's. Thread safe, but for the functions of the oracle.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -31,6 +31,9 @@ class SimulatedStreams final : public StreamOrder {
     fail_times_ = times;
   }
   bool failed() const { return failed_; }
+
+  // Called once, right after the next fence has been recorded: what other threads do just then.
+  std::function<void()> after_record;
 
   // Work on the stream that uses the bytes. "" if every earlier use of them by another stream
   // happens before it, else what races. Uses that race stay, for the next to race with.
