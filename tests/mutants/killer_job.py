@@ -87,6 +87,8 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.models:
         train(name, options.out)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # its threads may not outlive the interpreter
 
 
 if __name__ == "__main__":
