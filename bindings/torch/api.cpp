@@ -2,11 +2,10 @@
 
 #include <c10/core/StorageImpl.h>
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <string>
 
+#include "bindings/torch/c_results.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/intercepted_call.h"
 #include "bindings/torch/interception.h"
@@ -19,19 +18,6 @@ using namespace tidepool;
 using namespace tidepool::torch_glue;
 
 namespace {
-
-constexpr int kOutOfMemory = 1;
-constexpr int kFailed = 2;
-
-// Copies a message, cut to what fits. Returns `code`.
-int fail(int code, const std::string& message, char* error, size_t error_bytes) {
-  if (error != nullptr && error_bytes > 0) {
-    const size_t length = std::min(message.size(), error_bytes - 1);
-    std::memcpy(error, message.data(), length);
-    error[length] = '\0';
-  }
-  return code;
-}
 
 // The tracked storage behind a StorageImpl of ours; nullptr if it is foreign, empty, or not yet
 // tracked and `track` is false. Requires: lock held.
@@ -92,16 +78,12 @@ int tidepool_attached() { return engine() != nullptr ? 1 : 0; }
 
 size_t tidepool_statistics(char* out, size_t capacity) {
   if (engine() == nullptr) return 0;
-  const std::string text = statistics_json(*engine());
-  if (out != nullptr && capacity > text.size()) std::memcpy(out, text.c_str(), text.size() + 1);
-  return text.size() + 1;
+  return give_text(statistics_json(*engine()), out, capacity);
 }
 
 size_t tidepool_trace(char* out, size_t capacity) {
   if (engine() == nullptr) return 0;
-  const std::string text = engine()->allocator().trace_text();
-  if (out != nullptr && capacity > text.size()) std::memcpy(out, text.c_str(), text.size() + 1);
-  return text.size() + 1;
+  return give_text(engine()->allocator().trace_text(), out, capacity);
 }
 
 int tidepool_thread(int on) { return set_thread_intercepted(on != 0) ? 1 : 0; }

@@ -2,32 +2,15 @@
 
 #include <c10/core/StorageImpl.h>
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <string>
 
+#include "bindings/torch/c_results.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
 
+using namespace tidepool::torch_glue;
 using tidepool::torch_cuda::CudaAllocator;
 using tidepool::torch_cuda::Settings;
-
-namespace {
-
-constexpr int kOutOfMemory = 1;
-constexpr int kFailed = 2;
-
-// Copies a message, cut to what fits. Returns `code`.
-int fail(int code, const std::string& message, char* error, size_t error_bytes) {
-  if (error != nullptr && error_bytes > 0) {
-    const size_t length = std::min(message.size(), error_bytes - 1);
-    std::memcpy(error, message.data(), length);
-    error[length] = '\0';
-  }
-  return code;
-}
-
-}  // namespace
 
 uint32_t tidepool_built_for() { return TIDEPOOL_TORCH_MAJOR << 8 | TIDEPOOL_TORCH_MINOR; }
 
@@ -44,9 +27,7 @@ int tidepool_attached() { return CudaAllocator::installed() != nullptr ? 1 : 0; 
 
 size_t tidepool_statistics(char* out, size_t capacity) {
   if (CudaAllocator::installed() == nullptr) return 0;
-  const std::string text = CudaAllocator::installed()->statistics_json();
-  if (out != nullptr && capacity > text.size()) std::memcpy(out, text.c_str(), text.size() + 1);
-  return text.size() + 1;
+  return give_text(CudaAllocator::installed()->statistics_json(), out, capacity);
 }
 
 int tidepool_make_shareable(void* storage, char* error, size_t error_bytes) {

@@ -163,8 +163,7 @@ DeviceMemory* CudaAllocator::memory_of(const void* address) const {
   return nullptr;
 }
 
-// --- Allocating
-// -----------------------------------------------------------------------------------
+// --- Allocating ---------------------------------------------------------------------------------
 
 DataPtr CudaAllocator::allocate(size_t bytes) {
   DeviceIndex device = 0;
@@ -268,8 +267,7 @@ void CudaAllocator::report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaS
                    report.format());
 }
 
-// --- Freeing
-// --------------------------------------------------------------------------------------
+// --- Freeing ------------------------------------------------------------------------------------
 
 void CudaAllocator::delete_block(void* address) { g_allocator->free(address); }
 

@@ -60,8 +60,7 @@ void* CudaAllocator::getBaseAllocation(void* address, size_t* bytes) {
   return address;
 }
 
-// --- Statistics and histories
-// ---------------------------------------------------------------------
+// --- Statistics and histories -------------------------------------------------------------------
 
 DeviceStats CudaAllocator::getDeviceStats(DeviceIndex device) {
   const DeviceStats native = inner().getDeviceStats(device);
@@ -164,8 +163,7 @@ std::shared_ptr<c10::GatheredContext> CudaAllocator::getContextForPointer(const 
 }
 #endif
 
-// --- Pools and captures
-// ---------------------------------------------------------------------------
+// --- Pools and captures -------------------------------------------------------------------------
 
 void CudaAllocator::begin_capture(DeviceIndex device) {
   Slot& slot = this->slot(device);
@@ -224,8 +222,7 @@ c10::cuda::CUDACachingAllocator::CheckpointDelta CudaAllocator::setCheckpointPoo
   return delta;
 }
 
-// --- Other devices and processes
-// ------------------------------------------------------------------
+// --- Other devices and processes ----------------------------------------------------------------
 
 ShareableHandle CudaAllocator::shareIpcHandle(void* address) {
   TORCH_CHECK(memory_of(address) == nullptr,

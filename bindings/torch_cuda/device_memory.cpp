@@ -80,8 +80,7 @@ void DeviceMemory::add_peer(int ordinal) {
   }
 }
 
-// --- AllocatorObserver
-// ----------------------------------------------------------------------------
+// --- AllocatorObserver --------------------------------------------------------------------------
 
 void DeviceMemory::allocated(const BlockView& block) {
   statistics_.allocated(block.requested_bytes, block.bytes);
@@ -122,8 +121,7 @@ void DeviceMemory::page(const void* address, size_t bytes, bool usable) {
                nullptr, nullptr);
 }
 
-// --- Statistics and history
-// -----------------------------------------------------------------------
+// --- Statistics and history ---------------------------------------------------------------------
 
 DeviceStats DeviceMemory::statistics(const DeviceStats& native) {
   DeviceLock lock(mutex_);

@@ -1,0 +1,31 @@
+// How the plugins' C functions give texts and errors to their caller. Knows nothing of PyTorch.
+// Thread safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+namespace tidepool::torch_glue {
+
+inline constexpr int kOutOfMemory = 1;
+inline constexpr int kFailed = 2;
+
+// Copies a message, cut to what fits. Returns `code`.
+inline int fail(int code, const std::string& message, char* error, size_t error_bytes) {
+  if (error != nullptr && error_bytes > 0) {
+    const size_t length = std::min(message.size(), error_bytes - 1);
+    std::memcpy(error, message.data(), length);
+    error[length] = '\0';
+  }
+  return code;
+}
+
+// Copies a text if all of it fits. Returns the bytes it needs, the NUL included.
+inline size_t give_text(const std::string& text, char* out, size_t capacity) {
+  if (out != nullptr && capacity > text.size()) std::memcpy(out, text.c_str(), text.size() + 1);
+  return text.size() + 1;
+}
+
+}  // namespace tidepool::torch_glue
