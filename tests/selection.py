@@ -1,7 +1,4 @@
-"""What `./dev test` asked for: the usual tests, or all; all of them, or one shard.
-
-Read when it is imported, which is before some tests remove settings from the environment.
-"""
+"""What `./dev test` asked for: the usual tests, or all; all of them, or one shard."""
 
 import os
 import zlib

@@ -12,6 +12,7 @@
 #include "bindings/torch/cpu_allocator.h"
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
+#include "bindings/torch/mkl_kernels.h"
 
 namespace tidepool::torch_glue {
 
@@ -76,6 +77,7 @@ void Engine::attach(const Settings& settings) {
   if (engine() != nullptr) throw std::runtime_error("Tidepool is attached already");
   check_interception_is_possible();
   CycleClock::calibrate();
+  choose_mkl_kernels();
   detail::g_engine = new Engine(settings);
   install_interception();
   CpuAllocator::install();

@@ -45,6 +45,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    for function in (torch.exp, torch.log, torch.sin, torch.sqrt, torch.tanh):
+        function(torch.ones(1))  # as attaching does: first calls in two threads can go wrong
     import tidepool
 
     module = importlib.import_module(options.module)

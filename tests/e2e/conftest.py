@@ -19,9 +19,3 @@ def lab():
 def _tidepool_is_there():
     done = harness.run([*harness.attached("1GiB"), "true"])
     assert done.returncode == 0, f"run `./dev build` first: {done.stderr}"
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    for title, rows in getattr(config, "tidepool_tables", {}).items():
-        terminalreporter.write_sep("=", title)
-        terminalreporter.write_line(harness.table(rows))

@@ -92,8 +92,8 @@ def lower_bound(message: str) -> int:
     return bytes_in(message, "No budget below")
 
 
-def table(rows: list[tuple[str, ...]]) -> str:
-    """Return rows as aligned text, the first one as the heading."""
+def table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return rows as aligned lines, the first one as the heading."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-                     for row in rows)
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            for row in rows]

@@ -64,8 +64,13 @@ def hunt(request, tmp_path_factory):
     made.pool.shutdown(cancel_futures=True)
 
 
+def tell(summary, name: str, how: str | int | None) -> None:
+    """List what has noticed a mutant; without that, it survives."""
+    summary("what notices which mutant", f"{name:<22} {how or 'SURVIVES'}")
+
+
 @pytest.mark.parametrize("name", sorted(KILLERS))
-def test_mutant_is_noticed_by_its_job(name, hunt, noticed):
+def test_mutant_is_noticed_by_its_job(name, hunt, summary):
     killer = KILLERS[name]
     plain = hunt.plain[killer.model].result().of(killer.model)
     sound = hunt.sound[killer.job].result().of(killer.model)
@@ -78,20 +83,20 @@ def test_mutant_is_noticed_by_its_job(name, hunt, noticed):
         assert how is None, f"other bits, too: {how}"
         own, others = found.replays(), sound.replays()
         how = f"{own} replays instead of {others}" if own > others else None
-    noticed[name] = how and f"job {killer.model}: {how}"
+    tell(summary, name, how and f"job {killer.model}: {how}")
     assert how, f"{mutant_table.mutants()[name]}: survived\n{found.explain()}"
     assert found.status == 0, f"noticed ({how}), but then: {found.explain()}"
 
 
 @pytest.mark.parametrize("name", sorted(SIMULATED))
-def test_mutant_is_noticed_by_the_simulator(name, noticed):
+def test_mutant_is_noticed_by_the_simulator(name, summary):
     command = [str(SIMULATOR), "--filenames-as-tags", f"[#{SIMULATED[name]}]"]
     environ = laboratory.environment(TIDEPOOL_SCOPE_EVENTS="3")
     status = {mutant: subprocess.run(command, capture_output=True, text=True, timeout=600,
                                      env=environ | {"TIDEPOOL_MUTANT": mutant}).returncode
               for mutant in ("", name)}
     assert status[""] == 0
-    noticed[name] = f"{SIMULATED[name]}: exit status {status[name]}" if status[name] else None
+    tell(summary, name, status[name] and f"{SIMULATED[name]}: exit status {status[name]}")
     assert status[name] != 0, f"{mutant_table.mutants()[name]}: survived"
 
 

@@ -95,13 +95,13 @@ def folder(tmp_path):
 @pytest.mark.every_shard
 @pytest.mark.torch_floor
 @pytest.mark.parametrize("database", EXPECTED)
-def test_every_entry_gives_the_same_bits(database, folder, request):
+def test_every_entry_gives_the_same_bits(database, folder, summary):
     groups = run_database(database, folder, *(["--full"] if FULL else []))
     totals = {key: sum(group.get(key, 0) for group in groups.values()) for key in TOTALS}
     wrong = {name: group["wrong"] for name, group in groups.items() if group["wrong"]}
-    lines = request.config.__dict__.setdefault("database_totals", [])
     said = ", ".join(f"{number} {key.replace('_', ' ')}" for key, number in totals.items())
-    lines.append(f"{database}: {said}, {sum(map(len, wrong.values()))} wrong")
+    summary("databases under chaos",
+            f"{database}: {said}, {sum(map(len, wrong.values()))} wrong")
     if selection.SHARDS == 1:
         assert totals["cases"] >= EXPECTED[database]
     # Some samples are empty, or numbers: there is nothing to evict.

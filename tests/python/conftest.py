@@ -9,7 +9,7 @@ from installation import HERE, ROOT, SOURCES, Installation, build
 
 sys.path.insert(0, str(SOURCES.parent))
 for _name in [name for name in os.environ if name.startswith("TIDEPOOL_")]:
-    if _name != "TIDEPOOL_FULL":  # which other folders' tests read
+    if _name not in ("TIDEPOOL_FULL", "TIDEPOOL_SHARD"):  # which selection.py reads
         del os.environ[_name]  # settings of whoever runs the tests
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the default device is the CPU also where a GPU is
 
