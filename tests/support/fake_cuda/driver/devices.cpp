@@ -5,6 +5,7 @@
 #include "tests/support/fake_cuda/core/device_facts.h"
 #include "tests/support/fake_cuda/core/machine.h"
 #include "tests/support/fake_cuda/driver/abi.h"
+#include "tests/support/fake_cuda/driver/entry_points.h"
 
 namespace tidepool::fake_cuda::driver {
 namespace {
@@ -28,6 +29,15 @@ int set_current(void* wanted) {
 
 FAKE_CUDA_API int cuInit(unsigned) {
   return code(machine().settings.devices == 0 ? Error::kNoDevice : Error::kSuccess);
+}
+
+// Versions are not told apart: the stand-in has the newest of each function only.
+FAKE_CUDA_API int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long long,
+                                      int* status) {
+  constexpr int kNotFound = 1;
+  *function = driver_function(name);
+  if (status) *status = *function ? 0 : kNotFound;
+  return code(*function ? Error::kSuccess : Error::kSymbolNotFound);
 }
 
 FAKE_CUDA_API int cuDriverGetVersion(int* version) {
