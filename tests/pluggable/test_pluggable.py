@@ -70,7 +70,7 @@ def test_graphs_keep_their_memory(jobs):
     assert facts["while_used"]
     assert facts["result_kept"]
     assert facts["left"] == 0
-    assert facts["given_back"] == 0
+    assert facts["held"] <= 2 << 20  # the pages of PyTorch's few bytes
     assert facts["problems"] == []
 
 

@@ -1,0 +1,162 @@
+// What one allocation and free cost through PyTorch's CUDA allocator class (raw_alloc, raw_delete):
+// PyTorch's own allocator and Tidepool's, in one process, in turns. Prints one line of JSON per case.
+//   cuda_pairs PLUGIN BATCHES PAIRS: in each batch so many pairs of each allocator.
+// bench/cuda_pairs.py runs it on the stand-in CUDA device. Times are of the host's thread.
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/cuda/PeerToPeerAccess.h>
+#include <dlfcn.h>
+#include <time.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace c10::cuda::_internal {
+// Exported for libtorch_cuda, in no header.
+void setHasPrimaryContext(bool (*function)(DeviceIndex));
+}  // namespace c10::cuda::_internal
+
+namespace {
+
+using c10::cuda::CUDACachingAllocator::CUDAAllocator;
+
+// Of this thread only: what other processes do to the clock on the wall does not count.
+double thread_ns() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+double wall_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+[[noreturn]] void die(const std::string& why) {
+  std::fprintf(stderr, "cuda_pairs: %s\n", why.c_str());
+  std::exit(1);
+}
+
+struct Case {
+  size_t bytes = 0;
+  size_t live = 0;
+  size_t threads = 1;
+};
+
+// Blocks of mixed sizes that stay, up to 64 KiB.
+std::vector<void*> fill(CUDAAllocator& allocator, size_t live) {
+  std::vector<void*> blocks;
+  for (size_t k = 0; k < live; ++k) {
+    blocks.push_back(allocator.raw_alloc(512 + k * 0x9e3779b97f4a7c15u % 65536 / 512 * 512));
+  }
+  return blocks;
+}
+
+void pairs(CUDAAllocator& allocator, size_t bytes, size_t count) {
+  for (size_t k = 0; k < count; ++k) allocator.raw_delete(allocator.raw_alloc(bytes));
+}
+
+// Nanoseconds per pair: the thread's own where there is one, on the wall where they wait for each
+// other (each thread then does `count` pairs).
+double batch(CUDAAllocator& allocator, const Case& each, size_t count) {
+  if (each.threads == 1) {
+    const double start = thread_ns();
+    pairs(allocator, each.bytes, count);
+    return (thread_ns() - start) / static_cast<double>(count);
+  }
+  std::barrier meet(static_cast<std::ptrdiff_t>(each.threads));
+  std::vector<double> starts(each.threads);
+  std::vector<double> ends(each.threads);
+  std::vector<std::thread> threads;
+  for (size_t k = 0; k < each.threads; ++k) {
+    threads.emplace_back([&, k] {
+      c10::cuda::set_device(0);
+      pairs(allocator, each.bytes, 16);  // its first calls set it up
+      meet.arrive_and_wait();
+      starts[k] = wall_ns();
+      pairs(allocator, each.bytes, count);
+      ends[k] = wall_ns();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return (*std::max_element(ends.begin(), ends.end()) -
+          *std::min_element(starts.begin(), starts.end())) /
+         static_cast<double>(count);
+}
+
+void print(const char* name, const std::vector<double>& samples) {
+  std::printf(", \"%s\": [", name);
+  for (size_t k = 0; k < samples.size(); ++k) std::printf("%s%.2f", k ? ", " : "", samples[k]);
+  std::printf("]");
+}
+
+void run(CUDAAllocator& native, CUDAAllocator& ours, const Case& each, size_t batches,
+         size_t count) {
+  const std::vector<void*> native_blocks = fill(native, each.live);
+  const std::vector<void*> our_blocks = fill(ours, each.live);
+  std::vector<double> native_ns;
+  std::vector<double> our_ns;
+  (void)batch(native, each, count);
+  (void)batch(ours, each, count);
+  for (size_t k = 0; k < batches; ++k) {
+    const bool swap = k % 2 == 1;
+    if (swap) our_ns.push_back(batch(ours, each, count));
+    native_ns.push_back(batch(native, each, count));
+    if (!swap) our_ns.push_back(batch(ours, each, count));
+  }
+  std::printf("{\"bytes\": %zu, \"live\": %zu, \"threads\": %zu", each.bytes, each.live,
+              each.threads);
+  print("native", native_ns);
+  print("ours", our_ns);
+  std::printf("}\n");
+  std::fflush(stdout);
+  for (void* block : native_blocks) native.raw_delete(block);
+  for (void* block : our_blocks) ours.raw_delete(block);
+}
+
+CUDAAllocator& attach(const char* plugin) {
+  void* library = dlopen(plugin, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) die(dlerror());
+  using Attach = int (*)(const char* settings, char* error, size_t error_bytes);
+  const auto tidepool_attach = reinterpret_cast<Attach>(dlsym(library, "tidepool_attach"));
+  char error[4096] = "";
+  if (tidepool_attach == nullptr ||
+      tidepool_attach("{\"budget_bytes\": 2147483648}", error, sizeof error) != 0) {
+    die(std::string(plugin) + ": " + error);
+  }
+  return *c10::cuda::CUDACachingAllocator::get();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) die("usage: cuda_pairs PLUGIN BATCHES PAIRS");
+  const auto batches = std::strtoul(argv[2], nullptr, 10);
+  const auto count = std::strtoul(argv[3], nullptr, 10);
+  if (batches == 0 || count == 0) die("BATCHES and PAIRS are numbers above 0");
+  CUDAAllocator& native = *c10::cuda::CUDACachingAllocator::get();
+  const auto devices = c10::cuda::device_count_ensure_non_zero();
+  // What libtorch_cuda, which is not needed otherwise, would do.
+  c10::cuda::detail::init_p2p_access_cache(devices);
+  c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
+  native.init(devices);
+  c10::cuda::set_device(0);
+  CUDAAllocator& ours = attach(argv[1]);
+  if (&ours == &native) die("Tidepool did not take PyTorch's allocator's place");
+  for (size_t threads : {1, 2}) {
+    for (size_t live : {100, 1000, 10000}) {
+      for (size_t bytes : {size_t{512}, size_t{256} << 10, size_t{2} << 20, size_t{32} << 20}) {
+        run(native, ours, {bytes, live, threads}, batches, count);
+      }
+    }
+  }
+  std::fflush(stdout);
+  _Exit(0);  // as Python jobs end: PyTorch's statics are not torn down under our blocks
+}
