@@ -1,7 +1,7 @@
 // LinearPool: a pool of the shape of RMM's pool_memory_resource, written for comparison only: free
 // blocks of each stream in one list in address order, best fit by looking at all of them, merging
-// with neighbours at every free, growing by halves of what the device has left. A shape, not RMM: it
-// says what linear lists cost, nothing about that library's newest version.
+// with neighbours at every free, growing by halves of what the device has left. A shape, not RMM:
+// it says what linear lists cost, nothing about that library's newest version.
 // Thread safe: one lock. Addresses only, without memory.
 // Invariants: (1) a stream's free blocks are in ascending order and do not touch, but where chunks
 // meet; (2) free and allocated bytes add up to reserved bytes.

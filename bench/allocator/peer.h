@@ -1,6 +1,6 @@
 // Peer: an allocator as the benchmarks of this folder compare them: over a simulated device of a
-// given size, which hands out addresses and no memory. Streams are small numbers; their work is over
-// as soon as it is given, so that only what allocators do themselves is compared.
+// given size, which hands out addresses and no memory. Streams are small numbers; their work is
+// over as soon as it is given, so that only what allocators do themselves is compared.
 #pragma once
 
 #include <cstddef>

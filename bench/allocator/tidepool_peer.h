@@ -35,7 +35,9 @@ class TidepoolPeer final : public Peer {
   void free(void* address, size_t, StreamId = StreamId::kDefault) override {
     allocator_.free(address);
   }
-  size_t reserved_peak_bytes() const override { return allocator_.statistics().reserved_peak_bytes; }
+  size_t reserved_peak_bytes() const override {
+    return allocator_.statistics().reserved_peak_bytes;
+  }
 
   BudgetedAllocator& allocator() { return allocator_; }
   DeviceMutex& mutex() { return mutex_; }

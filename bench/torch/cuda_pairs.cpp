@@ -1,5 +1,5 @@
 // What one allocation and free cost through PyTorch's CUDA allocator class (raw_alloc, raw_delete):
-// PyTorch's own allocator and Tidepool's, in one process, in turns. Prints one line of JSON per case.
+// PyTorch's own allocator and Tidepool's, in one process, in turns. Prints a line of JSON per case.
 //   cuda_pairs PLUGIN BATCHES PAIRS: in each batch so many pairs of each allocator.
 // bench/cuda_pairs.py runs it on the stand-in CUDA device. Times are of the host's thread.
 #include <c10/cuda/CUDACachingAllocator.h>
