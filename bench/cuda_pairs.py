@@ -9,50 +9,15 @@ batch.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
+import cuda_program
 import measure
-import torch
-
-sys.path.insert(0, str(measure.ROOT / "tests" / "support"))
-
-import standin  # noqa: E402
 
 RATIO_GOAL = 0.5  # of the two minima, one thread
-ALLOCATORS = {"native": "", "expandable": "expandable_segments:True"}
 BATCHES, PAIRS = 15, 5000
 
 
-def version() -> str:
-    return "_".join(torch.__version__.split(".")[:2])
-
-
-def stand_in_folder():
-    """Return the build whose tests brought the stand-in device: a release has none."""
-    folders = [measure.build_folder(), *(measure.ROOT / "build").glob("*")]
-    found = next((each for each in folders if (each / "fake_cuda").is_dir()), None)
-    if found is None:
-        sys.exit("the stand-in CUDA device is not built: run ./dev build")
-    return found
-
-
 def cases(setting: str, batches: int, pairs: int) -> list[dict]:
-    """Run the C++ program on the stand-in device; return what it measured."""
-    build = measure.build_folder()
-    base = {name: value for name, value in os.environ.items()
-            if not name.startswith(("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD"))}
-    if setting:
-        base["PYTORCH_CUDA_ALLOC_CONF"] = setting
-    environ = standin.environment(version=torch.__version__, base=base, build=stand_in_folder(),
-                                  memory="8GiB")
-    plugin = build / "lib" / f"libtidepool_torch_cuda_{version()}.so"
-    program = build / "bench" / f"cuda_pairs_torch_{version()}"
-    done = subprocess.run([str(program), str(plugin), str(batches), str(pairs)], env=environ,
-                          text=True, stdout=subprocess.PIPE, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return cuda_program.run("cuda_pairs", setting, str(batches), str(pairs), memory="8GiB")
 
 
 def size(count: int) -> str:
@@ -80,7 +45,7 @@ def main() -> None:
     parsed = measure.options(__doc__.splitlines()[0]).parse_args()
     batches, pairs = (2, 50) if parsed.smoke else (BATCHES, PAIRS)
     found = []
-    for name, setting in ALLOCATORS.items():
+    for name, setting in cuda_program.SETTINGS.items():
         found += results(name, cases(setting, batches, pairs))
     measure.report(parsed, found)
 

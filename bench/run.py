@@ -21,10 +21,10 @@ from pathlib import Path
 
 import measure
 
-PYTHON = ("operator_overhead", "transformer_step", "cuda_pairs")
+PYTHON = ("operator_overhead", "transformer_step", "cuda_pairs", "cuda_patterns")
 REPETITIONS = 9
 # What our C++ benchmarks count besides time.
-COUNTERS = {"reserved", "served", "smallest", "smallest_MiB", "price", "windows", "remaps"}
+COUNTERS = {"reserved", "refused", "smallest", "smallest_MiB", "price", "windows", "remaps"}
 
 
 def native() -> dict[str, Path]:

@@ -40,10 +40,10 @@ size_t smallest_device(const Trace& trace, const PeerFactory& make, size_t step)
     const std::unique_ptr<Peer> peer = make(steps * step);
     return replay(trace, *peer);
   };
-  size_t fails = std::max<size_t>(1, trace.live_peak_bytes / step) - 1;  // steps; too few
+  size_t fails = (trace.live_peak_bytes + step - 1) / step - 1;  // steps; too few
   size_t works = fails + 1;
   while (!completes(works)) {
-    if (works * step > kMostTimes * round_up(trace.live_peak_bytes, step)) return 0;
+    if (works * step > kMostTimes * (trace.live_peak_bytes + step)) return 0;
     fails = works;
     works += std::max<size_t>(1, works / 4);
   }

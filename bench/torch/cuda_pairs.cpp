@@ -2,11 +2,7 @@
 // PyTorch's own allocator and Tidepool's, in one process, in turns. Prints a line of JSON per case.
 //   cuda_pairs PLUGIN BATCHES PAIRS: in each batch so many pairs of each allocator.
 // bench/cuda_pairs.py runs it on the stand-in CUDA device. Times are of the host's thread.
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAStream.h>
-#include <c10/cuda/PeerToPeerAccess.h>
-#include <dlfcn.h>
 #include <time.h>
 
 #include <algorithm>
@@ -17,14 +13,12 @@
 #include <thread>
 #include <vector>
 
-namespace c10::cuda::_internal {
-// Exported for libtorch_cuda, in no header.
-void setHasPrimaryContext(bool (*function)(DeviceIndex));
-}  // namespace c10::cuda::_internal
+#include "bench/torch/cuda_session.h"
 
 namespace {
 
-using c10::cuda::CUDACachingAllocator::CUDAAllocator;
+using tidepool::bench::CUDAAllocator;
+using tidepool::bench::die;
 
 // Of this thread only: what other processes do to the clock on the wall does not count.
 double thread_ns() {
@@ -37,11 +31,6 @@ double wall_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
-
-[[noreturn]] void die(const std::string& why) {
-  std::fprintf(stderr, "cuda_pairs: %s\n", why.c_str());
-  std::exit(1);
 }
 
 struct Case {
@@ -121,19 +110,6 @@ void run(CUDAAllocator& native, CUDAAllocator& ours, const Case& each, size_t ba
   for (void* block : our_blocks) ours.raw_delete(block);
 }
 
-CUDAAllocator& attach(const char* plugin) {
-  void* library = dlopen(plugin, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) die(dlerror());
-  using Attach = int (*)(const char* settings, char* error, size_t error_bytes);
-  const auto tidepool_attach = reinterpret_cast<Attach>(dlsym(library, "tidepool_attach"));
-  char error[4096] = "";
-  if (tidepool_attach == nullptr ||
-      tidepool_attach("{\"budget_bytes\": 2147483648}", error, sizeof error) != 0) {
-    die(std::string(plugin) + ": " + error);
-  }
-  return *c10::cuda::CUDACachingAllocator::get();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -141,19 +117,11 @@ int main(int argc, char** argv) {
   const auto batches = std::strtoul(argv[2], nullptr, 10);
   const auto count = std::strtoul(argv[3], nullptr, 10);
   if (batches == 0 || count == 0) die("BATCHES and PAIRS are numbers above 0");
-  CUDAAllocator& native = *c10::cuda::CUDACachingAllocator::get();
-  const auto devices = c10::cuda::device_count_ensure_non_zero();
-  // What libtorch_cuda, which is not needed otherwise, would do.
-  c10::cuda::detail::init_p2p_access_cache(devices);
-  c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
-  native.init(devices);
-  c10::cuda::set_device(0);
-  CUDAAllocator& ours = attach(argv[1]);
-  if (&ours == &native) die("Tidepool did not take PyTorch's allocator's place");
+  const auto session = tidepool::bench::start_cuda(argv[1]);
   for (size_t threads : {1, 2}) {
     for (size_t live : {100, 1000, 10000}) {
       for (size_t bytes : {size_t{512}, size_t{256} << 10, size_t{2} << 20, size_t{32} << 20}) {
-        run(native, ours, {bytes, live, threads}, batches, count);
+        run(*session.native, *session.ours, {bytes, live, threads}, batches, count);
       }
     }
   }
