@@ -139,7 +139,9 @@ def graphs() -> dict:
         other.replay()
     graph.reset()
     facts["while_used"] = inside not in [block(8).data_ptr() for _ in range(2)]
+    waits = device.calls("synchronize")
     other.reset()
+    facts["waits"] = device.calls("synchronize") - waits
     del outside, before
     gc.collect()
     facts["result_kept"] = result.data_ptr() not in [each.data_ptr() for each in
