@@ -60,10 +60,11 @@ def table(results: Sequence[Result]) -> str:
     """Return results as a table for a terminal."""
     rows = [("", "minimum", "median", "10 % - 90 %", "unit", "goal", "")]
     for r in results:
-        spread = f"{r.spread[0]:.1f} - {r.spread[1]:.1f}"
+        digits = 1 if r.unit else 2  # a ratio, or a count
+        spread = f"{r.spread[0]:.{digits}f} - {r.spread[1]:.{digits}f}"
         goal = "" if r.goal is None else f"<= {r.goal:g}"
-        rows.append((r.name, f"{r.minimum:.1f}", f"{r.median:.1f}", spread, r.unit, goal,
-                     r.verdict))
+        rows.append((r.name, f"{r.minimum:.{digits}f}", f"{r.median:.{digits}f}", spread, r.unit,
+                     goal, r.verdict))
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -21,14 +21,16 @@ from pathlib import Path
 
 import measure
 
-PYTHON = ("operator_overhead", "transformer_step")
+PYTHON = ("operator_overhead", "transformer_step", "cuda_pairs", "cuda_patterns")
 REPETITIONS = 9
+# What our C++ benchmarks count besides time.
+COUNTERS = {"reserved", "refused", "smallest", "smallest_MiB", "price", "windows", "remaps"}
 
 
 def native() -> dict[str, Path]:
     """Return the C++ benchmark programs by name."""
     programs = sorted((measure.build_folder() / "bench").glob("tidepool_*_bench"))
-    return {path.name.removeprefix("tidepool_").removesuffix("_bench"): path for path in programs}
+    return {path.name.removeprefix("tidepool_"): path for path in programs}
 
 
 def run_python(name: str, smoke: bool, extra: list[str]) -> list[dict]:
@@ -52,12 +54,18 @@ def run_native(program: Path, smoke: bool, extra: list[str]) -> list[dict]:
                         "--benchmark_enable_random_interleaving=true"]
         subprocess.run([*command, *extra], check=True, stdout=subprocess.DEVNULL)
         runs = json.loads(path.read_text())["benchmarks"]
-    times: dict[tuple[str, str], list[float]] = {}
+    failed = [f"{run['name']}: {run['error_message']}" for run in runs if "error_message" in run]
+    if failed:
+        print("\n".join(failed), file=sys.stderr)
+        raise subprocess.CalledProcessError(1, command)
+    samples: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         if run["run_type"] == "iteration":
             name = run["name"].split("/repeats")[0]
-            times.setdefault((name, run["time_unit"]), []).append(run["cpu_time"])
-    results = [measure.summarize(name, unit, samples) for (name, unit), samples in times.items()]
+            samples.setdefault((name, run["time_unit"]), []).append(run["cpu_time"])
+            for counter in COUNTERS & run.keys():
+                samples.setdefault((f"{name}: {counter}", ""), []).append(run[counter])
+    results = [measure.summarize(name, unit, found) for (name, unit), found in samples.items()]
     print(measure.table(results))
     return [asdict(result) for result in results]
 

@@ -35,6 +35,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests/sim": (("allocator", "remat", "tests/support", "tests/sim"), TEST),
     "tests/support/fake_cuda": (("tests/support/fake_cuda",), (*TEST, "c10/")),
     "tests/standin": (("tests/support", "tests/standin"), TEST),
+    "tests/bench": (("allocator", "bench", "tests/support", "tests/bench"), TEST),
     "tests/cases": (("tests/cases",), None),
     "tests/limits": (("tests/limits",), None),
     "bench/torch": (("bench",), None),

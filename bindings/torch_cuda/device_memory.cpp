@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cuda/malloc_space.h"
-#include "cuda/virtual_memory_space.h"
-
 namespace tidepool::torch_cuda {
 namespace {
 
@@ -24,68 +21,36 @@ class ContextScope {
   ContextScope& operator=(const ContextScope&) = delete;
 };
 
-std::unique_ptr<AddressSpace> make_space(device::Driver& driver) {
-  if (driver.has_virtual_memory()) return std::make_unique<device::VirtualMemorySpace>(driver);
-  return std::make_unique<device::MallocSpace>(driver);
-}
-
 }  // namespace
 
 DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions& functions,
                            AllocatorConfig config)
     : index_(index),
       budget_bytes_(config.budget_bytes),
-      driver_(functions, index),
-      space_(make_space(driver_)),
-      order_(driver_, streams_, device::EventPool::make(driver_)),
-      history_(index) {
-  config.alignment = kAlignment;
-  config.coarse_placement = true;  // nothing is evicted, so hardly a page has to move
-  allocator_ = std::make_unique<BudgetedAllocator>(*space_, mutex_, config);
-  allocator_->set_stream_order(&order_);
-  allocator_->set_observer(this);
-}
+      history_(index),
+      arena_(functions, index, config, this) {}
 
 void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream) {
-  const StreamId id = id_of(stream);
-  if (!history_.watched()) [[likely]]
-    return allocator_->allocate(bytes, kTransient, id);
+  if (!history_.watched()) [[likely]] return arena_.allocate(bytes, handle(stream));
   ContextScope scope(history_.gather(RecordContext::STATE));
-  return allocator_->allocate(bytes, kTransient, id);
+  return arena_.allocate(bytes, handle(stream));
 }
 
 void DeviceMemory::free(void* address) {
-  if (!history_.watched()) [[likely]]
-    return allocator_->free(address);
+  if (!history_.watched()) [[likely]] return arena_.free(address);
   ContextScope scope(history_.gather(RecordContext::ALL));
-  allocator_->free(address);
+  arena_.free(address);
 }
 
 void DeviceMemory::record_stream(void* address, cudaStream_t user) {
-  allocator_->record_stream(address, id_of(user));
+  arena_.record_stream(address, handle(user));
 }
 
-size_t DeviceMemory::block_bytes(const void* address) {
-  DeviceLock lock(mutex_);
-  return allocator_->block_bytes(address);
-}
-
-bool DeviceMemory::owns_block(const void* address) {
-  return allocator_->contains(address) && allocator_->misuse(address).empty();
-}
-
-void DeviceMemory::add_peer(int ordinal) {
-  if (auto* space = dynamic_cast<device::VirtualMemorySpace*>(space_.get())) {
-    space->add_peer(ordinal);
-  }
-}
-
-// --- AllocatorObserver --------------------------------------------------------------------------
+// --- AllocatorObserver ---------------------------------------------------------------------------
 
 void DeviceMemory::allocated(const BlockView& block) {
   statistics_.allocated(block.requested_bytes, block.bytes);
-  if (!history_.watched()) [[likely]]
-    return;
+  if (!history_.watched()) [[likely]] return;
   history_.block_allocated(block.address, t_context);
   history_.add(TraceEntry::ALLOC, block.address, block.requested_bytes, handle_of(block.stream),
                std::move(t_context));
@@ -94,8 +59,7 @@ void DeviceMemory::allocated(const BlockView& block) {
 void DeviceMemory::freed(const BlockView& block, bool still_used) {
   statistics_.freed(block.requested_bytes, block.bytes);
   history_.block_freed(block.address);
-  if (!history_.watched()) [[likely]]
-    return;
+  if (!history_.watched()) [[likely]] return;
   void* stream = handle_of(block.stream);
   history_.add(TraceEntry::FREE_REQUESTED, block.address, block.requested_bytes, stream, t_context);
   if (!still_used) {
@@ -112,7 +76,7 @@ void DeviceMemory::awaiting(const BlockView& block, bool starts) {
 }
 
 void DeviceMemory::reserved(size_t bytes) {
-  statistics_.reserved(bytes, allocator_->handle_bytes());
+  statistics_.reserved(bytes, arena_.allocator().handle_bytes());
 }
 
 void DeviceMemory::page(const void* address, size_t bytes, bool usable) {
@@ -121,36 +85,36 @@ void DeviceMemory::page(const void* address, size_t bytes, bool usable) {
                nullptr, nullptr);
 }
 
-// --- Statistics and history ---------------------------------------------------------------------
+// --- Statistics and history ----------------------------------------------------------------------
 
 DeviceStats DeviceMemory::statistics(const DeviceStats& native) {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   return statistics_.combined(native);
 }
 
 void DeviceMemory::set_native(const DeviceStats& native) {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   statistics_.set_native(native);
 }
 
 void DeviceMemory::reset_peaks() {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   statistics_.reset_peaks();
 }
 
 void DeviceMemory::reset_accumulated() {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   statistics_.reset_accumulated();
 }
 
 void DeviceMemory::count_retry() {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   statistics_.add_retry();
 }
 
 void DeviceMemory::count_out_of_memory(size_t bytes, cudaStream_t stream, Context context) {
-  const size_t committed = allocator_->committed_bytes();
-  DeviceLock lock(mutex_);
+  const size_t committed = arena_.allocator().committed_bytes();
+  DeviceLock lock(arena_.mutex());
   statistics_.add_out_of_memory();
   // The address of such an entry is the number of bytes that were free.
   history_.add(TraceEntry::OOM,
@@ -159,24 +123,24 @@ void DeviceMemory::count_out_of_memory(size_t bytes, cudaStream_t stream, Contex
 }
 
 void DeviceMemory::configure_history(const MemoryHistory::Options& options) {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   history_.configure(options);
 }
 
 void DeviceMemory::add_tracker(AllocatorTraceTracker tracker) {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   history_.add_tracker(std::move(tracker));
 }
 
 Context DeviceMemory::context_of(const void* address) {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   return history_.context_of(address);
 }
 
 std::vector<SegmentInfo> DeviceMemory::segments() {
   std::vector<SegmentInfo> segments;
   bool open = false;
-  for (const BlockView& block : allocator_->blocks()) {
+  for (const BlockView& block : arena_.allocator().blocks()) {
     if (block.use == BlockUse::kHole) {
       open = false;
       continue;
@@ -203,13 +167,13 @@ std::vector<SegmentInfo> DeviceMemory::segments() {
 }
 
 std::vector<TraceEntry> DeviceMemory::entries() {
-  DeviceLock lock(mutex_);
+  DeviceLock lock(arena_.mutex());
   return history_.entries();
 }
 
 size_t DeviceMemory::largest_free_block() {
   size_t largest = 0;
-  for (const BlockView& block : allocator_->blocks()) {
+  for (const BlockView& block : arena_.allocator().blocks()) {
     if (block.use == BlockUse::kFree) largest = std::max(largest, block.bytes);
   }
   return largest;

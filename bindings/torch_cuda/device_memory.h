@@ -1,5 +1,5 @@
-// DeviceMemory: everything Tidepool has for one CUDA device: driver, address space, streams, arena,
-// statistics and history. Made at the device's first allocation, never destroyed.
+// DeviceMemory: everything Tidepool has for one CUDA device of PyTorch's: arena, statistics and
+// history. Made at the device's first allocation, never destroyed.
 // Thread safe. Sizes are bytes.
 #pragma once
 
@@ -13,10 +13,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch_cuda/device_statistics.h"
 #include "bindings/torch_cuda/memory_history.h"
-#include "cuda/driver.h"
-#include "cuda/event_order.h"
-#include "cuda/events.h"
-#include "cuda/stream_table.h"
+#include "cuda/device_arena.h"
 
 namespace tidepool::torch_cuda {
 
@@ -28,22 +25,22 @@ class DeviceMemory final : private AllocatorObserver {
                AllocatorConfig config);
 
   c10::DeviceIndex index() const { return index_; }
-  bool contains(const void* address) const { return allocator_->contains(address); }
+  bool contains(const void* address) const { return arena_.contains(address); }
 
   // Throws: OutOfMemory; DeviceError.
   void* allocate(size_t bytes, cudaStream_t stream);
   void free(void* address);
   void record_stream(void* address, cudaStream_t user);
   // Requires: an allocated block.
-  size_t block_bytes(const void* address);
+  size_t block_bytes(const void* address) { return arena_.block_bytes(address); }
   // True if an allocated block starts there.
-  bool owns_block(const void* address);
+  bool owns_block(const void* address) const { return arena_.owns_block(address); }
 
   // See BudgetedAllocator.
-  size_t set_limit(size_t limit) { return allocator_->set_limit(limit); }
+  size_t set_limit(size_t limit) { return allocator().set_limit(limit); }
   size_t budget_bytes() const { return budget_bytes_; }
 
-  void add_peer(int ordinal);
+  void add_peer(int ordinal) { arena_.add_peer(ordinal); }
   // Statistics together with PyTorch's own (see DeviceStatistics).
   DeviceStats statistics(const DeviceStats& native);
   void set_native(const DeviceStats& native);
@@ -61,12 +58,9 @@ class DeviceMemory final : private AllocatorObserver {
   std::vector<TraceEntry> entries();
   size_t largest_free_block();
 
-  BudgetedAllocator& allocator() { return *allocator_; }
+  BudgetedAllocator& allocator() { return arena_.allocator(); }
 
  private:
-  static constexpr size_t kAlignment = 512;  // as PyTorch's own
-  static constexpr PlacementHint kTransient = PlacementHint::kTransient;
-
   // AllocatorObserver; called with the lock held.
   void allocated(const BlockView& block) override;
   void freed(const BlockView& block, bool still_used) override;
@@ -74,21 +68,16 @@ class DeviceMemory final : private AllocatorObserver {
   void reserved(size_t bytes) override;
   void page(const void* address, size_t bytes, bool usable) override;
   // The runtime's stream is the driver's.
-  StreamId id_of(cudaStream_t stream) {
-    return streams_.id_of(reinterpret_cast<device::driver::Stream>(stream));
+  static device::driver::Stream handle(cudaStream_t stream) {
+    return reinterpret_cast<device::driver::Stream>(stream);
   }
-  void* handle_of(StreamId stream) const { return streams_.stream_of(stream); }
+  void* handle_of(StreamId stream) const { return arena_.stream_of(stream); }
 
   const c10::DeviceIndex index_;
   const size_t budget_bytes_;
-  device::Driver driver_;
-  std::unique_ptr<AddressSpace> space_;
-  device::StreamTable streams_;
-  device::EventOrder order_;
-  DeviceMutex mutex_;
-  std::unique_ptr<BudgetedAllocator> allocator_;
   DeviceStatistics statistics_;
   MemoryHistory history_;
+  device::DeviceArena arena_;  // last: it tells the others of its pages from the start
 };
 
 }  // namespace tidepool::torch_cuda

@@ -17,7 +17,8 @@ def bench(*arguments: str) -> subprocess.CompletedProcess:
 
 def test_all_benchmarks_run(tmp_path: Path) -> None:
     names = bench("--list").stdout.split()
-    assert {"operator_overhead", "transformer_step", "allocator_pairs"} <= set(names)
+    assert {"operator_overhead", "transformer_step", "cuda_pairs", "cuda_patterns",
+            "allocator_bench"} <= set(names)
     done = bench("--smoke", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     written = {json.loads(path.read_text())["benchmark"]: path for path in tmp_path.iterdir()}

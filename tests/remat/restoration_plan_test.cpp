@@ -160,8 +160,8 @@ TEST_CASE("an input without bytes and producer is an error that names the operat
   {
     RestorationPlan plan(built.store, built.residency, built.root_loss, Mode::kFirm);
     CHECK_THROWS_WITH(plan.add(*b->current),
-                      Catch::Matchers::Contains("test::operator") &&
-                          Catch::Matchers::Contains("64 bytes"));
+                      Catch::Matchers::ContainsSubstring("test::operator") &&
+                          Catch::Matchers::ContainsSubstring("64 bytes"));
   }
   x->writing = false;
   built.check();

@@ -10,4 +10,8 @@
 #include <catch2/matchers/catch_matchers_all.hpp>
 #else
 #include <catch2/catch.hpp>
+
+namespace Catch::Matchers {
+inline auto ContainsSubstring(const std::string& text) { return Contains(text); }
+}  // namespace Catch::Matchers
 #endif

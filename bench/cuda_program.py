@@ -1,0 +1,55 @@
+"""Runs the C++ programs about CUDA allocators (bench/torch) on the stand-in CUDA device."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import measure
+import torch
+
+sys.path.insert(0, str(measure.ROOT / "tests" / "support"))
+
+import standin  # noqa: E402
+
+# What PyTorch's own allocator is called, and its settings.
+SETTINGS = {"native": "", "expandable": "expandable_segments:True"}
+
+
+def stand_in_build() -> Path:
+    """Return a build that has the stand-in device: it comes with the tests."""
+    folders = [measure.build_folder(), *(measure.ROOT / "build").glob("*")]
+    found = next((each for each in folders if (each / "fake_cuda").is_dir()), None)
+    if found is None:
+        sys.exit("the stand-in CUDA device is not built: run ./dev build")
+    return found
+
+
+def run(name: str, setting: str, *arguments: str, **knobs: standin.Knob) -> list[dict]:
+    """Run a program with our plugin and PyTorch's allocator settings.
+
+    Args:
+        name: of the program, without the version of PyTorch.
+        setting: PYTORCH_CUDA_ALLOC_CONF, or "".
+        arguments: of the program, behind the plugin.
+        knobs: of the stand-in device.
+
+    Returns:
+        The lines of JSON that it printed.
+    """
+    version = "_".join(torch.__version__.split(".")[:2])
+    base = {variable: value for variable, value in os.environ.items()
+            if not variable.startswith(("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD"))}
+    if setting:
+        base["PYTORCH_CUDA_ALLOC_CONF"] = setting
+    environ = standin.environment(version=torch.__version__, base=base, build=stand_in_build(),
+                                  **knobs)
+    build = measure.build_folder()
+    plugin = build / "lib" / f"libtidepool_torch_cuda_{version}.so"
+    program = build / "bench" / f"{name}_torch_{version}"
+    done = subprocess.run([str(program), str(plugin), *arguments], env=environ, text=True,
+                          stdout=subprocess.PIPE, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]

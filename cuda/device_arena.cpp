@@ -1,0 +1,46 @@
+#include "cuda/device_arena.h"
+
+#include "cuda/malloc_space.h"
+#include "cuda/virtual_memory_space.h"
+
+namespace tidepool::device {
+namespace {
+
+std::unique_ptr<AddressSpace> make_space(Driver& driver) {
+  if (driver.has_virtual_memory()) return std::make_unique<VirtualMemorySpace>(driver);
+  return std::make_unique<MallocSpace>(driver);
+}
+
+AllocatorConfig aligned(AllocatorConfig config) {
+  config.alignment = DeviceArena::kAlignment;
+  config.coarse_placement = true;  // nothing is evicted, so hardly a page has to move
+  return config;
+}
+
+}  // namespace
+
+DeviceArena::DeviceArena(const DriverFunctions& functions, int ordinal, AllocatorConfig config,
+                         AllocatorObserver* observer)
+    : driver_(functions, ordinal),
+      space_(make_space(driver_)),
+      order_(driver_, streams_, EventPool::make(driver_)),
+      allocator_(*space_, mutex_, aligned(config)) {
+  allocator_.set_stream_order(&order_);
+  if (observer != nullptr) allocator_.set_observer(observer);
+}
+
+size_t DeviceArena::block_bytes(const void* address) {
+  DeviceLock lock(mutex_);
+  return allocator_.block_bytes(address);
+}
+
+void DeviceArena::add_peer(int ordinal) {
+  if (auto* space = dynamic_cast<VirtualMemorySpace*>(space_.get())) space->add_peer(ordinal);
+}
+
+void DeviceArena::synchronize() {
+  Driver::Scope scope(driver_);
+  driver_.check(driver_.call().cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+}  // namespace tidepool::device

@@ -1,0 +1,68 @@
+// DeviceArena: one device's driver, address space, streams and budgeted allocator, put together:
+// what every binding that serves a framework's CUDA allocations stands on.
+// Owns all of them. Thread safe. Sizes are bytes; streams are the driver's, of this device.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "allocator/budgeted_allocator.h"
+#include "cuda/driver.h"
+#include "cuda/event_order.h"
+#include "cuda/events.h"
+#include "cuda/stream_table.h"
+
+namespace tidepool::device {
+
+class DeviceArena {
+ public:
+  static constexpr size_t kAlignment = 512;  // as PyTorch's own allocator, and kernels, expect
+
+  // `config.alignment` is not looked at. `observer`, if any, must outlive the arena.
+  // Throws: DeviceError; std::invalid_argument.
+  DeviceArena(const DriverFunctions& functions, int ordinal, AllocatorConfig config,
+              AllocatorObserver* observer = nullptr);
+  DeviceArena(const DeviceArena&) = delete;
+  DeviceArena& operator=(const DeviceArena&) = delete;
+
+  // Throws: OutOfMemory; DeviceError.
+  void* allocate(size_t bytes, driver::Stream stream) {
+    return allocator_.allocate(bytes, PlacementHint::kTransient, streams_.id_of(stream));
+  }
+  void free(void* address) { allocator_.free(address); }
+  // Aborts unless the block was asked for with exactly `bytes` on `stream`.
+  void free_checked(void* address, size_t bytes, driver::Stream stream) {
+    allocator_.free_checked(address, bytes, streams_.id_of(stream));
+  }
+  void record_stream(void* address, driver::Stream user) {
+    allocator_.record_stream(address, streams_.id_of(user));
+  }
+
+  bool contains(const void* address) const { return allocator_.contains(address); }
+  // True if an allocated block starts there.
+  bool owns_block(const void* address) const {
+    return contains(address) && allocator_.misuse(address).empty();
+  }
+  // Requires: an allocated block.
+  size_t block_bytes(const void* address);
+
+  // Work on another device may access this one's memory, where the driver maps it.
+  void add_peer(int ordinal);
+  // Waits for all work on the device. Throws: DeviceError.
+  void synchronize();
+
+  driver::Stream stream_of(StreamId stream) const { return streams_.stream_of(stream); }
+  DeviceMutex& mutex() { return mutex_; }
+  BudgetedAllocator& allocator() { return allocator_; }
+  const BudgetedAllocator& allocator() const { return allocator_; }
+
+ private:
+  Driver driver_;
+  std::unique_ptr<AddressSpace> space_;
+  StreamTable streams_;
+  EventOrder order_;
+  DeviceMutex mutex_;
+  BudgetedAllocator allocator_;
+};
+
+}  // namespace tidepool::device
