@@ -16,6 +16,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch_cuda/device_memory.h"
+#include "bindings/torch_cuda/foreign_users.h"
 #include "bindings/torch_cuda/native_pools.h"
 #include "cuda/driver_functions.h"
 #include "forwarding_allocator.h"
@@ -131,6 +132,7 @@ class CudaAllocator final : public ForwardingAllocator {
   std::atomic<int> device_count_{0};
   std::atomic<bool> caching_{true};
   std::atomic<bool> use_on_oom_{false};
+  ForeignUsers foreign_users_;
 
   std::mutex mutex_;  // for what follows
   std::vector<OutOfMemoryObserver> observers_;

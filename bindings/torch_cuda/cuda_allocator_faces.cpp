@@ -181,30 +181,29 @@ void CudaAllocator::end_capture(DeviceIndex device) {
 
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
 void CudaAllocator::markCaptureBegin(DeviceIndex device) {
+  inner().markCaptureBegin(device);  // throws, or not: ours cannot be left behind
   begin_capture(device);
-  inner().markCaptureBegin(device);
 }
 
 void CudaAllocator::markCaptureEnd(DeviceIndex device) {
-  inner().markCaptureEnd(device);
   end_capture(device);
+  inner().markCaptureEnd(device);
 }
 #endif
 
 void CudaAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, StreamFilter filter) {
-  slot(device).pools->begin(pool, filter);
-#ifndef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
+  inner().beginAllocateToPool(device, pool, filter);
+#ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
+  slot(device).pools->begin(pool, std::move(filter));
+#else
+  slot(device).pools->begin(pool, std::move(filter), c10::cuda::getCurrentCUDAStream(device));
   begin_capture(device);  // it may be one
 #endif
-  inner().beginAllocateToPool(device, pool, std::move(filter));
 }
 
 void CudaAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t pool) {
-  slot(device).pools->end(pool);
+  if (slot(device).pools->end(pool)) end_capture(device);
   inner().endAllocateToPool(device, pool);
-#ifndef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
-  end_capture(device);
-#endif
 }
 
 void CudaAllocator::setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) {

@@ -33,6 +33,8 @@ class DeviceMemory final : private AllocatorObserver {
   void record_stream(void* address, cudaStream_t user);
   // Requires: an allocated block.
   size_t block_bytes(const void* address) { return arena_.block_bytes(address); }
+  // The stream of the allocated block that starts there.
+  cudaStream_t stream_of(const void* address);
   // True if an allocated block starts there.
   bool owns_block(const void* address) const { return arena_.owns_block(address); }
 
