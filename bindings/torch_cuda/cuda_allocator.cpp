@@ -49,6 +49,7 @@ Settings Settings::parse(const std::string& text) {
   settings.allocator.budget_bytes = json.value("budget_bytes", size_t{0});
   settings.budget_share = json.value("budget_share", 0.0);
   settings.allocator.handle_bytes = json.value("handle_bytes", settings.allocator.handle_bytes);
+  settings.native = json.value("allocator", "arena") == "native";
   settings.allocator.poison = json.value("poison", false);
   settings.allocator.trace_events = json.value("trace_events", settings.allocator.trace_events);
   if (settings.allocator.budget_bytes == 0 &&
@@ -136,6 +137,7 @@ DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
   }
   auto* memory = new DeviceMemory(device, functions_, config);
   slot.budget_bytes = config.budget_bytes;
+  slot.outside_at_start = outside_bytes(device);
   slot.pools->set_limit(config.budget_bytes, slot.device_bytes);
   slot.pools->settle(*memory);
   memory->set_native(inner().getDeviceStats(device));
@@ -195,7 +197,7 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
     for (size_t n = slot.pools->dismiss_captures(); n > 0; --n) end_capture(device);
     if (slot.pools->serves(stream)) return allocate_native(device, stream, bytes);
   }
-  if (!caching_.load(std::memory_order_relaxed)) [[unlikely]] {
+  if (settings_.native || !caching_.load(std::memory_order_relaxed)) [[unlikely]] {
     return allocate_native(device, stream, bytes);
   }
   DeviceMemory& memory = this->memory(device);
@@ -267,7 +269,9 @@ void CudaAllocator::report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaS
   TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
                    human_bytes(report.requested_bytes), ". GPU ", int{memory.index()},
                    " has a total capacity of ", human_bytes(slot.device_bytes), ", of which ",
-                   human_bytes(native), " are held by pools of PyTorch's own allocator.\n",
+                   human_bytes(native), " are held by pools of PyTorch's own allocator, and ",
+                   human_bytes(outside_bytes(memory.index())),
+                   " are in use outside of any (context, libraries, other processes).\n",
                    report.format());
 }
 

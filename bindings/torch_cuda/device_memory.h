@@ -61,6 +61,7 @@ class DeviceMemory final : private AllocatorObserver {
   size_t largest_free_block();
 
   BudgetedAllocator& allocator() { return arena_.allocator(); }
+  const BudgetedAllocator& allocator() const { return arena_.allocator(); }
 
  private:
   // AllocatorObserver; called with the lock held.
