@@ -101,7 +101,18 @@ void NativePools::enter(DeviceMemory& memory, size_t growth) {
   restrict_native(limit - std::min(limit, ours));
 }
 
+void NativePools::count_again(DeviceMemory& memory) {
+  std::lock_guard<std::mutex> guard(count_mutex_);  // note() takes none: PyTorch holds its own
+  if (!changed_.exchange(false)) return;
+  const DeviceStats stats = native_.getDeviceStats(device_);
+  // What another thread's request adds right now may be lost here: it is in growths_ until that
+  // thread has counted again itself.
+  reserved_ = static_cast<size_t>(stats.reserved_bytes[0].current);
+  memory.set_native(stats);
+}
+
 void NativePools::leave(DeviceMemory& memory, size_t growth) {
+  count_again(memory);
   std::lock_guard<std::mutex> guard(mutex_);
   growths_ -= growth;
   // While others are under way they may still take what they were granted.
@@ -113,10 +124,7 @@ void NativePools::leave(DeviceMemory& memory, size_t growth) {
 }
 
 void NativePools::settle(DeviceMemory& memory) {
-  if (changed_.load(std::memory_order_relaxed)) [[unlikely]] {
-    changed_.store(false, std::memory_order_relaxed);
-    memory.set_native(native_.getDeviceStats(device_));
-  }
+  if (changed_.load(std::memory_order_relaxed)) [[unlikely]] count_again(memory);
   if (settled_.load(std::memory_order_relaxed) == reserved()) [[likely]]
     return;
   std::lock_guard<std::mutex> guard(mutex_);

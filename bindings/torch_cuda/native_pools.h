@@ -78,6 +78,8 @@ class NativePools {
   static size_t expected_growth(size_t bytes);
   void enter(DeviceMemory& memory, size_t growth);
   void leave(DeviceMemory& memory, size_t growth);
+  // note() counts what PyTorch's allocator says it is about to do, which may then fail.
+  void count_again(DeviceMemory& memory);
   // Requires: mutex_ held.
   void restrict_native(size_t bytes);
 
@@ -97,6 +99,7 @@ class NativePools {
   std::vector<Pool> pools_;
   std::atomic<size_t> pool_count_{0};
 
+  std::mutex count_mutex_;  // taken before PyTorch's allocator takes its own
   std::mutex mutex_;
   size_t requests_ = 0;             // under way
   size_t growths_ = 0;              // of those, in all
