@@ -38,6 +38,8 @@ class BlockList {
 
   BlockId first() const { return first_; }
   size_t count() const { return count_; }
+  // Every id is smaller, also of blocks that are gone: records stay.
+  size_t record_count() const { return records_; }
   // True if `ref` still names the block it was taken from.
   bool current(BlockRef ref) const { return (*this)[ref.id].generation == ref.generation; }
   BlockRef ref(BlockId id) const { return {id, (*this)[id].generation}; }

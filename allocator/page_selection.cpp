@@ -5,19 +5,18 @@
 
 namespace tidepool {
 
-void PageSelector::lay_out(std::span<const RoomItem> items, size_t keep_begin, size_t keep_end) {
+void PageSelector::lay_out(const RoomList& room, size_t keep_begin, size_t keep_end) {
   const auto page_shift = static_cast<unsigned>(std::countr_zero(page_bytes_));
   pages_.clear();
-  spans_.resize(items.size());
-  for (size_t i = 0; i < items.size(); ++i) {
-    const RoomItem& item = items[i];
+  spans_.resize(room.size());
+  for (size_t i = 0; i < room.size(); ++i) {
+    const RoomItem item = room[i];
     if (item.kind == RoomKind::kHole) continue;
-    const size_t item_end = item.offset + item.bytes;
     const size_t first = item.offset >> page_shift;
-    const size_t last = (item_end - 1) >> page_shift;
+    const size_t last = (item.end() - 1) >> page_shift;
     const bool evictable = item.kind == RoomKind::kEvictable;
     const bool keep = item.kind == RoomKind::kBarrier ||
-                      (item.offset < keep_end && keep_begin < item_end);
+                      (item.offset < keep_end && keep_begin < item.end());
     if (pages_.empty() || pages_.back().number < first) pages_.push_back({first, 0, 0, false});
     Page& shared = pages_.back();  // perhaps with the item before
     shared.occupants += evictable;
@@ -37,11 +36,11 @@ void PageSelector::lay_out(std::span<const RoomItem> items, size_t keep_begin, s
   }
 }
 
-void PageSelector::make_candidates(std::span<const RoomItem> items) {
+void PageSelector::make_candidates(const RoomList& room) {
   candidates_.clear();
   const double page_share = 1.0 / static_cast<double>(page_bytes_);
-  for (size_t i = 0; i < items.size(); ++i) {
-    const RoomItem& item = items[i];
+  for (size_t i = 0; i < room.size(); ++i) {
+    const RoomItem item = room[i];
     if (item.kind != RoomKind::kEvictable) continue;
     Span span = spans_[i];
     double density = 0;
@@ -81,9 +80,9 @@ void PageSelector::unpick(size_t item) {
   for (uint32_t p = spans_[item].first; p <= spans_[item].last; ++p) ++pages_[p].occupants;
 }
 
-std::optional<PageSelection> PageSelector::select(std::span<const RoomItem> items, size_t wanted,
+std::optional<PageSelection> PageSelector::select(const RoomList& room, size_t wanted,
                                                   size_t keep_begin, size_t keep_end) {
-  lay_out(items, keep_begin, keep_end);
+  lay_out(room, keep_begin, keep_end);
   size_t won = 0;
   attainable_ = 0;
   for (const Page& page : pages_) {
@@ -95,7 +94,7 @@ std::optional<PageSelection> PageSelector::select(std::span<const RoomItem> item
   PageSelection selection;
   std::vector<size_t>& victims = selection.victims;
   if (won < wanted) {
-    make_candidates(items);
+    make_candidates(room);
     auto end = candidates_.end();
     while (won < wanted) {
       std::pop_heap(candidates_.begin(), end);
@@ -114,8 +113,8 @@ std::optional<PageSelection> PageSelector::select(std::span<const RoomItem> item
     std::sort(victims.begin(), victims.end());
   }
   for (size_t victim : victims) {
-    selection.price += items[victim].price;
-    selection.evicted_bytes += items[victim].bytes;
+    selection.price += room.price(victim, victim + 1);
+    selection.evicted_bytes += room.bytes(victim, victim + 1);
   }
   // The highest ones: what grows from the low end of a zone stays in one piece longer.
   for (size_t p = pages_.size(); p-- > 0 && selection.pages.size() < wanted;) {

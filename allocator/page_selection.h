@@ -7,15 +7,14 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
-#include "allocator/window_search.h"
+#include "allocator/room_list.h"
 
 namespace tidepool {
 
 struct PageSelection {
-  std::vector<size_t> victims;  // indices of items to evict, ascending
+  std::vector<size_t> victims;  // indices of blocks to evict, ascending
   std::vector<size_t> pages;    // page numbers that are free then; as many as wanted, ascending
   uint64_t price = 0;
   size_t evicted_bytes = 0;
@@ -26,10 +25,10 @@ class PageSelector {
   // `page_bytes`: a power of two.
   explicit PageSelector(size_t page_bytes) : page_bytes_(page_bytes) {}
 
-  // `items`: blocks in address order; holes consist of whole pages. Pages that touch
+  // Holes consist of whole pages. Pages that touch
   // [keep_begin, keep_end) are not taken. Nothing if fewer than `wanted` pages can be had.
-  // O(items + pages + victims·log items).
-  std::optional<PageSelection> select(std::span<const RoomItem> items, size_t wanted,
+  // O(blocks + pages + victims·log blocks).
+  std::optional<PageSelection> select(const RoomList& room, size_t wanted,
                                       size_t keep_begin = 0, size_t keep_end = 0);
 
   // How many pages the last select() could have won at most.
@@ -53,8 +52,8 @@ class PageSelector {
     }
   };
 
-  void lay_out(std::span<const RoomItem> items, size_t keep_begin, size_t keep_end);
-  void make_candidates(std::span<const RoomItem> items);
+  void lay_out(const RoomList& room, size_t keep_begin, size_t keep_end);
+  void make_candidates(const RoomList& room);
   size_t pick(size_t item);           // pages that become free by it
   size_t unpick_loss(size_t item) const;
   void unpick(size_t item);
@@ -62,7 +61,7 @@ class PageSelector {
   const size_t page_bytes_;
   size_t attainable_ = 0;
   std::vector<Page> pages_;  // committed ones, in address order; reused between calls
-  std::vector<Span> spans_;  // of each item
+  std::vector<Span> spans_;  // of each block
   std::vector<Candidate> candidates_;
 };
 

@@ -85,7 +85,7 @@ TEST_CASE("a selection frees the pages it names, finds them where they exist, an
   for (int round = 0; round < 4000; ++round) {
     std::vector<RoomItem> items = random_items(random);
     size_t wanted = random.between(1, 8);
-    std::optional<PageSelection> selection = selector.select(items, wanted);
+    std::optional<PageSelection> selection = selector.select(RoomList(items), wanted);
     std::optional<uint64_t> best = cheapest(items, wanted);
     if (selection.has_value() != best.has_value()) FAIL("round " << round);
     if (!selection) continue;
@@ -119,12 +119,12 @@ TEST_CASE("pages that the request itself will use are not taken") {
   std::vector<RoomItem> items = {{0, 4 * kPage, 0, BlockId{1}, RoomKind::kFree},
                                  {4 * kPage, 2 * kPage, 5, BlockId{2}, RoomKind::kEvictable}};
   PageSelector selector(kPage);
-  CHECK(selector.select(items, 4)->victims.empty());
-  std::optional<PageSelection> selection = selector.select(items, 2, 0, 4 * kPage);
+  CHECK(selector.select(RoomList(items), 4)->victims.empty());
+  std::optional<PageSelection> selection = selector.select(RoomList(items), 2, 0, 4 * kPage);
   REQUIRE(selection);
   CHECK(selection->victims == std::vector<size_t>{1});
   CHECK(selection->pages == std::vector<size_t>{4, 5});
-  CHECK_FALSE(selector.select(items, 3, 0, 4 * kPage));
+  CHECK_FALSE(selector.select(RoomList(items), 3, 0, 4 * kPage));
 }
 
 TEST_CASE("small blocks are weighed with all that shares their page") {
@@ -135,7 +135,7 @@ TEST_CASE("small blocks are weighed with all that shares their page") {
   }
   items.push_back({kPage, kPage, 100, BlockId{2}, RoomKind::kEvictable});
   PageSelector selector(kPage);
-  std::optional<PageSelection> selection = selector.select(items, 1);
+  std::optional<PageSelection> selection = selector.select(RoomList(items), 1);
   REQUIRE(selection);
   CHECK(selection->victims == std::vector<size_t>{16});
 }
