@@ -69,11 +69,12 @@ std::optional<Window> Arena::find_window(Zone zone, size_t bytes) const {
 }
 
 std::optional<PageSelection> Arena::select_pages(const Request& request, Site& site) {
+  selector_.lay_out(room_);
   for (size_t attempt = 0; attempt < kSiteAttempts; ++attempt) {
     site = next_site(request, attempt);
     if (site.pages_needed == 0) continue;
     size_t wanted = site.pages_needed - std::min(site.pages_needed, pages_at_hand());
-    auto selection = selector_.select(room_, wanted, site.begin, site.claim_end);
+    auto selection = selector_.select(wanted, site.begin, site.claim_end);
     if (selection) return selection;
   }
   return std::nullopt;
@@ -179,7 +180,7 @@ size_t Arena::largest_servable(const Request& request) {
   }
   size_t pages = pages_at_hand();
   if (can_move_pages()) {
-    (void)selector_.select(room_, 0);
+    selector_.lay_out(room_);
     pages += selector_.attainable();
   }
   return std::max(largest, std::min(pages * config_.handle_bytes, largest_hole));

@@ -37,6 +37,20 @@ size_t earliest_stop(const RoomList& room, size_t first, size_t low, size_t end,
   return first_that(low, std::min(low + stride, end), covers);
 }
 
+// The first block after `first` from which on the blocks before `stop` cost at most `greatest`:
+// mostly a few blocks before `stop`, or `stop` itself.
+size_t affordable_start(const RoomList& room, size_t first, size_t stop, uint64_t greatest) {
+  auto affords = [&](size_t start) { return room.price(start, stop) <= greatest; };
+  size_t high = stop;
+  size_t stride = 8;
+  while (high - first > stride && affords(high - stride)) {
+    high -= stride;
+    stride *= 2;
+  }
+  const size_t low = high - first > stride ? high - stride + 1 : first + 1;
+  return first_that(low, high, affords);
+}
+
 // Among blocks without a barrier.
 void search_run(const RoomList& room, size_t begin, size_t end, size_t bytes,
                 std::optional<Window>& best) {
@@ -49,8 +63,7 @@ void search_run(const RoomList& room, size_t begin, size_t end, size_t bytes,
     const uint64_t price = room.price(first, stop);
     if (price > greatest) {
       // No window that begins further on ends before `stop`.
-      first = first_that(first + 1, stop,
-                         [&](size_t later) { return room.price(later, stop) <= greatest; });
+      first = affordable_start(room, first, stop, greatest);
       continue;
     }
     const Window window{first, stop - 1, price, room.bytes(first, stop),
