@@ -154,28 +154,32 @@ void Arena::poll(DeviceLock& lock, std::optional<StreamId> requester) {
   InFlight in_flight(*this);
   if (!to_record.empty()) (void)fences_for(lock, to_record);  // refused: tried again next time
   std::vector<StreamClocks::Milestone> milestones = clocks_.milestones();
-  if (milestones.empty()) return;
-  std::vector<StreamUse> passed;
-  lock.unlock();
-  for (size_t i = 0; i < milestones.size(); ++i) {
-    StreamId stream = milestones[i].use.stream;
-    if (milestones[i].fence->passed()) {
-      passed.push_back(milestones[i].use);
-    } else {  // nor have the later ones of this stream; those of others may have
-      while (i + 1 < milestones.size() && milestones[i + 1].use.stream == stream) ++i;
+  if (!milestones.empty()) {
+    std::vector<StreamUse> passed;
+    lock.unlock();
+    for (size_t i = 0; i < milestones.size(); ++i) {
+      StreamId stream = milestones[i].use.stream;
+      if (milestones[i].fence->passed()) {
+        passed.push_back(milestones[i].use);
+      } else {  // nor have the later ones of this stream; those of others may have
+        while (i + 1 < milestones.size() && milestones[i + 1].use.stream == stream) ++i;
+      }
     }
+    lock.lock();
+    for (StreamUse use : passed) clocks_.note_passed(use);
   }
-  lock.lock();
-  for (StreamUse use : passed) clocks_.note_passed(use);
-  if (!passed.empty()) heap_.release_passed();
+  heap_.release_passed();  // also of what has passed for another request's sake
 }
 
 void Arena::settle_streams(DeviceLock& lock) {
   if (!can_order()) return;
+  // Refused: what has not passed stays as it is.
   StreamUses uses = heap_.awaited();
-  if (!uses.empty() && wait_for(lock, uses)) heap_.release_passed();
+  if (!uses.empty()) (void)wait_for(lock, uses);
+  heap_.release_passed();
   uses = heap_.unpassed();
-  if (!uses.empty()) (void)wait_for(lock, uses);  // refused: what has not passed stays as it is
+  if (!uses.empty()) (void)wait_for(lock, uses);
+  heap_.release_passed();
 }
 
 Arena::Outcome Arena::serve_claim(DeviceLock& lock, const Request& request, Claim& claim,

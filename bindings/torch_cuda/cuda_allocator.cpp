@@ -49,6 +49,7 @@ Settings Settings::parse(const std::string& text) {
   settings.allocator.budget_bytes = json.value("budget_bytes", size_t{0});
   settings.budget_share = json.value("budget_share", 0.0);
   settings.allocator.handle_bytes = json.value("handle_bytes", settings.allocator.handle_bytes);
+  settings.native = json.value("allocator", "arena") == "native";
   settings.allocator.poison = json.value("poison", false);
   settings.allocator.trace_events = json.value("trace_events", settings.allocator.trace_events);
   if (settings.allocator.budget_bytes == 0 &&
@@ -136,6 +137,7 @@ DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
   }
   auto* memory = new DeviceMemory(device, functions_, config);
   slot.budget_bytes = config.budget_bytes;
+  slot.outside_at_start = outside_bytes(device);
   slot.pools->set_limit(config.budget_bytes, slot.device_bytes);
   slot.pools->settle(*memory);
   memory->set_native(inner().getDeviceStats(device));
@@ -191,7 +193,11 @@ void* CudaAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
 
 void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes) {
   Slot& slot = this->slot(device);
-  if (slot.pools->serves(stream) || !caching_.load(std::memory_order_relaxed)) [[unlikely]] {
+  if (slot.pools->any()) [[unlikely]] {
+    for (size_t n = slot.pools->dismiss_captures(); n > 0; --n) end_capture(device);
+    if (slot.pools->serves(stream)) return allocate_native(device, stream, bytes);
+  }
+  if (settings_.native || !caching_.load(std::memory_order_relaxed)) [[unlikely]] {
     return allocate_native(device, stream, bytes);
   }
   DeviceMemory& memory = this->memory(device);
@@ -263,7 +269,9 @@ void CudaAllocator::report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaS
   TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
                    human_bytes(report.requested_bytes), ". GPU ", int{memory.index()},
                    " has a total capacity of ", human_bytes(slot.device_bytes), ", of which ",
-                   human_bytes(native), " are held by pools of PyTorch's own allocator.\n",
+                   human_bytes(native), " are held by pools of PyTorch's own allocator, and ",
+                   human_bytes(outside_bytes(memory.index())),
+                   " are in use outside of any (context, libraries, other processes).\n",
                    report.format());
 }
 
@@ -273,7 +281,13 @@ void CudaAllocator::delete_block(void* address) { g_allocator->free(address); }
 
 c10::DeleterFnPtr CudaAllocator::raw_deleter() const { return &delete_block; }
 
-void CudaAllocator::raw_delete(void* address) { free(address); }
+void CudaAllocator::raw_delete(void* address) {
+  if (DeviceMemory* memory = memory_of(address)) {
+    const std::string misuse = memory->allocator().misuse(address);
+    TORCH_CHECK(misuse.empty(), "invalid device pointer: ", address, " (", misuse, ")");
+  }
+  free(address);
+}
 
 void CudaAllocator::free(void* address) {
   if (address == nullptr) return;
@@ -281,6 +295,10 @@ void CudaAllocator::free(void* address) {
   if (memory == nullptr) return inner().raw_delete(address);
   if (auto* trace = gpu_trace()) [[unlikely]] {
     (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+  }
+  if (foreign_users_.any() && !foreign_users_.order_before_free(address, memory->stream_of(address),
+                                                                memory->index())) {
+    return;  // lost, but never used too early
   }
   const bool profiled = c10::memoryProfilingEnabled();
   const size_t bytes = profiled && memory->owns_block(address) ? memory->block_bytes(address) : 0;
@@ -299,6 +317,7 @@ void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
   // Memory of others, as PyTorch's allocator does: where it came from is for them to know.
   if (address == nullptr || data.get_deleter() != &delete_block) return;
   if (DeviceMemory* memory = memory_of(address)) {
+    if (stream.device_index() != memory->index()) return foreign_users_.add(address, stream);
     return memory->record_stream(address, stream.stream());
   }
   // It takes only its own deleter.

@@ -16,6 +16,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch_cuda/device_memory.h"
+#include "bindings/torch_cuda/foreign_users.h"
 #include "bindings/torch_cuda/native_pools.h"
 #include "cuda/driver_functions.h"
 #include "forwarding_allocator.h"
@@ -32,6 +33,7 @@ using c10::cuda::CUDACachingAllocator::SnapshotInfo;
 struct Settings {
   AllocatorConfig allocator;  // of each device; budget_bytes 0: budget_share counts
   double budget_share = 0;    // of a device's memory
+  bool native = false;        // for debugging: PyTorch's own allocator serves all, under the budget
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
   static Settings parse(const std::string& json);
@@ -103,6 +105,7 @@ class CudaAllocator final : public ForwardingAllocator {
     size_t budget_bytes = 0;
     double fraction = 1.0;  // what the job has set
     size_t device_bytes = 0;
+    size_t outside_at_start = 0;  // see outside_bytes()
     std::atomic<int> captures{0};
   };
   static constexpr size_t kDevices = 64;  // as many as PyTorch has
@@ -117,6 +120,9 @@ class CudaAllocator final : public ForwardingAllocator {
   // The device whose arena has the address, or null.
   DeviceMemory* memory_of(const void* address) const;
   void* allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes);
+  // What of the device's memory is in use, and not by PyTorch's allocator or the arena: the CUDA
+  // context, code, libraries' own memory, other processes. 0 if the device does not say.
+  size_t outside_bytes(DeviceIndex device);
   void* allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes);
   void* allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream, size_t bytes);
   [[noreturn]] void report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
@@ -131,6 +137,7 @@ class CudaAllocator final : public ForwardingAllocator {
   std::atomic<int> device_count_{0};
   std::atomic<bool> caching_{true};
   std::atomic<bool> use_on_oom_{false};
+  ForeignUsers foreign_users_;
 
   std::mutex mutex_;  // for what follows
   std::vector<OutOfMemoryObserver> observers_;

@@ -118,6 +118,21 @@ void CudaAllocator::recordHistory(bool enabled, CreateContextFn recorder, size_t
   }
 }
 
+size_t CudaAllocator::outside_bytes(DeviceIndex device) {
+  c10::cuda::CUDAGuard guard(device);
+  size_t free_bytes = 0;
+  size_t total = 0;
+  if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  const Slot& slot = this->slot(device);
+  const DeviceMemory* memory = slot.memory.load();
+  const size_t held =
+      slot.pools->reserved() + (memory == nullptr ? 0 : memory->allocator().committed_bytes());
+  return total - free_bytes - std::min(total - free_bytes, held);
+}
+
 std::string CudaAllocator::statistics_json() {
   nlohmann::json devices = nlohmann::json::object();
   for (int device = 0; device < device_count_; ++device) {
@@ -135,6 +150,8 @@ std::string CudaAllocator::statistics_json() {
     json["requested_peak_bytes"] = both.requested_bytes[0].peak;
     json["num_ooms"] = both.num_ooms;
     json["native_reserved_bytes"] = slot.pools->reserved();
+    json["outside_bytes"] = outside_bytes(static_cast<DeviceIndex>(device));
+    json["outside_at_start_bytes"] = slot.outside_at_start;
     devices["cuda:" + std::to_string(device)] = std::move(json);
   }
   return devices.dump();
@@ -181,30 +198,29 @@ void CudaAllocator::end_capture(DeviceIndex device) {
 
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
 void CudaAllocator::markCaptureBegin(DeviceIndex device) {
+  inner().markCaptureBegin(device);  // throws, or not: ours cannot be left behind
   begin_capture(device);
-  inner().markCaptureBegin(device);
 }
 
 void CudaAllocator::markCaptureEnd(DeviceIndex device) {
-  inner().markCaptureEnd(device);
   end_capture(device);
+  inner().markCaptureEnd(device);
 }
 #endif
 
 void CudaAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, StreamFilter filter) {
-  slot(device).pools->begin(pool, filter);
-#ifndef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
+  inner().beginAllocateToPool(device, pool, filter);
+#ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
+  slot(device).pools->begin(pool, std::move(filter));
+#else
+  slot(device).pools->begin(pool, std::move(filter), c10::cuda::getCurrentCUDAStream(device));
   begin_capture(device);  // it may be one
 #endif
-  inner().beginAllocateToPool(device, pool, std::move(filter));
 }
 
 void CudaAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t pool) {
-  slot(device).pools->end(pool);
+  if (slot(device).pools->end(pool)) end_capture(device);
   inner().endAllocateToPool(device, pool);
-#ifndef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
-  end_capture(device);
-#endif
 }
 
 void CudaAllocator::setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) {

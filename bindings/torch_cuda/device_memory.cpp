@@ -46,6 +46,11 @@ void DeviceMemory::record_stream(void* address, cudaStream_t user) {
   arena_.record_stream(address, handle(user));
 }
 
+cudaStream_t DeviceMemory::stream_of(const void* address) {
+  DeviceLock lock(arena_.mutex());
+  return static_cast<cudaStream_t>(handle_of(allocator().stream(address)));
+}
+
 // --- AllocatorObserver ---------------------------------------------------------------------------
 
 void DeviceMemory::allocated(const BlockView& block) {

@@ -33,6 +33,8 @@ class DeviceMemory final : private AllocatorObserver {
   void record_stream(void* address, cudaStream_t user);
   // Requires: an allocated block.
   size_t block_bytes(const void* address) { return arena_.block_bytes(address); }
+  // The stream of the allocated block that starts there.
+  cudaStream_t stream_of(const void* address);
   // True if an allocated block starts there.
   bool owns_block(const void* address) const { return arena_.owns_block(address); }
 
@@ -59,6 +61,7 @@ class DeviceMemory final : private AllocatorObserver {
   size_t largest_free_block();
 
   BudgetedAllocator& allocator() { return arena_.allocator(); }
+  const BudgetedAllocator& allocator() const { return arena_.allocator(); }
 
  private:
   // AllocatorObserver; called with the lock held.

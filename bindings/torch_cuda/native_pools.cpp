@@ -10,26 +10,45 @@ constexpr size_t kMiB = size_t{1} << 20;
 
 }  // namespace
 
-void NativePools::begin(MempoolId_t pool, StreamFilter filter) {
-  std::lock_guard<std::mutex> guard(filters_mutex_);
-  filters_.emplace_back(pool, std::move(filter));
-  filter_count_ = filters_.size();
+void NativePools::begin(MempoolId_t pool, StreamFilter filter,
+                        std::optional<cudaStream_t> capturing) {
+  std::lock_guard<std::mutex> guard(pools_mutex_);
+  pools_.push_back({pool, std::move(filter), capturing, std::this_thread::get_id()});
+  pool_count_ = pools_.size();
 }
 
-void NativePools::end(MempoolId_t pool) {
-  std::lock_guard<std::mutex> guard(filters_mutex_);
-  auto found = std::find_if(filters_.begin(), filters_.end(),
-                            [&](const auto& each) { return each.first == pool; });
-  if (found != filters_.end()) filters_.erase(found);
-  filter_count_ = filters_.size();
+bool NativePools::end(MempoolId_t pool) {
+  std::lock_guard<std::mutex> guard(pools_mutex_);
+  auto found = std::find_if(pools_.begin(), pools_.end(),
+                            [&](const Pool& each) { return each.id == pool; });
+  if (found == pools_.end()) return false;
+  const bool capture = found->capturing.has_value();
+  pools_.erase(found);
+  pool_count_ = pools_.size();
+  return capture;
 }
 
 bool NativePools::serves(cudaStream_t stream) {
-  if (filter_count_.load(std::memory_order_relaxed) == 0) [[likely]]
-    return false;
-  std::lock_guard<std::mutex> guard(filters_mutex_);
-  return std::any_of(filters_.begin(), filters_.end(),
-                     [&](const auto& each) { return each.second(stream); });
+  std::lock_guard<std::mutex> guard(pools_mutex_);
+  return std::any_of(pools_.begin(), pools_.end(),
+                     [&](const Pool& each) { return each.filter(stream); });
+}
+
+size_t NativePools::dismiss_captures() {
+  std::lock_guard<std::mutex> guard(pools_mutex_);
+  size_t dismissed = 0;
+  for (Pool& each : pools_) {
+    if (!each.capturing || each.thread != std::this_thread::get_id()) continue;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
+    if (cudaStreamIsCapturing(*each.capturing, &status) != cudaSuccess) {
+      (void)cudaGetLastError();  // another stream is capturing: it may be for this pool
+      continue;
+    }
+    if (status != cudaStreamCaptureStatusNone) continue;
+    each.capturing.reset();
+    ++dismissed;
+  }
+  return dismissed;
 }
 
 void NativePools::note(const TraceEntry& entry) {

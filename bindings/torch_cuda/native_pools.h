@@ -12,7 +12,8 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
-#include <utility>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "bindings/torch_cuda/device_memory.h"
@@ -27,10 +28,17 @@ class NativePools {
  public:
   NativePools(CUDAAllocator& native, c10::DeviceIndex device) : native_(native), device_(device) {}
 
-  // Requests on streams that `filter` accepts go to a pool of PyTorch's from now on.
-  void begin(MempoolId_t pool, StreamFilter filter);
-  void end(MempoolId_t pool);
+  // Requests on streams that `filter` accepts go to a pool of PyTorch's from now on. Where nobody
+  // says whether a capture is about to begin, `capturing` is the stream on which it would.
+  void begin(MempoolId_t pool, StreamFilter filter,
+             std::optional<cudaStream_t> capturing = std::nullopt);
+  // True if it was taken for a capture to the end.
+  bool end(MempoolId_t pool);
+  bool any() const { return pool_count_.load(std::memory_order_relaxed) > 0; }
   bool serves(cudaStream_t stream);
+  // How many pools are for no capture, of those that were taken for one so far: the thread that
+  // began them asks for memory, and the stream is not capturing.
+  size_t dismiss_captures();
 
   // What PyTorch's allocator holds from the device; note() hears of changes under its lock.
   size_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
@@ -79,9 +87,15 @@ class NativePools {
   std::atomic<size_t> limit_{SIZE_MAX};
   size_t device_bytes_ = 0;
 
-  std::mutex filters_mutex_;
-  std::vector<std::pair<MempoolId_t, StreamFilter>> filters_;
-  std::atomic<size_t> filter_count_{0};
+  struct Pool {  // requests go to it
+    MempoolId_t id;
+    StreamFilter filter;
+    std::optional<cudaStream_t> capturing;
+    std::thread::id thread;
+  };
+  std::mutex pools_mutex_;
+  std::vector<Pool> pools_;
+  std::atomic<size_t> pool_count_{0};
 
   std::mutex mutex_;
   size_t requests_ = 0;             // under way

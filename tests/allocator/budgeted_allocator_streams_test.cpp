@@ -297,6 +297,20 @@ TEST_CASE("giving back pages waits for the streams that used them (like #196258)
   CHECK(world.statistics().awaiting_bytes == 0);
 }
 
+TEST_CASE("a wait that is refused once does not keep what has passed since") {
+  World world;
+  char* block = world.take(kA, 4 * kPage);
+  world.use(kB, block, 4 * kPage);
+  world.allocator.free(block);
+  world.allocator.free(world.take(kB, 4 * kPage));
+  world.streams.fail_at(GENERATE(1, 2));  // recording B's fence, or waiting for it
+  world.allocator.give_back_free_pages();
+  REQUIRE(world.streams.failed());
+  world.allocator.give_back_free_pages();
+  CHECK(world.statistics().awaiting_bytes == 0);
+  CHECK(world.statistics().reserved_bytes == 0);
+}
+
 TEST_CASE("during a capture the device is not asked; what waited then comes back (like #175015)") {
   World world;
   char* shared = world.take(kA, 8 * kPage);

@@ -142,7 +142,6 @@ TEST_CASE("every n-th call of the driver refused: an error or a retry, and nothi
     void* whole = world.allocator.allocate(kBudgetPages * kPage);
     world.allocator.free(whole);
     world.allocator.give_back_free_pages();
-    world.allocator.give_back_free_pages();
     CHECK(world.fake.handle_count() == 0);
     CHECK(world.allocator.committed_bytes() == 0);
   }

@@ -26,7 +26,8 @@ def test_everything_arrives():
         "TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:7", "TIDEPOOL_POISON": "1",
         "TIDEPOOL_HANDLE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
         "TIDEPOOL_LIMIT_DEPTH": "3", "TIDEPOOL_LIMIT_VERSIONS": "4", "TIDEPOOL_LIMIT_AGE": "5",
-        "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_MUTANT": "x", "TIDEPOOL_FULL": "1"})
+        "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_MUTANT": "x",
+        "TIDEPOOL_FULL": "1"})
     assert settings.for_plugin() == {
         "device": "cpu", "budget_bytes": 2**30, "policy": "need1", "chaos": "random:7",
         "poison": True, "handle_bytes": 65536,
@@ -58,6 +59,10 @@ def test_conf_keys_are_moved(before, after, moved):
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cup"}, ["'cup'", "did you mean cpu"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda", "TIDEPOOL_CHAOS": "op"},
      ["TIDEPOOL_CHAOS 'op'", "on cuda nothing is evicted"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ALLOCATOR": "native"},
+     ["TIDEPOOL_ALLOCATOR 'native'", "arena"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ALLOCATOR": "naitve", "TIDEPOOL_DEVICE": "cuda"},
+     ["'naitve'", "did you mean native"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POISON": "2"}, ["TIDEPOOL_POISON", "'2'", "1 or 0"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_HANDLE": "5%"}, ["TIDEPOOL_HANDLE", "'5%'", "2MiB"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_LIMIT_AGE": "0"}, ["LIMIT_AGE", "'0'", "above zero"]),

@@ -182,6 +182,52 @@ def raw_calls() -> dict:
             "nothing": torch.cuda.caching_allocator_alloc(0) in (0, None)}
 
 
+def misused() -> dict:
+    """Addresses of no block are errors, and change nothing."""
+    address = torch.cuda.caching_allocator_alloc(5 * MIB)
+    other = torch.cuda.caching_allocator_alloc(5 * MIB)
+    torch.cuda.caching_allocator_delete(other)
+    before, host = current(), torch.zeros(10)
+    errors = []
+    for wrong in (other, address + 512, address + 1, host.data_ptr()):
+        try:
+            torch.cuda.caching_allocator_delete(wrong)
+            errors.append("none")
+        except RuntimeError as error:
+            text = str(error).replace(f"{wrong:#x}", "ADDRESS")
+            errors.append(text.split(" (")[0].split("\n")[0])
+    try:
+        torch.cuda.caching_allocator_alloc(2**63 - 1)
+    except torch.OutOfMemoryError as error:
+        errors.append(str(error).split(".")[0])
+    changed = current() - before
+    torch.cuda.caching_allocator_delete(address)
+    return {"errors": errors, "changed": changed}
+
+
+def foreign_streams() -> dict:
+    """Memory that another device's stream uses is not used again before that."""
+    device.watch_allocator()
+    x = torch.empty(1 << 20, device="cuda:0")
+    address, size = x.data_ptr(), x.untyped_storage().nbytes()
+    stream = torch.cuda.Stream("cuda:1")
+    stream.wait_stream(torch.cuda.current_stream("cuda:0"))
+    with torch.cuda.stream(stream):
+        torch.ones(10, device="cuda:1").add_(1)
+    device.used(address, size, stream.cuda_stream)
+    device.shared(address, stream.cuda_stream)
+    x.record_stream(stream)
+    x.record_stream(torch.cuda.default_stream("cuda:1"))
+    del x
+    same = []
+    for _ in range(3):
+        y = torch.empty(1 << 20, device="cuda:0").fill_(1)
+        same.append(y.data_ptr() == address)
+        del y
+        torch.cuda.synchronize("cuda:1")
+    return {"races": device.races(), "reused": any(same)}
+
+
 def graphs() -> dict:
     """A captured graph keeps its memory in a pool of its own."""
     source = block(1)
@@ -354,8 +400,9 @@ def disabled() -> dict:
 
 
 FACES = {face.__name__: face for face in (
-    statistics, summary, emptied, fraction, snapshot, history, streams, raw_calls, graphs, trees,
-    mem_pools, pinned, profiled, observed, saved, shared, peers, backends, disabled)}
+    statistics, summary, emptied, fraction, snapshot, history, streams, raw_calls, misused, graphs,
+    trees, mem_pools, pinned, profiled, observed, saved, shared, peers, backends, disabled,
+    foreign_streams)}
 
 
 def main() -> None:

@@ -64,6 +64,43 @@ def test_a_job_ends_with_tensors_alive(jobs):
     assert "cuda:0: peak 2 MiB of 1 GiB" in done.stderr
 
 
+def test_memory_that_no_allocator_knows_of_is_said(jobs, tmp_path):
+    stats = tmp_path / "stats.json"
+    done = jobs.run("small_job.py", "--outside", "300", budget="1GiB", memory="2GiB",
+                    environ=(("TIDEPOOL_STATS", str(stats)),))
+    device = json.loads(stats.read_text())["devices"]["cuda:0"]
+    assert device["outside_bytes"] - device["outside_at_start_bytes"] == 300 << 20
+    assert "MiB outside" in done.stderr
+    done = jobs.run("small_job.py", "--too-much", "1100", budget="1GiB", memory="2GiB")
+    assert "are in use outside of any (context, libraries, other processes)" in done.stdout
+
+
+NATIVE = ("TIDEPOOL_ALLOCATOR", "native")
+
+
+def test_pytorchs_own_allocator_under_the_budget(jobs):
+    device = {"devices": 2, "memory": "8GiB", "touch": False}
+    cases = ("mlp", "gpt", "graph", "side_stream", "two_devices")
+    plain = jobs.json("training_jobs.py", *cases, **device)
+    under = jobs.json("training_jobs.py", *cases, budget="2GiB", environ=(NATIVE,), **device)
+    for case in cases:
+        for figure in ("requested_bytes.peak", "allocation.allocated", "allocated_bytes.peak",
+                       "reserved_bytes.peak"):
+            assert under[case][figure] == plain[case][figure], (case, figure)
+        assert under[case]["left_used"] == 0
+
+
+def test_pytorchs_own_allocator_keeps_the_budget(jobs, tmp_path):
+    stats = tmp_path / "stats.json"
+    done = jobs.run("small_job.py", "--too-much", "80", budget="64MiB", memory="1GiB",
+                    environ=(NATIVE, ("TIDEPOOL_STATS", str(stats))))
+    assert done.returncode == 0
+    assert "CUDA out of memory" in done.stdout
+    assert "by PyTorch's own allocator" in done.stderr
+    device = json.loads(stats.read_text())["devices"]["cuda:0"]
+    assert 0 < device["native_reserved_bytes"] == device["reserved_bytes"] <= 64 << 20
+
+
 def test_a_job_that_uses_no_device(jobs):
     done = jobs.run("small_job.py", "--idle", budget="1GiB")
     assert done.stdout == "ran None\n"

@@ -11,8 +11,8 @@ import pytest
 pytestmark = pytest.mark.torch_floor
 
 FACES = ("statistics", "summary", "emptied", "fraction", "snapshot", "history", "streams",
-         "raw_calls", "graphs", "trees", "mem_pools", "pinned", "profiled", "observed", "saved",
-         "shared", "peers", "backends", "disabled")
+         "raw_calls", "misused", "graphs", "trees", "mem_pools", "pinned", "profiled", "observed",
+         "saved", "shared", "peers", "backends", "disabled", "foreign_streams")
 DEVICE = {"devices": 2, "memory": "2GiB"}
 ASKED = {  # what the answers are about, so that two that say nothing do not pass
     "statistics": {"peak": 8 << 20, "reset": 0}, "emptied": {"cached": True, "given_back": True},
@@ -24,6 +24,7 @@ ASKED = {  # what the answers are about, so that two that say nothing do not pas
     "profiled": {"bytes": [7 << 20, -(7 << 20)]},
     "observed": {"error": "CUDA out of memory", "ooms": 1, "retried": True},
     "saved": {"equal": True, "shared": True}, "shared": {"read": "499500.0\n", "status": 0},
+    "foreign_streams": {"races": [], "reused": True},
     "peers": {"equal": True}, "backends": {"backend": "native"}, "disabled": {"size": 4 << 20},
 }
 

@@ -163,4 +163,6 @@ def _summary_of(values: dict, budget: str) -> str:
     if evicted:
         text += f" ({_sizes.format_size(evicted, exact=False)})"
     seconds = values.get("replay_ns", 0) / 1e9
-    return f"{text}, {values.get('operators_replayed', 0)} operators replayed in {seconds:.1f} s"
+    text += f", {values.get('operators_replayed', 0)} operators replayed in {seconds:.1f} s"
+    outside = values.get("outside_bytes", 0)
+    return f"{text}, {_sizes.format_size(outside, exact=False)} outside" if outside else text

@@ -17,12 +17,14 @@ from . import _sizes
 
 POLICIES = ("need1", "coop", "dtr-eq")
 DEVICES = ("cpu", "cuda")
+ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the budget, to debug
 PREFIX = "TIDEPOOL_"
 CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch prefers the first
 
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
-KEYS = ("budget", "policy", "chaos", "stats", "device", "poison", "handle", "quiet", *LIMITS)
+KEYS = ("budget", "policy", "chaos", "stats", "device", "poison", "handle", "allocator", "quiet",
+        *LIMITS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics file, what `verify` asks of its jobs, and names that tests and other builds use.
 RESERVED = ("backend", "stats_owner", "verify", "mutant", "full")
@@ -47,6 +49,7 @@ class Settings:
     stats: str | None = None
     poison: bool = False
     handle_bytes: int | None = None
+    allocator: str = "arena"
     quiet: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
 
@@ -58,6 +61,8 @@ class Settings:
             values["budget_share"] = self.budget_share
         if self.handle_bytes is not None:
             values["handle_bytes"] = self.handle_bytes
+        if self.allocator != "arena":
+            values["allocator"] = self.allocator
         if self.limits:
             values["limits"] = dict(self.limits)
         return values
@@ -65,7 +70,9 @@ class Settings:
     def describe(self) -> str:
         """Return budget, device, policy and chaos as one phrase."""
         if self.device == "cuda":
-            return f"budget {self.describe_budget()} on each cuda device, nothing is evicted there"
+            below = ", by PyTorch's own allocator" if self.allocator == "native" else ""
+            return (f"budget {self.describe_budget()} on each cuda device{below}, nothing is "
+                    "evicted there")
         text = f"budget {self.describe_budget()} on {self.device}, policy {self.policy}"
         return text if self.chaos == "none" else f"{text}, chaos {self.chaos}"
 
@@ -161,12 +168,15 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         stats=given["stats"][1] if "stats" in given else None,
         poison=_flag(given, "poison"),
         handle_bytes=_size(given["handle"], None) if "handle" in given else None,
+        allocator=_one_of(given, "allocator", ALLOCATORS, "arena"),
         quiet=_flag(given, "quiet"),
         limits=limits,
     )
     if device == "cuda" and settings.chaos != "none":
         raise _wrong(*given["chaos"], "on cuda nothing is evicted in this version, expected none, "
                                       "or device cpu")
+    if device == "cpu" and settings.allocator != "arena":
+        raise _wrong(*given["allocator"], "on cpu expected arena, or device cuda")
     return settings
 
 
