@@ -79,6 +79,7 @@ Arena::Arena(AddressSpace& space, const AllocatorConfig& config)
       selector_(config_.handle_bytes),
       trace_(config_.trace_events) {
   counts_.budget_bytes = config_.budget_bytes;
+  heap_.set_observer(nullptr, base_);  // views name addresses, whoever looks
   if (!space_.has_virtual_memory()) commit_everything();
 }
 
@@ -251,6 +252,7 @@ AllocatorStatistics Arena::statistics() const {
 void Arena::check_invariants() const {
   pages_.check_invariants();
   heap_.check_invariants(pages_);
+  room_.check_invariants();
   TIDEPOOL_CHECK(committed_bytes() <= counts_.budget_bytes, "(1) %zu bytes committed of %zu",
                  committed_bytes(), counts_.budget_bytes);
   size_t awaiting = 0;

@@ -11,13 +11,16 @@
 #include <string>
 #include <vector>
 
+#include "allocator/block_walk.h"
 #include "allocator/budgeted_allocator.h"
 #include "allocator/fence.h"
 #include "allocator/heap.h"
 #include "allocator/page_selection.h"
 #include "allocator/page_transaction.h"
+#include "allocator/room_list.h"
 #include "allocator/stream_clocks.h"
 #include "allocator/trace_ring.h"
+#include "allocator/window_search.h"
 
 namespace tidepool {
 
@@ -148,9 +151,9 @@ class Arena {
   bool poll_host_fences();
   bool wait_for_a_fence(DeviceLock& lock);
   // Nobody else can take the target or the sources from now on. `from_pages`: ascending, free,
-  // of blocks in items_ that have not been merged since.
+  // of blocks in room_ that have not been merged since.
   Claims claim_pages(const Site& site, const std::vector<size_t>& from_pages);
-  BlockId block_of_item_at(size_t offset) const;
+  BlockId block_listed_at(size_t offset) const;
 
   // arena_streams.cpp: memory that goes from one stream to another.
   void know(StreamId stream);
@@ -187,16 +190,15 @@ class Arena {
   // arena_reclaim.cpp: evicting.
   Outcome reclaim(DeviceLock& lock, const Request& request, BlockId& served);
   void begin_search();
-  void collect_items(StreamId stream);
+  void list_room(StreamId stream);
   RoomItem item_for(BlockId id, StreamId stream);
-  std::span<const RoomItem> zone_items(Zone zone) const;
   std::optional<PageSelection> select_pages(const Request& request, Site& site);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
                       BlockId& served);
-  // Evicts these items' blocks; false if one was refused (the others are free then). Merging is
+  // Evicts these blocks of room_; false if one was refused (the others are free then). Merging is
   // held from the call on, until Heap::flush().
-  bool evict_items(std::span<const size_t> victims);
+  bool evict_victims(std::span<const size_t> victims);
   [[noreturn]] void out_of_memory(const Request& request);
   size_t largest_servable(const Request& request);
 
@@ -227,7 +229,8 @@ class Arena {
 
   // Of the search under way; kept for their memory.
   uint32_t search_ = 0;
-  std::vector<RoomItem> items_;  // all blocks, in address order
+  BlockWalk walk_;
+  RoomList room_;  // all blocks
   std::array<size_t, kZoneCount + 1> zone_begins_{};
 };
 

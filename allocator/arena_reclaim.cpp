@@ -50,49 +50,31 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
   return item;
 }
 
-void Arena::collect_items(StreamId stream) {
-  items_.clear();
-  items_.reserve(heap_.blocks().count());
+void Arena::list_room(StreamId stream) {
+  room_.start(heap_.blocks().count());
   zone_begins_.fill(0);
   size_t zone = 0;
-  for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
-    while (zone < static_cast<size_t>(heap_[id].zone)) zone_begins_[++zone] = items_.size();
-    __builtin_prefetch(heap_[heap_[id].next].owner);  // the next block's price reads it
-    items_.push_back(item_for(id, stream));
-  }
-  while (zone < kZoneCount) zone_begins_[++zone] = items_.size();
+  walk_.run(heap_.blocks(), [&](BlockId id) {
+    while (zone < static_cast<size_t>(heap_[id].zone)) zone_begins_[++zone] = room_.size();
+    room_.add(item_for(id, stream));
+  });
+  while (zone < kZoneCount) zone_begins_[++zone] = room_.size();
 }
 
-std::span<const RoomItem> Arena::zone_items(Zone zone) const {
-  auto index = static_cast<size_t>(zone);
-  return std::span(items_).subspan(zone_begins_[index],
-                                   zone_begins_[index + 1] - zone_begins_[index]);
-}
-
-BlockId Arena::block_of_item_at(size_t offset) const {
-  auto after = std::upper_bound(
-      items_.begin(), items_.end(), offset,
-      [](size_t wanted, const RoomItem& item) { return wanted < item.offset; });
-  TIDEPOOL_CHECK(after != items_.begin(), "no block at %zu", offset);
-  return std::prev(after)->block;
-}
+BlockId Arena::block_listed_at(size_t offset) const { return room_[room_.index_at(offset)].block; }
 
 std::optional<Window> Arena::find_window(Zone zone, size_t bytes) const {
-  std::optional<Window> window = search_window(zone_items(zone), bytes);
-  if (window) {
-    size_t begin = zone_begins_[static_cast<size_t>(zone)];
-    window->first += begin;
-    window->last += begin;
-  }
-  return window;
+  auto index = static_cast<size_t>(zone);
+  return search_window(room_, zone_begins_[index], zone_begins_[index + 1], bytes);
 }
 
 std::optional<PageSelection> Arena::select_pages(const Request& request, Site& site) {
+  selector_.lay_out(room_);
   for (size_t attempt = 0; attempt < kSiteAttempts; ++attempt) {
     site = next_site(request, attempt);
     if (site.pages_needed == 0) continue;
     size_t wanted = site.pages_needed - std::min(site.pages_needed, pages_at_hand());
-    auto selection = selector_.select(items_, wanted, site.begin, site.claim_end);
+    auto selection = selector_.select(wanted, site.begin, site.claim_end);
     if (selection) return selection;
   }
   return std::nullopt;
@@ -108,7 +90,7 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
   // Each round but the last has a victim refused, which is a barrier from then on.
   while (true) {
     const uint64_t start_ns = now_ns();
-    collect_items(request.stream);
+    list_room(request.stream);
     std::optional<Window> window;
     if (config_.allow_windows) window = find_window(request.zone, request.bytes);
     Site site;
@@ -130,7 +112,7 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
       if (outcome == Outcome::kNothing) continue;
       return outcome;
     }
-    if (!evict_items(selection->victims)) {
+    if (!evict_victims(selection->victims)) {
       heap_.flush();
       continue;
     }
@@ -138,11 +120,11 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
   }
 }
 
-bool Arena::evict_items(std::span<const size_t> victims) {
+bool Arena::evict_victims(std::span<const size_t> victims) {
   heap_.hold_merging();
   for (size_t victim : victims) {
-    const RoomItem& item = items_[victim];
-    Block& block = heap_[item.block];
+    const BlockId id = room_[victim].block;
+    Block& block = heap_[id];
     // An eviction may free other blocks, victims among them.
     if (block.state != BlockState::kAllocated) continue;
     if (block.owner == nullptr || !reclaimer_->evict(block.owner)) {
@@ -151,9 +133,9 @@ bool Arena::evict_items(std::span<const size_t> victims) {
     }
     ++counts_.evictions;
     counts_.evicted_bytes += block.bytes;
-    trace_.add(TraceKind::kEvict, address_of(item.block).value, block.bytes);
-    if (config_.poison) space_.fill(address_of(item.block), block.bytes, kPoison);
-    heap_.release(item.block);
+    trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
+    if (config_.poison) space_.fill(address_of(id), block.bytes, kPoison);
+    heap_.release(id);
   }
   return true;
 }
@@ -162,14 +144,14 @@ Arena::Outcome Arena::take_window(DeviceLock& lock, const Request& request, cons
                                   BlockId& served) {
   std::vector<size_t> victims;
   for (size_t i = window.first; i <= window.last; ++i) {
-    if (items_[i].kind == RoomKind::kEvictable) victims.push_back(i);
+    if (room_[i].kind == RoomKind::kEvictable) victims.push_back(i);
   }
-  if (!evict_items(victims)) {
+  if (!evict_victims(victims)) {
     heap_.flush();
     return Outcome::kNothing;
   }
   // What is left over joins a free block at the low end, if there is one.
-  const RoomItem& first = items_[window.first];
+  const RoomItem first = room_[window.first];
   size_t begin = first.offset;
   if (first.kind == RoomKind::kFree) begin += window.bytes - request.bytes;
   Claim target;
@@ -184,12 +166,12 @@ Arena::Outcome Arena::take_window(DeviceLock& lock, const Request& request, cons
 
 size_t Arena::largest_servable(const Request& request) {
   begin_search();
-  collect_items(request.stream);
+  list_room(request.stream);
   size_t largest = 0;
   size_t run = 0;
   size_t largest_hole = 0;
-  for (size_t i = 0; i < items_.size(); ++i) {
-    const RoomItem& item = items_[i];
+  for (size_t i = 0; i < room_.size(); ++i) {
+    const RoomItem item = room_[i];
     bool barrier = item.kind == RoomKind::kBarrier || item.kind == RoomKind::kHole;
     bool zone_begins = std::find(zone_begins_.begin(), zone_begins_.end(), i) != zone_begins_.end();
     run = barrier ? 0 : (zone_begins ? 0 : run) + item.bytes;
@@ -198,7 +180,7 @@ size_t Arena::largest_servable(const Request& request) {
   }
   size_t pages = pages_at_hand();
   if (can_move_pages()) {
-    (void)selector_.select(items_, 0);
+    selector_.lay_out(room_);
     pages += selector_.attainable();
   }
   return std::max(largest, std::min(pages * config_.handle_bytes, largest_hole));

@@ -152,7 +152,7 @@ Arena::Claims Arena::claim_pages(const Site& site, const std::vector<size_t>& fr
       target_claimed = true;
     }
     Claim& source = claims.sources.emplace_back();
-    source.block = heap_.claim(block_of_item_at(begin), begin,
+    source.block = heap_.claim(block_listed_at(begin), begin,
                                begin + (last - first) * page_bytes, &source.uses);
     last = first;
   }

@@ -2,46 +2,77 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
+
+#include "allocator/check.h"
 
 namespace tidepool {
 
-void PageSelector::lay_out(std::span<const RoomItem> items, size_t keep_begin, size_t keep_end) {
+void PageSelector::lay_out(const RoomList& room) {
+  constexpr size_t kNone = SIZE_MAX;
   const auto page_shift = static_cast<unsigned>(std::countr_zero(page_bytes_));
+  room_ = &room;
   pages_.clear();
-  spans_.resize(items.size());
-  for (size_t i = 0; i < items.size(); ++i) {
-    const RoomItem& item = items[i];
+  spans_.resize(room.size());
+  Page page{kNone, 0, 0, false};  // that the last block ends in; entered when the next begins
+  uint32_t index = 0;             // that it will have
+  auto begin_page = [&](const Page& next) {
+    if (page.number != kNone) {
+      pages_.push_back(page);
+      ++index;
+    }
+    page = next;
+  };
+  for (size_t i = 0; i < room.size(); ++i) {
+    const RoomItem item = room[i];
     if (item.kind == RoomKind::kHole) continue;
-    const size_t item_end = item.offset + item.bytes;
     const size_t first = item.offset >> page_shift;
-    const size_t last = (item_end - 1) >> page_shift;
-    const bool evictable = item.kind == RoomKind::kEvictable;
-    const bool keep = item.kind == RoomKind::kBarrier ||
-                      (item.offset < keep_end && keep_begin < item_end);
-    if (pages_.empty() || pages_.back().number < first) pages_.push_back({first, 0, 0, false});
-    Page& shared = pages_.back();  // perhaps with the item before
-    shared.occupants += evictable;
-    shared.kept |= keep;
-    spans_[i].first = static_cast<uint32_t>(pages_.size() - 1);
+    const size_t last = (item.end() - 1) >> page_shift;
+    const uint32_t evictable = item.kind == RoomKind::kEvictable ? 1 : 0;
+    const bool barrier = item.kind == RoomKind::kBarrier;
+    if (page.number != first) begin_page({first, 0, 0, false});
+    page.occupants += evictable;
+    page.kept |= barrier;
+    spans_[i].first = index;
     if (last == first) {
-      if (evictable) shared.price += item.price;
+      page.price += item.price;
     } else {
       // Prices are wanted only of pages that small blocks lie in: never of those inside.
-      uint64_t price_per_page = evictable ? item.price / (item.bytes >> page_shift | 1) : 0;
-      shared.price += price_per_page;
+      const uint64_t price_per_page = item.price / (item.bytes >> page_shift | 1);
+      page.price += price_per_page;
       for (size_t number = first + 1; number <= last; ++number) {
-        pages_.push_back({number, price_per_page, evictable, keep});
+        begin_page({number, price_per_page, evictable, barrier});
       }
     }
-    spans_[i].last = static_cast<uint32_t>(pages_.size() - 1);
+    spans_[i].last = index;
   }
+  if (page.number != kNone) pages_.push_back(page);
 }
 
-void PageSelector::make_candidates(std::span<const RoomItem> items) {
+size_t PageSelector::attainable() const {
+  return static_cast<size_t>(
+      std::count_if(pages_.begin(), pages_.end(), [](const Page& page) { return !page.kept; }));
+}
+
+std::vector<uint32_t> PageSelector::keep(size_t begin, size_t end) {
+  std::vector<uint32_t> kept;
+  if (begin == end) return kept;
+  for (size_t i = room_->index_at(begin); i < room_->size() && room_->offset(i) < end; ++i) {
+    if ((*room_)[i].kind == RoomKind::kHole) continue;
+    for (uint32_t p = spans_[i].first; p <= spans_[i].last; ++p) {
+      if (pages_[p].kept) continue;
+      pages_[p].kept = true;
+      kept.push_back(p);
+    }
+  }
+  return kept;
+}
+
+void PageSelector::make_candidates(const RoomList& room) {
   candidates_.clear();
   const double page_share = 1.0 / static_cast<double>(page_bytes_);
-  for (size_t i = 0; i < items.size(); ++i) {
-    const RoomItem& item = items[i];
+  for (size_t i = 0; i < room.size(); ++i) {
+    const RoomItem item = room[i];
     if (item.kind != RoomKind::kEvictable) continue;
     Span span = spans_[i];
     double density = 0;
@@ -81,21 +112,22 @@ void PageSelector::unpick(size_t item) {
   for (uint32_t p = spans_[item].first; p <= spans_[item].last; ++p) ++pages_[p].occupants;
 }
 
-std::optional<PageSelection> PageSelector::select(std::span<const RoomItem> items, size_t wanted,
-                                                  size_t keep_begin, size_t keep_end) {
-  lay_out(items, keep_begin, keep_end);
-  size_t won = 0;
-  attainable_ = 0;
-  for (const Page& page : pages_) {
-    attainable_ += !page.kept;
-    won += !page.kept && page.occupants == 0;
+std::optional<PageSelection> PageSelector::select(size_t wanted, size_t keep_begin,
+                                                  size_t keep_end) {
+  TIDEPOOL_CHECK(room_ != nullptr, "%zu pages of no blocks", wanted);
+  const std::vector<uint32_t> kept = keep(keep_begin, keep_end);
+  if (attainable() < wanted) {
+    for (uint32_t p : kept) pages_[p].kept = false;
+    return std::nullopt;
   }
-  if (attainable_ < wanted) return std::nullopt;
+  const RoomList& room = *std::exchange(room_, nullptr);
+  size_t won = 0;
+  for (const Page& page : pages_) won += !page.kept && page.occupants == 0;
 
   PageSelection selection;
   std::vector<size_t>& victims = selection.victims;
   if (won < wanted) {
-    make_candidates(items);
+    make_candidates(room);
     auto end = candidates_.end();
     while (won < wanted) {
       std::pop_heap(candidates_.begin(), end);
@@ -114,8 +146,8 @@ std::optional<PageSelection> PageSelector::select(std::span<const RoomItem> item
     std::sort(victims.begin(), victims.end());
   }
   for (size_t victim : victims) {
-    selection.price += items[victim].price;
-    selection.evicted_bytes += items[victim].bytes;
+    selection.price += room.price(victim, victim + 1);
+    selection.evicted_bytes += room.bytes(victim, victim + 1);
   }
   // The highest ones: what grows from the low end of a zone stays in one piece longer.
   for (size_t p = pages_.size(); p-- > 0 && selection.pages.size() < wanted;) {

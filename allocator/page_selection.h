@@ -7,15 +7,14 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
-#include "allocator/window_search.h"
+#include "allocator/room_list.h"
 
 namespace tidepool {
 
 struct PageSelection {
-  std::vector<size_t> victims;  // indices of items to evict, ascending
+  std::vector<size_t> victims;  // indices of blocks to evict, ascending
   std::vector<size_t> pages;    // page numbers that are free then; as many as wanted, ascending
   uint64_t price = 0;
   size_t evicted_bytes = 0;
@@ -26,14 +25,16 @@ class PageSelector {
   // `page_bytes`: a power of two.
   explicit PageSelector(size_t page_bytes) : page_bytes_(page_bytes) {}
 
-  // `items`: blocks in address order; holes consist of whole pages. Pages that touch
-  // [keep_begin, keep_end) are not taken. Nothing if fewer than `wanted` pages can be had.
-  // O(items + pages + victims·log items).
-  std::optional<PageSelection> select(std::span<const RoomItem> items, size_t wanted,
-                                      size_t keep_begin = 0, size_t keep_end = 0);
+  // Finds the pages under blocks, whose holes consist of whole pages. `room` is not changed before
+  // the selection. O(blocks + pages).
+  void lay_out(const RoomList& room);
+  // How many pages can be won at most. O(pages).
+  size_t attainable() const;
 
-  // How many pages the last select() could have won at most.
-  size_t attainable() const { return attainable_; }
+  // Pages that touch blocks in [keep_begin, keep_end) are not taken. Nothing, and another may be
+  // asked for, if fewer than `wanted` pages can be had. Requires: laid out, and nothing selected
+  // since. O(pages) if nothing can be had or is to be evicted, else O(blocks + victims·log blocks).
+  std::optional<PageSelection> select(size_t wanted, size_t keep_begin = 0, size_t keep_end = 0);
 
  private:
   struct Page {
@@ -53,16 +54,17 @@ class PageSelector {
     }
   };
 
-  void lay_out(std::span<const RoomItem> items, size_t keep_begin, size_t keep_end);
-  void make_candidates(std::span<const RoomItem> items);
+  // Marks the pages under blocks in [begin, end). Returns those that were not marked before.
+  std::vector<uint32_t> keep(size_t begin, size_t end);
+  void make_candidates(const RoomList& room);
   size_t pick(size_t item);           // pages that become free by it
   size_t unpick_loss(size_t item) const;
   void unpick(size_t item);
 
   const size_t page_bytes_;
-  size_t attainable_ = 0;
+  const RoomList* room_ = nullptr;  // what is laid out
   std::vector<Page> pages_;  // committed ones, in address order; reused between calls
-  std::vector<Span> spans_;  // of each item
+  std::vector<Span> spans_;  // of each block
   std::vector<Candidate> candidates_;
 };
 

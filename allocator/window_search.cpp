@@ -1,5 +1,6 @@
 #include "allocator/window_search.h"
 
+#include <algorithm>
 #include <tuple>
 
 namespace tidepool {
@@ -11,43 +12,79 @@ bool better(const Window& a, const Window& b) {
 
 namespace {
 
-// Adds an item to the sums of a window, or, by `sign` -1, takes it away. Without a branch: which
-// blocks are free is past predicting, and this runs for each block twice.
-void add(Window& window, const RoomItem& item, size_t sign) {
-  const size_t evictable = item.kind == RoomKind::kEvictable ? 1 : 0;
-  const size_t counted = sign * evictable;
-  window.bytes += sign * item.bytes;
-  window.price += counted * item.price;
-  window.evicted_bytes += counted * item.bytes;
-  window.evicted_blocks += counted;
+// The first index in [low, high) from which on `holds` is true, or `high`. The outcomes are past
+// predicting, so the loop does not branch on them.
+template <typename Predicate>
+size_t first_that(size_t low, size_t high, Predicate&& holds) {
+  for (size_t count = high - low; count > 0;) {
+    const size_t half = count / 2;
+    low += holds(low + half) ? 0 : count - half;
+    count = half;
+  }
+  return low;
+}
+
+// Where a window from `first` on ends at the earliest. Requires: not before `low`, but by `end`.
+size_t earliest_stop(const RoomList& room, size_t first, size_t low, size_t end, size_t bytes) {
+  auto covers = [&](size_t stop) { return room.bytes(first, stop) >= bytes; };
+  if (covers(low)) return low;
+  ++low;
+  size_t stride = 4;  // mostly a few blocks further
+  while (low + stride < end && !covers(low + stride)) {
+    low += stride + 1;
+    stride *= 2;
+  }
+  return first_that(low, std::min(low + stride, end), covers);
+}
+
+// The first block after `first` from which on the blocks before `stop` cost at most `greatest`:
+// mostly a few blocks before `stop`, or `stop` itself.
+size_t affordable_start(const RoomList& room, size_t first, size_t stop, uint64_t greatest) {
+  auto affords = [&](size_t start) { return room.price(start, stop) <= greatest; };
+  size_t high = stop;
+  size_t stride = 8;
+  while (high - first > stride && affords(high - stride)) {
+    high -= stride;
+    stride *= 2;
+  }
+  const size_t low = high - first > stride ? high - stride + 1 : first + 1;
+  return first_that(low, high, affords);
+}
+
+// Among blocks without a barrier.
+void search_run(const RoomList& room, size_t begin, size_t end, size_t bytes,
+                std::optional<Window>& best) {
+  uint64_t greatest = best ? best->price : UINT64_MAX;  // that a window may cost
+  size_t stop = begin;
+  for (size_t first = begin;;) {
+    while (first < end && room.price(first, first + 1) > greatest) ++first;
+    if (room.bytes(first, end) < bytes) return;
+    stop = earliest_stop(room, first, std::max(stop, first + 1), end, bytes);
+    const uint64_t price = room.price(first, stop);
+    if (price > greatest) {
+      // No window that begins further on ends before `stop`.
+      first = affordable_start(room, first, stop, greatest);
+      continue;
+    }
+    const Window window{first, stop - 1, price, room.bytes(first, stop),
+                        room.evicted_bytes(first, stop), room.evicted_blocks(first, stop)};
+    if (!best || better(window, *best)) {
+      best = window;
+      greatest = price;
+    }
+    ++first;
+  }
 }
 
 }  // namespace
 
-std::optional<Window> search_window(std::span<const RoomItem> items, size_t bytes) {
-  constexpr size_t kAway = ~size_t{0};  // -1: the sums are unsigned, and never below 0 after both
+std::optional<Window> search_window(const RoomList& room, size_t begin, size_t end, size_t bytes) {
   std::optional<Window> best;
-  uint64_t best_price = UINT64_MAX;
-  Window window;  // of items [window.first, right]
-  for (size_t right = 0; right < items.size(); ++right) {
-    const RoomItem& item = items[right];
-    if (item.kind == RoomKind::kBarrier || item.kind == RoomKind::kHole) [[unlikely]] {
-      window = Window{};
-      window.first = right + 1;
-      continue;
-    }
-    add(window, item, 1);
-    if (window.bytes < bytes) continue;
-    // Prices are not negative: of the windows that end here the shortest is the best.
-    while (window.bytes - items[window.first].bytes >= bytes) {
-      add(window, items[window.first++], kAway);
-    }
-    if (window.price > best_price) [[likely]] continue;
-    window.last = right;
-    if (best && !better(window, *best)) continue;
-    best = window;
-    best_price = window.price;
+  for (const size_t barrier : room.barriers(begin, end)) {
+    search_run(room, begin, barrier, bytes, best);
+    begin = barrier + 1;
   }
+  search_run(room, begin, end, bytes, best);
   return best;
 }
 

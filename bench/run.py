@@ -24,7 +24,8 @@ import measure
 PYTHON = ("operator_overhead", "transformer_step", "cuda_pairs", "cuda_patterns")
 REPETITIONS = 9
 # What our C++ benchmarks count besides time.
-COUNTERS = {"reserved", "refused", "smallest", "smallest_MiB", "price", "windows", "remaps"}
+COUNTERS = {"reserved", "refused", "smallest", "smallest_MiB", "price", "windows", "remaps",
+            "search_us"}
 
 
 def native() -> dict[str, Path]:

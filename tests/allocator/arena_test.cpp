@@ -1,8 +1,13 @@
-// What of the arena cannot be seen through BudgetedAllocator: where blocks are put.
+// What of the arena cannot be seen through BudgetedAllocator: where blocks are put, and which are
+// evicted for it.
 #include "allocator/arena.h"
+
+#include <map>
 
 #include "allocator/simulated_space.h"
 #include "tests/support/catch.h"
+#include "tests/support/fake_reclaimer.h"
+#include "tests/support/random.h"
 
 namespace tidepool {
 namespace {
@@ -77,6 +82,145 @@ TEST_CASE("the automatic handle gives a budget about a thousand pages") {
   CHECK(pages_of(size_t{8} << 20) == 128);
   CHECK(pages_of(size_t{1} << 30) == 1024);
   CHECK(pages_of(size_t{64} << 30) == 32768);
+}
+
+// An arena of windows only, all of whose blocks are large, transient and owned.
+class WindowWorld {
+ public:
+  explicit WindowWorld(uint64_t seed) : random_(seed), arena_(space_, config()) {
+    arena_.set_reclaimer(&reclaimer_);
+    reclaimer_.on_evict = [this](test::FakeOwner* owner) { owners_.erase(owner->address); };
+  }
+
+  // One request. If it evicts, the blocks are those of the cheapest window. True if it did.
+  bool request() {
+    const size_t bytes = 64 * random_.between(kPage / 64, 8 * kPage / 64);
+    const std::vector<Owner> expected = cheapest_window(bytes);
+    DeviceLock lock(mutex_);
+    reclaimer_.evicted.clear();
+    const uint64_t before = arena_.statistics().windows;
+    try {
+      void* address = arena_.allocate(lock, bytes, PlacementHint::kTransient);
+      test::FakeOwner* owner = reclaimer_.add(address, bytes, random_price(), random_.chance(10));
+      arena_.allocated_block(address).owner = owner;
+      owners_[address] = owner;
+    } catch (const OutOfMemory&) {
+      CHECK(expected.empty());
+      return false;
+    }
+    if (arena_.statistics().windows == before) return false;
+    const std::vector<Owner> evicted(reclaimer_.evicted.begin(), reclaimer_.evicted.end());
+    if (evicted != expected) {
+      FAIL(evicted.size() << " blocks for " << bytes << " bytes, not these " << expected.size());
+    }
+    return !evicted.empty();
+  }
+
+  // Something happens to a block: it goes, becomes a barrier or no longer is, or changes its price.
+  void change() {
+    if (owners_.empty()) return;
+    auto found = std::next(owners_.begin(), static_cast<ptrdiff_t>(random_.below(owners_.size())));
+    test::FakeOwner& owner = *found->second;
+    switch (random_.below(4)) {
+      case 0: {
+        DeviceLock lock(mutex_);
+        arena_.free(owner.address);
+        owner.address = nullptr;
+        owners_.erase(found);
+        break;
+      }
+      case 1:
+        owner.barrier = !owner.barrier && random_.chance(30);
+        break;
+      default:
+        owner.price = random_price();
+    }
+  }
+
+  void check_invariants() const {
+    DeviceLock lock(mutex_);
+    arena_.check_invariants();
+  }
+
+ private:
+  struct Piece {
+    size_t bytes;
+    test::FakeOwner* owner;  // null: free
+    bool barrier;
+  };
+
+  static AllocatorConfig config() {
+    AllocatorConfig config = World::config();
+    config.allow_remap = false;
+    return config;
+  }
+
+  uint64_t random_price() { return random_.chance(20) ? 5 : random_.below(1000); }
+
+  // The blocks as seen from outside, free neighbours as one.
+  std::vector<Piece> pieces() const {
+    DeviceLock lock(mutex_);
+    std::vector<Piece> pieces;
+    for (const BlockView& view : arena_.block_views()) {
+      const bool free = view.use == BlockUse::kFree;
+      auto owner = owners_.find(view.address);
+      if (free && !pieces.empty() && !pieces.back().barrier && pieces.back().owner == nullptr) {
+        pieces.back().bytes += view.bytes;
+      } else if (owner != owners_.end()) {
+        pieces.push_back({view.bytes, owner->second, owner->second->barrier});
+      } else {
+        pieces.push_back({view.bytes, nullptr, !free});
+      }
+    }
+    return pieces;
+  }
+
+  // By brute force: the owners in it, in address order.
+  std::vector<Owner> cheapest_window(size_t bytes) const {
+    const std::vector<Piece> all = pieces();
+    using Rank = std::array<size_t, 5>;  // price, evicted bytes and blocks, bytes, address
+    Rank best;
+    best.fill(SIZE_MAX);
+    std::vector<Owner> owners;
+    for (size_t first = 0; first < all.size(); ++first) {
+      Rank rank{0, 0, 0, 0, first};
+      std::vector<Owner> inside;
+      for (size_t last = first; last < all.size() && !all[last].barrier; ++last) {
+        rank[3] += all[last].bytes;
+        if (all[last].owner != nullptr) {
+          rank[0] += all[last].owner->price;
+          rank[1] += all[last].bytes;
+          ++rank[2];
+          inside.push_back(all[last].owner);
+        }
+        if (rank[3] < bytes || rank >= best) continue;
+        best = rank;
+        owners = inside;
+      }
+    }
+    return owners;
+  }
+
+  test::Random random_;
+  SimulatedSpace space_{kPage};
+  mutable DeviceMutex mutex_;
+  test::FakeReclaimer reclaimer_;
+  Arena arena_;
+  std::map<const void*, test::FakeOwner*> owners_;  // of live blocks, by address
+};
+
+TEST_CASE("what a request evicts is the cheapest window, while blocks and prices change") {
+  size_t windows = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    WindowWorld world(seed);
+    for (int i = 0; i < 500; ++i) {
+      windows += world.request();
+      for (int k = 0; k < 3; ++k) world.change();
+    }
+    world.check_invariants();
+  }
+  INFO(windows << " windows");
+  CHECK(windows > 9000);
 }
 
 }  // namespace

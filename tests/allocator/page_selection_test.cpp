@@ -85,7 +85,9 @@ TEST_CASE("a selection frees the pages it names, finds them where they exist, an
   for (int round = 0; round < 4000; ++round) {
     std::vector<RoomItem> items = random_items(random);
     size_t wanted = random.between(1, 8);
-    std::optional<PageSelection> selection = selector.select(items, wanted);
+    const RoomList room(items);
+    selector.lay_out(room);
+    std::optional<PageSelection> selection = selector.select(wanted);
     std::optional<uint64_t> best = cheapest(items, wanted);
     if (selection.has_value() != best.has_value()) FAIL("round " << round);
     if (!selection) continue;
@@ -119,12 +121,46 @@ TEST_CASE("pages that the request itself will use are not taken") {
   std::vector<RoomItem> items = {{0, 4 * kPage, 0, BlockId{1}, RoomKind::kFree},
                                  {4 * kPage, 2 * kPage, 5, BlockId{2}, RoomKind::kEvictable}};
   PageSelector selector(kPage);
-  CHECK(selector.select(items, 4)->victims.empty());
-  std::optional<PageSelection> selection = selector.select(items, 2, 0, 4 * kPage);
+  const RoomList room(items);
+  selector.lay_out(room);
+  CHECK(selector.select(4)->victims.empty());
+  selector.lay_out(room);
+  std::optional<PageSelection> selection = selector.select(2, 0, 4 * kPage);
   REQUIRE(selection);
   CHECK(selection->victims == std::vector<size_t>{1});
   CHECK(selection->pages == std::vector<size_t>{4, 5});
-  CHECK_FALSE(selector.select(items, 3, 0, 4 * kPage));
+  selector.lay_out(room);
+  CHECK_FALSE(selector.select(3, 0, 4 * kPage));
+}
+
+TEST_CASE("what could not be had leaves no trace in the next selection") {
+  test::Random random(8);
+  PageSelector selector(kPage), fresh(kPage);
+  size_t compared = 0;
+  for (int round = 0; round < 4000; ++round) {
+    const std::vector<RoomItem> items = random_items(random);
+    const RoomList room(items);
+    const size_t end = items.back().end();
+    selector.lay_out(room);
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const size_t keep_begin = random.below(end);
+      const size_t keep_end = random.between(keep_begin + 1, end);
+      const size_t wanted = random.between(1, 8);
+      fresh.lay_out(room);
+      const auto expected = fresh.select(wanted, keep_begin, keep_end);
+      const auto selection = selector.select(wanted, keep_begin, keep_end);
+      if (selection.has_value() != expected.has_value()) FAIL("round " << round);
+      if (!selection) continue;
+      CHECK(selection->victims == expected->victims);
+      CHECK(selection->pages == expected->pages);
+      compared += attempt > 0;
+      for (size_t page : selection->pages) {
+        CHECK((page * kPage >= keep_end || (page + 1) * kPage <= keep_begin));
+      }
+      break;
+    }
+  }
+  CHECK(compared > 500);
 }
 
 TEST_CASE("small blocks are weighed with all that shares their page") {
@@ -135,7 +171,9 @@ TEST_CASE("small blocks are weighed with all that shares their page") {
   }
   items.push_back({kPage, kPage, 100, BlockId{2}, RoomKind::kEvictable});
   PageSelector selector(kPage);
-  std::optional<PageSelection> selection = selector.select(items, 1);
+  const RoomList room(items);
+  selector.lay_out(room);
+  std::optional<PageSelection> selection = selector.select(1);
   REQUIRE(selection);
   CHECK(selection->victims == std::vector<size_t>{16});
 }

@@ -1,5 +1,9 @@
 #include "allocator/window_search.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 
@@ -8,20 +12,29 @@ namespace {
 
 using Items = std::vector<RoomItem>;
 
-Items random_layout(test::Random& random) {
+std::optional<Window> search(const Items& items, size_t bytes) {
+  return search_window(RoomList(items), 0, items.size(), bytes);
+}
+
+Items random_layout(test::Random& random, size_t most_blocks) {
   Items items;
   size_t offset = 0;
-  size_t count = random.between(1, 24);
+  size_t count = random.between(1, most_blocks);
   unsigned barriers = random.chance(50) ? 5 : 25;
+  if (random.chance(20)) barriers = 0;
+  unsigned free = random.chance(20) ? 0 : 30;
+  unsigned large = random.chance(30) ? 0 : 20;
+  uint64_t least_price = 0;
   uint64_t greatest_price = random.chance(30) ? 3 : random.chance(50) ? 1000 : Price::kGreatest;
+  if (random.chance(10)) least_price = greatest_price;  // nothing but ties
   for (size_t i = 0; i < count; ++i) {
-    size_t bytes = 64 * random.between(1, random.chance(20) ? 40 : 6);
+    size_t bytes = 64 * random.between(1, random.chance(large) ? 40 : 6);
     RoomItem item{offset, bytes, 0, BlockId{static_cast<uint32_t>(i + 1)}, RoomKind::kFree};
     if (random.chance(barriers)) {
       item.kind = random.chance(50) ? RoomKind::kBarrier : RoomKind::kHole;
-    } else if (random.chance(70)) {
+    } else if (!random.chance(free)) {
       item.kind = RoomKind::kEvictable;
-      item.price = random.between(0, greatest_price);
+      item.price = random.between(least_price, greatest_price);
     }
     items.push_back(item);
     offset += bytes;
@@ -30,51 +43,74 @@ Items random_layout(test::Random& random) {
 }
 
 // Every pair of ends, every sum from scratch.
-std::optional<Window> brute_force(const Items& items, size_t bytes) {
+std::optional<Window> brute_force(const Items& items, size_t begin, size_t end, size_t bytes) {
   std::optional<Window> best;
-  for (size_t first = 0; first < items.size(); ++first) {
-    for (size_t last = first; last < items.size(); ++last) {
-      Window window{first, last, 0, 0, 0, 0};
-      bool barrier = false;
-      for (size_t i = first; i <= last; ++i) {
-        barrier |= items[i].kind == RoomKind::kBarrier || items[i].kind == RoomKind::kHole;
-        window.bytes += items[i].bytes;
-        if (items[i].kind != RoomKind::kEvictable) continue;
-        window.price += items[i].price;
-        window.evicted_bytes += items[i].bytes;
+  for (size_t first = begin; first < end; ++first) {
+    Window window{first, first, 0, 0, 0, 0};
+    for (size_t last = first; last < end; ++last) {
+      if (items[last].kind == RoomKind::kBarrier || items[last].kind == RoomKind::kHole) break;
+      window.last = last;
+      window.bytes += items[last].bytes;
+      if (items[last].kind == RoomKind::kEvictable) {
+        window.price += items[last].price;
+        window.evicted_bytes += items[last].bytes;
         ++window.evicted_blocks;
       }
-      if (!barrier && window.bytes >= bytes && (!best || better(window, *best))) best = window;
+      if (window.bytes >= bytes && (!best || better(window, *best))) best = window;
     }
   }
   return best;
 }
 
-TEST_CASE("a window search equals brute force") {
-  test::Random random(1);
-  size_t found = 0;
-  size_t at_the_end = 0;
-  for (int round = 0; round < 120000; ++round) {
-    Items items = random_layout(random);
-    size_t bytes = 64 * random.between(1, 40);
-    std::optional<Window> expected = brute_force(items, bytes);
-    std::optional<Window> window = search_window(items, bytes);
-    if (window.has_value() != expected.has_value()) FAIL("round " << round);
-    if (!window) continue;
-    bool same = window->first == expected->first && window->last == expected->last &&
-                window->price == expected->price && window->bytes == expected->bytes &&
-                window->evicted_bytes == expected->evicted_bytes &&
-                window->evicted_blocks == expected->evicted_blocks;
-    if (!same) {
-      FAIL("round " << round << ": [" << window->first << ", " << window->last << "] for "
-                    << window->price << ", not [" << expected->first << ", " << expected->last
-                    << "] for " << expected->price);
+std::string text(const std::optional<Window>& window) {
+  if (!window) return "none";
+  return fmt::format("[{}, {}] for {}, {} bytes, {} in {} evicted", window->first, window->last,
+                     window->price, window->bytes, window->evicted_bytes, window->evicted_blocks);
+}
+
+struct Tally {
+  size_t found = 0, at_the_end = 0, in_part = 0;
+};
+
+// All rounds use one list, as an arena does.
+Tally compare(uint64_t seed, int rounds, size_t most_blocks, size_t most_bytes) {
+  test::Random random(seed);
+  RoomList room;
+  Tally tally;
+  for (int round = 0; round < rounds; ++round) {
+    const Items items = random_layout(random, most_blocks);
+    room.start(items.size());
+    for (const RoomItem& item : items) room.add(item);
+    size_t begin = 0, end = items.size();
+    if (random.chance(20)) {  // a zone
+      begin = random.below(items.size());
+      end = random.between(begin, items.size());
     }
-    ++found;
-    at_the_end += window->last + 1 == items.size() && window->evicted_blocks > 0;
+    const size_t bytes = random.between(1, most_bytes);
+    const std::optional<Window> expected = brute_force(items, begin, end, bytes);
+    const std::optional<Window> window = search_window(room, begin, end, bytes);
+    if (text(window) != text(expected)) {
+      FAIL("round " << round << ": " << text(window) << ", not " << text(expected));
+    }
+    if (!window) continue;
+    ++tally.found;
+    tally.at_the_end += window->last + 1 == items.size() && window->evicted_blocks > 0;
+    tally.in_part += begin > 0 || end < items.size();
   }
-  CHECK(found > 50000);
-  CHECK(at_the_end > 1000);
+  return tally;
+}
+
+TEST_CASE("a window search equals brute force") {
+  const Tally tally = compare(1, 120000, 24, 64 * 40);
+  CHECK(tally.found > 50000);
+  CHECK(tally.at_the_end > 1000);
+  CHECK(tally.in_part > 1000);
+}
+
+TEST_CASE("a search that leaps over many blocks equals brute force") {
+  const Tally tally = compare(2, 2000, 400, 64 * 400);
+  CHECK(tally.found > 500);
+  CHECK(tally.at_the_end > 1);
 }
 
 TEST_CASE("the last window is shrunk too") {
@@ -82,7 +118,7 @@ TEST_CASE("the last window is shrunk too") {
   Items items = {{0, 64, 900, BlockId{1}, RoomKind::kEvictable},
                  {64, 128, 5, BlockId{2}, RoomKind::kEvictable},
                  {192, 128, 7, BlockId{3}, RoomKind::kEvictable}};
-  std::optional<Window> window = search_window(items, 256);
+  std::optional<Window> window = search(items, 256);
   REQUIRE(window);
   CHECK(window->first == 1);
   CHECK(window->last == 2);
@@ -97,20 +133,20 @@ TEST_CASE("ties go to fewer evicted bytes, then fewer blocks, then the lower add
     return RoomItem{offset, 64, 0, BlockId{1}, RoomKind::kBarrier};
   };
   Items bytes = {evictable(0, 256), barrier(256), evictable(320, 192)};
-  CHECK(search_window(bytes, 128)->first == 2);
+  CHECK(search(bytes, 128)->first == 2);
   Items blocks = {evictable(0, 64), evictable(64, 64), barrier(128), evictable(192, 128)};
-  CHECK(search_window(blocks, 128)->first == 3);
+  CHECK(search(blocks, 128)->first == 3);
   Items address = {barrier(0), evictable(64, 128), barrier(192), evictable(256, 128)};
-  CHECK(search_window(address, 128)->first == 1);
+  CHECK(search(address, 128)->first == 1);
 }
 
 TEST_CASE("a layout without room has no window") {
-  CHECK_FALSE(search_window({}, 64));
+  CHECK_FALSE(search({}, 64));
   Items items = {{0, 128, 0, BlockId{1}, RoomKind::kFree},
                  {128, 64, 0, BlockId{2}, RoomKind::kHole},
                  {192, 128, 0, BlockId{3}, RoomKind::kFree}};
-  CHECK_FALSE(search_window(items, 192));
-  CHECK(search_window(items, 128));
+  CHECK_FALSE(search(items, 192));
+  CHECK(search(items, 128));
 }
 
 }  // namespace
