@@ -79,7 +79,8 @@ class BlockListModel {
     bytes = std::min(bytes, kBytes - offset);
     table_.drop(offset, bytes);
     constexpr size_t kPerPage = kUnit * 4096 / sizeof(BlockId);  // of the range, by one page of it
-    for (auto it = entries_.lower_bound(offset); it != entries_.end() && it->first < offset + bytes;) {
+    const auto end = entries_.lower_bound(offset + bytes);
+    for (auto it = entries_.lower_bound(offset); it != end;) {
       const size_t page = it->first / kPerPage * kPerPage;
       const bool whole = page >= offset && page + kPerPage <= offset + bytes;
       it = whole ? entries_.erase(it) : std::next(it);

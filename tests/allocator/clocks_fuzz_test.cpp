@@ -64,7 +64,8 @@ class StreamClocksModel {
         return true;
       }
       case kAddFence: {
-        const StreamUse latest{StreamId{number}, stream.open - 1 - op.b % std::min<Epoch>(stream.open, 4)};
+        const Epoch back = op.b % std::min<Epoch>(stream.open, 4);
+        const StreamUse latest{StreamId{number}, stream.open - 1 - back};
         if (stream.fences.contains(latest.epoch)) return false;
         auto fence = std::make_shared<HostFence>();
         clocks_.add_fence(latest, fence);

@@ -38,10 +38,9 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
 
 void report_running() {
   if (g_running.model == nullptr) return;
-  std::fprintf(stderr, "fuzzing %s: failed at operation %zu of seed %llu; %s=%llu shrinks the list\n",
-               g_running.model, g_running.index,
-               static_cast<unsigned long long>(g_running.seed), kSeedVariable,
-               static_cast<unsigned long long>(g_running.seed));
+  const auto seed = static_cast<unsigned long long>(g_running.seed);
+  std::fprintf(stderr, "fuzzing %s: failed at operation %zu of seed %llu; %s=%llu shrinks it\n",
+               g_running.model, g_running.index, seed, kSeedVariable, seed);
 }
 
 // While it lives, a failed check that ends the process says what was running.
