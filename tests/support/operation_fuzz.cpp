@@ -17,7 +17,11 @@
 namespace tidepool::test {
 namespace {
 
+#ifdef TIDEPOOL_SANITIZED
+constexpr uint64_t kOperations = 20'000;
+#else
 constexpr uint64_t kOperations = 100'000;
+#endif
 constexpr uint64_t kOperationsOfFullRun = 10'000'000;
 constexpr uint64_t kListsThatShowAll = 20;
 constexpr const char* kSeedVariable = "TIDEPOOL_FUZZ_SEED";
@@ -147,14 +151,12 @@ void fail_unequal(const std::string& found, const std::string& expected,
   throw std::logic_error(fmt::format("{}: {}, expected {}", place_text(place), found, expected));
 }
 
-uint64_t fuzz_operations() {
-  const bool full = std::getenv("TIDEPOOL_FULL") != nullptr;
-  return from_environment("TIDEPOOL_FUZZ_OPERATIONS", full ? kOperationsOfFullRun : kOperations);
-}
-
 FuzzPlan fuzz_plan(size_t length) {
   if (std::getenv(kSeedVariable) != nullptr) return {from_environment(kSeedVariable, 0), 1};
-  return {1, (fuzz_operations() + length - 1) / length};
+  const bool full = std::getenv("TIDEPOOL_FULL") != nullptr;
+  const uint64_t operations =
+      from_environment("TIDEPOOL_FUZZ_OPERATIONS", full ? kOperationsOfFullRun : kOperations);
+  return {1, (operations + length - 1) / length};
 }
 
 namespace detail {
