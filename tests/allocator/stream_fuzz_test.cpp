@@ -138,7 +138,7 @@ class Model {
 
  private:
   void check(Totals& totals) {
-    if (++checked_ % 4 == 0) allocator_.check_invariants();  // slow: every bin and class is looked at
+    if (++checked_ % 4 == 0) allocator_.check_invariants();  // slow: looks at every bin
     if (allocator_.committed_bytes() != counting_.held_bytes()) {
       FAIL(allocator_.committed_bytes() << " bytes counted, " << counting_.held_bytes() << " held");
     }

@@ -22,7 +22,9 @@ struct SpaceContents {
 template <typename World, size_t kPage>
 class AddressSpaceModel {
  public:
-  enum Kind { kReserve, kReleaseRange, kCreate, kRelease, kMap, kOpen, kUnmap, kMove, kFill, kFail };
+  enum Kind {
+    kReserve, kReleaseRange, kCreate, kRelease, kMap, kOpen, kUnmap, kMove, kFill, kFail
+  };
   static constexpr OperationKind kKinds[] = {
       {"kReserve", 2}, {"kReleaseRange", 1}, {"kCreate", 8}, {"kRelease", 4}, {"kMap", 16},
       {"kOpen", 16},   {"kUnmap", 6},        {"kMove", 12},  {"kFill", 4},    {"kFail", 4}};

@@ -11,7 +11,7 @@
 #include "tests/support/random.h"
 
 #ifdef TIDEPOOL_SANITIZED
-#include <sanitizer/common_interface_defs.h>
+extern "C" void __sanitizer_set_death_callback(void (*callback)());
 #endif
 
 namespace tidepool::test {
