@@ -66,7 +66,7 @@ function(tidepool_test name)
     cmake_path(REMOVE_EXTENSION test)
     add_test(NAME ${test}
              COMMAND ${name} --filenames-as-tags --warn ${warning} "[#${stem}]")
-    set_tests_properties(${test} PROPERTIES TIMEOUT 1800)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 3600)  # fuzzers of a full run take 20 min
   endforeach()
 endfunction()
 
