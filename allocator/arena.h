@@ -177,6 +177,10 @@ class Arena {
   // refuses that too.
   std::optional<std::vector<StreamClocks::Milestone>> fences_for(DeviceLock& lock,
                                                                  const StreamUses& uses);
+  // The use has passed. What awaited it becomes free by release_passed(), later where a request
+  // under way knows the ids of blocks, which that merges.
+  void note_passed(StreamUse use);
+  void release_passed();
   // Waits until nothing that is free or freed is used by any stream; a last resort.
   void settle_streams(DeviceLock& lock);
   // Waits for all work on the device: all uses so far have passed then. False if it refuses.
@@ -215,6 +219,7 @@ class Arena {
   std::string order_error_;       // what the device said when it last refused an order
   size_t suspended_ = 0;
   size_t batch_blocks_ = 0;
+  bool passed_since_release_ = false;
   TraceRing trace_;
   AllocatorStatistics counts_;
 

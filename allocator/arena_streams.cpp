@@ -1,6 +1,8 @@
 // Memory that goes from one stream to another: what has to pass before, and how that is awaited.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "allocator/arena.h"
 #include "allocator/check.h"
 
@@ -65,6 +67,15 @@ std::optional<std::vector<StreamClocks::Milestone>> Arena::fences_for(DeviceLock
   return found;
 }
 
+void Arena::note_passed(StreamUse use) {
+  clocks_.note_passed(use);
+  passed_since_release_ = true;
+}
+
+void Arena::release_passed() {
+  if (std::exchange(passed_since_release_, false)) heap_.release_passed();
+}
+
 bool Arena::finish_streams(DeviceLock& lock) {
   const std::vector<StreamUse> closed = clocks_.close_all();
   std::string error;
@@ -79,7 +90,7 @@ bool Arena::finish_streams(DeviceLock& lock) {
     order_error_ = error;
     return false;
   }
-  for (StreamUse use : closed) clocks_.note_passed(use);
+  for (StreamUse use : closed) note_passed(use);
   return true;
 }
 
@@ -132,7 +143,7 @@ bool Arena::wait_for(DeviceLock& lock, StreamUses& uses) {
       order_error_ = error;
       return false;
     }
-    for (const StreamClocks::Milestone& milestone : *fences) clocks_.note_passed(milestone.use);
+    for (const StreamClocks::Milestone& milestone : *fences) note_passed(milestone.use);
   }
   uses.clear();
   return true;
@@ -154,21 +165,20 @@ void Arena::poll(DeviceLock& lock, std::optional<StreamId> requester) {
   InFlight in_flight(*this);
   if (!to_record.empty()) (void)fences_for(lock, to_record);  // refused: tried again next time
   std::vector<StreamClocks::Milestone> milestones = clocks_.milestones();
-  if (!milestones.empty()) {
-    std::vector<StreamUse> passed;
-    lock.unlock();
-    for (size_t i = 0; i < milestones.size(); ++i) {
-      StreamId stream = milestones[i].use.stream;
-      if (milestones[i].fence->passed()) {
-        passed.push_back(milestones[i].use);
-      } else {  // nor have the later ones of this stream; those of others may have
-        while (i + 1 < milestones.size() && milestones[i + 1].use.stream == stream) ++i;
-      }
+  if (milestones.empty()) return release_passed();
+  std::vector<StreamUse> passed;
+  lock.unlock();
+  for (size_t i = 0; i < milestones.size(); ++i) {
+    StreamId stream = milestones[i].use.stream;
+    if (milestones[i].fence->passed()) {
+      passed.push_back(milestones[i].use);
+    } else {  // nor have the later ones of this stream; those of others may have
+      while (i + 1 < milestones.size() && milestones[i + 1].use.stream == stream) ++i;
     }
-    lock.lock();
-    for (StreamUse use : passed) clocks_.note_passed(use);
   }
-  heap_.release_passed();  // also of what has passed for another request's sake
+  lock.lock();
+  for (StreamUse use : passed) note_passed(use);
+  release_passed();
 }
 
 void Arena::settle_streams(DeviceLock& lock) {
@@ -176,10 +186,10 @@ void Arena::settle_streams(DeviceLock& lock) {
   // Refused: what has not passed stays as it is.
   StreamUses uses = heap_.awaited();
   if (!uses.empty()) (void)wait_for(lock, uses);
-  heap_.release_passed();
+  release_passed();
   uses = heap_.unpassed();
   if (!uses.empty()) (void)wait_for(lock, uses);
-  heap_.release_passed();
+  release_passed();
 }
 
 Arena::Outcome Arena::serve_claim(DeviceLock& lock, const Request& request, Claim& claim,

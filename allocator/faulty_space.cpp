@@ -77,9 +77,11 @@ void FaultySpace::unmap(Address address, size_t bytes) {
 }
 
 MoveResult FaultySpace::move(HandleId handle, Address from, Address to, size_t bytes) {
-  if (!fails(DeviceCall::kMove)) return inner_.move(handle, from, to, bytes);
-  if (!half_way_) return MoveResult::kStayed;
-  inner_.unmap(from, bytes);
+  const bool failing = fails(DeviceCall::kMove);
+  if (failing && !half_way_) return MoveResult::kStayed;
+  const MoveResult result = inner_.move(handle, from, to, bytes);
+  if (!failing || result != MoveResult::kMoved) return result;
+  inner_.unmap(to, bytes);
   return MoveResult::kUnmapped;
 }
 

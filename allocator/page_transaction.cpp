@@ -110,11 +110,13 @@ void PageTransaction::give_back_steps() {
   });
   for (size_t i = 0; i < steps_.size();) {
     size_t last = i;
-    while (steps_[i].from != kNowhere && last + 1 < steps_.size() &&
-           steps_[last + 1].to == kNowhere && steps_[last + 1].from == steps_[last].from + 1) {
-      ++last;
+    if (steps_[i].to == kNowhere) {
+      while (steps_[i].from != kNowhere && last + 1 < steps_.size() &&
+             steps_[last + 1].from == steps_[last].from + 1) {
+        ++last;
+      }
+      give_back_run(i, last);
     }
-    if (steps_[i].to == kNowhere) give_back_run(i, last);
     i = last + 1;
   }
 }

@@ -16,7 +16,8 @@ if(TIDEPOOL_MUTANTS)
 endif()
 if(TIDEPOOL_SANITIZE)
   set(sanitize -fsanitize=${TIDEPOOL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  target_compile_options(tidepool_flags INTERFACE ${sanitize} -Wno-error=maybe-uninitialized)
+  target_compile_options(tidepool_flags INTERFACE
+    ${sanitize} $<$<CXX_COMPILER_ID:GNU>:-Wno-error=maybe-uninitialized>)
   target_compile_definitions(tidepool_flags INTERFACE TIDEPOOL_SANITIZED=1)
   target_link_options(tidepool_flags INTERFACE ${sanitize})
 endif()
@@ -65,7 +66,7 @@ function(tidepool_test name)
     cmake_path(REMOVE_EXTENSION test)
     add_test(NAME ${test}
              COMMAND ${name} --filenames-as-tags --warn ${warning} "[#${stem}]")
-    set_tests_properties(${test} PROPERTIES TIMEOUT 1800)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 3600)  # fuzzers of a full run take 20 min
   endforeach()
 endfunction()
 

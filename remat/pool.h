@@ -74,7 +74,7 @@ class SlabPool {
   }
 
   void* take(size_t bytes) {
-    const size_t size_class = (bytes + kGrain - 1) / kGrain;
+    const size_t size_class = class_of(bytes);
     ++live_;
     bytes_ += size_class * kGrain;
     if (size_class >= kClasses) return checked(std::malloc(size_class * kGrain));
@@ -91,7 +91,7 @@ class SlabPool {
 
   // Requires: `bytes` is what take() was called with.
   void put(void* slab, size_t bytes) {
-    const size_t size_class = (bytes + kGrain - 1) / kGrain;
+    const size_t size_class = class_of(bytes);
     --live_;
     bytes_ -= size_class * kGrain;
     if (size_class >= kClasses) {
@@ -112,6 +112,10 @@ class SlabPool {
     FreeSlab* next;
   };
 
+  // Also nothing has a slab of its own, since a free slab holds a link.
+  static size_t class_of(size_t bytes) {
+    return bytes == 0 ? 1 : (bytes + kGrain - 1) / kGrain;
+  }
   static void* checked(void* memory) {
     if (memory == nullptr) throw std::bad_alloc();
     return memory;

@@ -3,7 +3,6 @@
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -18,49 +17,6 @@ namespace tidepool::torch_glue {
 
 namespace detail {
 Engine* g_engine = nullptr;
-}
-
-namespace {
-
-remat::Chaos chaos_of(const std::string& text, uint64_t& seed) {
-  if (text == "none" || text.empty()) return remat::Chaos::kNone;
-  if (text == "op") return remat::Chaos::kOperator;
-  if (text == "alloc") return remat::Chaos::kAllocation;
-  const std::string random = "random:";
-  if (text.starts_with(random)) {
-    seed = std::stoull(text.substr(random.size()));
-    return remat::Chaos::kRandom;
-  }
-  throw std::invalid_argument("chaos: '" + text + "' is not one of none, op, alloc, random:SEED");
-}
-
-}  // namespace
-
-Settings Settings::parse(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
-  Settings settings;
-  const std::string device = json.value("device", "cpu");
-  if (device != "cpu") {
-    throw std::invalid_argument("device: '" + device + "' is not supported yet, only cpu is");
-  }
-  settings.allocator.budget_bytes = json.at("budget_bytes").get<size_t>();
-  settings.allocator.handle_bytes = json.value("handle_bytes", settings.allocator.handle_bytes);
-  settings.allocator.poison = json.value("poison", false);
-  settings.allocator.trace_events = json.value("trace_events", settings.allocator.trace_events);
-  settings.recording = json.value("recording", true);
-  remat::RuntimeConfig& runtime = settings.runtime;
-  runtime.policy = json.value("policy", runtime.policy);
-  runtime.chaos = chaos_of(json.value("chaos", "none"), runtime.seed);
-  // So that bytes which an operator leaves alone are the same each time, and stale ones show.
-  settings.allocator.poison |= runtime.chaos != remat::Chaos::kNone;
-  if (json.contains("limits")) {
-    const nlohmann::json& limits = json.at("limits");
-    runtime.limits.depth = limits.value("depth", runtime.limits.depth);
-    runtime.limits.versions = limits.value("versions", runtime.limits.versions);
-    runtime.limits.age_steps = limits.value("age_steps", runtime.limits.age_steps);
-    runtime.limits.records = limits.value("records", runtime.limits.records);
-  }
-  return settings;
 }
 
 Engine::Engine(const Settings& settings)

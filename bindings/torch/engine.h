@@ -7,10 +7,10 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
 
 #include "allocator/address_space.h"
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/settings.h"
 #include "bindings/torch/torch_backend.h"
 #include "remat/runtime.h"
 
@@ -21,15 +21,6 @@ namespace tidepool::torch_glue {
 inline constexpr c10::DispatchKey kInterceptionKey = c10::DispatchKey::CustomRNGKeyId;
 inline constexpr c10::DispatchKeySet kBelowInterception =
     c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kInterceptionKey);
-
-struct Settings {
-  AllocatorConfig allocator;
-  remat::RuntimeConfig runtime;
-  bool recording = true;
-
-  // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
-  static Settings parse(const std::string& json);
-};
 
 class Engine {
  public:

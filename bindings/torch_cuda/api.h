@@ -11,7 +11,8 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 
 // Installs the CUDA allocator in this process; touches no device. `settings` is a JSON object:
 //   {"budget_bytes": int > 0 | "budget_share": float in (0, 1], "poison": bool,
-//    "handle_bytes": int (optional), "trace_events": int (optional)}; other entries are ignored.
+//    "handle_bytes": int (optional), "trace_events": int (optional), "allocator": "arena" or,
+//    to debug, "native" (optional)}; other entries are ignored.
 TIDEPOOL_EXPORT int tidepool_attach(const char* settings, char* error, size_t error_bytes);
 TIDEPOOL_EXPORT int tidepool_attached();
 

@@ -9,7 +9,6 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "allocator/sizes.h"
@@ -42,22 +41,6 @@ bool run_free_memory_callbacks() {
 }
 
 }  // namespace
-
-Settings Settings::parse(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
-  Settings settings;
-  settings.allocator.budget_bytes = json.value("budget_bytes", size_t{0});
-  settings.budget_share = json.value("budget_share", 0.0);
-  settings.allocator.handle_bytes = json.value("handle_bytes", settings.allocator.handle_bytes);
-  settings.native = json.value("allocator", "arena") == "native";
-  settings.allocator.poison = json.value("poison", false);
-  settings.allocator.trace_events = json.value("trace_events", settings.allocator.trace_events);
-  if (settings.allocator.budget_bytes == 0 &&
-      !(settings.budget_share > 0 && settings.budget_share <= 1)) {
-    throw std::invalid_argument("budget_bytes: expected more than 0, or a budget_share up to 1");
-  }
-  return settings;
-}
 
 CudaAllocator::CudaAllocator(CUDAAllocator& native, const Settings& settings)
     : ForwardingAllocator(native), settings_(settings) {}

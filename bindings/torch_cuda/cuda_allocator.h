@@ -18,6 +18,7 @@
 #include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/foreign_users.h"
 #include "bindings/torch_cuda/native_pools.h"
+#include "bindings/torch_cuda/settings.h"
 #include "cuda/driver_functions.h"
 #include "forwarding_allocator.h"
 
@@ -29,15 +30,6 @@ using c10::cuda::CUDAStream;
 using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
 using c10::cuda::CUDACachingAllocator::ShareableHandle;
 using c10::cuda::CUDACachingAllocator::SnapshotInfo;
-
-struct Settings {
-  AllocatorConfig allocator;  // of each device; budget_bytes 0: budget_share counts
-  double budget_share = 0;    // of a device's memory
-  bool native = false;        // for debugging: PyTorch's own allocator serves all, under the budget
-
-  // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
-  static Settings parse(const std::string& json);
-};
 
 class CudaAllocator final : public ForwardingAllocator {
  public:

@@ -15,6 +15,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/counting_space.h"
 #include "tests/support/fake_reclaimer.h"
+#include "tests/support/operation_fuzz.h"
 #include "tests/support/random.h"
 
 namespace tidepool {
@@ -25,6 +26,7 @@ using test::FakeReclaimer;
 
 constexpr size_t kPage = 64 << 10;
 constexpr size_t kBudgetPages = 40;
+constexpr size_t kLength = 150;  // of a list
 
 enum class Kind { kAllocate, kFree, kFreeAfter, kPassFences, kBarrier, kGiveBack, kFault };
 constexpr const char* kKindNames[] = {"kAllocate",  "kFree",     "kFreeAfter", "kPassFences",
@@ -223,7 +225,7 @@ std::vector<Operation> random_list(uint64_t seed) {
   std::vector<Operation> operations;
   unsigned faults = random.chance(50) ? 2 : 0;
   unsigned large = static_cast<unsigned>(random.between(5, 60));
-  for (int i = 0; i < 150; ++i) {
+  for (size_t i = 0; i < kLength; ++i) {
     if (random.chance(faults)) {
       operations.push_back({Kind::kFault, random.between(1, 12), 0});
     }
@@ -262,9 +264,16 @@ void fuzz(uint64_t first_seed, uint64_t lists) {
   CHECK(totals.refused > 0);
 }
 
-TEST_CASE("random operation lists on simulated memory") { fuzz<SimulatedSpace, false>(1, 1200); }
-TEST_CASE("random operation lists on private memory") { fuzz<PrivateHostSpace, true>(10001, 200); }
-TEST_CASE("random operation lists on aliased memory") { fuzz<AliasedHostSpace, true>(20001, 150); }
+TEST_CASE("random operation lists on simulated memory") {
+  fuzz<SimulatedSpace, false>(1, test::fuzz_plan(kLength).lists);
+}
+// These make system calls.
+TEST_CASE("random operation lists on private memory") {
+  fuzz<PrivateHostSpace, true>(10001, test::fuzz_plan(kLength).lists / 4);
+}
+TEST_CASE("random operation lists on aliased memory") {
+  fuzz<AliasedHostSpace, true>(20001, test::fuzz_plan(kLength).lists / 4);
+}
 
 }  // namespace
 }  // namespace tidepool

@@ -377,6 +377,21 @@ TEST_CASE("a stream that is gone takes no memory with it") {
   CHECK(world.statistics().awaiting_bytes == 0);
 }
 
+TEST_CASE("what waited is free once all work was waited for in place of a refused fence") {
+  World world;
+  char* shared = world.take(kA, kPage);
+  world.use(kB, shared, kPage);
+  world.allocator.free(shared);
+  world.streams.fail_at(1);
+  char* other = world.take(kC, kPage);
+  CHECK(world.streams.failed());
+  CHECK(world.streams.finishes == 1);
+  world.allocator.free(other);
+  CHECK(world.allocator.give_back_free_pages() > 0);
+  CHECK(world.statistics().awaiting_bytes == 0);
+  CHECK(world.statistics().reserved_bytes == 0);
+}
+
 TEST_CASE("at its end an arena waits for all streams before it unmaps") {
   World world;
   char* block = world.take(kB, 4 * kPage);

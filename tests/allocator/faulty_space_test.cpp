@@ -44,6 +44,21 @@ TEST_CASE("a move fails whole or half way") {
   CHECK_NOTHROW(space.map(range + kPage, kPage, handle));
 }
 
+TEST_CASE("a move that breaks a rule stays, also where it is to fail half way") {
+  SimulatedSpace inner(kPage);
+  FaultySpace space(inner);
+  Address range = space.reserve(8 * kPage);
+  HandleId handle = space.create_handle(kPage);
+  HandleId other = space.create_handle(kPage);
+  space.map(range, kPage, other);
+  space.set_moves_fail_half_way(true);
+  for (Address from : {Address{}, range}) {
+    space.fail_at(DeviceCall::kMove, 1);
+    CHECK(space.move(handle, from, range + kPage, kPage) == MoveResult::kStayed);
+    CHECK_NOTHROW(space.set_access(range, kPage));  // the other handle is still there
+  }
+}
+
 TEST_CASE("a hook sees every call before it happens") {
   SimulatedSpace inner(kPage);
   FaultySpace space(inner);

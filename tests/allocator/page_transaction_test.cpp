@@ -63,6 +63,18 @@ TEST_CASE("pages move and are given back") {
   CHECK(world.pages.committed() == 3);
 }
 
+TEST_CASE("a page is given back also when its neighbour moves away in the same transaction") {
+  World world;
+  world.commit(0, 3);
+  PageTransaction t = world.transaction();
+  t.move(world.pages, 1, 10);
+  t.give_back(world.pages, 2);
+  CHECK(world.run(t));
+  CHECK(t.given_back() == 1);
+  CHECK(world.pages.page(2).state == PageTable::PageState::kEmpty);
+  CHECK(world.pages.committed() == 2);
+}
+
 TEST_CASE("what a failed sequence has reached stays and is counted") {
   for (bool half_way : {false, true}) {
     for (size_t n = 1; n < 40; ++n) {

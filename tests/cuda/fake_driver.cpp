@@ -13,6 +13,7 @@ constexpr driver::Result kInvalidContext = 201;
 constexpr driver::Result kInvalidHandle = 400;
 constexpr driver::Result kNotFound = 500;
 constexpr size_t kSmall = 4096;  // allocations up to here have memory
+constexpr size_t kAlignment = 256;  // of allocations
 
 FakeDriver* the_driver = nullptr;
 
@@ -101,7 +102,7 @@ bool FakeDriver::accessible(driver::DevicePointer address, int device) const {
 bool FakeDriver::has_memory(driver::DevicePointer address) const {
   auto after = memory_.upper_bound(address);
   return after != memory_.begin() &&
-         address < std::prev(after)->first + 8 * std::prev(after)->second.size();
+         address < std::prev(after)->first + allocations_.at(std::prev(after)->first);
 }
 
 void FakeDriver::forget_if_gone(driver::AllocationHandle handle) {
@@ -237,10 +238,10 @@ struct FakeCalls {
     if (fake().current_device() < 0) return kInvalidContext;
     if (bytes > fake().memory_bytes) return driver::kOutOfMemory;
     *address = fake().next_address_ += size_t{1} << 32;
-    *address += 256;  // no better aligned than promised
+    *address += kAlignment;  // no better aligned than promised
     if (bytes <= kSmall) {
-      std::vector<uint64_t> memory(bytes / 8 + 1);
-      *address = reinterpret_cast<uintptr_t>(memory.data());
+      std::vector<uint64_t> memory((bytes + kAlignment) / 8 + 1);
+      *address = (reinterpret_cast<uintptr_t>(memory.data()) | (kAlignment - 1)) + 1;
       fake().memory_[*address] = std::move(memory);
     }
     fake().allocations_[*address] = bytes;

@@ -56,6 +56,7 @@ class FakeDriver {
   size_t range_count() const { return ranges_.size(); }
   size_t allocation_count() const { return allocations_.size(); }
   size_t event_count() const { return events_.size(); }
+  size_t stream_count() const { return streams_.size(); }
   int primary_references(int device) const { return primary_references_.at(device); }
   bool accessible(driver::DevicePointer address, int device) const;
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits_support import ROOT, TIMEOUT_SECONDS
+from limits_support import HERE, ROOT, TIMEOUT_SECONDS
+from selection import FULL
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
@@ -61,6 +62,14 @@ def test_a_log_with_a_fault_is_named(tmp_path):
     assert "cannot be opened" in bench("--trace=no/such/file").stderr
 
 
+def test_random_snapshots_become_logs_or_are_refused():
+    job = [sys.executable, str(HERE / "snapshot_fuzz_job.py"), "20000" if FULL else "400"]
+    done = subprocess.run(job, text=True, capture_output=True, timeout=4 * TIMEOUT_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    logs, refused = map(int, done.stdout.split())
+    assert logs > 50 and refused > 400
+
+
 class Evil:
     def __reduce__(self):
         return os.system, ("true",)
@@ -73,6 +82,13 @@ class Evil:
     (b"", "Ran out of input"),
     (b"not a pickle", "bad.pickle: "),
     (pickle.dumps({"device_traces": [[{"action": "alloc"}]]}), "device_traces[0][0]: KeyError"),
+    (pickle.dumps({"device_traces": [7]}), "device_traces[0]: expected a list"),
+    (pickle.dumps({"device_traces": [[7]]}), "device_traces[0][0]: TypeError"),
+    (pickle.dumps({"device_traces": [[{"action": "oom", "size": float("inf")}]]}), "size: "),
+    (pickle.dumps({"device_traces": [[{"action": "oom", "size": -1}]]}), "size: expected"),
+    (pickle.dumps({"device_traces": [[{"action": "a\n", "size": 1}]]}), "action: expected a name"),
+    (b"\x80\x04}r\xff\xff\xff\xff.", "MemoryError"),  # a memo of 64 GiB
+    (b"\x80\x04\x8e" + b"\xff" * 8, "bad.pickle: "),
 ])
 def test_what_is_no_snapshot_is_refused(tmp_path, content, error):
     path = tmp_path / "bad.pickle"

@@ -1,5 +1,6 @@
 #include "remat/pool.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -49,6 +50,17 @@ TEST_CASE("slabs are aligned, do not overlap, and are counted") {
   CHECK(pool.live() == 2000);
   for (const auto& [slab, bytes] : slabs) pool.put(slab, bytes);
   CHECK(pool.live() == 0);
+  CHECK(pool.bytes() == 0);
+}
+
+TEST_CASE("a slab of no bytes takes none of another's") {
+  SlabPool pool;
+  void* nothing = pool.take(0);
+  auto* slab = static_cast<char*>(pool.take(32));
+  std::memset(slab, 1, 32);
+  pool.put(nothing, 0);
+  CHECK(std::count(slab, slab + 32, 1) == 32);
+  pool.put(slab, 32);
   CHECK(pool.bytes() == 0);
 }
 

@@ -13,7 +13,7 @@ UNITS = {
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }
 _BY_LOWER_CASE = {unit.lower(): unit for unit in UNITS}
-_SHAPE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*")
+_SHAPE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", re.ASCII)
 _EXPECTED = "a size such as 8GiB, 8GB, 8589934592 or 80%"
 
 

@@ -1,0 +1,67 @@
+#include "bindings/torch/settings.h"
+
+#include <charconv>
+#include <limits>
+#include <stdexcept>
+#include <string_view>
+
+namespace tidepool::torch_glue {
+namespace {
+
+constexpr uint64_t kMostTraceEvents = 1 << 24;  // 40 bytes each, taken when attaching
+
+remat::Chaos chaos_of(const std::string& text, uint64_t& seed) {
+  if (text == "none" || text.empty()) return remat::Chaos::kNone;
+  if (text == "op") return remat::Chaos::kOperator;
+  if (text == "alloc") return remat::Chaos::kAllocation;
+  constexpr std::string_view kRandom = "random:";
+  if (text.starts_with(kRandom)) {
+    const char* end = text.data() + text.size();
+    const auto [used, error] = std::from_chars(text.data() + kRandom.size(), end, seed);
+    if (error == std::errc() && used == end) return remat::Chaos::kRandom;
+  }
+  throw std::invalid_argument("chaos: '" + text + "' is not one of none, op, alloc, random:SEED");
+}
+
+void read_limits(const SettingsReader& reader, remat::Limits& limits) {
+  auto narrow = [&](const char* name, uint32_t& limit) {
+    limit = static_cast<uint32_t>(
+        reader.number(name, limit, std::numeric_limits<uint32_t>::max()));
+  };
+  narrow("depth", limits.depth);
+  narrow("versions", limits.versions);
+  narrow("age_steps", limits.age_steps);
+  limits.records = reader.number("records", limits.records);
+}
+
+}  // namespace
+
+void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& config) {
+  config.budget_bytes = reader.number("budget_bytes", 0);
+  config.handle_bytes = reader.number("handle_bytes", config.handle_bytes);
+  config.poison = reader.flag("poison", false);
+  config.trace_events = reader.number("trace_events", config.trace_events, kMostTraceEvents);
+}
+
+Settings Settings::parse(const std::string& text) {
+  const SettingsReader reader(text);
+  Settings settings;
+  const std::string device = reader.text("device", "cpu");
+  if (device != "cpu") {
+    throw std::invalid_argument("device: '" + device + "' is not supported yet, only cpu is");
+  }
+  read_allocator_settings(reader, settings.allocator);
+  if (settings.allocator.budget_bytes == 0) {
+    throw std::invalid_argument("budget_bytes: expected more than 0");
+  }
+  settings.recording = reader.flag("recording", true);
+  remat::RuntimeConfig& runtime = settings.runtime;
+  runtime.policy = reader.text("policy", runtime.policy);
+  runtime.chaos = chaos_of(reader.text("chaos", "none"), runtime.seed);
+  // So that bytes which an operator leaves alone are the same each time, and stale ones show.
+  settings.allocator.poison |= runtime.chaos != remat::Chaos::kNone;
+  read_limits(reader.part("limits"), runtime.limits);
+  return settings;
+}
+
+}  // namespace tidepool::torch_glue
