@@ -33,7 +33,7 @@ NETWORKS = {
                                "batch": 96}),
     "treelstm": Network(TreeLstm, {"vocabulary": 200, "width": 96, "leaves": 128, "batch": 96}),
     "vae": Network(Vae, {"channels": 8, "depth": 6, "latent": 32, "image": 48, "batch": 48}),
-    "resnet50": Network(ResNet50, {"width": 8, "image": 32, "batch": 8}),
+    "resnet50": Network(ResNet50, {"width": 8, "image": 32, "batch": 24}),
     "densenet": Network(DenseNet, {"growth": 6, "layers": (6, 6, 6), "image": 24, "batch": 16}),
     "mobilenet": Network(MobileNet, {"width": 8, "blocks": 8, "image": 24, "batch": 16}),
     "unet": Network(UNet, {"width": 8, "depth": 3, "image": 32, "batch": 8}),
