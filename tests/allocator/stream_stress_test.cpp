@@ -1,5 +1,6 @@
 // Threads at once, each with a stream of its own, on one allocator under a tight budget: no use of
 // memory may come before another is surely over. Run under the thread sanitizer too.
+#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -40,12 +41,17 @@ struct Held {
   size_t bytes;
 };
 
+// Keeps threads within a few rounds of each other: alone, a thread has nobody to borrow from.
+using Pace = std::barrier<>;
+constexpr size_t kRoundsPerPace = 20;
+
 // What one thread does; returns the first race, or "".
-std::string run(World& world, size_t thread, size_t rounds) {
+std::string run(World& world, size_t thread, size_t rounds, Pace& pace) {
   test::Random random(thread + 1);
   const StreamId own{static_cast<uint32_t>(thread)};
   std::vector<Held> held;
   for (size_t round = 0; round < rounds; ++round) {
+    if (round % kRoundsPerPace == 0) pace.arrive_and_wait();
     size_t bytes = random.chance(30) ? random.between(1, 6 * kPage) : random.between(1, 8192);
     try {
       void* address = world.allocator.allocate(bytes, PlacementHint::kTransient, own);
@@ -76,8 +82,12 @@ TEST_CASE("threads with a stream each lend each other memory without a race", "[
   World world;
   std::vector<std::string> races(kThreads);
   std::vector<std::thread> threads;
+  Pace pace(kThreads);
   for (size_t t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] { races[t] = run(world, t, kRounds); });
+    threads.emplace_back([&, t] {
+      races[t] = run(world, t, kRounds, pace);
+      pace.arrive_and_drop();
+    });
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& race : races) CHECK(race == "");
