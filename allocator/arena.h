@@ -41,6 +41,12 @@ class Arena {
   bool free_checked(void* address, size_t bytes, StreamId stream);
   void free_after(void* address, std::shared_ptr<Fence> fence);
   void record_stream(void* address, StreamId user);
+  StreamUse use_so_far(StreamId stream) {
+    know(stream);
+    return {stream, clocks_.open(stream)};
+  }
+  // Throws: DeviceError.
+  void order_after(DeviceLock& lock, StreamId stream, StreamUse use);
   Block& allocated_block(const void* address) { return heap_[block_at(address)]; }
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
