@@ -65,7 +65,9 @@ class Arena {
   bool contains(const void* address) const {
     return Address::of(address).value - base_.value < heap_.range_bytes();
   }
-  void fill(void* address, size_t bytes) { space_.fill(Address::of(address), bytes, kPoison); }
+  void fill(void* address, size_t bytes) {
+    if (suspended_ == 0) space_.fill(Address::of(address), bytes, kPoison);
+  }
   AllocatorStatistics statistics() const;
   std::string trace_text() const { return trace_.text(); }
   size_t handle_bytes() const { return config_.handle_bytes; }
