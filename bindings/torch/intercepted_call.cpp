@@ -368,8 +368,32 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   }
   if (info_.draws) [[unlikely]] capture_random(body, generator);
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
+  timer_ = body != nullptr ? engine().backend().timer() : nullptr;
+  if (timer_ != nullptr) timed_ = timer_->begin(kind());
   kernel_start_ = CycleClock::now();
   return body;
+}
+
+uint64_t InterceptedCall::kind() const {
+  uint64_t hash = reinterpret_cast<uintptr_t>(&info_);
+  const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15u; };
+  for (const Seen& seen : seen_) {
+    if (seen.tensor == nullptr || !seen.supported) continue;
+    add(static_cast<uint64_t>(c10::typeMetaToScalarType(seen.tensor->dtype())));
+    for (int64_t size : seen.tensor->sizes()) add(static_cast<uint64_t>(size));
+    for (int64_t stride : seen.tensor->strides()) add(static_cast<uint64_t>(stride));
+  }
+  return hash ^ hash >> 32;
+}
+
+size_t InterceptedCall::bytes_moved() const {
+  size_t bytes = 0;
+  const auto add = [&](const c10::TensorImpl* tensor) {
+    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
+  };
+  for (const Seen& seen : seen_) add(seen.tensor);
+  for (const c10::TensorImpl* tensor : outputs_) add(tensor);
+  return bytes;
 }
 
 remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
@@ -397,7 +421,8 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
 
 void InterceptedCall::finish() {
   if (engine_ == nullptr) return;
-  const uint64_t cost_ns = CycleClock::ns_since(kernel_start_);
+  const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, bytes_moved())
+                                             : CycleClock::ns_since(kernel_start_);
   draw_lock_.reset();
   DeviceLock lock(engine().mutex());
   absl::InlinedVector<remat::Storage*, 4> outputs;

@@ -21,6 +21,7 @@
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/operator_info.h"
+#include "bindings/torch/operator_timer.h"
 #include "bindings/torch/random_state.h"
 #include "remat/mutants.h"
 #include "remat/operator_call.h"
@@ -85,6 +86,9 @@ class InterceptedCall {
   void add_operands();
   void distrust_operands(DeviceLock& lock);
   CallBody* begin_body();
+  // Of calls that cost the same.
+  uint64_t kind() const;
+  size_t bytes_moved() const;
   void capture_random(CallBody* body, const at::Generator* generator);
   remat::Storage* track_output(c10::TensorImpl* tensor);
   void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
@@ -104,6 +108,8 @@ class InterceptedCall {
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
   std::optional<DrawLock> draw_lock_;
   uint64_t kernel_start_ = 0;  // cycles
+  OperatorTimer* timer_ = nullptr;
+  OperatorTimer::Call timed_;
 };
 
 // Marks storages that this thread tracks first as optimizer state, while set.

@@ -89,7 +89,10 @@ void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   const c10::DispatchKeySet excluded =
       autograd | c10::python_ks | c10::DispatchKeySet(kInterceptionKey) |
       c10::DispatchKeySet(c10::DispatchKeySet::RAW, body.numeric.autocast_excluded);
-  c10::impl::ForceDispatchKeyGuard guard(c10::default_included_set - autograd, excluded);
+  // What the thread has switched on below us saw the recorded call, too.
+  const c10::DispatchKeySet below =
+      c10::impl::tls_local_dispatch_key_set().included_ & kBelowInterception;
+  c10::impl::ForceDispatchKeyGuard guard((c10::default_included_set - autograd) | below, excluded);
   NumericScope numeric(body.numeric, host_is_foreign());
   const c10::DeviceGuard device_guard(device);
   at::DisableRecordFunctionGuard unseen;  // a profiler shows the job's calls

@@ -7,6 +7,7 @@
 #include <c10/core/Stream.h>
 
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/operator_timer.h"
 #include "remat/backend.h"
 
 namespace tidepool::torch_glue {
@@ -30,6 +31,9 @@ class TorchBackend : public remat::Backend {
     static_cast<void>(storage);
     static_cast<void>(user);
   }
+
+  // Tells what operators cost; nullptr where they have run when they return.
+  virtual OperatorTimer* timer() { return nullptr; }
 
   // The number that the allocator knows a stream of the device by.
   virtual StreamId number_of(c10::Stream stream) {

@@ -14,7 +14,8 @@ namespace tidepool::torch_cuda {
 CudaBackend::CudaBackend(CudaAllocator& allocator, DeviceMemory& memory)
     : TorchBackend(c10::Device(c10::kCUDA, memory.index()), memory.allocator().mutex()),
       allocator_(allocator),
-      memory_(memory) {}
+      memory_(memory),
+      timer_(memory.index()) {}
 
 StreamId CudaBackend::current_stream() const {
   return memory_.id_of(c10::cuda::getCurrentCUDAStream(memory_.index()));

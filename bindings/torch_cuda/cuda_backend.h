@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "bindings/torch/torch_backend.h"
 #include "bindings/torch_cuda/device_memory.h"
+#include "bindings/torch_cuda/event_timer.h"
 
 namespace tidepool::torch_cuda {
 
@@ -25,6 +26,7 @@ class CudaBackend final : public torch_glue::TorchBackend {
 
   // Streams that the job has recorded for a storage (record_stream) are told to the allocator again
   // whenever its contents have got another block.
+  torch_glue::OperatorTimer* timer() override { return &timer_; }
   StreamId number_of(c10::Stream stream) override;
   void remember_stream(remat::Storage& storage, StreamId user) override;
   bool attach(remat::Storage& storage, void* address) override;
@@ -33,6 +35,7 @@ class CudaBackend final : public torch_glue::TorchBackend {
  private:
   CudaAllocator& allocator_;
   DeviceMemory& memory_;
+  EventTimer timer_;
   absl::flat_hash_map<const remat::Storage*, std::vector<StreamId>> recorded_;  // the device's lock
 };
 
