@@ -129,6 +129,13 @@ void Runtime::pause_evicting(DeviceLock& lock) {
 
 bool Runtime::has_restored() const { return state_->residency.rematerializations > 0; }
 
+bool Runtime::has_evicted() const {
+  bool found = false;
+  state_->store.for_each_storage(
+      [&](const Storage& storage) { found |= storage.evicted && !storage.dead; });
+  return found;
+}
+
 void Runtime::resume_evicting() { state_->residency.thaw(); }
 
 bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }

@@ -124,8 +124,9 @@ class Runtime final : public Reclaimer {
   // changed.
   void pause_evicting(DeviceLock& lock);
   void resume_evicting();  // requires: lock held
-  // Anything was restored so far. Requires: lock held.
+  // Anything was restored so far; anything is evicted now. Require: lock held.
   bool has_restored() const;
+  bool has_evicted() const;
 
   // The next operator or plan will look for retained roots that nothing needs any more. Requires:
   // lock held, or no other thread.

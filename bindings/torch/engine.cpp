@@ -31,11 +31,21 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
   runtime_.set_recording(settings.recording);
 }
 
-bool Engine::begin_capture() {
+bool Engine::restore_everything() {
   DeviceLock lock(mutex());
   runtime_.pause_evicting(lock);
-  ++captures_;
+  runtime_.resume_evicting();
   return runtime_.has_restored();
+}
+
+void Engine::begin_capture() {
+  DeviceLock lock(mutex());
+  if (runtime_.has_evicted()) {
+    throw std::runtime_error(
+        "Tidepool: another thread's work had tensors evicted just when the capture of a graph began");
+  }
+  runtime_.pause_evicting(lock);
+  ++captures_;
 }
 
 void Engine::end_capture() {

@@ -126,7 +126,7 @@ class CudaAllocator final : public ForwardingAllocator {
   void* allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream, size_t bytes);
   // Of an arena that evicts: the calling thread is watched, and chaos gets its chance.
   static void prepare_to_allocate(torch_glue::Engine& engine);
-  void restore_before_capture(DeviceMemory& memory);
+  void restore_before_capture(DeviceIndex device);
   void begin_capture(DeviceIndex device);
   void end_capture(DeviceIndex device);
 

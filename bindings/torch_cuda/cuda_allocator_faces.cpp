@@ -196,12 +196,14 @@ std::shared_ptr<c10::GatheredContext> CudaAllocator::getContextForPointer(const 
 
 // A graph is replayed behind our back, on the addresses that it was captured with. Work of ours
 // that the job does not know of has to be over, because no stream can be made to wait any more.
-void CudaAllocator::restore_before_capture(DeviceMemory& memory) {
+void CudaAllocator::restore_before_capture(DeviceIndex device) {
+  DeviceMemory* const found = slot(device).memory.load();
+  if (found == nullptr || found->engine() == nullptr) return;
+  DeviceMemory& memory = *found;
   torch_glue::Engine* engine = memory.engine();
-  if (engine == nullptr) return;
   bool working = false;
   try {
-    working = engine->begin_capture();
+    working = engine->restore_everything();
   } catch (const OutOfMemory& error) {
     raise_out_of_memory(memory, error.report());
   }
@@ -210,14 +212,12 @@ void CudaAllocator::restore_before_capture(DeviceMemory& memory) {
 
 void CudaAllocator::begin_capture(DeviceIndex device) {
   Slot& slot = this->slot(device);
-  DeviceMemory* const before = slot.memory.load();
-  if (before != nullptr) restore_before_capture(*before);
   std::lock_guard<std::mutex> guard(slot.mutex);
-  ++slot.captures;
   if (DeviceMemory* memory = slot.memory.load()) {
+    if (memory->engine() != nullptr) memory->engine()->begin_capture();
     memory->allocator().suspend_stream_order();
-    if (before == nullptr && memory->engine() != nullptr) memory->engine()->begin_capture();
   }
+  ++slot.captures;
 }
 
 void CudaAllocator::end_capture(DeviceIndex device) {
@@ -232,7 +232,7 @@ void CudaAllocator::end_capture(DeviceIndex device) {
 
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
 void CudaAllocator::markCaptureBegin(DeviceIndex device) {
-  begin_capture(device);  // the first to be refused: what is evicted may not fit
+  begin_capture(device);
   try {
     inner().markCaptureBegin(device);
   } catch (...) {
@@ -248,6 +248,7 @@ void CudaAllocator::markCaptureEnd(DeviceIndex device) {
 #endif
 
 void CudaAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, StreamFilter filter) {
+  restore_before_capture(device);  // it may be for one, which has started when we hear of it
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
   inner().beginAllocateToPool(device, pool, filter);
   slot(device).pools->begin(pool, std::move(filter));
