@@ -29,7 +29,7 @@ class ValueKernels:
 
     def __init__(self, folder: Path) -> None:
         self._library = ctypes.CDLL(str(folder / "libvalue_kernels.so"))
-        for name in ("install", "launches", "planted_happened"):
+        for name in ("install", "operations", "planted_happened"):
             self._function(name).restype = ctypes.c_int64
         for name in ("calls", "untreated"):
             self._function(name).restype = ctypes.c_size_t
@@ -57,9 +57,9 @@ class ValueKernels:
         """Return how many of the planted faults have happened."""
         return self._function("planted_happened")()
 
-    def launches(self) -> int:
-        """Return how many operations of kernels the device was given within value kernels."""
-        return self._function("launches")()
+    def operations(self) -> int:
+        """Return how many kernels, copies and fills the device was given within value kernels."""
+        return self._function("operations")()
 
     def calls(self) -> dict[str, int]:
         """Return how often each operator was called, calls from within others left out."""

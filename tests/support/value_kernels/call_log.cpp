@@ -14,11 +14,11 @@ void CallLog::trace_to(const std::string& path) {
   std::setvbuf(trace_, nullptr, _IOLBF, 0);  // jobs may end by _exit
 }
 
-void CallLog::count(const std::string& name, uint64_t hash, uint64_t launches, bool is_nested) {
+void CallLog::count(const std::string& name, uint64_t hash, uint64_t operations, bool is_nested) {
   std::lock_guard lock(mutex_);
   Counts& counts = counts_[name];
   ++(is_nested ? counts.nested : counts.outer);
-  if (!is_nested) launches_ += launches;
+  if (!is_nested) operations_ += operations;
   if (trace_ != nullptr) std::fprintf(trace_, "%016" PRIx64 " %s\n", hash, name.c_str());
 }
 
@@ -43,9 +43,9 @@ std::string CallLog::untreated() {
   return text;
 }
 
-uint64_t CallLog::launches() {
+uint64_t CallLog::operations() {
   std::lock_guard lock(mutex_);
-  return launches_;
+  return operations_;
 }
 
 CallLog& call_log() {

@@ -1,7 +1,7 @@
-// CallLog: which operators ran through the value kernels and how often, how many launches of the
+// CallLog: which operators ran through the value kernels and how often, how many operations of the
 // stand-in device they made, what they could not treat; and, where a file is named, a line for
 // every call with the hash that its outputs follow from.
-// Thread safe, but launches of other threads count for the call that is running.
+// Thread safe, but those of other threads count for the call that is running.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class CallLog {
   // Throws: std::runtime_error where it cannot be made.
   void trace_to(const std::string& path);
 
-  void count(const std::string& name, uint64_t hash, uint64_t launches, bool is_nested);
+  void count(const std::string& name, uint64_t hash, uint64_t operations, bool is_nested);
   // Names an operator with operands that have no plain contents.
   void note_untreated(const std::string& name);
 
@@ -26,7 +26,7 @@ class CallLog {
   std::string calls();
   std::string untreated();
   // Of all calls by programs.
-  uint64_t launches();
+  uint64_t operations();
 
  private:
   struct Counts {
@@ -37,7 +37,7 @@ class CallLog {
   std::mutex mutex_;
   std::map<std::string, Counts> counts_;
   std::map<std::string, uint64_t> untreated_;
-  uint64_t launches_ = 0;
+  uint64_t operations_ = 0;
   std::FILE* trace_ = nullptr;
 };
 

@@ -55,7 +55,7 @@ VALUE_KERNELS_API void value_kernels_plant_lost_write(uint64_t n) {
 }
 VALUE_KERNELS_API uint64_t value_kernels_planted_happened() { return planted_faults().happened(); }
 
-VALUE_KERNELS_API uint64_t value_kernels_launches() { return call_log().launches(); }
+VALUE_KERNELS_API uint64_t value_kernels_operations() { return call_log().operations(); }
 VALUE_KERNELS_API size_t value_kernels_calls(char* to, size_t room) {
   return give(call_log().calls(), to, room);
 }

@@ -57,6 +57,8 @@ ValueCall::ValueCall(const OperatorFacts& facts, const torch::jit::Stack& stack)
 }
 
 void ValueCall::read_argument(size_t index, const c10::IValue& value) {
+  const bool is_absent = value.isNone() || (value.isTensor() && !value.toTensor().defined());
+  if (is_absent && facts_.arguments[index].is_side_written && trains_) return;
   if (value.isTensor()) {
     read_tensor(index, value.toTensor());
   } else if (value.isList()) {
@@ -76,10 +78,7 @@ void ValueCall::read_argument(size_t index, const c10::IValue& value) {
 void ValueCall::read_tensor(size_t index, const at::Tensor& tensor) {
   const ArgumentFacts& argument = facts_.arguments[index];
   const bool side_writes = argument.is_side_written && trains_;
-  if (!tensor.defined()) {
-    if (!side_writes) hash_ = mixed(hash_, 1);
-    return;
-  }
+  if (!tensor.defined()) return read_value(c10::IValue());  // one is given for the other
   if (!has_contents(tensor)) {
     call_log().note_untreated(facts_.name);
     return;

@@ -21,12 +21,12 @@ using Kind = OperatorFacts::Kind;
 
 thread_local int t_depth = 0;
 
-// How many operations of kernels and libraries the stand-in device has been given.
-uint64_t launches_so_far() {
+// How many kernels, copies and fills the stand-in device has been given.
+uint64_t operations_so_far() {
   using Calls = uint64_t (*)(const char*);
   static const auto calls = reinterpret_cast<Calls>(dlsym(RTLD_DEFAULT, "fake_cuda_calls"));
   TORCH_CHECK(calls != nullptr, "value kernels need the stand-in CUDA device");
-  return calls("launch");
+  return calls("launch") + calls("copy") + calls("fill");
 }
 
 class Depth {
@@ -85,7 +85,7 @@ bool run_on_host(Kind kind, torch::jit::Stack* stack) {
 void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                              torch::jit::Stack* stack) {
   const bool is_nested = t_depth > 0;
-  const uint64_t launches = launches_so_far();
+  const uint64_t operations = operations_so_far();
   ValueCall call(facts_, *stack);
   {
     Depth depth;
@@ -94,7 +94,7 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
       call.write_results(*stack);
     }
   }
-  call_log().count(facts_.name, call.hash(), launches_so_far() - launches, is_nested);
+  call_log().count(facts_.name, call.hash(), operations_so_far() - operations, is_nested);
 }
 
 size_t install_value_kernels() {
@@ -115,8 +115,8 @@ size_t install_value_kernels() {
         touches_no_contents(*op)) {
       continue;
     }
-    auto real = op->getComputedKernelForDispatchKey(c10::DispatchKey::CUDA).kernelFunction();
-    auto kernel = std::make_unique<ValueKernel>(OperatorFacts(*op), std::move(real));
+    auto kernel = std::make_unique<ValueKernel>(
+        OperatorFacts(*op), op->getComputedKernelForDispatchKey(c10::DispatchKey::CUDA));
     handles->push_back(dispatcher.registerImpl(
         name, c10::DispatchKey::CUDA,
         c10::KernelFunction::makeFromBoxedFunctor<ValueKernel>(std::move(kernel)), std::nullopt,

@@ -15,7 +15,7 @@ namespace tidepool::value_kernels {
 
 class ValueKernel final : public c10::OperatorKernel {
  public:
-  ValueKernel(OperatorFacts facts, c10::KernelFunction real)
+  ValueKernel(OperatorFacts facts, c10::SafeKernelFunction real)
       : facts_(std::move(facts)), real_(std::move(real)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -23,7 +23,7 @@ class ValueKernel final : public c10::OperatorKernel {
 
  private:
   const OperatorFacts facts_;
-  const c10::KernelFunction real_;
+  const c10::SafeKernelFunction real_;
 };
 
 // Puts a ValueKernel in the place of every kernel for dense CUDA tensors, for the life of the
