@@ -164,9 +164,8 @@ bool ValueCall::is_argument(const at::Tensor& tensor) const {
 }
 
 void ValueCall::write_results(const torch::jit::Stack& stack) {
-  if (generator_.defined() && philox().offset != before_.offset) {
-    hash_ = mixed(mixed(hash_, before_.seed), before_.offset);
-  }
+  drew_ = generator_.defined() && philox().offset != before_.offset;
+  if (drew_) hash_ = mixed(mixed(hash_, before_.seed), before_.offset);
   uint64_t seed = hash_;
   for (const Written& written : written_) write_argument(written, seed = mixed(seed, 6));
   for (size_t k = stack.size() - facts_.returns; k < stack.size(); ++k) {
@@ -189,10 +188,15 @@ void ValueCall::write_argument(const Written& written, uint64_t seed) {
   write_hashed(tensor, argument.is_side_written ? mixed(seed, written.old_hash) : seed);
 }
 
-// Results on the CPU are made by host code, which is the real one.
+// Results on the CPU are made by host code, which is the real one. But the random state that
+// attention hands to its backward is blank memory where it has drawn nothing.
 void ValueCall::write_result(const at::Tensor& tensor, uint64_t seed) {
-  if (!tensor.defined() || !tensor.is_cuda()) return;
+  if (!tensor.defined()) return;
   if (!has_contents(tensor)) return call_log().note_untreated(facts_.name);
+  if (!tensor.is_cuda()) {
+    if (facts_.draws && !drew_) write_number(tensor, 0);
+    return;
+  }
   if (!is_argument(tensor)) write_hashed(tensor, seed);
 }
 

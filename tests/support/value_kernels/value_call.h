@@ -58,6 +58,7 @@ class ValueCall {
   std::vector<const void*> storages_;  // of all arguments
   at::Generator generator_;            // that it may draw from
   Philox before_;
+  bool drew_ = false;
   std::optional<c10::Scalar> number_;
 };
 
