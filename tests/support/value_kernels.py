@@ -1,12 +1,13 @@
 """Give operators on the stand-in CUDA device values: hashes of all that they read.
 
-In a job, after `import torch`: `kernels = value_kernels.install()`. Or, for a job that knows nothing
-of it, run this file with the job's script as its arguments:
+In a job, after `import torch`: `kernels = value_kernels.install()`. Or, for a job that knows
+nothing of it, run this file with the job's script and its arguments:
 
     python value_kernels.py script.py ARGUMENTS...
 
 VALUE_KERNELS_TRACE=FILE names a file that gets a line for every call: a hash of what it read, and
-its operator. tests/support/value_kernels/README.md says what the values are.
+its operator. VALUE_KERNELS_BLANK=N is the seed of what fresh memory holds; 0, the default: what was
+there. tests/support/value_kernels/README.md says what the values are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 import torch
 
 TRACE = "VALUE_KERNELS_TRACE"
+BLANK = "VALUE_KERNELS_BLANK"
 
 
 class ValueKernels:
@@ -44,6 +46,10 @@ class ValueKernels:
         """Write a line for every call from now on: its hash and its operator."""
         if self._function("trace")(str(path).encode()) != 0:
             raise OSError(f"cannot write {path}")
+
+    def set_blank_seed(self, seed: int) -> None:
+        """Let fresh memory have contents that depend on a seed; 0: what is in it is left there."""
+        self._function("set_blank_seed")(ctypes.c_uint64(seed))
 
     def plant_stale_read(self, n: int) -> None:
         """Let the n-th read, from now, of what was written in place since see what was before."""
@@ -86,6 +92,7 @@ def install() -> ValueKernels:
     kernels = ValueKernels(Path(standin[0]).parent)
     if os.environ.get(TRACE):
         kernels.trace(os.environ[TRACE])
+    kernels.set_blank_seed(int(os.environ.get(BLANK, 0)))
     return kernels
 
 
@@ -103,6 +110,7 @@ def fingerprint(tensors: Iterable[torch.Tensor | None]) -> str:
 
 
 def main() -> None:
+    """Run the script that the arguments name, with value kernels."""
     sys.argv.pop(0)
     install()
     sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))

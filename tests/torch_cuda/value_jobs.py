@@ -3,8 +3,9 @@
     python value_jobs.py [OPTIONS] NAME...
 
 One line of JSON on standard output has, by job: for every step, fingerprints of the loss, of
-gradients, parameters and buffers, and the random generator's state; which operators ran and how
-often, and which of them bypassed the value kernels.
+gradients, parameters and buffers, and the random generator's state; how many calls the value
+kernels saw; how much work the device was given, in all and within them; with --list, which
+operators were called, and which of these bypassed the value kernels.
 """
 
 from __future__ import annotations
@@ -81,20 +82,33 @@ JOBS = {
 
 
 class OperatorList(TorchDispatchMode):
-    """Notes the operators on CUDA tensors, as they come to Python's dispatch."""
+    """Notes the operators on CUDA tensors, as they come to Python's dispatch.
+
+    Autograd adds in place where nobody else holds a gradient. Python does, so that a job that is
+    listed has other values than one that is not.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.names: set[str] = set()
+        self.operators: set[torch._ops.OpOverload] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Run an operator and note its name."""
         result = func(*args, **(kwargs or {}))
         if any(isinstance(leaf, torch.Tensor) and leaf.is_cuda
                for leaf in tree_leaves((args, kwargs, result))):
-            self.names.add(func._schema.name + (f".{func._schema.overload_name}"
-                                                if func._schema.overload_name else ""))
+            self.operators.add(func)
         return result
+
+    def bypassing(self, calls: dict[str, int]) -> list[str]:
+        """Return operators that value kernels did not see, nor only what they are made of."""
+        found = []
+        for operator in self.operators:
+            name = operator.name()
+            is_made_of_others = not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA")
+            if not (name in calls or operator.is_view or is_made_of_others):
+                found.append(name)
+        return sorted(found)
 
 
 def batch_of(model: nn.Module, step: int, data: torch.Generator, changed: bool) -> list:
@@ -153,12 +167,16 @@ def run(wanted: str, options: argparse.Namespace,
     if change.startswith("lost="):
         kernels.plant_lost_write(int(change.removeprefix("lost=")))
     given, within = sum(work().values()), kernels.operations()
+    calls_before = sum(kernels.calls().values())
     called = OperatorList()
     torch.cuda.reset_peak_memory_stats()
     with called if options.list else nullcontext():
         steps = train(name, options, change)
     torch.cuda.synchronize()
-    return {"steps": steps, "called": sorted(called.names),
+    calls = kernels.calls()
+    return {"steps": steps, "called": sorted(operator.name() for operator in called.operators),
+            "bypassing": called.bypassing(calls),
+            "calls": sum(calls.values()) - calls_before,
             "operations": sum(work().values()) - given,
             "operations_within": kernels.operations() - within,
             "planted": kernels.planted_happened() - planted,
@@ -175,7 +193,7 @@ def main() -> None:
     options = parser.parse_args()
     kernels = value_kernels.install()
     said = {name: run(name, options, kernels) for name in options.names or JOBS}
-    print(json.dumps({**said, "calls": kernels.calls(), "untreated": kernels.untreated(),
+    print(json.dumps({**said, "operators": kernels.calls(), "untreated": kernels.untreated(),
                       "races": device.races(), "misuses": device.misuses()}), flush=True)
     # Stock PyTorch may abort where a job ends right after a backward: autograd's thread still asks
     # for Python's lock.

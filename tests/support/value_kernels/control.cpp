@@ -47,6 +47,8 @@ VALUE_KERNELS_API int value_kernels_trace(const char* path) {
   }
 }
 
+VALUE_KERNELS_API void value_kernels_set_blank_seed(uint64_t seed) { set_blank_seed(seed); }
+
 VALUE_KERNELS_API void value_kernels_plant_stale_read(uint64_t n) {
   planted_faults().plant_stale_read(n);
 }

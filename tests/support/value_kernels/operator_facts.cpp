@@ -24,6 +24,8 @@ constexpr std::array kSpecials = {
     Special{"aten::_foreach_zero_", Kind::kZero},
     Special{"aten::equal", Kind::kEqual},
     Special{"aten::nonzero", Kind::kNonzero},
+    Special{"aten::empty.memory_format", Kind::kBlank},
+    Special{"aten::empty_strided", Kind::kBlank},
 };
 
 // Operators without an `out` that write every element of their first argument and read none of it.
@@ -49,8 +51,7 @@ constexpr std::array kSideWrites = {
     SideWrites{"aten::batch_norm_gather_stats_with_counts", ""},
 };
 
-constexpr std::array kTouchNothingPrefixes = {"aten::empty", "aten::new_empty", "aten::set_",
-                                              "aten::resize", "aten::_resize_output",
+constexpr std::array kTouchNothingPrefixes = {"aten::set_", "aten::resize", "aten::_resize_output",
                                               "aten::_efficientzerotensor"};
 constexpr std::array kTouchNothing = {"aten::record_stream", "aten::is_set_to", "aten::set_data",
                                       "aten::shallow_copy_data_", "aten::is_pinned",

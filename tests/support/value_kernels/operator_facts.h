@@ -29,6 +29,7 @@ struct OperatorFacts {
     kZero,      // written argument 0 is filled with zeros; lists too
     kEqual,     // returns whether two tensors are equal
     kNonzero,   // returns the places of elements other than zero
+    kBlank,     // returns memory that nobody has written
   };
 
   explicit OperatorFacts(const c10::OperatorHandle& op);

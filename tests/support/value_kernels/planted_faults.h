@@ -16,6 +16,7 @@ namespace tidepool::value_kernels {
 class PlantedFaults {
  public:
   // The n-th read, from now and from 1, of a tensor with older contents gets the hash of these.
+  // Reads of true copies do not count.
   void plant_stale_read(uint64_t n) { stale_reads_left_ = n; }
   // The n-th write, from now and from 1, that depends on the old contents is dropped.
   void plant_lost_write(uint64_t n) { lost_writes_left_ = n; }

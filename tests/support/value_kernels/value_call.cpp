@@ -88,7 +88,8 @@ void ValueCall::read_tensor(size_t index, const at::Tensor& tensor) {
   if (argument.is_blank) {
     hash_ = mixed(hash_, static_cast<uint64_t>(tensor.scalar_type()));
   } else {
-    contents = planted_faults().read(tensor, hash_contents(tensor));
+    contents = hash_contents(tensor);
+    if (facts_.kind == Kind::kHash) contents = planted_faults().read(tensor, contents);
     if (!side_writes) hash_ = mixed(hash_, contents);
   }
   if (argument.is_written || side_writes) {

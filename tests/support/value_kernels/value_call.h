@@ -1,5 +1,5 @@
-// ValueCall: one call of an operator, seen by its value kernel: what it reads, as one hash, and what
-// it writes.
+// ValueCall: one call of an operator, seen by its value kernel: what it reads, as one hash, and
+// what it writes.
 // Holds the tensors that are written until it ends. Used by one thread.
 #pragma once
 

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
@@ -12,6 +13,7 @@
 
 #include "tests/support/value_kernels/call_log.h"
 #include "tests/support/value_kernels/contents.h"
+#include "tests/support/value_kernels/mixing.h"
 #include "tests/support/value_kernels/value_call.h"
 
 namespace tidepool::value_kernels {
@@ -20,6 +22,8 @@ namespace {
 using Kind = OperatorFacts::Kind;
 
 thread_local int t_depth = 0;
+std::atomic<uint64_t> g_blank_seed{0};
+std::atomic<uint64_t> g_blanks{0};
 
 // How many kernels, copies and fills the stand-in device has been given.
 uint64_t operations_so_far() {
@@ -80,10 +84,22 @@ bool run_on_host(Kind kind, torch::jit::Stack* stack) {
   return false;
 }
 
+void fill_blank(const at::Tensor& tensor) {
+  const uint64_t seed = g_blank_seed.load(std::memory_order_relaxed);
+  if (seed != 0 && has_contents(tensor)) write_hashed(tensor, mixed(seed, ++g_blanks));
+}
+
 }  // namespace
+
+void set_blank_seed(uint64_t seed) { g_blank_seed = seed; }
 
 void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                              torch::jit::Stack* stack) {
+  if (facts_.kind == Kind::kBlank) {
+    real_.callBoxed(op, keys, stack);
+    fill_blank(stack->back().toTensor());
+    return;
+  }
   const bool is_nested = t_depth > 0;
   const uint64_t operations = operations_so_far();
   ValueCall call(facts_, *stack);

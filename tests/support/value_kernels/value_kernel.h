@@ -26,6 +26,10 @@ class ValueKernel final : public c10::OperatorKernel {
   const c10::SafeKernelFunction real_;
 };
 
+// Lets fresh memory have contents that follow from `seed`, from now on, so that a run in which they
+// matter differs from one with another seed. 0: what is in it is left there.
+void set_blank_seed(uint64_t seed);
+
 // Puts a ValueKernel in the place of every kernel for dense CUDA tensors, for the life of the
 // process. Operators that are defined later are not seen; a second call takes them in. Returns how
 // many kernels were replaced.
