@@ -1,11 +1,11 @@
-"""Compare what VALUE_KERNELS_TRACE wrote in two runs (tests/support/value_kernels.py)."""
+"""Compare the calls of two runs with value kernels (tests/support/value_kernels.py)."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 
-def strange_calls(plain: str | Path, other: str | Path) -> list[str]:
+def strange_calls(plain: Sequence[str], other: Sequence[str]) -> list[str]:
     """Return the calls of a run that read what no call of a plain run has read, in their order.
 
     Where a run restores by running operators again, it makes more calls, but none that is strange.
@@ -13,7 +13,7 @@ def strange_calls(plain: str | Path, other: str | Path) -> list[str]:
     who brought the value back.
 
     Args:
-        plain, other: files that VALUE_KERNELS_TRACE named.
+        plain, other: the lines of files that VALUE_KERNELS_TRACE named.
     """
-    known = set(Path(plain).read_text().splitlines())
-    return [line for line in Path(other).read_text().splitlines() if line not in known]
+    known = set(plain)
+    return [call for call in other if call not in known]
