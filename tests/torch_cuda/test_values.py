@@ -111,7 +111,7 @@ def trace(jobs, path: Path, *arguments: str, **options) -> list[str]:
 def test_a_job_that_knows_nothing_of_values_is_traced(jobs, tmp_path):
     job = ("../support/value_kernels.py", str(HERE / "small_job.py"))
     plain = trace(jobs, tmp_path / "plain", *job)
-    assert [call.split()[1] for call in plain] == ["aten::zero_"]
+    assert plain[-1].endswith(" aten::zero_")
     assert trace(jobs, tmp_path / "budgeted", *job, budget="1GiB") == plain
 
 
