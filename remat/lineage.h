@@ -39,6 +39,7 @@ enum class RootReason : uint8_t {
   kEscaped,           // a raw pointer to it left our sight
   kRawWrite,          // may have been written once through a raw pointer
   kRecordingOff,
+  kVaries,            // result of an operator that need not give the same bits again
   kCount
 };
 extern const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)];

@@ -94,9 +94,15 @@ void add_engine(std::unique_ptr<Engine> engine) {
 namespace {
 // What the last out-of-memory error of this thread said, before it became PyTorch's.
 thread_local std::optional<OutOfMemoryReport> t_last_report;
+thread_local uint64_t t_out_of_memory_count = 0;
 }  // namespace
 
-void note_out_of_memory(const OutOfMemoryReport& report) { t_last_report = report; }
+void note_out_of_memory(const OutOfMemoryReport& report) {
+  t_last_report = report;
+  ++t_out_of_memory_count;
+}
+
+uint64_t out_of_memory_count() { return t_out_of_memory_count; }
 
 void rethrow_as_torch_error(Engine& engine) {
   try {

@@ -95,6 +95,9 @@ void for_each_engine(Visit&& visit) {
 
 // Remembers what this thread's out-of-memory error said, which becomes PyTorch's exception now.
 void note_out_of_memory(const OutOfMemoryReport& report);
+// How many of them this thread has had. An operator that ends well although one more came meanwhile
+// has gone on with less memory, perhaps by another algorithm.
+uint64_t out_of_memory_count();
 // Rethrows our own out-of-memory error as PyTorch's exception type. Called in a catch block.
 [[noreturn]] void rethrow_as_torch_error(Engine& engine);
 // The way back, for a kernel that ran within a restoration: throws our own error with the report of

@@ -6,6 +6,8 @@
 #include <ATen/quantized/Quantizer.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
@@ -44,15 +46,16 @@ bool is_supported(const c10::TensorImpl* tensor) {
 }  // namespace
 
 void InterceptedCall::see(c10::TensorImpl* tensor, const TensorArgument& argument,
-                          bool training) {
+                          bool switched) {
   ++slots_;
+  switched_ |= switched;
   if (tensor == nullptr || tensor == c10::UndefinedTensorImpl::singleton()) {
     seen_.push_back({nullptr});
     return;
   }
   Seen seen{tensor};
   seen.written = argument.writes;
-  seen.side_written = argument.side_writes && training;
+  seen.side_written = argument.side_writes && switched;
   seen.supported = is_supported(tensor);
   if (seen.supported) dimensions_ += static_cast<uint32_t>(tensor->dim());
   seen_.push_back(seen);
@@ -221,6 +224,10 @@ void InterceptedCall::add_operands() {
     if (seen.storage != nullptr) call().add(seen.storage, access_of(seen));
   }
   if (!info_.replayable) call().refuse(remat::RootReason::kUnsupported);
+  if (info_.varies != Variation::kNone && host_is_foreign() &&
+      (info_.varies != Variation::kTransposed || switched_) && may_vary(info_.varies)) {
+    call().refuse(remat::RootReason::kVaries);
+  }
   // What an optimizer updates depends on the whole step: restoring it would run that again.
   if (t_in_optimizer && info_.writes && !info_.overwrites) {
     call().refuse(remat::RootReason::kPartialWrite);
@@ -232,6 +239,16 @@ void InterceptedCall::add_operands() {
       seen.storage->role = remat::Role::kInput;
     }
   }
+}
+
+// The operator was refused memory and went on: without a budget it would have had it.
+void InterceptedCall::say_inexact() const {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  std::fprintf(stderr,
+               "tidepool: %s was refused memory and went on without: its results may differ from "
+               "those of a run with a larger budget\n",
+               info_.name);
 }
 
 // Storages that something beyond us may go on using: they stay for good (sparse components,
@@ -370,6 +387,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
   timer_ = body != nullptr ? engine().backend().timer() : nullptr;
   if (timer_ != nullptr) timed_ = timer_->begin(kind());
+  failures_before_ = out_of_memory_count();
   kernel_start_ = CycleClock::now();
   return body;
 }
@@ -424,6 +442,10 @@ void InterceptedCall::finish() {
   const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, bytes_moved())
                                              : CycleClock::ns_since(kernel_start_);
   draw_lock_.reset();
+  if (out_of_memory_count() != failures_before_) [[unlikely]] {
+    say_inexact();
+    call().refuse(remat::RootReason::kUnsupported);
+  }
   DeviceLock lock(engine().mutex());
   absl::InlinedVector<remat::Storage*, 4> outputs;
   const bool writes_record = call().record() != nullptr && call().record()->writes();

@@ -40,8 +40,8 @@ class InterceptedCall {
   explicit InterceptedCall(const OperatorInfo& info) : info_(info) {}
 
   // The next tensor argument, in schema order, lists flattened; nullptr or undefined if absent.
-  // `training`: the call's training flag where the operator has hidden writes.
-  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool training);
+  // `switched`: the value of the operator's switch, where it has one.
+  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool switched);
 
   // A storage passed as such, after all tensors.
   void see_storage(const c10::Storage& storage);
@@ -84,6 +84,7 @@ class InterceptedCall {
   bool covers_storage(const Seen& seen) const;
   void see_components(c10::TensorImpl* tensor, bool written);
   void add_operands();
+  void say_inexact() const;
   void distrust_operands(DeviceLock& lock);
   CallBody* begin_body();
   // Of calls that cost the same.
@@ -97,6 +98,7 @@ class InterceptedCall {
   Engine* engine_ = nullptr;  // null: none of the arguments is ours
   std::optional<remat::OperatorCall> call_;
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
+  bool switched_ = false;     // the operator's switch is on
   bool spread_ = false;       // over several devices
   absl::InlinedVector<Seen, 8> seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
@@ -108,6 +110,7 @@ class InterceptedCall {
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
   std::optional<DrawLock> draw_lock_;
   uint64_t kernel_start_ = 0;  // cycles
+  uint64_t failures_before_ = 0;  // out_of_memory_count()
   OperatorTimer* timer_ = nullptr;
   OperatorTimer::Call timed_;
 };

@@ -126,8 +126,13 @@ void TorchBackend::execute(const remat::Replay& replay) {
   const remat::Record& record = *replay.record;
   const CallBody& body = *static_cast<const CallBody*>(record.body);
   torch::jit::Stack stack = make_arguments(body, replay, device_);
+  const uint64_t failures = out_of_memory_count();
   try {
     call(body, stack, device_);
+    // What an operator makes of less memory need not be what it made before.
+    TORCH_CHECK_WITH(OutOfMemoryError,
+                     out_of_memory_count() == failures || TIDEPOOL_MUTANT(8, swallowed),
+                     body.info().name, " found less memory than when it first ran");
   } catch (const c10::OutOfMemoryError&) {
     rethrow_as_our_error();  // the restoration may have a leaner way
   }
