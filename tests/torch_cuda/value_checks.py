@@ -169,6 +169,10 @@ def batch_norm_writes_what_its_schema_hides() -> dict[str, dict[str, bool]]:
                              1e-5, torch.backends.cudnn.enabled)
         return y, running
 
+    def norm_without() -> torch.Tensor:
+        return torch.batch_norm(x, None, None, None, None, True, 0.1, 1e-5,
+                                torch.backends.cudnn.enabled)
+
     x = numbers(2, 3, 4).cuda()
     found = {}
     for cudnn in (True, False):
@@ -177,7 +181,8 @@ def batch_norm_writes_what_its_schema_hides() -> dict[str, dict[str, bool]]:
         (eval_y, kept), (other_eval_y, _) = norm(0.0, False), norm(1.0, False)
         found[f"cudnn_{cudnn}"] = {
             "written": not same(mean, torch.zeros(3)), "from_the_old": not same(mean, other_mean),
-            "result_does_not_read_it": same(y, other_y), "kept": same(kept, torch.zeros(3)),
+            "result_does_not_read_it": same(y, other_y), "absent": same(y, norm_without()),
+            "kept": same(kept, torch.zeros(3)),
             "result_reads_it": not same(eval_y, other_eval_y)}
     torch.backends.cudnn.enabled = True
     return found
