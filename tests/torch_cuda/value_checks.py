@@ -15,9 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
+import standin  # noqa: E402
 import torch  # noqa: E402
 import value_kernels  # noqa: E402
 
+device = standin.Device()
 kernels = value_kernels.install()
 CHECKS: dict[str, Callable[[], object]] = {}
 
@@ -221,8 +223,31 @@ def planted_faults_happen_once() -> dict[str, bool]:
             "happened": kernels.planted_happened() - before == 2}
 
 
+@check
+def operands_are_declared_to_the_race_checker() -> dict[str, bool]:
+    def races_of(records: bool) -> int:
+        before, x = len(device.races()), numbers(1024).cuda()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = torch.cat([x, x])
+        if records:
+            x.record_stream(side)
+        del x
+        torch.ones(1024, device="cuda").add_(1)  # where x was, unless it is still in use
+        torch.cuda.synchronize()
+        del y
+        return len(device.races()) - before
+
+    side = torch.cuda.Stream()
+    kernels.watch()
+    found = {"seen": races_of(False) > 0, "record_stream": races_of(True) == 0}
+    kernels.watch(False)
+    return {**found, "switched_off": races_of(False) == 0}
+
+
 def main() -> None:
-    torch.cuda.init()
+    torch.zeros(1, device="cuda")
+    device.watch_allocator()
     said = {name: function() for name, function in CHECKS.items()}
     print(json.dumps({**said, "untreated": kernels.untreated(), "replaced": kernels.replaced}))
 

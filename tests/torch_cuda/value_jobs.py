@@ -26,7 +26,6 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 import value_kernels  # noqa: E402
 from networks import NETWORKS  # noqa: E402
-from operand_watch import OperandWatch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
@@ -186,8 +185,7 @@ def run(wanted: str, options: argparse.Namespace,
     calls_before = sum(kernels.calls().values())
     called = OperatorList()
     torch.cuda.reset_peak_memory_stats()
-    watch = OperandWatch(device) if options.watch else nullcontext()
-    with watch, called if options.list else nullcontext():
+    with called if options.list else nullcontext():
         steps, fixed = train(name, options, change)
     torch.cuda.synchronize()
     calls = kernels.calls()
@@ -207,12 +205,13 @@ def main() -> None:
     parser.add_argument("--size", choices=("chaos", "budget"), default="budget")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--list", action="store_true", help="list the operators that are called")
-    parser.add_argument("--watch", action="store_true", help="find races; as a list, it differs")
+    parser.add_argument("--watch", action="store_true", help="find races")
     options = parser.parse_args()
     kernels = value_kernels.install()
     torch.zeros(1, device="cuda")
     if options.watch:
         device.watch_allocator()
+    kernels.watch(options.watch)
     said = {name: run(name, options, kernels) for name in options.names or JOBS}
     print(json.dumps({**said, "operators": kernels.calls(), "untreated": kernels.untreated(),
                       "races": device.races(), "misuses": device.misuses(),
