@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "allocator/stream_clocks.h"
+
 namespace tidepool::remat {
 
 struct Record;
@@ -67,6 +69,7 @@ struct Value {
   Record* producer = nullptr;  // nullptr: a root
   Edge* consumers = nullptr;
   void* kept = nullptr;  // bytes that the runtime owns: a ghost, or a retained root
+  StreamUse hidden;      // the last use of its bytes that the job does not know of; see HiddenWork
 
   // Its bytes are on the device, and nobody is about to change them.
   inline bool available() const;

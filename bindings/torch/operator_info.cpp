@@ -45,7 +45,7 @@ constexpr std::array kTrustedPrefixes = {"aten::", "torchvision::"};
 constexpr std::array kStorageSurgery = {
     "aten::resize_",      "aten::resize_as_",    "aten::resize_as_sparse_", "aten::resize.out",
     "aten::_lazy_clone",  "aten::_resize_output_", "aten::_pin_memory",     "aten::set_data",
-    "aten::record_stream", "aten::resize_output_",
+    "aten::resize_output_",
     // These compare the pointers of the old and the new storage.
     "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset",
     "aten::set_.source_Tensor",  "aten::set_.source_Tensor_storage_offset",

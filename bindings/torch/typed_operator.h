@@ -98,7 +98,7 @@ struct TypedOperator<Op, R(A...)> {
       BelowInterception below;
       return Op::redispatch(keys & kBelowInterception, std::forward<A>(arguments)...);
     }
-    InterceptedCall call(*engine(), *info);
+    InterceptedCall call(*info);
     Sight sight{call, info->tensors.data(), is_training(info->training_argument, arguments...)};
     (sight(arguments), ...);
     if (CallBody* body = call.begin(sight.generator)) {

@@ -198,6 +198,14 @@ def run(wanted: str, options: argparse.Namespace,
             "allocated_peak": torch.cuda.max_memory_allocated(), "fixed": fixed}
 
 
+def tidepool_says() -> dict[str, object]:
+    """Return what Tidepool did on the device, if it is attached."""
+    tidepool = sys.modules.get("tidepool")
+    if tidepool is None:
+        return {}
+    return tidepool.stats()["devices"].get("cuda:0", {})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME[:CHANGE]",
@@ -213,9 +221,10 @@ def main() -> None:
         device.watch_allocator()
     kernels.watch(options.watch)
     said = {name: run(name, options, kernels) for name in options.names or JOBS}
-    print(json.dumps({**said, "operators": kernels.calls(), "untreated": kernels.untreated(),
-                      "races": device.races(), "misuses": device.misuses(),
-                      "used_peak": device.used_peak_bytes()}), flush=True)
+    print(json.dumps({**said, "tidepool": tidepool_says(), "operators": kernels.calls(),
+                      "untreated": kernels.untreated(), "races": device.races(),
+                      "misuses": device.misuses(), "used_peak": device.used_peak_bytes()}),
+          flush=True)
     # Stock PyTorch may abort where a job ends right after a backward: autograd's thread still asks
     # for Python's lock.
     os._exit(0)
