@@ -15,7 +15,7 @@ JOBS = ("cnn", "cnn_without_cudnn", "unet", "gpt", "gpt_amp", "bert", "lstm")
 CHECKS = ("copies_are_true", "fills_are_true", "only_the_elements_of_a_view_are_written",
           "results_depend_on_all_that_is_read", "values_are_in_range",
           "random_numbers_follow_from_the_state", "threads_have_values_too",
-          "planted_faults_happen_once")
+          "planted_faults_happen_once", "operands_are_declared_to_the_race_checker")
 HERE = Path(__file__).resolve().parent
 DEVICE = {"memory": "8GiB"}
 SMALL = ("--size", "chaos")
@@ -57,7 +57,7 @@ def test_batch_norm(jobs, cudnn):
 @pytest.mark.parametrize("job", JOBS)
 def test_values_are_the_same_under_the_allocator(jobs, job):
     plain = jobs.json("value_jobs.py", "--steps", "2", **DEVICE)
-    ours = jobs.json("value_jobs.py", "--steps", "2", budget="256MiB", **DEVICE)
+    ours = jobs.json("value_jobs.py", "--steps", "2", "--watch", budget="256MiB", **DEVICE)
     assert ours[job]["steps"] == plain[job]["steps"]
     assert ours["misuses"] == ours["races"] == []
 

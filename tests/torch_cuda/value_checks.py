@@ -15,9 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
+import standin  # noqa: E402
 import torch  # noqa: E402
 import value_kernels  # noqa: E402
 
+device = standin.Device()
 kernels = value_kernels.install()
 CHECKS: dict[str, Callable[[], object]] = {}
 
@@ -169,6 +171,10 @@ def batch_norm_writes_what_its_schema_hides() -> dict[str, dict[str, bool]]:
                              1e-5, torch.backends.cudnn.enabled)
         return y, running
 
+    def norm_without() -> torch.Tensor:
+        return torch.batch_norm(x, None, None, None, None, True, 0.1, 1e-5,
+                                torch.backends.cudnn.enabled)
+
     x = numbers(2, 3, 4).cuda()
     found = {}
     for cudnn in (True, False):
@@ -177,7 +183,8 @@ def batch_norm_writes_what_its_schema_hides() -> dict[str, dict[str, bool]]:
         (eval_y, kept), (other_eval_y, _) = norm(0.0, False), norm(1.0, False)
         found[f"cudnn_{cudnn}"] = {
             "written": not same(mean, torch.zeros(3)), "from_the_old": not same(mean, other_mean),
-            "result_does_not_read_it": same(y, other_y), "kept": same(kept, torch.zeros(3)),
+            "result_does_not_read_it": same(y, other_y), "absent": same(y, norm_without()),
+            "kept": same(kept, torch.zeros(3)),
             "result_reads_it": not same(eval_y, other_eval_y)}
     torch.backends.cudnn.enabled = True
     return found
@@ -216,8 +223,31 @@ def planted_faults_happen_once() -> dict[str, bool]:
             "happened": kernels.planted_happened() - before == 2}
 
 
+@check
+def operands_are_declared_to_the_race_checker() -> dict[str, bool]:
+    def races_of(records: bool) -> int:
+        before, x = len(device.races()), numbers(1024).cuda()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = torch.cat([x, x])
+        if records:
+            x.record_stream(side)
+        del x
+        torch.ones(1024, device="cuda").add_(1)  # where x was, unless it is still in use
+        torch.cuda.synchronize()
+        del y
+        return len(device.races()) - before
+
+    side = torch.cuda.Stream()
+    kernels.watch()
+    found = {"seen": races_of(False) > 0, "record_stream": races_of(True) == 0}
+    kernels.watch(False)
+    return {**found, "switched_off": races_of(False) == 0}
+
+
 def main() -> None:
-    torch.cuda.init()
+    torch.zeros(1, device="cuda")
+    device.watch_allocator()
     said = {name: function() for name, function in CHECKS.items()}
     print(json.dumps({**said, "untreated": kernels.untreated(), "replaced": kernels.replaced}))
 

@@ -4,8 +4,9 @@
 
 One line of JSON on standard output has, by job: for every step, fingerprints of the loss, of
 gradients, parameters and buffers, and the random generator's state; how many calls the value
-kernels saw; how much work the device was given, in all and within them; with --list, which
-operators were called, and which of these bypassed the value kernels.
+kernels saw; how much work the device was given, in all and within them; its memory; with --list,
+which operators were called, and which of these bypassed the value kernels. CUBLAS_WORKSPACE_CONFIG
+=:16:8 keeps cuBLAS from taking more than these small networks do.
 """
 
 from __future__ import annotations
@@ -119,8 +120,20 @@ def batch_of(model: nn.Module, step: int, data: torch.Generator, changed: bool) 
     return tree_map(lambda each: each.cuda() if isinstance(each, torch.Tensor) else each, batch)
 
 
-def train(name: str, options: argparse.Namespace, change: str) -> list[dict[str, object]]:
-    """Train a network from a fixed start; return fingerprints by step."""
+def bytes_of(tensors: object) -> int:
+    """Return the bytes of all CUDA tensors in a tree."""
+    return sum(leaf.nbytes for leaf in tree_leaves(tensors)
+               if isinstance(leaf, torch.Tensor) and leaf.is_cuda)
+
+
+def train(name: str, options: argparse.Namespace,
+          change: str) -> tuple[list[dict[str, object]], int]:
+    """Train a network from a fixed start.
+
+    Returns:
+        Fingerprints by step, and the bytes that are there all the time: parameters, gradients,
+        buffers, the optimizer's state, inputs.
+    """
     kind, cudnn, amp, make_optimizer = JOBS[name]
     torch.backends.cudnn.enabled = cudnn
     torch.manual_seed(0)
@@ -149,7 +162,9 @@ def train(name: str, options: argparse.Namespace, change: str) -> list[dict[str,
             "buffers": value_kernels.fingerprint(model.buffers()),
             "random": [generator.initial_seed(), generator.get_offset()],
         })
-    return steps
+    fixed = bytes_of([list(model.parameters()), [p.grad for p in model.parameters()],
+                      list(model.buffers()), list(optimizer.state.values()), batch])
+    return steps, fixed
 
 
 def work() -> dict[str, int]:
@@ -171,7 +186,7 @@ def run(wanted: str, options: argparse.Namespace,
     called = OperatorList()
     torch.cuda.reset_peak_memory_stats()
     with called if options.list else nullcontext():
-        steps = train(name, options, change)
+        steps, fixed = train(name, options, change)
     torch.cuda.synchronize()
     calls = kernels.calls()
     return {"steps": steps, "called": sorted(operator.name() for operator in called.operators),
@@ -180,7 +195,7 @@ def run(wanted: str, options: argparse.Namespace,
             "operations": sum(work().values()) - given,
             "operations_within": kernels.operations() - within,
             "planted": kernels.planted_happened() - planted,
-            "allocated_peak": torch.cuda.max_memory_allocated()}
+            "allocated_peak": torch.cuda.max_memory_allocated(), "fixed": fixed}
 
 
 def tidepool_says() -> dict[str, object]:
@@ -198,12 +213,18 @@ def main() -> None:
     parser.add_argument("--size", choices=("chaos", "budget"), default="budget")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--list", action="store_true", help="list the operators that are called")
+    parser.add_argument("--watch", action="store_true", help="find races")
     options = parser.parse_args()
     kernels = value_kernels.install()
+    torch.zeros(1, device="cuda")
+    if options.watch:
+        device.watch_allocator()
+    kernels.watch(options.watch)
     said = {name: run(name, options, kernels) for name in options.names or JOBS}
-    print(json.dumps({**said, "tidepool": tidepool_says(), "operators": kernels.calls(), "untreated": kernels.untreated(),
-                      "races": device.races(), "misuses": device.misuses(),
-                      "used_peak": device.used_peak_bytes(0)}), flush=True)
+    print(json.dumps({**said, "tidepool": tidepool_says(), "operators": kernels.calls(),
+                      "untreated": kernels.untreated(), "races": device.races(),
+                      "misuses": device.misuses(), "used_peak": device.used_peak_bytes()}),
+          flush=True)
     # Stock PyTorch may abort where a job ends right after a backward: autograd's thread still asks
     # for Python's lock.
     os._exit(0)

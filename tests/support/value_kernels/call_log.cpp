@@ -18,7 +18,8 @@ void CallLog::count(const std::string& name, uint64_t hash, uint64_t operations,
   std::lock_guard lock(mutex_);
   Counts& counts = counts_[name];
   ++(is_nested ? counts.nested : counts.outer);
-  if (!is_nested) operations_ += operations;
+  if (is_nested) return;
+  operations_ += operations;
   if (trace_ != nullptr) std::fprintf(trace_, "%016" PRIx64 " %s\n", hash, name.c_str());
 }
 

@@ -1,6 +1,7 @@
 // CallLog: which operators ran through the value kernels and how often, how many operations of the
 // stand-in device they made, what they could not treat; and, where a file is named, a line for
-// every call with the hash that its outputs follow from.
+// every call with the hash that its outputs follow from. Calls that other kernels make have none:
+// they may read what a kernel that did not run has not written.
 // Thread safe, but those of other threads count for the call that is running.
 #pragma once
 
@@ -14,7 +15,7 @@ namespace tidepool::value_kernels {
 
 class CallLog {
  public:
-  // Names the file to write a line for every call to: the hash and the operator.
+  // Names the file to write a line for every call to, nested ones aside: the hash, the operator.
   // Throws: std::runtime_error where it cannot be made.
   void trace_to(const std::string& path);
 

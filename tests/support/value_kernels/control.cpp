@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/value_kernels/call_log.h"
+#include "tests/support/value_kernels/operand_uses.h"
 #include "tests/support/value_kernels/planted_faults.h"
 #include "tests/support/value_kernels/value_kernel.h"
 
@@ -48,6 +49,9 @@ VALUE_KERNELS_API int value_kernels_trace(const char* path) {
 }
 
 VALUE_KERNELS_API void value_kernels_set_blank_seed(uint64_t seed) { set_blank_seed(seed); }
+
+// Declares operands to the race checker from now on.
+VALUE_KERNELS_API void value_kernels_watch(int on) { OperandUses::watch(on != 0); }
 
 VALUE_KERNELS_API void value_kernels_plant_stale_read(uint64_t n) {
   planted_faults().plant_stale_read(n);

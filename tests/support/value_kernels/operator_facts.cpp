@@ -26,6 +26,7 @@ constexpr std::array kSpecials = {
     Special{"aten::nonzero", Kind::kNonzero},
     Special{"aten::empty.memory_format", Kind::kBlank},
     Special{"aten::empty_strided", Kind::kBlank},
+    Special{"aten::record_stream", Kind::kShare},
 };
 
 // Operators without an `out` that write every element of their first argument and read none of it.
@@ -53,7 +54,7 @@ constexpr std::array kSideWrites = {
 
 constexpr std::array kTouchNothingPrefixes = {"aten::set_", "aten::resize", "aten::_resize_output",
                                               "aten::_efficientzerotensor"};
-constexpr std::array kTouchNothing = {"aten::record_stream", "aten::is_set_to", "aten::set_data",
+constexpr std::array kTouchNothing = {"aten::is_set_to", "aten::set_data",
                                       "aten::shallow_copy_data_", "aten::is_pinned",
                                       "aten::_local_scalar_dense"};
 

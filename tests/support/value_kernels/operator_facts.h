@@ -30,6 +30,7 @@ struct OperatorFacts {
     kEqual,     // returns whether two tensors are equal
     kNonzero,   // returns the places of elements other than zero
     kBlank,     // returns memory that nobody has written
+    kShare,     // says that a stream uses a tensor; touches nothing
   };
 
   explicit OperatorFacts(const c10::OperatorHandle& op);

@@ -167,11 +167,12 @@ bool ValueCall::is_argument(const at::Tensor& tensor) const {
 void ValueCall::write_results(const torch::jit::Stack& stack) {
   drew_ = generator_.defined() && philox().offset != before_.offset;
   if (drew_) hash_ = mixed(mixed(hash_, before_.seed), before_.offset);
-  uint64_t seed = hash_;
-  for (const Written& written : written_) write_argument(written, seed = mixed(seed, 6));
+  uint64_t seed = mixed(hash_, 6);
+  for (const Written& written : written_) write_argument(written, seed = mixed(seed, 1));
+  seed = mixed(hash_, 7);  // whether batch norm's statistics are given does not matter
   for (size_t k = stack.size() - facts_.returns; k < stack.size(); ++k) {
     for_each_tensor(stack[k], [&](const at::Tensor& tensor) {
-      write_result(tensor, seed = mixed(seed, 7));
+      write_result(tensor, seed = mixed(seed, 1));
     });
   }
 }

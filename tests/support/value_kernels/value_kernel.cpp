@@ -14,6 +14,7 @@
 #include "tests/support/value_kernels/call_log.h"
 #include "tests/support/value_kernels/contents.h"
 #include "tests/support/value_kernels/mixing.h"
+#include "tests/support/value_kernels/operand_uses.h"
 #include "tests/support/value_kernels/value_call.h"
 
 namespace tidepool::value_kernels {
@@ -98,17 +99,33 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (facts_.kind == Kind::kBlank) {
     real_.callBoxed(op, keys, stack);
     fill_blank(stack->back().toTensor());
-    return;
+  } else if (facts_.kind == Kind::kShare) {
+    if (OperandUses::is_watching()) {
+      declare_shared((*stack)[stack->size() - 2].toTensor(), stack->back().toStream());
+    }
+    real_.callBoxed(op, keys, stack);
+  } else {
+    run(op, keys, stack);
   }
+}
+
+void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                      torch::jit::Stack* stack) {
   const bool is_nested = t_depth > 0;
   const uint64_t operations = operations_so_far();
   ValueCall call(facts_, *stack);
+  OperandUses uses;
+  if (OperandUses::is_watching()) uses.add(*stack, facts_.arguments.size());
   {
     Depth depth;
     if (!run_on_host(facts_.kind, stack)) {
       real_.callBoxed(op, keys, stack);
       call.write_results(*stack);
     }
+  }
+  if (OperandUses::is_watching()) {
+    uses.add(*stack, facts_.returns);
+    uses.declare();
   }
   call_log().count(facts_.name, call.hash(), operations_so_far() - operations, is_nested);
 }

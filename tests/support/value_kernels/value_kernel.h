@@ -22,6 +22,8 @@ class ValueKernel final : public c10::OperatorKernel {
                   torch::jit::Stack* stack);
 
  private:
+  void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
   const OperatorFacts facts_;
   const c10::SafeKernelFunction real_;
 };
