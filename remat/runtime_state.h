@@ -44,8 +44,8 @@ struct Runtime::State {
     if (--storage.locks == 0 && storage.dead) [[unlikely]] store.free_storage(&storage);
   }
 
-  // Restores, and has the calling thread's stream wait for hidden work on them; an OutOfMemory leaves
-  // with a lower bound for the operands of running operators.
+  // Restores, and has the calling thread's stream wait for hidden work on them; an OutOfMemory
+  // leaves with a lower bound for the operands of running operators.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
   // `storage`, resident and locked, is about to get other contents: whoever reads the present ones

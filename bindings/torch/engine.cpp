@@ -42,7 +42,7 @@ void Engine::begin_capture() {
   DeviceLock lock(mutex());
   if (runtime_.has_evicted()) {
     throw std::runtime_error(
-        "Tidepool: another thread's work had tensors evicted just when the capture of a graph began");
+        "Tidepool: another thread's work had tensors evicted when the capture of a graph began");
   }
   runtime_.pause_evicting(lock);
   ++captures_;

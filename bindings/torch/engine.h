@@ -43,8 +43,8 @@ class Engine {
   // A graph is being captured on the device: nothing may be restored, and all that operators use
   // stays where it is for good.
   bool capturing() const { return captures_.load(std::memory_order_relaxed) > 0; }
-  // What is evicted comes back, for a capture that is about to start. True if work of ours may still
-  // be running. Throws: OutOfMemory if it does not fit.
+  // What is evicted comes back, for a capture that is about to start. True if work of ours may
+  // still be running. Throws: OutOfMemory if it does not fit.
   bool restore_everything();
   // Counted. Throws: std::runtime_error if something is evicted.
   void begin_capture();

@@ -348,7 +348,8 @@ void InterceptedCall::hold_elsewhere() {
     }
     each->call.prepare(lock);
     for (const Seen& seen : seen_) {
-      if (seen.elsewhere == nullptr || engine_of(storage_of(seen.tensor)) != &each->engine) continue;
+      if (seen.elsewhere == nullptr) continue;
+      if (engine_of(storage_of(seen.tensor)) != &each->engine) continue;
       if (seen.supported && info_.is_trusted && !info_.keeps_operands) continue;
       each->engine.runtime().escape(seen.elsewhere, lock);
     }

@@ -5,7 +5,8 @@
 //   run the kernel; see_output() for each tensor returned; finish().
 // If the kernel throws, the destructor leaves written storages as roots and records nothing.
 // The call belongs to the engine of the first tensor that has one; operators without any are not
-// our business. With tensors of several devices, all are restored and locked, and results are roots.
+// our business. With tensors of several devices, all are restored and locked, and results are
+// roots.
 // Lives on the stack of one thread. The device's lock is taken inside.
 #pragma once
 

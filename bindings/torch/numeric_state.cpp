@@ -67,7 +67,9 @@ using Reduction = at::CuBLASReductionOption;
 uint32_t capture_cuda_switches(at::Context& context) {
   uint32_t bits = 0;
   int next = 0;
-  const auto add = [&](uint32_t value, int width) { bits |= value << std::exchange(next, next + width); };
+  const auto add = [&](uint32_t value, int width) {
+    bits |= value << std::exchange(next, next + width);
+  };
   add(context.userEnabledCuDNN(), 1);
   add(context.benchmarkCuDNN(), 1);
   add(context.deterministicCuDNN(), 1);

@@ -46,7 +46,9 @@ class NumericScope {
   NumericScope& operator=(const NumericScope&) = delete;
 
  private:
-  bool is_autocast() const { return during_.autocast_dtype >= 0 || during_.cuda_autocast_dtype >= 0; }
+  bool is_autocast() const {
+    return during_.autocast_dtype >= 0 || during_.cuda_autocast_dtype >= 0;
+  }
 
   NumericState before_;
   NumericState during_;

@@ -30,7 +30,9 @@ template struct DataMember<&at::mt19937::data_>;
 }  // namespace
 
 void RandomState::capture(c10::GeneratorImpl& generator) {
-  if (generator.device().is_cpu()) return capture_twister(static_cast<at::CPUGeneratorImpl&>(generator));
+  if (generator.device().is_cpu()) {
+    return capture_twister(static_cast<at::CPUGeneratorImpl&>(generator));
+  }
   std::lock_guard<std::mutex> guard(generator.mutex_);
   seed = generator.current_seed();
   offset = generator.get_offset();

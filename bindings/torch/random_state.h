@@ -1,5 +1,5 @@
-// RandomState: what a drawing operator's replay needs of a random number generator: its state before
-// the draw. DrawLock orders snapshots and kernels of drawing operators.
+// RandomState: what a drawing operator's replay needs of a random number generator: its state
+// before the draw. DrawLock orders snapshots and kernels of drawing operators.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,5 +1,5 @@
-// TorchBackend: remat's Backend over PyTorch: replays records through the dispatcher and moves bytes
-// in and out of StorageImpls. What is a kind of device's own comes from a class per kind.
+// TorchBackend: remat's Backend over PyTorch: replays records through the dispatcher and moves
+// bytes in and out of StorageImpls. What is a kind of device's own comes from a class per kind.
 // Stateless but for what it is given. Thread safe.
 #pragma once
 
