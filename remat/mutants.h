@@ -42,7 +42,6 @@
   M(6, tripwire, "raw writers that no dispatcher shows are not noticed")               \
   M(7, captured_operand, "what a captured graph uses can be evicted")                  \
   M(7, restored_in_capture, "evicted tensors are not restored before a capture")       \
-  M(8, swallowed, "a replay may go on with less memory than its operator had")         \
   M(8, operand, "operands are not locked while the kernel runs")                       \
   M(8, replay_input, "inputs of a replay are not locked")                              \
   M(8, threads, "a replay runs with another number of threads")                        \
