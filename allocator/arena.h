@@ -100,7 +100,8 @@ class Arena {
     Claim target;
     std::vector<Claim> sources;
   };
-  enum class Outcome : uint8_t { kServed, kNothing, kDeviceFailed, kOrderFailed };
+  // kRetry: something was freed, which a free block may have come of.
+  enum class Outcome : uint8_t { kServed, kNothing, kRetry, kDeviceFailed, kOrderFailed };
 
   // Counts a sequence of device calls that is under way. Requires: lock held at both ends.
   class InFlight {
@@ -200,6 +201,11 @@ class Arena {
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
                       BlockId& served);
+  // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts the storage with the least
+  // price by byte, the lowest address among equals, unless free pages serve the request.
+  Outcome evict_one(DeviceLock& lock, const Request& request, BlockId& served);
+  std::optional<size_t> least_by_byte() const;
+  size_t free_beside(BlockId id) const;
   // Evicts these blocks of room_; false if one was refused (the others are free then). Merging is
   // held from the call on, until Heap::flush().
   bool evict_victims(std::span<const size_t> victims);

@@ -36,7 +36,8 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
       if (block.owner == nullptr || reclaimer_ == nullptr) break;
       if (block.refused_search == search_) break;
       if (suspended_ > 0 && (block.stream != stream || block.shared)) break;
-      Price price = reclaimer_->price(block.owner);
+      const size_t beside = reclaimer_->asks_for_free_beside() ? free_beside(id) : 0;
+      Price price = reclaimer_->price(block.owner, beside);
       if (price.barrier) break;
       item.kind = RoomKind::kEvictable;
       item.price = std::min(price.value, Price::kGreatest);
@@ -48,6 +49,18 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
       break;
   }
   return item;
+}
+
+size_t Arena::free_beside(BlockId id) const {
+  size_t bytes = 0;
+  for (const BlockId neighbour : {heap_[id].previous, heap_[id].next}) {
+    if (neighbour == BlockId::kNone) continue;
+    const Block& block = heap_[neighbour];
+    const bool free = block.state == BlockState::kFree || block.state == BlockState::kCached ||
+                      block.state == BlockState::kUnmerged;
+    if (free) bytes += block.bytes;
+  }
+  return bytes;
 }
 
 void Arena::list_room(StreamId stream) {
@@ -85,7 +98,46 @@ void Arena::begin_search() {
   if (reclaimer_ != nullptr) reclaimer_->begin_search();
 }
 
+std::optional<size_t> Arena::least_by_byte() const {
+  std::optional<size_t> least;
+  double least_price = 0;
+  for (size_t i = 0; i < room_.size(); ++i) {
+    const RoomItem item = room_[i];
+    if (item.kind != RoomKind::kEvictable) continue;
+    const size_t beside = reclaimer_->asks_for_free_beside() ? free_beside(item.block) : 0;
+    const double price = reclaimer_->price_per_byte(heap_[item.block].owner, beside);
+    if (least && !(price < least_price)) continue;
+    least = i;
+    least_price = price;
+  }
+  return least;
+}
+
+Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockId& served) {
+  begin_search();
+  // Each round but the last has a victim refused, which is a barrier from then on.
+  while (true) {
+    const uint64_t start_ns = now_ns();
+    list_room(request.stream);
+    Site site;
+    std::optional<PageSelection> selection;
+    if (can_move_pages()) selection = select_pages(request, site);
+    const bool pages_suffice = selection && selection->victims.empty();
+    const std::optional<size_t> victim = pages_suffice ? std::nullopt : least_by_byte();
+    counts_.search_ns += now_ns() - start_ns;
+    if (pages_suffice) {
+      heap_.hold_merging();
+      return fill_site(lock, request, site, selection->pages, served);
+    }
+    if (!victim) return Outcome::kNothing;
+    const bool evicted = evict_victims({&*victim, 1});
+    heap_.flush();
+    if (evicted) return Outcome::kRetry;
+  }
+}
+
 Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId& served) {
+  if (config_.evict_singly) return evict_one(lock, request, served);
   begin_search();
   // Each round but the last has a victim refused, which is a barrier from then on.
   while (true) {

@@ -33,6 +33,7 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
     if (outcome == Outcome::kNothing) outcome = take_awaiting(lock, request, served);
     if (outcome == Outcome::kNothing) outcome = reclaim(lock, request, served);
     if (outcome == Outcome::kServed) return served;
+    if (outcome == Outcome::kRetry) continue;
 
     if (outcome == Outcome::kOrderFailed) {
       if (++device_failures > kDeviceFailures) throw DeviceError(order_error_);

@@ -44,8 +44,16 @@ class Reclaimer {
   // this search's prices use is fixed here.
   virtual void begin_search() = 0;
 
+  // Whether prices depend on `free_beside_bytes`, which is else 0.
+  virtual bool asks_for_free_beside() const { return false; }
+
+  // `free_beside_bytes`: of the free blocks that touch the owner's.
   // Requires: lock held, `owner` not null.
-  virtual Price price(Owner owner) = 0;
+  virtual Price price(Owner owner, size_t free_beside_bytes = 0) = 0;
+
+  // The price by byte of contents, not rounded: what one-by-one eviction takes the least of.
+  // Requires: lock held; price() is no barrier.
+  virtual double price_per_byte(Owner owner, size_t free_beside_bytes = 0) = 0;
 
   // Gives up the contents of `owner`'s block; on true the block belongs to the caller and its
   // owner is gone from it. False: it may not be evicted after all (a barrier from now on in this
