@@ -201,14 +201,17 @@ class Arena {
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
                       BlockId& served);
-  // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts the storage with the least
-  // price by byte, the lowest address among equals, unless free pages serve the request.
+  // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts one block, unless free pages
+  // serve the request.
   Outcome evict_one(DeviceLock& lock, const Request& request, BlockId& served);
-  std::optional<size_t> least_by_byte() const;
+  // Of the free blocks that touch this one; 0 unless the reclaimer asks.
   size_t free_beside(BlockId id) const;
   // Evicts these blocks of room_; false if one was refused (the others are free then). Merging is
   // held from the call on, until Heap::flush().
   bool evict_victims(std::span<const size_t> victims);
+  bool evict_block(BlockId id);
+  // The least price by byte, the lowest address among equals; false if there is no victim.
+  bool evict_cheapest(StreamId stream);
   [[noreturn]] void out_of_memory(const Request& request);
   size_t largest_servable(const Request& request);
 

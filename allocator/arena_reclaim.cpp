@@ -36,8 +36,7 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
       if (block.owner == nullptr || reclaimer_ == nullptr) break;
       if (block.refused_search == search_) break;
       if (suspended_ > 0 && (block.stream != stream || block.shared)) break;
-      const size_t beside = reclaimer_->asks_for_free_beside() ? free_beside(id) : 0;
-      Price price = reclaimer_->price(block.owner, beside);
+      Price price = reclaimer_->price(block.owner, free_beside(id));
       if (price.barrier) break;
       item.kind = RoomKind::kEvictable;
       item.price = std::min(price.value, Price::kGreatest);
@@ -53,6 +52,7 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
 
 size_t Arena::free_beside(BlockId id) const {
   size_t bytes = 0;
+  if (!reclaimer_->asks_for_free_beside()) return bytes;
   for (const BlockId neighbour : {heap_[id].previous, heap_[id].next}) {
     if (neighbour == BlockId::kNone) continue;
     const Block& block = heap_[neighbour];
@@ -98,42 +98,22 @@ void Arena::begin_search() {
   if (reclaimer_ != nullptr) reclaimer_->begin_search();
 }
 
-std::optional<size_t> Arena::least_by_byte() const {
-  std::optional<size_t> least;
-  double least_price = 0;
-  for (size_t i = 0; i < room_.size(); ++i) {
-    const RoomItem item = room_[i];
-    if (item.kind != RoomKind::kEvictable) continue;
-    const size_t beside = reclaimer_->asks_for_free_beside() ? free_beside(item.block) : 0;
-    const double price = reclaimer_->price_per_byte(heap_[item.block].owner, beside);
-    if (least && !(price < least_price)) continue;
-    least = i;
-    least_price = price;
-  }
-  return least;
-}
-
 Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockId& served) {
   begin_search();
-  // Each round but the last has a victim refused, which is a barrier from then on.
-  while (true) {
-    const uint64_t start_ns = now_ns();
+  const uint64_t start_ns = now_ns();
+  if (can_move_pages()) {
     list_room(request.stream);
     Site site;
-    std::optional<PageSelection> selection;
-    if (can_move_pages()) selection = select_pages(request, site);
-    const bool pages_suffice = selection && selection->victims.empty();
-    const std::optional<size_t> victim = pages_suffice ? std::nullopt : least_by_byte();
-    counts_.search_ns += now_ns() - start_ns;
-    if (pages_suffice) {
+    const auto selection = select_pages(request, site);
+    if (selection && selection->victims.empty()) {
+      counts_.search_ns += now_ns() - start_ns;
       heap_.hold_merging();
       return fill_site(lock, request, site, selection->pages, served);
     }
-    if (!victim) return Outcome::kNothing;
-    const bool evicted = evict_victims({&*victim, 1});
-    heap_.flush();
-    if (evicted) return Outcome::kRetry;
   }
+  const bool evicted = evict_cheapest(request.stream);
+  counts_.search_ns += now_ns() - start_ns;
+  return evicted ? Outcome::kRetry : Outcome::kNothing;
 }
 
 Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId& served) {
@@ -172,22 +152,43 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
   }
 }
 
+bool Arena::evict_cheapest(StreamId stream) {
+  // Each round but the last has a victim refused, which is a barrier from then on.
+  while (true) {
+    BlockId cheapest{};
+    double least = 0;
+    walk_.run(heap_.blocks(), [&](BlockId id) {
+      if (item_for(id, stream).kind != RoomKind::kEvictable) return;
+      const double price = reclaimer_->price_per_byte(heap_[id].owner, free_beside(id));
+      if (cheapest != BlockId::kNone && !(price < least)) return;
+      cheapest = id;
+      least = price;
+    });
+    if (cheapest == BlockId::kNone) return false;
+    if (evict_block(cheapest)) return true;
+  }
+}
+
+bool Arena::evict_block(BlockId id) {
+  Block& block = heap_[id];
+  if (block.owner == nullptr || !reclaimer_->evict(block.owner)) {
+    block.refused_search = search_;
+    return false;
+  }
+  ++counts_.evictions;
+  counts_.evicted_bytes += block.bytes;
+  trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
+  if (config_.poison) space_.fill(address_of(id), block.bytes, kPoison);
+  heap_.release(id);
+  return true;
+}
+
 bool Arena::evict_victims(std::span<const size_t> victims) {
   heap_.hold_merging();
   for (size_t victim : victims) {
     const BlockId id = room_[victim].block;
-    Block& block = heap_[id];
     // An eviction may free other blocks, victims among them.
-    if (block.state != BlockState::kAllocated) continue;
-    if (block.owner == nullptr || !reclaimer_->evict(block.owner)) {
-      block.refused_search = search_;
-      return false;
-    }
-    ++counts_.evictions;
-    counts_.evicted_bytes += block.bytes;
-    trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
-    if (config_.poison) space_.fill(address_of(id), block.bytes, kPoison);
-    heap_.release(id);
+    if (heap_[id].state == BlockState::kAllocated && !evict_block(id)) return false;
   }
   return true;
 }

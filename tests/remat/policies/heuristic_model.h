@@ -1,5 +1,5 @@
-// HeuristicModel: the papers' heuristics by their definitions, on a graph of its own: an oracle that
-// shares nothing with remat/ but the names of policies. Sets of nodes are words of bits; everything
+// HeuristicModel: the papers' heuristics by their definitions, on a graph of its own: an oracle
+// that shares nothing with remat/ but the names of policies. Sets of nodes are words of bits; all
 // is found by searching the whole graph again, and components are such sets.
 #pragma once
 
