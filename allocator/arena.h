@@ -84,6 +84,7 @@ class Arena {
     size_t bytes = 0;
     Zone zone = Zone::kTransient;
     StreamId stream = StreamId::kDefault;
+    End end = End::kLow;  // of the free block that it is cut from
   };
   // Where new pages would go: part of a run of free blocks and holes.
   struct Site {

@@ -206,7 +206,8 @@ Arena::Outcome Arena::take_window(DeviceLock& lock, const Request& request, cons
   // What is left over joins a free block at the low end, if there is one.
   const RoomItem first = room_[window.first];
   size_t begin = first.offset;
-  if (first.kind == RoomKind::kFree) begin += window.bytes - request.bytes;
+  const bool from_high_end = first.kind == RoomKind::kFree || request.end == End::kHigh;
+  if (from_high_end) begin += window.bytes - request.bytes;
   Claim target;
   target.block = heap_.claim(first.block, begin, begin + request.bytes, &target.uses);
   heap_.flush();

@@ -27,8 +27,12 @@ struct Price {
 };
 
 // Where a block should lie: long-lived contents (parameters, gradients, optimizer state,
-// workspaces, escaped) tight at one end, the rest from the other.
-enum class PlacementHint : uint8_t { kTransient, kLongLived };
+// workspaces, escaped) tight at one end, the rest from the other. Of the rest, what is cheap to
+// make again can be asked to lie at the high end of free blocks, where all else takes the low end:
+// then cheap windows exist (Coop's cheap tensor partitioning, Zhang et al. 2023, section 3).
+enum class PlacementHint : uint8_t { kTransient, kLongLived, kCheap };
+
+enum class End : uint8_t { kLow, kHigh };
 
 // Bytes that could not be evicted at the moment a request failed, for the report.
 struct PinnedBytes {

@@ -78,6 +78,7 @@ void OperatorCall::decide() {
   if (written == nullptr || reason_ != RootReason::kNone) return;
   written_ = written->storage;
   if (written->access == Access::kUpdate) {
+    if (!state_.config.record_in_place) refuse(RootReason::kUnsupported);
     if (written_->current->producer == nullptr) refuse(RootReason::kPartialWrite);
     return;
   }

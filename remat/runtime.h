@@ -34,6 +34,9 @@ struct RuntimeConfig {
   std::string policy = "need1";  // a name of policy_names()
   Chaos chaos = Chaos::kNone;
   uint64_t seed = 0;  // of whatever is drawn: by chaos, or by the policy
+  // Whether results of in-place operators can be evicted and made again (Coop's recomputable
+  // in-place). Off: they are roots, for comparison.
+  bool record_in_place = true;
   Limits limits;
 };
 

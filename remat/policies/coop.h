@@ -4,8 +4,8 @@
 // the authors' source). The allocator sums it over a window and takes the least sum.
 // No size: the window sees to it. O(inputs and siblings · α(values)).
 // Coop's other parts have switches of their own: AllocatorConfig::evict_singly is without windows,
-// AllocatorConfig::partition with cheap tensor partitioning, and RuntimeConfig::record_in_place
-// says whether in-place writes can be recomputed.
+// RuntimeConfig::record_in_place says whether in-place writes can be recomputed, and who allocates
+// says with coop_placement() what is cheap, or leaves partitioning out.
 #pragma once
 
 #include <algorithm>

@@ -25,6 +25,7 @@ remat::RuntimeConfig runtime_config(const Program& program) {
   config.policy = program.policy;
   config.chaos = program.chaos;
   config.seed = program.seed;
+  config.record_in_place = program.record_in_place;
   config.limits = program.limits;
   return config;
 }
