@@ -93,6 +93,7 @@ void Runtime::chaos_at_allocation() {
 
 void Runtime::end_step() {
   DeviceLock lock(state_->mutex);
+  if (state_->foresight != nullptr) state_->foresight->end_step(state_->residency.now());
   state_->limits.cut_aged(++state_->step);
   state_->root_loss.sweep();
 }
