@@ -163,6 +163,7 @@ Price Runtime::price(Owner owner, size_t free_beside_bytes) {
 
 double Runtime::price_per_byte(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
+  if (!state_->residency.evictable(storage)) return kNever;
   const double price =
       state_->policy->price(storage, state_->circumstances(storage, free_beside_bytes));
   return price / static_cast<double>(storage.current->bytes);
