@@ -1,6 +1,7 @@
 #include "remat/policies/next_use.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tidepool::remat {
 
@@ -12,7 +13,8 @@ double NextUsePolicy::price(Storage& storage, const Circumstances& now) {
   if (own == Foresight::kUnknown) return cost_ns / static_cast<double>(now.staleness_ns);
   // What is evicted below is restored when it is used, and the region changes then.
   const uint64_t distance_ns = foresight_.time_until_ns(std::min(own, storage.needed_below));
-  return cost_ns / static_cast<double>(distance_ns > 0 ? distance_ns : 1);
+  return cost_ns / std::sqrt(static_cast<double>(now.staleness_ns) *
+                             static_cast<double>(distance_ns > 0 ? distance_ns : 1));
 }
 
 uint64_t NextUsePolicy::compute(Storage& storage) {

@@ -39,19 +39,19 @@ struct Job {
   void end() { policy.foresight()->end_step(now_ns); }
 };
 
-TEST_CASE("the price is a cost by the time until it is needed, foreseen from the second step on") {
+TEST_CASE("the time until a use counts, foreseen from the second step on") {
   Job job;
   job.make();
   CHECK(job.policy.price(*job.a, {50, 0}) == 100.0 / 50);  // the first step: by staleness
   job.use(job.c), job.use(job.a), job.use(job.b);
   job.end();
   job.make();
-  CHECK(job.policy.price(*job.c, {50, 0}) == 400.0 / 1);   // needed at once
-  CHECK(job.policy.price(*job.a, {50, 0}) == 100.0 / 10);
-  CHECK(job.policy.price(*job.b, {50, 0}) == 200.0 / 20);
+  CHECK(job.policy.price(*job.c, {49, 0}) == 400.0 / 7);         // needed at once
+  CHECK(job.policy.price(*job.a, {90, 0}) == 100.0 / 30);        // in 10 ns
+  CHECK(job.policy.price(*job.b, {80, 0}) == 200.0 / 40);        // in 20
   job.use(job.c);
-  CHECK(job.policy.price(*job.c, {50, 0}) == 400.0 / 80);  // 20 ns are left, and a step of 60
-  CHECK(job.policy.price(*job.a, {50, 0}) == 100.0 / 1);
+  CHECK(job.policy.price(*job.c, {20, 0}) == 400.0 / 40);  // 20 ns are left, and a step of 60
+  CHECK(job.policy.price(*job.a, {49, 0}) == 100.0 / 7);
   job.built.check();
 }
 
@@ -63,9 +63,9 @@ TEST_CASE("what is evicted below needs it, too, and when it does counts") {
   job.make();
   job.built.evict(job.c);
   // b is read at 20 ns, but c, which is made of it, at once; c's cost comes to b's.
-  CHECK(job.policy.price(*job.b, {50, 0}) == (200.0 + 400) / 1);
+  CHECK(job.policy.price(*job.b, {49, 0}) == (200.0 + 400) / 7);
   job.built.install(job.c);
-  CHECK(job.policy.price(*job.b, {50, 0}) == 200.0 / 20);
+  CHECK(job.policy.price(*job.b, {80, 0}) == 200.0 / 40);
   job.built.check();
 }
 
