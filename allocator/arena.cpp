@@ -128,6 +128,7 @@ void Arena::set_reclaimer(Reclaimer* reclaimer) {
   TIDEPOOL_CHECK(reclaimer_ == nullptr, "set_reclaimer was called before, %p",
                  static_cast<void*>(reclaimer));
   reclaimer_ = reclaimer;
+  prices_free_beside_ = reclaimer->asks_for_free_beside();
 }
 
 void Arena::set_observer(AllocatorObserver* observer) {
@@ -145,8 +146,9 @@ void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, Stream
   if (stream != StreamId::kDefault) [[unlikely]] know(stream);
   BlockId id = heap_.take_cached(zone, rounded, stream);
   if (id == BlockId::kNone) [[unlikely]] {
-    id = heap_.take_free(zone, rounded, stream);
-    if (id == BlockId::kNone) id = make_room(lock, {bytes, rounded, zone, stream});
+    const End end = hint == PlacementHint::kCheap ? End::kHigh : End::kLow;
+    id = heap_.take_free(zone, rounded, stream, end);
+    if (id == BlockId::kNone) id = make_room(lock, {bytes, rounded, zone, stream, end});
   }
   heap_.set_requested(id, bytes);
   ++counts_.allocations;

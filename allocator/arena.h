@@ -92,6 +92,7 @@ class Arena {
     size_t bytes = 0;
     Zone zone = Zone::kTransient;
     StreamId stream = StreamId::kDefault;
+    End end = End::kLow;  // of the free block that it is cut from
   };
   // Where new pages would go: part of a run of free blocks and holes.
   struct Site {
@@ -108,7 +109,8 @@ class Arena {
     Claim target;
     std::vector<Claim> sources;
   };
-  enum class Outcome : uint8_t { kServed, kNothing, kDeviceFailed, kOrderFailed };
+  // kRetry: something was freed, which a free block may have come of.
+  enum class Outcome : uint8_t { kServed, kNothing, kRetry, kDeviceFailed, kOrderFailed };
 
   // Counts a sequence of device calls that is under way. Requires: lock held at both ends.
   class InFlight {
@@ -203,14 +205,24 @@ class Arena {
   Outcome reclaim(DeviceLock& lock, const Request& request, BlockId& served);
   void begin_search();
   void list_room(StreamId stream);
+  // The allocated block may be evicted, if its owner's price is no barrier.
+  bool may_go(const Block& block, StreamId stream) const;
   RoomItem item_for(BlockId id, StreamId stream);
   std::optional<PageSelection> select_pages(const Request& request, Site& site);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
                       BlockId& served);
+  // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts one block, unless free pages
+  // serve the request.
+  Outcome evict_one(DeviceLock& lock, const Request& request, BlockId& served);
+  // Of the free blocks that touch this one; 0 unless the reclaimer asks.
+  size_t free_beside(BlockId id) const;
   // Evicts these blocks of room_; false if one was refused (the others are free then). Merging is
   // held from the call on, until Heap::flush().
   bool evict_victims(std::span<const size_t> victims);
+  bool evict_block(BlockId id);
+  // The least price by byte, the lowest address among equals; false if there is no victim.
+  bool evict_cheapest(StreamId stream);
   [[noreturn]] void out_of_memory(const Request& request);
   size_t largest_servable(const Request& request);
 
@@ -222,6 +234,7 @@ class Arena {
   PageTable pages_;
   PageSelector selector_;
   Reclaimer* reclaimer_ = nullptr;
+  bool prices_free_beside_ = false;  // what the reclaimer says
   AllocatorObserver* observer_ = nullptr;
   StreamOrder* order_ = nullptr;  // null: there is one stream
   std::string order_error_;       // what the device said when it last refused an order

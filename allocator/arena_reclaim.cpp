@@ -17,6 +17,11 @@ uint64_t now_ns() {
 
 }  // namespace
 
+bool Arena::may_go(const Block& block, StreamId stream) const {
+  return block.owner != nullptr && reclaimer_ != nullptr && block.refused_search != search_ &&
+         (suspended_ == 0 || (block.stream == stream && !block.shared));
+}
+
 RoomItem Arena::item_for(BlockId id, StreamId stream) {
   const Block& block = heap_[id];
   RoomItem item{block.offset, block.bytes, 0, id, RoomKind::kBarrier};
@@ -33,10 +38,8 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
       if (can_order()) item.kind = RoomKind::kFree;
       break;
     case BlockState::kAllocated: {
-      if (block.owner == nullptr || reclaimer_ == nullptr) break;
-      if (block.refused_search == search_) break;
-      if (suspended_ > 0 && (block.stream != stream || block.shared)) break;
-      Price price = reclaimer_->price(block.owner);
+      if (!may_go(block, stream)) break;
+      Price price = reclaimer_->price(block.owner, free_beside(id));
       if (price.barrier) break;
       item.kind = RoomKind::kEvictable;
       item.price = std::min(price.value, Price::kGreatest);
@@ -48,6 +51,19 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
       break;
   }
   return item;
+}
+
+size_t Arena::free_beside(BlockId id) const {
+  size_t bytes = 0;
+  if (!prices_free_beside_) return bytes;
+  for (const BlockId neighbour : {heap_[id].previous, heap_[id].next}) {
+    if (neighbour == BlockId::kNone) continue;
+    const Block& block = heap_[neighbour];
+    const bool free = block.state == BlockState::kFree || block.state == BlockState::kCached ||
+                      block.state == BlockState::kUnmerged;
+    if (free) bytes += block.bytes;
+  }
+  return bytes;
 }
 
 void Arena::list_room(StreamId stream) {
@@ -85,7 +101,26 @@ void Arena::begin_search() {
   if (reclaimer_ != nullptr) reclaimer_->begin_search();
 }
 
+Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockId& served) {
+  begin_search();
+  const uint64_t start_ns = now_ns();
+  if (can_move_pages()) {
+    list_room(request.stream);
+    Site site;
+    const auto selection = select_pages(request, site);
+    if (selection && selection->victims.empty()) {
+      counts_.search_ns += now_ns() - start_ns;
+      heap_.hold_merging();
+      return fill_site(lock, request, site, selection->pages, served);
+    }
+  }
+  const bool evicted = evict_cheapest(request.stream);
+  counts_.search_ns += now_ns() - start_ns;
+  return evicted ? Outcome::kRetry : Outcome::kNothing;
+}
+
 Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId& served) {
+  if (config_.evict_singly) return evict_one(lock, request, served);
   begin_search();
   // Each round but the last has a victim refused, which is a barrier from then on.
   while (true) {
@@ -120,23 +155,45 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
   }
 }
 
+bool Arena::evict_cheapest(StreamId stream) {
+  // Each round but the last has a victim refused, which is a barrier from then on.
+  while (true) {
+    BlockId cheapest{};
+    double least = Reclaimer::kNever;
+    walk_.run(heap_.blocks(), [&](BlockId id) {
+      const Block& block = heap_[id];
+      if (block.state != BlockState::kAllocated || !may_go(block, stream)) return;
+      const double price = reclaimer_->price_per_byte(block.owner, free_beside(id));
+      if (!(price < least)) return;
+      cheapest = id;
+      least = price;
+    });
+    if (cheapest == BlockId::kNone) return false;
+    if (evict_block(cheapest)) return true;
+  }
+}
+
+bool Arena::evict_block(BlockId id) {
+  Block& block = heap_[id];
+  if (block.owner == nullptr || !reclaimer_->evict(block.owner)) {
+    block.refused_search = search_;
+    return false;
+  }
+  ++counts_.evictions;
+  counts_.evicted_bytes += block.bytes;
+  trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
+  if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(id), block.shared);
+  if (config_.poison) fill(address_of(id).pointer(), block.bytes);
+  heap_.release(id);
+  return true;
+}
+
 bool Arena::evict_victims(std::span<const size_t> victims) {
   heap_.hold_merging();
   for (size_t victim : victims) {
     const BlockId id = room_[victim].block;
-    Block& block = heap_[id];
     // An eviction may free other blocks, victims among them.
-    if (block.state != BlockState::kAllocated) continue;
-    if (block.owner == nullptr || !reclaimer_->evict(block.owner)) {
-      block.refused_search = search_;
-      return false;
-    }
-    ++counts_.evictions;
-    counts_.evicted_bytes += block.bytes;
-    trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
-    if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(id), block.shared);
-    if (config_.poison) fill(address_of(id).pointer(), block.bytes);
-    heap_.release(id);
+    if (heap_[id].state == BlockState::kAllocated && !evict_block(id)) return false;
   }
   return true;
 }
@@ -154,7 +211,8 @@ Arena::Outcome Arena::take_window(DeviceLock& lock, const Request& request, cons
   // What is left over joins a free block at the low end, if there is one.
   const RoomItem first = room_[window.first];
   size_t begin = first.offset;
-  if (first.kind == RoomKind::kFree) begin += window.bytes - request.bytes;
+  const bool from_high_end = first.kind == RoomKind::kFree || request.end == End::kHigh;
+  if (from_high_end) begin += window.bytes - request.bytes;
   Claim target;
   target.block = heap_.claim(first.block, begin, begin + request.bytes, &target.uses);
   heap_.flush();

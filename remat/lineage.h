@@ -62,7 +62,7 @@ struct Value {
   uint32_t locks = 0;      // those among them that also keep it from being evicted
   uint32_t component = 0;  // node of a policy's union-find; 0: none
   uint32_t kept_slot = 0;  // where KeptBytes lists it; meaningful while `kept`
-  uint32_t scratch = 0;    // of a plan being built
+  uint32_t scratch = 0;    // of a plan being built, or the mark of a walk
   uint16_t output = 0;     // index among its producer's outputs
   RootReason reason = RootReason::kNone;
   size_t bytes = 0;
@@ -90,6 +90,10 @@ struct Storage {
   uint64_t last_access = 0;     // on the runtime's logical clock
   uint64_t cost_cached = 0;     // projected cost, ns; valid while cost_epoch is the policy's
   uint32_t cost_epoch = 0;
+  uint32_t step_seen = 0;      // Foresight: the step that step_number is of
+  uint32_t step_number = 0;
+  uint32_t needed_below = 0;   // of a policy that looks ahead: a position in step needed_step
+  uint32_t needed_step = 0;
   uint32_t locks = 0;      // operators and plans that need its bytes where they are
   uint16_t versions = 0;   // in-place versions since a root or a full overwrite
   bool evicted = false;

@@ -22,6 +22,24 @@ class Neighbourhood {
   // which unavailable values lead to one that is live.
   uint64_t needed_descendants_ns(const Value& value);
 
+  // DTR's e_ancestors and e_descendants (Kirisame et al. 2021, appendix C): sums over the values
+  // that count and that `value` is reached from, or that are reached from it, through unavailable
+  // values only. Each counts, also several of one record.
+  uint64_t ancestor_values_ns(const Value& value);
+  uint64_t descendant_values_ns(const Value& value);
+
+  // Its bytes are gone and could be made again, for its storage or for whoever reads it. (What is
+  // just being written is not gone for its own storage.)
+  static bool counts(const Value& value) {
+    return !value.available() && value.producer != nullptr &&
+           (value.consumers != nullptr || (value.storage != nullptr && value.storage->evicted));
+  }
+
+  // Calls `visit(const Storage&)` for every live evicted storage that is reached from `value`
+  // through unavailable values.
+  template <typename Visit>
+  void for_each_evicted_below(const Value& value, Visit&& visit);
+
   // Calls `visit(Storage&)` for every resident storage whose neighbourhood `value` is in: those
   // reached from it, up or down, through unavailable values. The same storage may come twice.
   template <typename Visit>
@@ -62,6 +80,26 @@ void Neighbourhood::walk_up(const Value& value, Visit&& visit) {
       const Value& input = *record->edges[k].value;
       if (!input.available()) values_.push_back(&input);
       if (input.available() && input.storage != nullptr) visit(*input.storage);
+    }
+  }
+}
+
+template <typename Visit>
+void Neighbourhood::for_each_evicted_below(const Value& value, Visit&& visit) {
+  const uint32_t epoch = store_.next_epoch();
+  values_.assign(1, &value);
+  while (!values_.empty()) {
+    const Edge* edge = values_.back()->consumers;
+    values_.pop_back();
+    for (; edge != nullptr; edge = edge->next) {
+      if (edge->record->epoch == epoch) continue;
+      edge->record->epoch = epoch;
+      for (size_t k = 0; k < edge->record->output_count; ++k) {
+        const Value* output = edge->record->outputs[k];
+        if (output == nullptr || output->available()) continue;
+        if (output->live_and_evicted()) visit(*output->storage);
+        values_.push_back(output);
+      }
     }
   }
 }

@@ -38,6 +38,13 @@ void OperatorCall::add(Storage* storage, Access access) {
   operands_.push_back({storage, access});
 }
 
+void OperatorCall::begin_foreseen() {
+  absl::InlinedVector<Storage*, 8> storages;
+  for (const Operand& operand : operands_) storages.push_back(operand.storage);
+  foreseen_ = state_.foresight->begin(site_, {storages.data(), storages.size()},
+                                      state_.residency.now());
+}
+
 void OperatorCall::restore_operands(DeviceLock& lock) {
   absl::InlinedVector<Storage*, 8> evicted;
   for (const Operand& operand : operands_) {
@@ -86,6 +93,7 @@ void OperatorCall::decide() {
   if (written == nullptr || reason_ != RootReason::kNone) return;
   written_ = written->storage;
   if (written->access == Access::kUpdate) {
+    if (!state_.config.record_in_place) refuse(RootReason::kUnsupported);
     if (written_->current->producer == nullptr) refuse(RootReason::kPartialWrite);
     return;
   }
@@ -96,6 +104,7 @@ void OperatorCall::decide() {
 
 bool OperatorCall::prepare(DeviceLock& lock) {
   ++state_.operators_seen;
+  if (state_.foresight != nullptr) begin_foreseen();
   bool evicted = false;
   bool any_write = false;
   for (const Operand& operand : operands_) {
@@ -107,6 +116,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     if (any_write) protect_written(lock);
     order_operands(lock);
   } catch (...) {
+    if (state_.foresight != nullptr) state_.foresight->give_up();
     release_operands();
     finished_ = true;
     throw;
@@ -203,7 +213,7 @@ void OperatorCall::attach_record(std::span<Storage* const> outputs) {
     state_.store.set_producer(*storage.current, *record_, static_cast<uint16_t>(k));
     state_.residency.list(storage);
   }
-  if (recorded && record_->references > 1) state_.store.link(*record_);
+  if (recorded && record_->references > 1) state_.link(*record_);
 }
 
 void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, uint64_t cost_ns) {
@@ -213,6 +223,7 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   if (record_ != nullptr) check_record(cost_ns, outputs);
   start_versions();
   attach_record(outputs);
+  if (state_.foresight != nullptr) state_.foresight->finish(foreseen_, outputs);
   if (record_ != nullptr) {
     state_.operators_recorded += record_->linked;
     state_.store.release(record_);
