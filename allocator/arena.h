@@ -203,6 +203,11 @@ class Arena {
   // Evicts these blocks of room_; false if one was refused (the others are free then). Merging is
   // held from the call on, until Heap::flush().
   bool evict_victims(std::span<const size_t> victims);
+  bool evict_block(BlockId id);
+  // Evicts, priced anew after each victim, until the request is within the limit on bytes asked for.
+  [[gnu::noinline]] void make_bytes(DeviceLock& lock, const Request& request);
+  // The cheapest per byte of the victims there are; false if there is none.
+  bool evict_cheapest(StreamId stream);
   [[noreturn]] void out_of_memory(const Request& request);
   size_t largest_servable(const Request& request);
 

@@ -9,6 +9,8 @@ namespace tidepool {
 
 namespace {
 
+using Product = unsigned __int128;  // of a price and bytes
+
 uint64_t now_ns() {
   auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(
@@ -120,22 +122,58 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
   }
 }
 
+bool Arena::evict_cheapest(StreamId stream) {
+  while (true) {
+    BlockId cheapest{};
+    uint64_t price = 0;
+    size_t bytes = 1;
+    walk_.run(heap_.blocks(), [&](BlockId id) {
+      const RoomItem item = item_for(id, stream);
+      if (item.kind != RoomKind::kEvictable) return;
+      const size_t size = heap_[id].requested_bytes;
+      if (cheapest != BlockId::kNone && Product{item.price} * bytes >= Product{price} * size) return;
+      cheapest = id;
+      price = item.price;
+      bytes = size;
+    });
+    if (cheapest == BlockId::kNone) return false;
+    if (evict_block(cheapest)) return true;
+  }
+}
+
+void Arena::make_bytes(DeviceLock& lock, const Request& request) {
+  while (request.asked_bytes > config_.requested_limit_bytes ||
+         heap_.requested_bytes() > config_.requested_limit_bytes - request.asked_bytes) {
+    const uint64_t start_ns = now_ns();
+    begin_search();
+    const bool evicted = evict_cheapest(request.stream);
+    counts_.search_ns += now_ns() - start_ns;
+    if (evicted) continue;
+    if (reclaimer_ == nullptr || !reclaimer_->wait_for_room(lock)) out_of_memory(request);
+    ++counts_.retries;
+  }
+}
+
+bool Arena::evict_block(BlockId id) {
+  Block& block = heap_[id];
+  if (block.owner == nullptr || !reclaimer_->evict(block.owner)) {
+    block.refused_search = search_;
+    return false;
+  }
+  ++counts_.evictions;
+  counts_.evicted_bytes += block.bytes;
+  trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
+  if (config_.poison) space_.fill(address_of(id), block.bytes, kPoison);
+  heap_.release(id);
+  return true;
+}
+
 bool Arena::evict_victims(std::span<const size_t> victims) {
   heap_.hold_merging();
   for (size_t victim : victims) {
     const BlockId id = room_[victim].block;
-    Block& block = heap_[id];
     // An eviction may free other blocks, victims among them.
-    if (block.state != BlockState::kAllocated) continue;
-    if (block.owner == nullptr || !reclaimer_->evict(block.owner)) {
-      block.refused_search = search_;
-      return false;
-    }
-    ++counts_.evictions;
-    counts_.evicted_bytes += block.bytes;
-    trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
-    if (config_.poison) space_.fill(address_of(id), block.bytes, kPoison);
-    heap_.release(id);
+    if (heap_[id].state == BlockState::kAllocated && !evict_block(id)) return false;
   }
   return true;
 }

@@ -37,6 +37,10 @@ struct AllocatorConfig {
   bool allow_windows = true;          // ways to make room, separately switchable for experiments
   bool allow_remap = true;
   uint64_t remap_price_per_handle = 0;  // in units of Price, added for every handle that moves
+  // A cap on the bytes that callers asked for, beside the one on pages. Where pages abound, as in a
+  // simulation, bytes are then fungible: victims may lie anywhere, and go cheapest per byte first.
+  size_t requested_limit_bytes = SIZE_MAX;
+  bool one_zone = false;              // all blocks share the range: placement.h's zones are off
   size_t trace_events = 0;            // capacity of the ring of trace events; 0: off
 };
 
