@@ -204,7 +204,7 @@ class Arena {
   // held from the call on, until Heap::flush().
   bool evict_victims(std::span<const size_t> victims);
   bool evict_block(BlockId id);
-  // Evicts, priced anew after each victim, until the request is within the limit on bytes asked for.
+  // Evicts, priced anew after each victim, until the request is within requested_limit_bytes.
   [[gnu::noinline]] void make_bytes(DeviceLock& lock, const Request& request);
   // The cheapest per byte of the victims there are; false if there is none.
   bool evict_cheapest(StreamId stream);

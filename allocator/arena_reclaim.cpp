@@ -131,7 +131,8 @@ bool Arena::evict_cheapest(StreamId stream) {
       const RoomItem item = item_for(id, stream);
       if (item.kind != RoomKind::kEvictable) return;
       const size_t size = heap_[id].requested_bytes;
-      if (cheapest != BlockId::kNone && Product{item.price} * bytes >= Product{price} * size) return;
+      const bool dearer = Product{item.price} * bytes >= Product{price} * size;
+      if (cheapest != BlockId::kNone && dearer) return;
       cheapest = id;
       price = item.price;
       bytes = size;
