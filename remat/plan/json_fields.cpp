@@ -23,8 +23,8 @@ Json parse_object(std::string_view text) {
   Json value;
   try {
     value = Json::parse(text.begin(), text.end());
-  } catch (const Json::exception& error) {
-    throw TraceError(fmt::format("not JSON: {}", error.what()));
+  } catch (const Json::parse_error& error) {
+    throw TraceError(fmt::format("not JSON, at byte {} of {}", error.byte, text.size()));
   }
   if (!value.is_object()) throw TraceError("not a JSON object");
   return value;

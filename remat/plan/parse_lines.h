@@ -19,7 +19,7 @@ Trace parse_lines(const std::string& path, Parser parser) {
     Trace trace = parser.finish();
     return trace;
   } catch (const TraceError& error) {
-    throw TraceError(place() + error.what());
+    throw TraceError(place() + (lines.ended() ? "" : "cut short: ") + error.what());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "allocator/sizes.h"
+#include "remat/plan/fallback.h"
 #include "remat/plan/simulated_job.h"
 #include "remat/policy.h"
 #include "remat/restoration_error.h"
@@ -77,7 +78,11 @@ class Process {
           (after.job.free_share_when_tight - before_.job.free_share_when_tight) /
           static_cast<double>(tight);
     }
+    result->rematerializations =
+        after.runtime.rematerializations - before_.runtime.rematerializations;
+    result->ghosts = after.runtime.ghosts - before_.runtime.ghosts;
     result->longest_plan = after.runtime.longest_plan;
+    result->plan_peak_bytes = after.runtime.plan_peak_bytes;
     result->search_ns = after.allocator.search_ns - before_.allocator.search_ns;
     result->planning_ns = after.runtime.bookkeeping_ns - before_.runtime.bookkeeping_ns;
     result->wall_ns = after.at_ns - before_.at_ns;
@@ -123,23 +128,10 @@ bool attempt(Process& process, SimulationResult* result) {
   return false;
 }
 
-}  // namespace
-
-const char* name_of(SimulationStatus status) {
-  constexpr const char* kNames[] = {"ok", "out_of_memory", "thrash"};
-  return kNames[static_cast<size_t>(status)];
-}
-
-void check_policy(const std::string& name) {
-  struct Deaf final : remat::LineageStore::Observer {
-    void value_dies(remat::Value&) override {}
-  } observer;
-  remat::LineageStore store(observer);
-  remat::make_policy(name, store);
-}
-
-SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
+// Runs all iterations under the budget, and scores the last.
+SimulationResult run_all(const Trace& trace, const SimulationConfig& config) {
   SimulationResult result;
+  result.limit_bytes = config.budget_bytes;
   std::unique_ptr<Process> process;
   for (result.iteration = 1;; ++result.iteration) {
     if (process == nullptr) {
@@ -149,6 +141,7 @@ SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
       if (!memory) {
         result.status = SimulationStatus::kOutOfMemory;
         result.reason = "the budget is less than one handle of the memory";
+        result.iteration = config.iterations;
         return result;
       }
       process = std::make_unique<Process>(trace, config, std::move(*memory));
@@ -166,6 +159,30 @@ SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
         static_cast<double>(result.compute_ns) / static_cast<double>(result.baseline_ns);
   }
   return result;
+}
+
+}  // namespace
+
+const char* name_of(SimulationStatus status) {
+  constexpr const char* kNames[] = {"ok", "out_of_memory", "thrash"};
+  return kNames[static_cast<size_t>(status)];
+}
+
+void check_policy(const std::string& name) {
+  struct Deaf final : remat::LineageStore::Observer {
+    void value_dies(remat::Value&) override {}
+  } observer;
+  remat::LineageStore store(observer);
+  remat::make_policy(name, store);
+}
+
+SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
+  if (!config.fallback || config.iterations < 2) return run_all(trace, config);
+  return with_fallback(trace, config.budget_bytes, [&](size_t limit_bytes) {
+    SimulationConfig limited = config;
+    limited.budget_bytes = limit_bytes;
+    return run_all(trace, limited);
+  });
 }
 
 }  // namespace tidepool::plan

@@ -65,6 +65,7 @@ void replay(const ReplayOptions& options, const std::string& path) {
                static_cast<double>(trace.baseline_ns()) / 1e6, name_of(options.memory),
                options.iterations);
     fmt::print("{}", table_text(runs));
+    if (options.grid) fmt::print("{}", summary_text(runs));
   }
   if (!options.grid) return;
   const std::string stem = fmt::format("{}-{}", trace.facts.name, name_of(options.memory));

@@ -30,6 +30,8 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
 
   --jobs N               runs at a time (default: processors)
   --csv FILE, --svg FILE where a grid goes (default: TRACE-MEMORY.csv and .svg, here)
+  --fallback B           yes: from the second iteration on, what would fail runs under a smaller
+                         limit where it does not (default: no)
   --end-resident B       yes: all that is alive at the end has to be resident at once
                          (default: yes for dtr)
   --lineage-limits B     no: lineage is not bounded (default: no for dtr)
@@ -155,6 +157,7 @@ std::vector<Option> finer_options(ReplayOptions& out) {
       {"--jobs", [&](Text o, Text v) { out.jobs = parse_number<unsigned>(o, v, 1, 1024); }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
       {"--svg", [&](Text, Text v) { out.svg_path = v; }},
+      {"--fallback", [&](Text o, Text v) { out.fallback = parse_flag(o, v); }},
       {"--end-resident", [&](Text o, Text v) { out.end_resident = parse_flag(o, v); }},
       {"--lineage-limits", [&](Text o, Text v) { out.lineage_limits = parse_flag(o, v); }},
       {"--mutate",

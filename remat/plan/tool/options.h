@@ -24,6 +24,7 @@ struct ReplayOptions {
   std::vector<double> ratios;  // of the trace's peak; empty: budget_bytes is given
   size_t budget_bytes = 0;
   bool grid = false;
+  bool fallback = false;
   uint32_t iterations = 1;
   bool json = false;
   std::optional<bool> end_resident;    // not given: by the format

@@ -1,5 +1,7 @@
 #include "remat/plan/tool/report.h"
 
+#include <utility>
+
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -17,6 +19,7 @@ Json fields_of(const Run& run) {
   out["memory"] = name_of(run.memory);
   out["ratio"] = run.ratio;
   out["budget_bytes"] = run.budget_bytes;
+  out["limit_bytes"] = result.limit_bytes;
   out["iteration"] = result.iteration;
   out["status"] = name_of(result.status);
   out["overhead"] = ok ? Json(result.overhead) : Json(nullptr);
@@ -30,7 +33,10 @@ Json fields_of(const Run& run) {
   out["windows"] = result.windows;
   out["remaps"] = result.remaps;
   out["fragmentation"] = result.fragmentation;
+  out["rematerializations"] = result.rematerializations;
+  out["ghosts"] = result.ghosts;
   out["longest_plan"] = result.longest_plan;
+  out["plan_peak_bytes"] = result.plan_peak_bytes;
   out["baseline_ns"] = result.baseline_ns;
   out["compute_ns"] = result.compute_ns;
   out["search_ns"] = result.search_ns;
@@ -91,6 +97,45 @@ std::string table_text(std::span<const Run> runs) {
         static_cast<double>(result.search_ns) / 1e6, result.fragmentation, result.longest_plan,
         ok ? "ok" : name_of(result.status));
     if (!ok && runs.size() == 1) text += result.reason + "\n";
+  }
+  return text;
+}
+
+std::string summary_text(std::span<const Run> runs) {
+  std::string text;
+  for (size_t k = 0; k < runs.size();) {
+    const std::string& policy = runs[k].policy;
+    const Run* before = nullptr;
+    const Run* worst = nullptr;
+    double rise = 1;
+    double lowest = 0;
+    size_t ran = 0;
+    std::string holes;
+    std::string failed;  // since the last that ran
+    const size_t first = k;
+    for (; k < runs.size() && runs[k].policy == policy; ++k) {
+      const Run& run = runs[k];
+      if (run.result.status != SimulationStatus::kOk) {
+        if (before != nullptr) failed += fmt::format(" {:g}", run.ratio);
+        continue;
+      }
+      if (before == nullptr) lowest = run.ratio;
+      if (before != nullptr && run.result.overhead > rise * before->result.overhead) {
+        rise = run.result.overhead / before->result.overhead;
+        worst = &run;
+      }
+      holes += std::exchange(failed, "");
+      before = &run;
+      ++ran;
+    }
+    text += fmt::format("{}: {} of {} run", policy, ran, k - first);
+    if (ran > 0) text += fmt::format(", from ratio {:g}", lowest);
+    // What fails above all that runs is a hole, too.
+    if (!(holes + failed).empty()) text += fmt::format("; fails at{}{}", holes, failed);
+    if (worst != nullptr) {
+      text += fmt::format("; worst rise with the budget {:.3f}x at {:g}", rise, worst->ratio);
+    }
+    text += "\n";
   }
   return text;
 }

@@ -18,6 +18,7 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.memory = run.memory;
   config.budget_bytes = run.budget_bytes;
   config.iterations = options.iterations;
+  config.fallback = options.fallback;
   config.granularity = options.handle_bytes;
   const bool dtr = options.format == TraceFormat::kDtr;
   config.end_resident = options.end_resident.value_or(dtr);

@@ -18,13 +18,13 @@ const std::string kTwo = kHeader + R"({"root":0,"bytes":8})"
                                    "\n";
 
 TEST_CASE("every event is read as documented") {
-  const Trace trace = trace_of(
-      R"({"tidepool_trace":1,"name":"all","device":"cuda","alignment":512,)"
-      R"("copy_bytes_per_ns":2.5,"map_ns":9}
+  const Trace trace =
+      trace_of(R"({"tidepool_trace":1,"name":"all","device":"cuda","alignment":512,)"
+               R"("copy_bytes_per_ns":2.5,"map_ns":9}
 {"root":0,"bytes":1000,"kind":"parameter"}
 {"root":1,"bytes":0}
 {"op":"aten::mm","ns":120,"in":[0,1],"out":[[2,64],[3,0]],"workspace":77,)"
-      R"("site":5,"stream":1,"draws":true,"recordable":false}
+               R"("site":5,"stream":1,"draws":true,"recordable":false}
 {"op":"aten::add_","ns":4,"in":[0],"write":[[2,"update"],[3,"overwrite"],[1,"side"]]}
 {"use":2,"stream":1}
 {"release":3}
@@ -140,6 +140,9 @@ TEST_CASE("a file is named where it is broken") {
   const TemporaryFile file("broken.jsonl");
   file.write(kHeader + "{\"release\":0}\n");
   CHECK_THROWS_WITH(read_trace(file.path()), file.path() + ":2: unknown storage 0");
+  file.write(kTwo + R"({"op":"g","n)");
+  CHECK_THROWS_WITH(read_trace(file.path()),
+                    file.path() + ":4: cut short: not JSON, at byte 13 of 12");
 }
 
 // Whatever bytes change, a reader accepts or refuses, and what it accepts is a valid trace.

@@ -30,6 +30,8 @@ TEST_CASE("options are read, in either spelling") {
                                         "yes",
                                         "--handle",
                                         "2MiB",
+                                        "--fallback",
+                                        "yes",
                                         "--map-ns",
                                         "100",
                                         "b.jsonl"});
@@ -46,6 +48,7 @@ TEST_CASE("options are read, in either spelling") {
   CHECK(options.lineage_limits == true);
   CHECK(options.handle_bytes == 2u << 20);
   CHECK(options.map_ns == 100);
+  CHECK(options.fallback);
   CHECK_FALSE(options.grid);
 }
 
