@@ -73,7 +73,8 @@ Arena::Arena(AddressSpace& space, const AllocatorConfig& config)
       config_(checked(config, space)),
       base_(space.reserve(config_.range_bytes)),
       heap_(config_.range_bytes, config_.handle_bytes, config_.alignment,
-            config_.budget_bytes / kBinsShare, clocks_),
+            config_.budget_bytes / kBinsShare, clocks_,
+            config_.one_zone ? kOneZoneEighths : kZoneEighths),
       pages_(config_.range_bytes / config_.handle_bytes,
              config_.budget_bytes / config_.handle_bytes),
       selector_(config_.handle_bytes),
@@ -87,8 +88,9 @@ void Arena::commit_everything() {
   PageTransaction transaction(space_, base_, config_.handle_bytes);
   std::vector<BlockId> zones;
   for (Zone zone : kZones) {
-    const Block& hole = heap_[heap_.first_hole(zone)];
-    zones.push_back(heap_.claim(heap_.first_hole(zone), hole.offset, hole.end()));
+    const BlockId id = heap_.first_hole(zone);
+    if (id == BlockId::kNone) continue;  // a zone without addresses
+    zones.push_back(heap_.claim(id, heap_[id].offset, heap_[id].end()));
   }
   for (size_t page = 0; page < pages_.page_count(); ++page) transaction.commit(pages_, page);
   transaction.run();
@@ -142,8 +144,13 @@ void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, Stream
   // More than the range cannot be rounded up safely, and is refused by make_room in any case.
   size_t rounded = bytes > config_.range_bytes ? config_.range_bytes + 1
                                                : round_up(bytes, config_.alignment);
-  Zone zone = zone_for(rounded, hint, config_.handle_bytes, config_.coarse_placement);
+  Zone zone = config_.one_zone
+                  ? Zone::kTransient
+                  : zone_for(rounded, hint, config_.handle_bytes, config_.coarse_placement);
   if (stream != StreamId::kDefault) [[unlikely]] know(stream);
+  if (heap_.requested_bytes() + bytes > config_.requested_limit_bytes) [[unlikely]] {
+    make_bytes(lock, {bytes, rounded, zone, stream});
+  }
   BlockId id = heap_.take_cached(zone, rounded, stream);
   if (id == BlockId::kNone) [[unlikely]] {
     const End end = hint == PlacementHint::kCheap ? End::kHigh : End::kLow;

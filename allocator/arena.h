@@ -221,6 +221,8 @@ class Arena {
   // held from the call on, until Heap::flush().
   bool evict_victims(std::span<const size_t> victims);
   bool evict_block(BlockId id);
+  // Evicts, priced anew after each victim, until the request is within requested_limit_bytes.
+  [[gnu::noinline]] void make_bytes(DeviceLock& lock, const Request& request);
   // The least price by byte, the lowest address among equals; false if there is no victim.
   bool evict_cheapest(StreamId stream);
   [[noreturn]] void out_of_memory(const Request& request);

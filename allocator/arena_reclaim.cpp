@@ -9,6 +9,8 @@ namespace tidepool {
 
 namespace {
 
+using Product = unsigned __int128;  // of a price and bytes
+
 uint64_t now_ns() {
   auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(
@@ -170,6 +172,19 @@ bool Arena::evict_cheapest(StreamId stream) {
     });
     if (cheapest == BlockId::kNone) return false;
     if (evict_block(cheapest)) return true;
+  }
+}
+
+void Arena::make_bytes(DeviceLock& lock, const Request& request) {
+  while (request.asked_bytes > config_.requested_limit_bytes ||
+         heap_.requested_bytes() > config_.requested_limit_bytes - request.asked_bytes) {
+    const uint64_t start_ns = now_ns();
+    begin_search();
+    const bool evicted = evict_cheapest(request.stream);
+    counts_.search_ns += now_ns() - start_ns;
+    if (evicted) continue;
+    if (reclaimer_ == nullptr || !reclaimer_->wait_for_room(lock)) out_of_memory(request);
+    ++counts_.retries;
   }
 }
 

@@ -41,6 +41,10 @@ struct AllocatorConfig {
   // other, until a free block, or free pages where they may be moved, serve the request.
   bool evict_singly = false;
   uint64_t remap_price_per_handle = 0;  // in units of Price, added for every handle that moves
+  // A cap on the bytes that callers asked for, beside the one on pages. Where pages abound, as in a
+  // simulation, bytes are then fungible: victims may lie anywhere, and go cheapest per byte first.
+  size_t requested_limit_bytes = SIZE_MAX;
+  bool one_zone = false;              // all blocks share the range: placement.h's zones are off
   size_t trace_events = 0;            // capacity of the ring of trace events; 0: off
 };
 

@@ -11,10 +11,11 @@ Heap::StreamPool::StreamPool(BlockList& blocks, size_t unit, size_t bins_limit_b
            FreeIndex(blocks, unit)} {}
 
 Heap::Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_limit_bytes,
-           StreamClocks& clocks)
+           StreamClocks& clocks, const ZoneShares& eighths)
     : range_bytes_(range_bytes),
       handle_bytes_(handle_bytes),
       unit_(unit),
+      eighths_(eighths),
       clocks_(clocks),
       blocks_(range_bytes),
       table_(range_bytes, unit),
@@ -27,8 +28,8 @@ Heap::Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_lim
   const size_t eighth = range_bytes / 8;
   TIDEPOOL_CHECK(eighth > 0 && eighth % handle_bytes == 0, "range of %zu bytes", range_bytes);
   for (Zone zone : kZones) {
-    size_t share = kZoneEighths[static_cast<size_t>(zone)];
-    link(blocks_.append(share * eighth, zone));
+    const size_t share = eighths_[static_cast<size_t>(zone)];
+    if (share > 0) link(blocks_.append(share * eighth, zone));
   }
 }
 
@@ -338,9 +339,9 @@ void Heap::check_invariants(const PageTable& pages) const {
   size_t zone = 0;
   for (BlockId id = blocks_.first(); id != BlockId::kNone; id = blocks_[id].next) {
     const Block& block = blocks_[id];
-    if (block.offset == zone_end) {
+    while (block.offset == zone_end) {
       TIDEPOOL_CHECK(zone < kZoneCount, "(1) block at %zu", block.offset);
-      zone_end += kZoneEighths[zone++] * eighth;
+      zone_end += eighths_[zone++] * eighth;
     }
     TIDEPOOL_CHECK(block.end() <= zone_end && block.zone == kZones[zone - 1],
                    "(1) block at %zu is not of its zone", block.offset);

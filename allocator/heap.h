@@ -34,7 +34,7 @@ class Heap {
  public:
   // All powers of two but range_bytes, a multiple of 8 handles. Throws: DeviceError.
   Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_limit_bytes,
-       StreamClocks& clocks);
+       StreamClocks& clocks, const ZoneShares& eighths = kZoneEighths);
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -105,7 +105,7 @@ class Heap {
 
   bool zone_begins_at(size_t offset) const {
     size_t begin = 0;
-    for (size_t share : kZoneEighths) {
+    for (size_t share : eighths_) {
       if (begin == offset) return true;
       begin += share * (range_bytes_ / 8);
     }
@@ -174,6 +174,7 @@ class Heap {
   const size_t range_bytes_;
   const size_t handle_bytes_;
   const size_t unit_;  // a power of two
+  const ZoneShares eighths_;
   StreamClocks& clocks_;
   BlockList blocks_;
   BlockTable table_;

@@ -21,7 +21,10 @@ inline constexpr std::array<Zone, kZoneCount> kZones = {Zone::kTiny, Zone::kLong
                                                         Zone::kMedium, Zone::kTransient};
 
 // Share of each zone in the range, in eighths.
-inline constexpr std::array<size_t, kZoneCount> kZoneEighths = {1, 1, 2, 4};
+using ZoneShares = std::array<size_t, kZoneCount>;
+inline constexpr ZoneShares kZoneEighths = {1, 1, 2, 4};
+// A range that is not divided.
+inline constexpr ZoneShares kOneZoneEighths = {0, 0, 0, 8};
 
 // Apart costs up to a partly used handle for each zone, and lets more handles be moved; where none
 // has to be moved, coarse placement takes less: small blocks, and the others.

@@ -74,15 +74,26 @@ endfunction()
 # of what it links, and finds its own dependencies (copied beside it) before the system's. An
 # RPATH, not a RUNPATH: it must also serve the dependencies' dependencies.
 function(tidepool_goes_into_jobs name)
+  tidepool_lies_in_package(${name})
+  target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
+endfunction()
+
+# tidepool_lies_in_package(TARGET): the same for a program, but for the symbols.
+function(tidepool_lies_in_package name)
   set_target_properties(${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${TIDEPOOL_LIB_DIR}
+    RUNTIME_OUTPUT_DIRECTORY ${TIDEPOOL_LIB_DIR}
     BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN")
-  target_link_options(${name} PRIVATE
-    -Wl,--disable-new-dtags -Wl,--as-needed -Wl,-z,defs -Wl,--exclude-libs,ALL)
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags -Wl,--as-needed)
+  get_target_property(type ${name} TYPE)
+  set(kind LIBRARIES)
+  if(type STREQUAL "EXECUTABLE")
+    set(kind EXECUTABLES)
+  endif()
   add_custom_command(TARGET ${name} POST_BUILD
-    COMMAND ${CMAKE_COMMAND} -D LIBRARY=$<TARGET_FILE:${name}> -D FOLDER=${TIDEPOOL_LIB_DIR}
-            -P ${PROJECT_SOURCE_DIR}/cmake/copy_dependencies.cmake
+    COMMAND ${CMAKE_COMMAND} -D KIND=${kind} -D FILE=$<TARGET_FILE:${name}>
+            -D FOLDER=${TIDEPOOL_LIB_DIR} -P ${PROJECT_SOURCE_DIR}/cmake/copy_dependencies.cmake
     VERBATIM)
 endfunction()
 

@@ -17,6 +17,11 @@ struct Limits {
   uint32_t versions = 32;
   uint32_t age_steps = 4;       // lineage older than this many steps of the job is cut
   size_t records = 1u << 20;    // records alive at once
+
+  // Lineage grows for ever: for simulations, and comparison with systems that have no limits.
+  static constexpr Limits none() {
+    return {UINT32_MAX, UINT32_MAX, UINT32_MAX, SIZE_MAX};
+  }
 };
 
 class LimitKeeper {

@@ -1,0 +1,48 @@
+// JsonFields: strict access to the fields of one JSON object: each read once, of the right type and
+// size, and none left over. Throws: TraceError naming the field and what was expected.
+// Does not own the object. Not thread safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace tidepool::plan {
+
+// Throws: TraceError if the text is not one JSON object.
+nlohmann::json parse_object(std::string_view text);
+
+// What `value`, the field `name`, is as a whole number from 0.
+uint64_t as_count(const nlohmann::json& value, const char* name);
+
+class JsonFields {
+ public:
+  explicit JsonFields(const nlohmann::json& object) : object_(object) {}
+
+  // nullptr if it is not there.
+  const nlohmann::json* find(const char* name);
+  const nlohmann::json& need(const char* name);
+
+  uint64_t count(const char* name) { return as_count(need(name), name); }
+  uint64_t count_or(const char* name, uint64_t otherwise,
+                    uint64_t most = std::numeric_limits<uint64_t>::max());
+  double number_or(const char* name, double otherwise);
+  bool flag_or(const char* name, bool otherwise);
+  const std::string& text(const char* name);
+  // An array; an empty one if the field is not there.
+  const nlohmann::json& list(const char* name);
+
+  // Throws: if there are fields that nobody has asked for.
+  void check_all_read() const;
+
+ private:
+  const nlohmann::json& object_;
+  std::vector<const char*> read_;  // names of fields, literals
+};
+
+}  // namespace tidepool::plan

@@ -1,0 +1,233 @@
+#include "remat/plan/simulated_job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "allocator/check.h"
+#include "remat/operator_call.h"
+
+namespace tidepool::plan {
+namespace {
+
+// The body of a record is the number of its operator.
+const remat::RecordType kReplayed{"simulated", nullptr};
+
+uint32_t operator_of(const remat::Record& record) {
+  return *static_cast<const uint32_t*>(record.body);
+}
+
+}  // namespace
+
+SimulatedJob::SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes)
+    : trace_(trace),
+      allocator_(allocator),
+      usable_bytes_(usable_bytes),
+      storages_(trace.storages.size()) {
+  for (size_t k = 0; k < storages_.size(); ++k) storages_[k].index = static_cast<StorageIndex>(k);
+}
+
+void SimulatedJob::advance(uint64_t ns) {
+  counts_.compute_ns += ns;
+  if (counts_.compute_ns > limit_ns_) throw TimeIsUp("the limit on computing was passed");
+}
+
+void* SimulatedJob::allocate(size_t bytes) {
+  void* address = allocator_.allocate(trace_.aligned(bytes));
+  const AllocatorStatistics now = allocator_.statistics();
+  peak_bytes_ = std::max(peak_bytes_, now.requested_bytes);
+  if (now.evictions != evictions_seen_) {
+    evictions_seen_ = now.evictions;
+    ++counts_.tight_requests;
+    const size_t free = usable_bytes_ - std::min(usable_bytes_, now.requested_bytes);
+    counts_.free_share_when_tight += static_cast<double>(free) / static_cast<double>(usable_bytes_);
+  }
+  if (now.remapped_bytes != remapped_seen_) {
+    const uint64_t handles =
+        (now.remapped_bytes - std::exchange(remapped_seen_, now.remapped_bytes)) /
+        allocator_.handle_bytes();
+    try {
+      advance(handles * trace_.facts.map_ns);
+    } catch (...) {
+      allocator_.free(address);
+      throw;
+    }
+  }
+  return address;
+}
+
+size_t SimulatedJob::take_peak_bytes() {
+  return std::exchange(peak_bytes_, allocator_.statistics().requested_bytes);
+}
+
+void SimulatedJob::run(const TraceEvent& event) {
+  const auto storage = static_cast<StorageIndex>(event.index);
+  switch (event.kind) {
+    case EventKind::kRoot:
+      if (at(storage).alive) break;  // it has outlived the iteration before
+      begin(storage, has_bytes(storage) ? allocate(trace_.storages[event.index].bytes) : nullptr);
+      break;
+    case EventKind::kOperator:
+      run_operator(event.index);
+      break;
+    case EventKind::kRelease:
+      end(storage);
+      break;
+    case EventKind::kUse:
+      break;  // one stream does all the work here
+    case EventKind::kStep:
+      runtime_->end_step();
+      break;
+  }
+}
+
+// Storages without bytes are always there, and of no concern to anybody.
+void SimulatedJob::begin(StorageIndex index, void* address) {
+  Storage& storage = at(index);
+  TIDEPOOL_CHECK(!storage.alive, "storage %zu is alive already", number(index));
+  storage.alive = true;
+  storage.address = address;
+}
+
+void SimulatedJob::end(StorageIndex index) {
+  Storage& storage = at(index);
+  TIDEPOOL_CHECK(storage.alive, "storage %zu is dead already", number(index));
+  storage.alive = false;
+  if (void* address = std::exchange(storage.address, nullptr)) {
+    free_bytes(address);
+  } else if (storage.tracked != nullptr) {
+    runtime_->on_evicted_storage_freed(storage.tracked);
+  }
+}
+
+void SimulatedJob::add_operands(const TraceOperator& op, remat::OperatorCall& call) {
+  auto add = [&](StorageIndex index, Access access) {
+    Storage& storage = at(index);
+    if (!has_bytes(index)) return;
+    if (storage.tracked == nullptr) {
+      storage.tracked = runtime_->track(&storage, storage.address, trace_.aligned_bytes(index),
+                                        remat::RootReason::kUntracked);
+    }
+    call.add(storage.tracked, access);
+  };
+  for (const TraceWrite& write : trace_.writes(op)) add(write.storage, write.access);
+  for (const StorageIndex read : trace_.reads(op)) add(read, Access::kRead);
+}
+
+std::vector<void*> SimulatedJob::allocate_outputs(const TraceOperator& op) {
+  std::vector<void*> addresses;
+  void* workspace = nullptr;
+  try {
+    if (op.workspace_bytes > 0) workspace = allocate(op.workspace_bytes);
+    for (const StorageIndex output : trace_.outputs(op)) {
+      const size_t bytes = trace_.storages[number(output)].bytes;
+      addresses.push_back(bytes > 0 ? allocate(bytes) : nullptr);
+    }
+    advance(op.cost_ns);
+  } catch (...) {
+    if (workspace != nullptr) free_bytes(workspace);
+    for (void* address : addresses) {
+      if (address != nullptr) free_bytes(address);
+    }
+    throw;
+  }
+  if (workspace != nullptr) free_bytes(workspace);
+  return addresses;
+}
+
+void SimulatedJob::run_operator(uint32_t index) {
+  const TraceOperator& op = trace_.operators[index];
+  remat::OperatorCall call(*runtime_);
+  {
+    DeviceLock lock(allocator_.mutex());
+    add_operands(op, call);
+    if (!op.recordable) call.refuse(remat::RootReason::kUnsupported);
+    if (call.prepare(lock)) {
+      remat::Record* record = call.begin_record(kReplayed, sizeof index, op.outputs);
+      *static_cast<uint32_t*>(record->body) = index;
+    }
+  }
+  const std::vector<void*> addresses = allocate_outputs(op);
+  DeviceLock lock(allocator_.mutex());
+  absl::InlinedVector<remat::Storage*, 4> fresh;
+  for (size_t k = 0; k < addresses.size(); ++k) {
+    const StorageIndex output = trace_.outputs(op)[k];
+    begin(output, addresses[k]);
+    created_.push_back(static_cast<uint32_t>(output));
+    Storage& storage = at(output);
+    if (addresses[k] != nullptr) {
+      storage.tracked = runtime_->track(&storage, storage.address, trace_.aligned_bytes(output),
+                                        remat::RootReason::kUntracked);
+    }
+    fresh.push_back(storage.tracked);
+  }
+  call.finish(lock, {fresh.data(), fresh.size()}, op.cost_ns);
+}
+
+void SimulatedJob::restore_all() {
+  std::vector<remat::Storage*> locked;
+  auto unlock = [&] {
+    for (remat::Storage* storage : locked) runtime_->unlock_storage(storage);
+  };
+  DeviceLock lock(allocator_.mutex());
+  try {
+    for (Storage& storage : storages_) {
+      if (!storage.alive || storage.tracked == nullptr) continue;
+      runtime_->lock_storage(storage.tracked);
+      locked.push_back(storage.tracked);
+      if (storage.tracked->evicted) runtime_->make_resident({&locked.back(), 1}, lock);
+    }
+  } catch (...) {
+    unlock();
+    throw;
+  }
+  unlock();
+}
+
+void SimulatedJob::drop_results() {
+  for (const uint32_t index : created_) {
+    if (storages_[index].alive) end(static_cast<StorageIndex>(index));
+  }
+  created_.clear();
+}
+
+void SimulatedJob::execute(const remat::Replay& replay) {
+  const TraceOperator& op = trace_.operators[operator_of(*replay.record)];
+  if (replay.record->writes()) {
+    if (op.workspace_bytes > 0) free_bytes(allocate(op.workspace_bytes));
+    advance(op.cost_ns);
+    return;
+  }
+  // All outputs are made, and those that nobody wants are freed.
+  const std::vector<void*> addresses = allocate_outputs(op);
+  for (size_t k = 0; k < addresses.size(); ++k) {
+    if (addresses[k] == nullptr) continue;
+    if (replay.outputs[k] != nullptr) {
+      replay.outputs[k] = addresses[k];
+    } else {
+      free_bytes(addresses[k]);
+    }
+  }
+}
+
+bool SimulatedJob::detach(remat::Storage& storage) {
+  static_cast<Storage*>(storage.backend)->address = nullptr;
+  return true;
+}
+
+bool SimulatedJob::attach(remat::Storage& storage, void* address) {
+  static_cast<Storage*>(storage.backend)->address = address;
+  return true;
+}
+
+void SimulatedJob::forget(remat::Storage& storage) {
+  static_cast<Storage*>(storage.backend)->tracked = nullptr;
+}
+
+void SimulatedJob::copy(void*, const void*, size_t bytes) {
+  counts_.copied_bytes += bytes;
+  const double speed = trace_.facts.copy_bytes_per_ns;
+  if (speed > 0) advance(static_cast<uint64_t>(static_cast<double>(bytes) / speed));
+}
+
+}  // namespace tidepool::plan

@@ -1,0 +1,94 @@
+// SimulatedJob: runs the events of a trace on the allocator, runtime and policy of production, with
+// a virtual clock in place of kernels: an operator allocates its outputs, and its recorded cost
+// passes. Also the runtime's backend: a replay does the same.
+// Owns the job's storages; not the allocator or the runtime. Not thread safe.
+// Invariants: (1) a storage has bytes, is evicted, or is dead; (2) time only grows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "allocator/budgeted_allocator.h"
+#include "remat/backend.h"
+#include "remat/plan/trace.h"
+#include "remat/runtime.h"
+
+namespace tidepool::plan {
+
+// The virtual clock has passed its limit.
+class TimeIsUp : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What the job has done so far.
+struct JobCounts {
+  uint64_t compute_ns = 0;  // operators, replays, copies and maps
+  uint64_t copied_bytes = 0;
+  uint64_t tight_requests = 0;       // that had something evicted
+  double free_share_when_tight = 0;  // sum over those: free bytes afterwards / budget
+};
+
+class SimulatedJob final : public remat::Backend {
+ public:
+  // `usable_bytes`: what can be handed out at most at once.
+  SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes);
+  void set_runtime(remat::Runtime* runtime) { runtime_ = runtime; }
+
+  // From now on the clock may advance by this much; then TimeIsUp is thrown.
+  void set_time_limit(uint64_t ns) { limit_ns_ = counts_.compute_ns + ns; }
+
+  // Runs one event. Throws: OutOfMemory, remat::RestorationError, TimeIsUp.
+  void run(const TraceEvent& event);
+
+  // All that is alive has to be resident at once. Throws as above.
+  void restore_all();
+
+  // Ends an iteration: what operators have made dies; roots that are alive stay for the next one.
+  void drop_results();
+
+  const JobCounts& counts() const { return counts_; }
+  // Greatest number of bytes handed out at once since the last call.
+  size_t take_peak_bytes();
+
+  void execute(const remat::Replay& replay) override;
+  bool detach(remat::Storage& storage) override;
+  bool attach(remat::Storage& storage, void* address) override;
+  void forget(remat::Storage& storage) override;
+  void copy(void* to, const void* from, size_t bytes) override;
+
+ private:
+  struct Storage {
+    void* address = nullptr;
+    remat::Storage* tracked = nullptr;
+    StorageIndex index{};
+    bool alive = false;
+  };
+
+  Storage& at(StorageIndex index) { return storages_[number(index)]; }
+  bool has_bytes(StorageIndex index) const { return trace_.storages[number(index)].bytes > 0; }
+  void begin(StorageIndex index, void* address);
+  void end(StorageIndex index);
+  void run_operator(uint32_t index);
+  void add_operands(const TraceOperator& op, remat::OperatorCall& call);
+  std::vector<void*> allocate_outputs(const TraceOperator& op);
+  void* allocate(size_t bytes);
+  void free_bytes(void* address) { runtime_->free(address); }
+  void advance(uint64_t ns);
+
+  const Trace& trace_;
+  BudgetedAllocator& allocator_;
+  remat::Runtime* runtime_ = nullptr;
+  const size_t usable_bytes_;
+  std::vector<Storage> storages_;
+  std::vector<uint32_t> created_;  // by operators, in this iteration
+  JobCounts counts_;
+  uint64_t limit_ns_ = UINT64_MAX;
+  uint64_t evictions_seen_ = 0;
+  uint64_t remapped_seen_ = 0;
+  size_t peak_bytes_ = 0;
+};
+
+}  // namespace tidepool::plan

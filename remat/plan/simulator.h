@@ -1,0 +1,67 @@
+// simulate: one run of a trace under a budget: the allocator, runtime and policy of production over
+// memory that is not there and a virtual clock. Deterministic but for the times it took itself.
+// Thread safe: runs share nothing but the trace, which they only read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "remat/limits.h"
+#include "remat/plan/memory_model.h"
+#include "remat/plan/trace.h"
+
+namespace tidepool::plan {
+
+struct SimulationConfig {
+  std::string policy = "need1";
+  MemoryModel memory = MemoryModel::kPages;
+  size_t budget_bytes = 0;
+  uint32_t iterations = 1;    // of the trace, one after another; the last is scored
+  bool end_resident = false;  // all that is alive at the end has to be resident at once
+  remat::Limits limits;
+  size_t granularity = 0;    // of handles; 0: by the trace's device
+  double most_overhead = 5;  // more compute than this times the baseline's is a failure
+  // From the second iteration on the trace is known: an iteration that would fail under its budget
+  // runs under a smaller one under which it does not (fallback.h).
+  bool fallback = false;
+  bool check_invariants = false;  // of allocator and runtime, after each iteration
+};
+
+enum class SimulationStatus : uint8_t {
+  kOk,
+  kOutOfMemory,
+  kThrash,  // more compute than is allowed, or a restoration without progress
+};
+const char* name_of(SimulationStatus status);
+
+// Of the last iteration, unless it says otherwise.
+struct SimulationResult {
+  SimulationStatus status = SimulationStatus::kOk;
+  std::string reason;      // why it failed
+  double overhead = 0;     // compute, priced copies and maps included / baseline; 0 if it failed
+  uint64_t iteration = 0;  // the iteration that the figures are of, from 1
+  size_t limit_bytes = 0;  // the budget that it ran under; a fallback's is smaller than the given
+  uint64_t compute_ns = 0, baseline_ns = 0;
+  uint64_t evictions = 0, evicted_bytes = 0;
+  uint64_t operators_replayed = 0;
+  uint64_t copied_bytes = 0, remapped_bytes = 0;
+  uint64_t windows = 0, remaps = 0;  // requests served so
+  size_t peak_bytes = 0;             // handed out at once
+  size_t reserved_peak_bytes = 0;    // of all iterations: held from the device
+  double fragmentation = 0;          // mean share of the budget that was free when it was short
+  uint64_t rematerializations = 0, ghosts = 0;
+  uint64_t longest_plan = 0;     // of all iterations: records
+  uint64_t plan_peak_bytes = 0;  // likewise: the most that a restoration was to hold
+  uint64_t search_ns = 0;        // measured: looking for room
+  uint64_t planning_ns = 0;      // measured: planning restorations
+  uint64_t wall_ns = 0;          // measured: the iteration's simulation
+};
+
+// Throws: std::invalid_argument naming an unknown policy and the known ones.
+void check_policy(const std::string& name);
+
+// Throws: as check_policy().
+SimulationResult simulate(const Trace& trace, const SimulationConfig& config);
+
+}  // namespace tidepool::plan

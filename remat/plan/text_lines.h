@@ -1,0 +1,66 @@
+// TextLines, TextFile: text read and written line by line, plain or compressed by gzip: a reader
+// finds out by itself, a writer compresses where the file's name ends in ".gz".
+// Own their files. Not thread safe. Throw: std::runtime_error naming the file and what failed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tidepool::plan {
+
+class TextLines {
+ public:
+  // `path`: "-" is standard input.
+  explicit TextLines(const std::string& path);
+  ~TextLines();
+  TextLines(const TextLines&) = delete;
+  TextLines& operator=(const TextLines&) = delete;
+
+  // The next line, without its end, good until the next call; false at the end of the text.
+  // Throws: also if the compressed file is damaged or cut short, or a line is longer than
+  // kMostLineBytes.
+  bool next(std::string_view* line);
+  // Of the line that next() gave last, counted from 1.
+  uint64_t line_number() const { return line_number_; }
+  // The last line had an end: it is whole.
+  bool ended() const { return ended_; }
+  const std::string& path() const { return path_; }
+
+  static constexpr size_t kMostLineBytes = 64u << 20;
+
+ private:
+  bool fill();
+
+  std::string path_;
+  void* file_ = nullptr;  // zlib's gzFile
+  std::vector<char> buffer_;
+  size_t begin_ = 0, end_ = 0;
+  uint64_t line_number_ = 0;
+  bool ended_ = true;
+};
+
+class TextFile {
+ public:
+  explicit TextFile(const std::string& path);
+  // Closes without a word about failures: call close() first.
+  ~TextFile();
+  TextFile(const TextFile&) = delete;
+  TextFile& operator=(const TextFile&) = delete;
+
+  void write(std::string_view text);
+  void close();
+
+ private:
+  void flush();
+  [[noreturn]] void fail(const std::string& why);
+
+  std::string path_;
+  void* file_ = nullptr;
+  std::string pending_;
+};
+
+}  // namespace tidepool::plan

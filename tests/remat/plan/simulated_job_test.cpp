@@ -1,0 +1,109 @@
+#include "remat/plan/simulated_job.h"
+
+#include "remat/plan/memory_model.h"
+#include "tests/remat/plan/sample_traces.h"
+#include "tests/support/catch.h"
+
+namespace tidepool::plan {
+namespace {
+
+struct World {
+  World(const Trace& trace, size_t budget)
+      : memory(*make_memory(MemoryModel::kExact, budget, 0)),
+        allocator(*memory.space, mutex, memory.config),
+        job(trace, allocator, budget),
+        runtime(allocator, job, {}) {
+    job.set_runtime(&runtime);
+  }
+  void check() const {
+    runtime.check_invariants();
+    allocator.check_invariants();
+  }
+  size_t held() const { return allocator.statistics().requested_bytes; }
+
+  SimulatedMemory memory;
+  DeviceMutex mutex;
+  BudgetedAllocator allocator;
+  SimulatedJob job;
+  remat::Runtime runtime;
+};
+
+Trace two_operators() {
+  return trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu"}
+{"root":0,"bytes":10}
+{"op":"f","ns":5,"in":[0],"out":[[1,20],[2,0]]}
+{"op":"g","ns":6,"in":[1,2],"out":[[3,30]],"workspace":40}
+{"release":1}
+{"end":4}
+)");
+}
+
+TEST_CASE("events take and give back bytes, and time passes") {
+  const Trace trace = two_operators();
+  World world(trace, 1000);
+  const size_t held[] = {10, 30, 60, 40};
+  const uint64_t passed[] = {0, 5, 11, 11};
+  for (size_t k = 0; k < trace.events.size(); ++k) {
+    world.job.run(trace.events[k]);
+    CHECK(world.held() == held[k]);
+    CHECK(world.job.counts().compute_ns == passed[k]);
+    world.check();
+  }
+  CHECK(world.job.take_peak_bytes() == 100);
+  CHECK(world.job.take_peak_bytes() == 40);
+  world.job.drop_results();
+  CHECK(world.held() == 10);
+  world.job.run(trace.events[0]);  // the root lives on
+  CHECK(world.held() == 10);
+  world.job.run(trace.events[1]);
+  CHECK(world.held() == 30);
+}
+
+TEST_CASE("evicted storages die and are restored as in a real job") {
+  const Trace trace = two_operators();
+  World world(trace, 1000);
+  for (size_t k = 0; k < 3; ++k) world.job.run(trace.events[k]);
+  {
+    DeviceLock lock(world.mutex);
+    CHECK(world.runtime.evict_everything() == 2);
+  }
+  CHECK(world.held() == 10);
+  world.job.take_peak_bytes();
+  world.job.restore_all();
+  CHECK(world.held() == 60);
+  CHECK(world.job.take_peak_bytes() == 100);  // a replay needs its workspace, too
+  CHECK(world.job.counts().compute_ns == 2 * (5 + 6));
+  {
+    DeviceLock lock(world.mutex);
+    world.runtime.evict_everything();
+  }
+  world.job.run(trace.events[3]);
+  world.job.drop_results();
+  CHECK(world.held() == 10);
+  world.check();
+}
+
+TEST_CASE("copies take time where their speed is known") {
+  Trace trace = two_operators();
+  for (const double speed : {0.0, 2.0}) {
+    trace.facts.copy_bytes_per_ns = speed;
+    World world(trace, 1000);
+    world.job.copy(nullptr, nullptr, 100);
+    CHECK(world.job.counts().copied_bytes == 100);
+    CHECK(world.job.counts().compute_ns == (speed > 0 ? 50 : 0));
+  }
+}
+
+TEST_CASE("time that is up ends a job between operators, and nothing is lost") {
+  const Trace trace = two_operators();
+  World world(trace, 1000);
+  world.job.run(trace.events[0]);
+  world.job.set_time_limit(10);
+  world.job.run(trace.events[1]);
+  CHECK_THROWS_AS(world.job.run(trace.events[2]), TimeIsUp);
+  CHECK(world.held() == 30);
+  world.check();
+}
+
+}  // namespace
+}  // namespace tidepool::plan
