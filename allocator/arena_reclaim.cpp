@@ -9,8 +9,6 @@ namespace tidepool {
 
 namespace {
 
-using Product = unsigned __int128;  // of a price and bytes
-
 uint64_t now_ns() {
   auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(
