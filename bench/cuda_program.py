@@ -47,6 +47,9 @@ def run(name: str, setting: str, *arguments: str, **knobs: standin.Knob) -> list
         base["PYTORCH_CUDA_ALLOC_CONF"] = setting
     environ = standin.environment(version=torch.__version__, base=base, build=stand_in_build(),
                                   **knobs)
+    # The plugin needs PyTorch's own libraries, which the program does not have.
+    libraries = [str(Path(torch.__file__).parent / "lib"), environ.get("LD_LIBRARY_PATH", "")]
+    environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
     build = measure.build_folder()
     plugin = build / "lib" / f"libtidepool_torch_cuda_{version}.so"
     program = build / "bench" / f"{name}_torch_{version}"
