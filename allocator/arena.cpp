@@ -152,8 +152,9 @@ void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, Stream
   }
   BlockId id = heap_.take_cached(zone, rounded, stream);
   if (id == BlockId::kNone) [[unlikely]] {
-    id = heap_.take_free(zone, rounded, stream);
-    if (id == BlockId::kNone) id = make_room(lock, {bytes, rounded, zone, stream});
+    const End end = hint == PlacementHint::kCheap ? End::kHigh : End::kLow;
+    id = heap_.take_free(zone, rounded, stream, end);
+    if (id == BlockId::kNone) id = make_room(lock, {bytes, rounded, zone, stream, end});
   }
   heap_.set_requested(id, bytes);
   ++counts_.allocations;

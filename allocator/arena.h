@@ -84,6 +84,7 @@ class Arena {
     size_t bytes = 0;
     Zone zone = Zone::kTransient;
     StreamId stream = StreamId::kDefault;
+    End end = End::kLow;  // of the free block that it is cut from
   };
   // Where new pages would go: part of a run of free blocks and holes.
   struct Site {
@@ -100,7 +101,8 @@ class Arena {
     Claim target;
     std::vector<Claim> sources;
   };
-  enum class Outcome : uint8_t { kServed, kNothing, kDeviceFailed, kOrderFailed };
+  // kRetry: something was freed, which a free block may have come of.
+  enum class Outcome : uint8_t { kServed, kNothing, kRetry, kDeviceFailed, kOrderFailed };
 
   // Counts a sequence of device calls that is under way. Requires: lock held at both ends.
   class InFlight {
@@ -200,13 +202,18 @@ class Arena {
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
                       BlockId& served);
+  // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts one block, unless free pages
+  // serve the request.
+  Outcome evict_one(DeviceLock& lock, const Request& request, BlockId& served);
+  // Of the free blocks that touch this one; 0 unless the reclaimer asks.
+  size_t free_beside(BlockId id) const;
   // Evicts these blocks of room_; false if one was refused (the others are free then). Merging is
   // held from the call on, until Heap::flush().
   bool evict_victims(std::span<const size_t> victims);
   bool evict_block(BlockId id);
   // Evicts, priced anew after each victim, until the request is within requested_limit_bytes.
   [[gnu::noinline]] void make_bytes(DeviceLock& lock, const Request& request);
-  // The cheapest per byte of the victims there are; false if there is none.
+  // The least price by byte, the lowest address among equals; false if there is no victim.
   bool evict_cheapest(StreamId stream);
   [[noreturn]] void out_of_memory(const Request& request);
   size_t largest_servable(const Request& request);

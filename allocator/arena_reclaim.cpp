@@ -9,8 +9,6 @@ namespace tidepool {
 
 namespace {
 
-using Product = unsigned __int128;  // of a price and bytes
-
 uint64_t now_ns() {
   auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(
@@ -38,7 +36,7 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
       if (block.owner == nullptr || reclaimer_ == nullptr) break;
       if (block.refused_search == search_) break;
       if (suspended_ > 0 && (block.stream != stream || block.shared)) break;
-      Price price = reclaimer_->price(block.owner);
+      Price price = reclaimer_->price(block.owner, free_beside(id));
       if (price.barrier) break;
       item.kind = RoomKind::kEvictable;
       item.price = std::min(price.value, Price::kGreatest);
@@ -50,6 +48,19 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
       break;
   }
   return item;
+}
+
+size_t Arena::free_beside(BlockId id) const {
+  size_t bytes = 0;
+  if (!reclaimer_->asks_for_free_beside()) return bytes;
+  for (const BlockId neighbour : {heap_[id].previous, heap_[id].next}) {
+    if (neighbour == BlockId::kNone) continue;
+    const Block& block = heap_[neighbour];
+    const bool free = block.state == BlockState::kFree || block.state == BlockState::kCached ||
+                      block.state == BlockState::kUnmerged;
+    if (free) bytes += block.bytes;
+  }
+  return bytes;
 }
 
 void Arena::list_room(StreamId stream) {
@@ -87,7 +98,26 @@ void Arena::begin_search() {
   if (reclaimer_ != nullptr) reclaimer_->begin_search();
 }
 
+Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockId& served) {
+  begin_search();
+  const uint64_t start_ns = now_ns();
+  if (can_move_pages()) {
+    list_room(request.stream);
+    Site site;
+    const auto selection = select_pages(request, site);
+    if (selection && selection->victims.empty()) {
+      counts_.search_ns += now_ns() - start_ns;
+      heap_.hold_merging();
+      return fill_site(lock, request, site, selection->pages, served);
+    }
+  }
+  const bool evicted = evict_cheapest(request.stream);
+  counts_.search_ns += now_ns() - start_ns;
+  return evicted ? Outcome::kRetry : Outcome::kNothing;
+}
+
 Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId& served) {
+  if (config_.evict_singly) return evict_one(lock, request, served);
   begin_search();
   // Each round but the last has a victim refused, which is a barrier from then on.
   while (true) {
@@ -123,19 +153,16 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId&
 }
 
 bool Arena::evict_cheapest(StreamId stream) {
+  // Each round but the last has a victim refused, which is a barrier from then on.
   while (true) {
     BlockId cheapest{};
-    uint64_t price = 0;
-    size_t bytes = 1;
+    double least = 0;
     walk_.run(heap_.blocks(), [&](BlockId id) {
-      const RoomItem item = item_for(id, stream);
-      if (item.kind != RoomKind::kEvictable) return;
-      const size_t size = heap_[id].requested_bytes;
-      const bool dearer = Product{item.price} * bytes >= Product{price} * size;
-      if (cheapest != BlockId::kNone && dearer) return;
+      if (item_for(id, stream).kind != RoomKind::kEvictable) return;
+      const double price = reclaimer_->price_per_byte(heap_[id].owner, free_beside(id));
+      if (cheapest != BlockId::kNone && !(price < least)) return;
       cheapest = id;
-      price = item.price;
-      bytes = size;
+      least = price;
     });
     if (cheapest == BlockId::kNone) return false;
     if (evict_block(cheapest)) return true;
@@ -192,7 +219,8 @@ Arena::Outcome Arena::take_window(DeviceLock& lock, const Request& request, cons
   // What is left over joins a free block at the low end, if there is one.
   const RoomItem first = room_[window.first];
   size_t begin = first.offset;
-  if (first.kind == RoomKind::kFree) begin += window.bytes - request.bytes;
+  const bool from_high_end = first.kind == RoomKind::kFree || request.end == End::kHigh;
+  if (from_high_end) begin += window.bytes - request.bytes;
   Claim target;
   target.block = heap_.claim(first.block, begin, begin + request.bytes, &target.uses);
   heap_.flush();

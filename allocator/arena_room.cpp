@@ -16,7 +16,7 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
     poll(lock, request.stream);
     heap_.flush();
     if (clocks_.stream_count() > 1) heap_.merge_passed();
-    served = heap_.take_free(request.zone, request.bytes, request.stream);
+    served = heap_.take_free(request.zone, request.bytes, request.stream, request.end);
     if (served != BlockId::kNone) return served;
 
     // A commit costs once, waiting for another stream again and again: so memory that is in use
@@ -25,7 +25,7 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
     if (outcome == Outcome::kNothing) outcome = commit_room(lock, request, served);
     if (outcome == Outcome::kNothing && !config_.allow_remap) {
       for (Zone zone : kZones) {
-        served = heap_.take_free(zone, request.bytes, request.stream);
+        served = heap_.take_free(zone, request.bytes, request.stream, request.end);
         if (served != BlockId::kNone) return served;
       }
     }
@@ -33,6 +33,7 @@ BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
     if (outcome == Outcome::kNothing) outcome = take_awaiting(lock, request, served);
     if (outcome == Outcome::kNothing) outcome = reclaim(lock, request, served);
     if (outcome == Outcome::kServed) return served;
+    if (outcome == Outcome::kRetry) continue;
 
     if (outcome == Outcome::kOrderFailed) {
       if (++device_failures > kDeviceFailures) throw DeviceError(order_error_);

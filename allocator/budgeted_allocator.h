@@ -36,6 +36,9 @@ struct AllocatorConfig {
   bool coarse_placement = false;      // see placement.h
   bool allow_windows = true;          // ways to make room, separately switchable for experiments
   bool allow_remap = true;
+  // DTR's loop instead of windows and selections: evict the least price by byte, one after the
+  // other, until a free block, or free pages where they may be moved, serve the request.
+  bool evict_singly = false;
   uint64_t remap_price_per_handle = 0;  // in units of Price, added for every handle that moves
   // A cap on the bytes that callers asked for, beside the one on pages. Where pages abound, as in a
   // simulation, bytes are then fungible: victims may lie anywhere, and go cheapest per byte first.

@@ -80,12 +80,20 @@ BlockId Heap::take_cached(Zone zone, size_t bytes, StreamId stream) {
   return make_allocated(id);
 }
 
-BlockId Heap::take_free(Zone zone, size_t bytes, StreamId stream) {
+BlockId Heap::take_free(Zone zone, size_t bytes, StreamId stream, End end) {
   FreeIndex& index = pool(stream).free[static_cast<size_t>(zone)];
   BlockId id = index.best_fit(bytes);
   if (id == BlockId::kNone) return id;
   index.remove(id);
-  if (blocks_[id].bytes > bytes) index.insert(blocks_.split(id, bytes));
+  if (blocks_[id].bytes > bytes) {
+    BlockId rest = id;
+    if (end == End::kHigh) [[unlikely]] {
+      id = blocks_.split(id, blocks_[id].bytes - bytes);
+    } else {
+      rest = blocks_.split(id, bytes);
+    }
+    index.insert(rest);
+  }
   return make_allocated(id);
 }
 

@@ -50,9 +50,10 @@ class Heap {
 
   // A kCached block of exactly `bytes` on the stream, now kAllocated, or kNone. O(1).
   BlockId take_cached(Zone zone, size_t bytes, StreamId stream = StreamId::kDefault);
-  // Best fit: the smallest free block of the zone on the stream, its surplus cut off; now
-  // kAllocated, or kNone.
-  BlockId take_free(Zone zone, size_t bytes, StreamId stream = StreamId::kDefault);
+  // Best fit: the smallest free block of the zone on the stream, its surplus cut off, so that `end`
+  // of it is left; now kAllocated, or kNone.
+  BlockId take_free(Zone zone, size_t bytes, StreamId stream = StreamId::kDefault,
+                    End end = End::kLow);
   // The smallest free block of the zone on another stream, or kNone; `ordered`: only one for which
   // `stream` need not wait. It stays where it is. O(streams).
   BlockId find_lendable(Zone zone, size_t bytes, StreamId stream, bool ordered);

@@ -27,8 +27,12 @@ struct Price {
 };
 
 // Where a block should lie: long-lived contents (parameters, gradients, optimizer state,
-// workspaces, escaped) tight at one end, the rest from the other.
-enum class PlacementHint : uint8_t { kTransient, kLongLived };
+// workspaces, escaped) tight at one end, the rest from the other. Of the rest, what is cheap to
+// make again can be asked to lie at the high end of free blocks, where all else takes the low end:
+// then cheap windows exist (Coop's cheap tensor partitioning, Zhang et al. 2023, section 3).
+enum class PlacementHint : uint8_t { kTransient, kLongLived, kCheap };
+
+enum class End : uint8_t { kLow, kHigh };
 
 // Bytes that could not be evicted at the moment a request failed, for the report.
 struct PinnedBytes {
@@ -44,8 +48,16 @@ class Reclaimer {
   // this search's prices use is fixed here.
   virtual void begin_search() = 0;
 
+  // Whether prices depend on `free_beside_bytes`, which is else 0.
+  virtual bool asks_for_free_beside() const { return false; }
+
+  // `free_beside_bytes`: of the free blocks that touch the owner's.
   // Requires: lock held, `owner` not null.
-  virtual Price price(Owner owner) = 0;
+  virtual Price price(Owner owner, size_t free_beside_bytes = 0) = 0;
+
+  // The price by byte of contents, not rounded: what one-by-one eviction takes the least of.
+  // Requires: lock held; price() is no barrier.
+  virtual double price_per_byte(Owner owner, size_t free_beside_bytes = 0) = 0;
 
   // Gives up the contents of `owner`'s block; on true the block belongs to the caller and its
   // owner is gone from it. False: it may not be evicted after all (a barrier from now on in this

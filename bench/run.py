@@ -25,7 +25,7 @@ PYTHON = ("operator_overhead", "transformer_step", "cuda_pairs", "cuda_patterns"
 REPETITIONS = 9
 # What our C++ benchmarks count besides time.
 COUNTERS = {"reserved", "refused", "smallest", "smallest_MiB", "price", "windows", "remaps",
-            "search_us"}
+            "search_us", "price_ns", "change_ns"}
 
 
 def native() -> dict[str, Path]:

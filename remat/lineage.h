@@ -59,7 +59,7 @@ struct Value {
   uint32_t locks = 0;      // those among them that also keep it from being evicted
   uint32_t component = 0;  // node of a policy's union-find; 0: none
   uint32_t kept_slot = 0;  // where KeptBytes lists it; meaningful while `kept`
-  uint32_t scratch = 0;    // of a plan being built
+  uint32_t scratch = 0;    // of a plan being built, or the mark of a walk
   uint16_t output = 0;     // index among its producer's outputs
   RootReason reason = RootReason::kNone;
   size_t bytes = 0;

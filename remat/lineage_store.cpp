@@ -106,7 +106,8 @@ void LineageStore::cut(Value& value, RootReason reason) {
 uint32_t LineageStore::next_epoch() {
   // Wrapping takes 2^32 walks; a stale mark would then only end a walk early, so start over.
   if (++epoch_ == 0) {
-    for_each_value([](const Value& value) {
+    for_each_value([](Value& value) {
+      value.scratch = 0;
       if (value.producer != nullptr) value.producer->epoch = 0;
     });
     epoch_ = 1;

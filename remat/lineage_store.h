@@ -60,7 +60,7 @@ class LineageStore {
   // Makes a value with a producer a root. Requires: its bytes are where its readers find them.
   void cut(Value& value, RootReason reason);
 
-  // A fresh mark for Record::epoch: no record carries it.
+  // A fresh mark for Record::epoch and Value::scratch: neither carries it.
   uint32_t next_epoch();
 
   size_t storages() const { return storages_.live(); }

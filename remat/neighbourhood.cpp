@@ -23,6 +23,45 @@ uint64_t Neighbourhood::ancestors_ns(const Value& value) {
   return sum;
 }
 
+uint64_t Neighbourhood::ancestor_values_ns(const Value& value) {
+  const uint32_t epoch = store_.next_epoch();
+  uint64_t sum = 0;
+  values_.assign(1, &value);
+  while (!values_.empty()) {
+    const Record* record = values_.back()->producer;
+    values_.pop_back();
+    for (size_t k = 0; record != nullptr && k < record->edge_count; ++k) {
+      Value& input = *record->edges[k].value;
+      if (input.scratch == epoch || !counts(input)) continue;
+      input.scratch = epoch;
+      sum += input.producer->cost_ns;
+      values_.push_back(&input);
+    }
+  }
+  return sum;
+}
+
+uint64_t Neighbourhood::descendant_values_ns(const Value& value) {
+  const uint32_t epoch = store_.next_epoch();
+  uint64_t sum = 0;
+  values_.assign(1, &value);
+  while (!values_.empty()) {
+    const Edge* edge = values_.back()->consumers;
+    values_.pop_back();
+    for (; edge != nullptr; edge = edge->next) {
+      if (edge->record->epoch == epoch) continue;
+      edge->record->epoch = epoch;
+      for (size_t k = 0; k < edge->record->output_count; ++k) {
+        const Value* output = edge->record->outputs[k];
+        if (output == nullptr || !counts(*output)) continue;
+        sum += output->producer->cost_ns;
+        values_.push_back(output);
+      }
+    }
+  }
+  return sum;
+}
+
 // The next record below the frame's record that reads one of its unavailable outputs; marks the
 // frame's record as needed on the way if such an output is live, or a finished record below is.
 Record* Neighbourhood::next_below(Frame& frame, uint32_t epoch) {

@@ -22,6 +22,19 @@ class Neighbourhood {
   // which unavailable values lead to one that is live.
   uint64_t needed_descendants_ns(const Value& value);
 
+  // DTR's e_ancestors and e_descendants (Kirisame et al. 2021, appendix C): sums over the values
+  // that count and that `value` is reached from, or that are reached from it, through unavailable
+  // values only. Each counts, also several of one record.
+  uint64_t ancestor_values_ns(const Value& value);
+  uint64_t descendant_values_ns(const Value& value);
+
+  // Its bytes are gone and could be made again, for its storage or for whoever reads it. (What is
+  // just being written is not gone for its own storage.)
+  static bool counts(const Value& value) {
+    return !value.available() && value.producer != nullptr &&
+           (value.consumers != nullptr || (value.storage != nullptr && value.storage->evicted));
+  }
+
   // Calls `visit(Storage&)` for every resident storage whose neighbourhood `value` is in: those
   // reached from it, up or down, through unavailable values. The same storage may come twice.
   template <typename Visit>

@@ -78,6 +78,7 @@ void OperatorCall::decide() {
   if (written == nullptr || reason_ != RootReason::kNone) return;
   written_ = written->storage;
   if (written->access == Access::kUpdate) {
+    if (!state_.config.record_in_place) refuse(RootReason::kUnsupported);
     if (written_->current->producer == nullptr) refuse(RootReason::kPartialWrite);
     return;
   }
@@ -196,7 +197,7 @@ void OperatorCall::attach_record(std::span<Storage* const> outputs) {
     state_.store.set_producer(*storage.current, *record_, static_cast<uint16_t>(k));
     state_.residency.list(storage);
   }
-  if (recorded && record_->references > 1) state_.store.link(*record_);
+  if (recorded && record_->references > 1) state_.link(*record_);
 }
 
 void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, uint64_t cost_ns) {

@@ -1,11 +1,17 @@
 // Policy: what evicting a storage would cost. The allocator finds the room; a policy only prices.
+// The price is of the whole storage: windows and sets of blocks are weighed by the sum of their
+// prices. Price ÷ bytes is the heuristic h of the papers that evict one storage after the other,
+// the least h first (DTR's loop): a policy whose h divides by the size leaves that division out,
+// one whose h does not multiplies by the size.
 // A policy may cache per storage (Storage::cost_cached, cost_epoch) and keep a union-find over
 // values (Value::component); it is told of every change of availability.
 // Not thread safe: the device's lock is held. A policy is deterministic: same calls, same prices.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "allocator/reclaimer.h"
@@ -13,17 +19,26 @@
 
 namespace tidepool::remat {
 
+// What a price depends on besides the storage and its neighbourhood.
+struct Circumstances {
+  uint64_t staleness_ns = 1;     // since the last access, on the logical clock; at least 1
+  size_t free_beside_bytes = 0;  // free bytes that touch the block; 0 unless the policy asks
+};
+
 class Policy {
  public:
   virtual ~Policy() = default;
 
-  // Time to bring `storage` back, and whatever else its eviction would cost, in ns.
+  // The price of evicting `storage`, in whatever unit the policy has.
   // Requires: it is resident and its value has a producer.
-  virtual uint64_t projected_cost(Storage& storage) = 0;
+  virtual double price(Storage& storage, const Circumstances& now) = 0;
+
+  // Whether prices depend on Circumstances::free_beside_bytes.
+  virtual bool asks_for_free_beside() const { return false; }
 
   // `value` has just become available, or has just become unavailable (evicted, overwritten,
-  // dead while something reads it), or, being evicted, has just lost its storage. All its edges
-  // are in place.
+  // dead while something reads it), or, being evicted, has just lost its storage, or, unavailable,
+  // has got a reader. All its edges are in place.
   virtual void availability_changed(Value& value) { static_cast<void>(value); }
 
   // `value` is about to be freed and has a `component`, which must be 0 afterwards.
@@ -33,20 +48,31 @@ class Policy {
 
   // Aborts if a cached price differs from what a computation from nothing gives.
   virtual void check_invariants() {}
+
+  // A price as the allocator sums it: fixed-point, never zero (only free blocks are free), never
+  // above Price::kGreatest.
+  Price fixed(double price) const {
+    const double scaled = price * unit_;
+    if (!(scaled < static_cast<double>(Price::kGreatest))) return {Price::kGreatest, false};
+    return {scaled < 1 ? 1 : static_cast<uint64_t>(scaled), false};
+  }
+
+ protected:
+  // Time by time: a ratio from 2^-30 on, up to 2^14.
+  static constexpr int kRatioBits = 30;
+  // Bits after the binary point in fixed prices; Price holds 44 in all.
+  explicit Policy(int fraction_bits = kRatioBits) : unit_(std::ldexp(1.0, fraction_bits)) {}
+
+ private:
+  const double unit_;
 };
 
-// Cost per ns of staleness, in 24-bit fixed point; never zero (only free blocks are free), never
-// above Price::kGreatest. Saturates at a ratio of 2^20.
-inline Price price_of(uint64_t cost_ns, uint64_t staleness_ns) {
-  constexpr int kFraction = 24;
-  constexpr uint64_t kMostNs = uint64_t{1} << 39;  // nine minutes
-  const uint64_t cost = cost_ns < kMostNs ? cost_ns : kMostNs;
-  const uint64_t value = (cost << kFraction) / (staleness_ns > 0 ? staleness_ns : 1);
-  if (value == 0) return {1, false};
-  return {value < Price::kGreatest ? value : Price::kGreatest, false};
-}
+// The names that make_policy() takes, the default first.
+std::span<const std::string> policy_names();
 
+// `seed`: for policies that draw.
 // Throws: std::invalid_argument naming an unknown policy and the known ones.
-std::unique_ptr<Policy> make_policy(const std::string& name, LineageStore& store);
+std::unique_ptr<Policy> make_policy(const std::string& name, LineageStore& store,
+                                    uint64_t seed = 0);
 
 }  // namespace tidepool::remat

@@ -151,11 +151,20 @@ void Runtime::check_invariants() const {
 
 void Runtime::begin_search() { state_->policy->begin_search(); }
 
-Price Runtime::price(Owner owner) {
+bool Runtime::asks_for_free_beside() const { return state_->policy->asks_for_free_beside(); }
+
+Price Runtime::price(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
   if (!state_->residency.evictable(storage)) return Price::blocked();
-  return price_of(state_->policy->projected_cost(storage),
-                  state_->residency.now() - storage.last_access);
+  return state_->policy->fixed(
+      state_->policy->price(storage, state_->circumstances(storage, free_beside_bytes)));
+}
+
+double Runtime::price_per_byte(Owner owner, size_t free_beside_bytes) {
+  Storage& storage = *static_cast<Storage*>(owner);
+  const double price =
+      state_->policy->price(storage, state_->circumstances(storage, free_beside_bytes));
+  return price / static_cast<double>(storage.current->bytes);
 }
 
 bool Runtime::evict(Owner owner) {

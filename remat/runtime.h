@@ -31,9 +31,12 @@ enum class Chaos : uint8_t {
 };
 
 struct RuntimeConfig {
-  std::string policy = "need1";
+  std::string policy = "need1";  // a name of policy_names()
   Chaos chaos = Chaos::kNone;
-  uint64_t seed = 0;
+  uint64_t seed = 0;  // of whatever is drawn: by chaos, or by the policy
+  // Whether results of in-place operators can be evicted and made again (Coop's recomputable
+  // in-place). Off: they are roots, for comparison.
+  bool record_in_place = true;
   Limits limits;
 };
 
@@ -135,7 +138,9 @@ class Runtime final : public Reclaimer {
 
   // Reclaimer
   void begin_search() override;
-  Price price(Owner owner) override;
+  bool asks_for_free_beside() const override;
+  Price price(Owner owner, size_t free_beside_bytes = 0) override;
+  double price_per_byte(Owner owner, size_t free_beside_bytes = 0) override;
   bool evict(Owner owner) override;
   bool wait_for_room(DeviceLock& lock) override;
   std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override;

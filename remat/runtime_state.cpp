@@ -43,7 +43,7 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       mutex(the_allocator.mutex()),
       residency(allocator, backend),
       store(residency),
-      policy(make_policy(config.policy, store)),
+      policy(make_policy(config.policy, store, config.seed)),
       root_loss(store, residency),
       turns(backend),
       restorer(allocator, backend, store, residency, root_loss, turns),
@@ -110,11 +110,20 @@ void Runtime::State::start_root_version(Storage& storage, RootReason reason) {
   replace_value(storage, store.new_value(present.bytes, reason), nullptr);
 }
 
+void Runtime::State::link(Record& record) {
+  store.link(record);
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    // Freed or written by another thread while the operator ran.
+    Value& input = *record.edges[k].value;
+    if (!input.available()) [[unlikely]] residency.availability_changed(input);
+  }
+}
+
 void Runtime::State::start_recorded_version(Storage& storage, Record& record) {
   storage.versions = record.overwrites ? 0 : static_cast<uint16_t>(storage.versions + 1);
   Value* fresh = store.new_value(storage.current->bytes, RootReason::kNone);
   store.set_producer(*fresh, record, 0);
-  store.link(record);
+  link(record);
   replace_value(storage, fresh, nullptr);
   residency.list(storage);
 }

@@ -64,6 +64,9 @@ struct Runtime::State {
   // them since did so in a race, and keeps what it has got.
   void abandon_readers(Storage& storage);
 
+  // Enters a record whose operator has run into its inputs' lists of readers.
+  void link(Record& record);
+
   // The contents have changed: a new version without lineage, or made by output 0 of `record`.
   void start_root_version(Storage& storage, RootReason reason);
   void start_recorded_version(Storage& storage, Record& record);
@@ -71,6 +74,11 @@ struct Runtime::State {
   // The framework's storage is gone, with its bytes at `address` (nullptr: it was evicted). True:
   // the bytes are kept.
   bool end_storage(Storage* storage, void* address);
+
+  Circumstances circumstances(const Storage& storage, size_t free_beside_bytes) const {
+    const uint64_t staleness_ns = residency.now() - storage.last_access;
+    return {staleness_ns > 0 ? staleness_ns : 1, free_beside_bytes};
+  }
 
   // Chaos at an operator or an allocation.
   void cause_chaos();

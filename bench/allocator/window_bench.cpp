@@ -140,9 +140,12 @@ class WillingReclaimer final : public Reclaimer {
   Owner owner(size_t index) { return &contents_[index]; }
 
   void begin_search() override {}
-  Price price(Owner owner) override {
+  Price price(Owner owner, size_t) override {
     const auto* content = static_cast<const Content*>(owner);
     return content->stays ? Price::blocked() : Price{content->cost, false};
+  }
+  double price_per_byte(Owner owner, size_t) override {
+    return static_cast<double>(static_cast<const Content*>(owner)->cost);
   }
   bool evict(Owner owner) override {
     evicted.push_back(static_cast<size_t>(static_cast<Content*>(owner) - contents_.data()));

@@ -1,6 +1,7 @@
 // ComponentPolicy: what the policies that price by union-find components have in common: every
-// value that would have to be recomputed is a member of a component, joined to its evicted inputs,
-// sibling outputs and readers.
+// value that would have to be recomputed is a member of a component, joined to its evicted inputs
+// and, as the policy's paper has it, to evicted results that read it or to evicted sibling outputs.
+// A change costs O(neighbours · α(values)), and so does a price.
 // Invariants: (1) exactly the unavailable values with a producer that have a storage or readers are
 // members; (2) those of Components.
 #pragma once
@@ -14,34 +15,43 @@ namespace tidepool::remat {
 
 class ComponentPolicy : public Policy {
  public:
-  explicit ComponentPolicy(LineageStore& store) : store_(store) {}
   void availability_changed(Value& value) override;
   void value_dies(Value& value) override;
   void check_invariants() override;
 
  protected:
+  enum class Kin : uint8_t { kInputsAndReaders, kInputsAndSiblings };
+  ComponentPolicy(LineageStore& store, Kin kin) : store_(store), kin_(kin) {}
+
+  // Calls visit(Value&) for each member among a value's kin. An input that is read twice comes
+  // twice.
+  template <typename Visit>
+  void for_each_kin(const Value& value, Visit&& visit) const {
+    if (value.producer == nullptr) return;
+    const Record& record = *value.producer;
+    for (size_t k = 0; k < record.edge_count; ++k) {
+      if (record.edges[k].value->component != 0) visit(*record.edges[k].value);
+    }
+    if (kin_ == Kin::kInputsAndSiblings) {
+      for (size_t k = 0; k < record.output_count; ++k) {
+        Value* output = record.outputs[k];
+        if (output != nullptr && output != &value && output->component != 0) visit(*output);
+      }
+      return;
+    }
+    for (const Edge* edge = value.consumers; edge != nullptr; edge = edge->next) {
+      for (size_t k = 0; k < edge->record->output_count; ++k) {
+        Value* output = edge->record->outputs[k];
+        if (output != nullptr && output->component != 0) visit(*output);
+      }
+    }
+  }
+
   Components components_;
 
  private:
   LineageStore& store_;
-};
-
-// Coop (Zhang et al., NeurIPS 2023, section 3): own cost + for each evicted input and sibling
-// output of the producer the greater of its component's sum and its own cost, without regard to
-// doubles. Readers do not count. The allocator sums cost / staleness over a window.
-class CoopPolicy final : public ComponentPolicy {
- public:
-  using ComponentPolicy::ComponentPolicy;
-  uint64_t projected_cost(Storage& storage) override;
-};
-
-// h_DTR^eq (Kirisame et al. 2021, section 4): own cost + the sums of the distinct components of
-// evicted inputs and readers' outputs. DTR also divides by the size; here the allocator weighs
-// bytes.
-class DtrEqPolicy final : public ComponentPolicy {
- public:
-  using ComponentPolicy::ComponentPolicy;
-  uint64_t projected_cost(Storage& storage) override;
+  const Kin kin_;
 };
 
 }  // namespace tidepool::remat

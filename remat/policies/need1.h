@@ -1,37 +1,28 @@
 // need1: C(v) / staleness, where C(v) = own cost + evicted ancestors' + evicted descendants' that
-// are live or lead, through evicted values, to a live evicted value (each record once). The values
-// are exact; they are cached per storage and dropped region by region when availability changes.
-// While nothing searches, changes cost nothing: after a while all caches are given up at once.
-// Invariants: (1) a storage whose cost_epoch is the current one caches exactly what a fresh walk
-// gives. See docs/life-of-an-eviction.md.
+// are live or lead, through evicted values, to a live evicted value (each record once). Ours; it
+// differs from h_DTR (dtr.h) in what it leaves out: descendants that nobody will ask for, and
+// second outputs of one record. O(region) where the region has changed since the last search, else
+// O(1).
 #pragma once
 
-#include <cstdint>
-
-#include "remat/neighbourhood.h"
-#include "remat/policy.h"
+#include "remat/policies/cached_policy.h"
 
 namespace tidepool::remat {
 
-class Need1Policy final : public Policy {
+class Need1Policy final : public CachedPolicy {
  public:
-  explicit Need1Policy(LineageStore& store) : store_(store), neighbourhood_(store) {}
+  explicit Need1Policy(LineageStore& store) : CachedPolicy(store) {}
 
-  uint64_t projected_cost(Storage& storage) override;
-  void availability_changed(Value& value) override;
-  void begin_search() override;
-  void check_invariants() override;
+  double price(Storage& storage, const Circumstances& now) override {
+    return static_cast<double>(cost(storage)) / static_cast<double>(now.staleness_ns);
+  }
 
  private:
-  uint64_t compute(const Storage& storage);
-
-  // Changes between two searches after which caches are given up instead of kept exact.
-  static constexpr uint32_t kPatience = 1024;
-
-  LineageStore& store_;
-  Neighbourhood neighbourhood_;
-  uint32_t epoch_ = 1;
-  uint32_t changes_ = kPatience;  // since the last search; kPatience: no cache is valid
+  uint64_t compute(const Storage& storage) override {
+    const Value& value = *storage.current;
+    return value.producer->cost_ns + neighbourhood_.ancestors_ns(value) +
+           neighbourhood_.needed_descendants_ns(value);
+  }
 };
 
 }  // namespace tidepool::remat

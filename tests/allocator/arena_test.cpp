@@ -58,6 +58,40 @@ TEST_CASE("neighbours of one kind are tight, over the ends of pages") {
   CHECK(world.arena.committed_bytes() == 5 * kPage);
 }
 
+TEST_CASE("what is cheap comes from the high end of a free block, and of a window") {
+  World world;
+  char* whole = world.allocate(10 * kPage);
+  world.allocate(kPage);
+  world.arena.free(whole);
+  world.arena.check_invariants();
+  char* dear = world.allocate(2 * kPage);
+  char* cheap = world.allocate(3 * kPage, PlacementHint::kCheap);
+  CHECK(dear == whole);
+  CHECK(cheap == whole + 7 * kPage);
+  CHECK(world.allocate(2 * kPage) == whole + 2 * kPage);
+  CHECK(world.allocate(kPage, PlacementHint::kCheap) == whole + 6 * kPage);
+  world.arena.check_invariants();
+}
+
+TEST_CASE("a cheap block lies at the high end of the window that goes for it") {
+  AllocatorConfig config = World::config();
+  config.allow_remap = false;
+  for (const PlacementHint hint : {PlacementHint::kTransient, PlacementHint::kCheap}) {
+    SimulatedSpace space(kPage);
+    test::FakeReclaimer reclaimer;
+    Arena arena(space, config);
+    arena.set_reclaimer(&reclaimer);
+    DeviceMutex mutex;
+    DeviceLock lock(mutex);
+    auto* low = static_cast<char*>(arena.allocate(lock, 32 * kPage, PlacementHint::kTransient));
+    arena.allocated_block(low).owner = reclaimer.add(low, 32 * kPage, 1);
+    arena.allocate(lock, 32 * kPage, PlacementHint::kTransient);
+    auto* served = static_cast<char*>(arena.allocate(lock, 5 * kPage, hint));
+    CHECK(served == (hint == PlacementHint::kCheap ? low + 27 * kPage : low));
+    arena.check_invariants();
+  }
+}
+
 TEST_CASE("pages of one kind serve another when the budget is spent") {
   World world;
   char* large = world.allocate(64 * kPage);

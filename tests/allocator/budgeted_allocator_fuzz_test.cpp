@@ -124,7 +124,9 @@ class Model {
  private:
   void allocate(const Operation& op, Totals& totals) {
     char* address = nullptr;
-    auto hint = op.number % 7 == 0 ? PlacementHint::kLongLived : PlacementHint::kTransient;
+    auto hint = op.number % 7 == 0   ? PlacementHint::kLongLived
+                : op.number % 7 == 1 ? PlacementHint::kCheap
+                                     : PlacementHint::kTransient;
     // Fences of the same thread pass no more while it waits for them.
     for (auto& fence : fences_) fence->pass();
     try {

@@ -25,9 +25,12 @@ struct Slot {
 class SlotReclaimer final : public Reclaimer {
  public:
   void begin_search() override {}
-  Price price(Owner owner) override {
+  Price price(Owner owner, size_t) override {
     auto* slot = static_cast<Slot*>(owner);
     return slot->in_use ? Price::blocked() : Price{slot->bytes % 97, false};
+  }
+  double price_per_byte(Owner owner, size_t) override {
+    return static_cast<double>(static_cast<Slot*>(owner)->bytes);
   }
   bool evict(Owner owner) override {
     static_cast<Slot*>(owner)->address = nullptr;

@@ -114,10 +114,11 @@ class HeapModel {
                           block.stream == StreamId{stream} && block.bytes >= bytes;
         if (fits) best = std::min(best, block.bytes);
       }
-      id = heap_.take_free(zone, bytes, StreamId{stream});
+      const End end = (op.b >> 8) % 4 == 0 ? End::kHigh : End::kLow;
+      id = heap_.take_free(zone, bytes, StreamId{stream}, end);
       expect_equal(id == BlockId::kNone, best == SIZE_MAX);
       if (id == BlockId::kNone) return false;
-      const BlockId rest = heap_[id].next;
+      const BlockId rest = end == End::kHigh ? heap_[id].previous : heap_[id].next;
       const bool cut = best > bytes;
       if (cut) expect_equal(heap_[rest].bytes, best - bytes);
     }

@@ -1,5 +1,8 @@
 """Settings: sources and their order, and that every error names the input and what is right."""
 
+import re
+from pathlib import Path
+
 import pytest
 from tidepool import _settings
 from tidepool._settings import SettingsError, resolve
@@ -52,7 +55,7 @@ def test_conf_keys_are_moved(before, after, moved):
     ({"TIDEPOOL_BUDGET": "8gib"}, ["TIDEPOOL_BUDGET", "'8gib'", "GiB"]),
     ({"TIDEPOOL_BUDGET": "0"}, ["TIDEPOOL_BUDGET", "'0'", "more than zero"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POLICY": "nead1"},
-     ["TIDEPOOL_POLICY", "'nead1'", "did you mean need1", "coop, dtr-eq"]),
+     ["TIDEPOOL_POLICY", "'nead1'", "did you mean need1", "coop, dtr, dtr-eq"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "aloc"}, ["'aloc'", "did you mean alloc"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random"}, ["'random'", "random:7"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:x"}, ["'random:x'", "random:7"]),
@@ -111,3 +114,9 @@ def test_the_backend_alone_means_all_of_a_gpus_memory():
     assert resolve({"device": "cuda"}, environ).budget_share == 1
     with pytest.raises(SettingsError, match="no budget given"):
         resolve({"device": "cpu"}, environ)
+
+
+def test_policies_are_those_of_the_runtime():
+    source = (Path(__file__).parents[2] / "remat" / "policy.cpp").read_text()
+    table = source.split("kPolicies[] = {", 1)[1].split("\n};", 1)[0]
+    assert tuple(re.findall(r'^    \{"([^"]+)"', table, re.MULTILINE)) == _settings.POLICIES

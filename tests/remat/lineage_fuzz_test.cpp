@@ -3,6 +3,7 @@
 // walks by plain recursion.
 #include <algorithm>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "remat/neighbourhood.h"
@@ -21,7 +22,7 @@ using test::expect_equal;
 using test::Operation;
 using test::OperationKind;
 
-constexpr const char* kPolicies[] = {"need1", "coop", "dtr-eq"};
+constexpr const char* kPolicies[] = {"need1", "dtr", "msps", "coop", "dtr-eq"};
 
 class LineageModel {
  public:
@@ -31,7 +32,7 @@ class LineageModel {
       {"kDie", 8},     {"kSweep", 1},   {"kPrice", 8}, {"kSearch", 1}};
 
   explicit LineageModel(uint64_t seed)
-      : built_(kPolicies[seed % std::size(kPolicies)]), exact_(seed % std::size(kPolicies) == 0) {}
+      : policy_(kPolicies[seed % std::size(kPolicies)]), built_(policy_) {}
 
   bool run(const Operation& op) {
     const bool had_effect = step(op);
@@ -98,12 +99,19 @@ class LineageModel {
 
   bool price(Storage& storage) {
     if (storage.evicted || storage.current->producer == nullptr) return false;
-    const uint64_t cost = built_.policy->projected_cost(storage);
+    const uint64_t cost = built_.cost(&storage);
     const uint64_t own = storage.current->producer->cost_ns;
     expect(cost >= own);
-    if (exact_) {
+    if (policy_ == "need1") {
       expect_equal(cost, own + ancestors(*storage.current) + descendants(*storage.current));
     }
+    if (policy_ != "dtr" && policy_ != "msps") return true;
+    std::set<const Value*> near;
+    add_values_above(*storage.current, near);
+    if (policy_ == "dtr") add_values_below(*storage.current, near);
+    uint64_t sum = own;
+    for (const Value* value : near) sum += value->producer->cost_ns;
+    expect_equal(cost, sum);
     return true;
   }
 
@@ -144,6 +152,23 @@ class LineageModel {
       if (found.insert(input.producer).second) add_above(*input.producer, found);
     }
   }
+  static void add_values_above(const Value& value, std::set<const Value*>& found) {
+    if (value.producer == nullptr) return;
+    for (size_t k = 0; k < value.producer->edge_count; ++k) {
+      const Value& input = *value.producer->edges[k].value;
+      if (input.available() || input.producer == nullptr) continue;
+      if (found.insert(&input).second) add_values_above(input, found);
+    }
+  }
+  static void add_values_below(const Value& value, std::set<const Value*>& found) {
+    for (const remat::Edge* edge = value.consumers; edge != nullptr; edge = edge->next) {
+      for (size_t k = 0; k < edge->record->output_count; ++k) {
+        const Value* output = edge->record->outputs[k];
+        if (output == nullptr || output->available()) continue;
+        if (found.insert(output).second) add_values_below(*output, found);
+      }
+    }
+  }
   static uint64_t descendants(const Value& value) {
     std::set<const Record*> found;
     add_needed_below(value, found);
@@ -166,9 +191,9 @@ class LineageModel {
     return any;
   }
 
+  const std::string policy_;
   LineageBuilder built_;
   remat::Neighbourhood near_{built_.store};
-  const bool exact_;
   std::vector<Storage*> live_;
 };
 

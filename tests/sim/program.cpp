@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "remat/policy.h"
 #include "tests/support/contents.h"
 
 namespace tidepool::sim {
@@ -43,8 +44,8 @@ Program Program::make(uint64_t seed) {
   Program program;
   program.seed = seed;
   program.budget_bytes = 4096 * (2 + random.below(7));
-  constexpr const char* kPolicies[] = {"need1", "need1", "coop", "dtr-eq"};
-  program.policy = kPolicies[random.below(4)];
+  const std::span<const std::string> policies = remat::policy_names();
+  program.policy = random.one_in(4) ? policies[0] : policies[random.below(policies.size())];
   const uint64_t chaos = random.below(12);
   if (chaos < 2) program.chaos = remat::Chaos::kOperator;
   if (chaos == 2) program.chaos = remat::Chaos::kAllocation;
@@ -55,6 +56,8 @@ Program Program::make(uint64_t seed) {
   if (random.one_in(8)) program.limits.records = 1 + random.below(12);
   program.allow_windows = !random.one_in(6);
   program.allow_remap = !program.allow_windows || !random.one_in(3);
+  program.evict_singly = random.one_in(6);
+  program.record_in_place = !random.one_in(8);
   program.check_each_step = random.one_in(8);
   if (random.one_in(6)) program.fail_execute_at = 1 + random.below(12);
   const size_t count = 12 + random.below(52);
@@ -79,9 +82,12 @@ std::string Program::text() const {
       "// seed {}\nProgram program;\nprogram.seed = {};\nprogram.budget_bytes = {};\n"
       "program.policy = \"{}\";\nprogram.chaos = static_cast<remat::Chaos>({});\n"
       "program.limits = {{{}, {}, {}, {}}};\nprogram.allow_windows = {};\n"
-      "program.allow_remap = {};\nprogram.fail_execute_at = {};\nprogram.operations = {{\n",
+      "program.allow_remap = {};\nprogram.evict_singly = {};\n"
+      "program.record_in_place = {};\n"
+      "program.fail_execute_at = {};\nprogram.operations = {{\n",
       seed, seed, budget_bytes, policy, static_cast<int>(chaos), limits.depth, limits.versions,
-      limits.age_steps, limits.records, allow_windows, allow_remap, fail_execute_at);
+      limits.age_steps, limits.records, allow_windows, allow_remap, evict_singly,
+      record_in_place, fail_execute_at);
   for (const Operation& each : operations) {
     out += fmt::format("    {{Kind::{}, {}, {}, {}, {}, {}, {}u}},\n",
                        kKindNames[static_cast<size_t>(each.kind)], each.a, each.b, each.c,

@@ -65,6 +65,8 @@ struct Program {
   remat::Limits limits;
   bool allow_windows = true;
   bool allow_remap = true;
+  bool evict_singly = false;
+  bool record_in_place = true;
   bool check_each_step = false;
   uint64_t fail_execute_at = 0;  // the n-th replay throws; 0: none
   std::vector<Operation> operations;

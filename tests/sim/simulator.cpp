@@ -16,6 +16,7 @@ AllocatorConfig allocator_config(const Program& program) {
   config.poison = true;
   config.allow_windows = program.allow_windows;
   config.allow_remap = program.allow_remap;
+  config.evict_singly = program.evict_singly;
   return config;
 }
 
@@ -24,6 +25,7 @@ remat::RuntimeConfig runtime_config(const Program& program) {
   config.policy = program.policy;
   config.chaos = program.chaos;
   config.seed = program.seed;
+  config.record_in_place = program.record_in_place;
   config.limits = program.limits;
   return config;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allocator/private_host_space.h"
+#include "remat/policy.h"
 #include "tests/sim/program.h"
 #include "tests/support/catch.h"
 #include "tests/support/simulated_framework.h"
@@ -220,9 +221,9 @@ TEST_CASE("threads share one runtime", "[stress]") {
   const uint64_t rounds = std::getenv("TIDEPOOL_FULL") != nullptr ? 20 * kRounds : kRounds;
   for (uint64_t seed = 0; seed < rounds; ++seed) {
     INFO("seed " << seed);
-    constexpr const char* kPolicies[] = {"need1", "coop", "dtr-eq"};
+    const std::span<const std::string> policies = remat::policy_names();
     run_threads(seed, 2 + static_cast<int>(seed % 3), 600, (6 + seed % 5 * 4) * 4096,
-                kPolicies[seed % 3]);
+                policies[seed % policies.size()]);
   }
 }
 

@@ -17,6 +17,7 @@ struct FakeOwner {
   uint64_t price = 0;
   bool barrier = false;
   bool refuses = false;  // has a price, but evict() returns false
+  size_t free_beside_bytes = 0;  // when its price was last asked for
 };
 
 class FakeReclaimer final : public Reclaimer {
@@ -28,9 +29,15 @@ class FakeReclaimer final : public Reclaimer {
   static Owner as_owner(FakeOwner* owner) { return owner; }
 
   void begin_search() override { ++searches; }
-  Price price(Owner owner) override {
-    const auto* fake = static_cast<FakeOwner*>(owner);
+  bool asks_for_free_beside() const override { return true; }
+  Price price(Owner owner, size_t free_beside_bytes) override {
+    auto* fake = static_cast<FakeOwner*>(owner);
+    fake->free_beside_bytes = free_beside_bytes;
     return fake->barrier ? Price::blocked() : Price{fake->price, false};
+  }
+  double price_per_byte(Owner owner, size_t) override {
+    const auto* fake = static_cast<FakeOwner*>(owner);
+    return static_cast<double>(fake->price) / static_cast<double>(fake->bytes);
   }
   bool evict(Owner owner) override {
     auto* fake = static_cast<FakeOwner*>(owner);

@@ -65,6 +65,11 @@ class LineageBuilder final : public remat::Backend {
     return results(inputs, 1, cost_ns, bytes)[0];
   }
 
+  // What the policy charges where staleness does not matter: for most, a cost in ns.
+  uint64_t cost(remat::Storage* storage) {
+    return static_cast<uint64_t>(policy->price(*storage, {}));
+  }
+
   bool evict(remat::Storage* storage) {
     DeviceLock lock(mutex);
     return residency.evict_and_free(*storage);

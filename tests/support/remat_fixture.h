@@ -17,8 +17,9 @@ class RematFixture {
   using Tensor = sim::SimulatedStorage*;
   using Tensors = std::vector<Tensor>;
 
-  explicit RematFixture(size_t budget_bytes = 1 << 20, const remat::RuntimeConfig& config = {})
-      : allocator(space, mutex, allocator_config(budget_bytes)),
+  explicit RematFixture(size_t budget_bytes = 1 << 20, const remat::RuntimeConfig& config = {},
+                        bool evict_singly = false)
+      : allocator(space, mutex, allocator_config(budget_bytes, evict_singly)),
         framework(allocator, mutex),
         runtime(allocator, framework, config) {
     framework.set_runtime(&runtime);
@@ -71,8 +72,9 @@ class RematFixture {
   remat::Runtime runtime;
 
  private:
-  static AllocatorConfig allocator_config(size_t budget_bytes) {
+  static AllocatorConfig allocator_config(size_t budget_bytes, bool evict_singly) {
     AllocatorConfig config;
+    config.evict_singly = evict_singly;
     config.budget_bytes = budget_bytes;
     config.handle_bytes = 4096;
     config.poison = true;

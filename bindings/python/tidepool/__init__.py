@@ -27,7 +27,7 @@ def enable(
 
     Args:
         budget: bytes, or a size such as "8GiB", "8GB" or "60%" (of the device's memory).
-        policy: need1 (default), coop or dtr-eq.
+        policy: what to evict: need1 (default), or another name of the guide's table.
         chaos: evict on purpose, for tests: op, alloc or random:SEED.
         device: cpu, or cuda, where nothing is evicted so far.
         stats: a file for statistics at exit, JSON.

@@ -1,4 +1,4 @@
-#include "remat/policies/need1.h"
+#include "remat/policies/cached_policy.h"
 
 #include <cinttypes>
 
@@ -6,13 +6,7 @@
 
 namespace tidepool::remat {
 
-uint64_t Need1Policy::compute(const Storage& storage) {
-  const Value& value = *storage.current;
-  return value.producer->cost_ns + neighbourhood_.ancestors_ns(value) +
-         neighbourhood_.needed_descendants_ns(value);
-}
-
-uint64_t Need1Policy::projected_cost(Storage& storage) {
+uint64_t CachedPolicy::cost(Storage& storage) {
   if (storage.cost_epoch == epoch_) return storage.cost_cached;
   storage.cost_cached = compute(storage);
   storage.cost_epoch = epoch_;
@@ -20,7 +14,7 @@ uint64_t Need1Policy::projected_cost(Storage& storage) {
   return storage.cost_cached;
 }
 
-void Need1Policy::availability_changed(Value& value) {
+void CachedPolicy::drop_around(Value& value) {
   if (changes_ == kPatience) return;
   if (++changes_ == kPatience) {
     ++epoch_;
@@ -30,11 +24,11 @@ void Need1Policy::availability_changed(Value& value) {
   neighbourhood_.for_each_frontier(value, [](Storage& storage) { storage.cost_epoch = 0; });
 }
 
-void Need1Policy::begin_search() {
+void CachedPolicy::begin_search() {
   if (changes_ < kPatience) changes_ = 0;
 }
 
-void Need1Policy::check_invariants() {
+void CachedPolicy::check_invariants() {
   store_.for_each_storage([this](const Storage& storage) {
     if (storage.cost_epoch != epoch_ || storage.evicted || storage.current == nullptr) return;
     if (storage.current->producer == nullptr) return;

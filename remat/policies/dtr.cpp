@@ -1,0 +1,26 @@
+#include "remat/policies/dtr.h"
+
+#include "allocator/check.h"
+
+namespace tidepool::remat {
+
+void DtrPolicy::availability_changed(Value& value) {
+  value.component = Neighbourhood::counts(value) ? 1 : 0;
+  drop_around(value);
+}
+
+void DtrPolicy::value_dies(Value& value) {
+  value.component = 0;
+  drop_around(value);
+}
+
+void DtrPolicy::check_invariants() {
+  CachedPolicy::check_invariants();
+  store_.for_each_value([](const Value& value) {
+    const bool writing = value.storage != nullptr && value.storage->writing;
+    TIDEPOOL_CHECK(writing || value.component != 0 || !Neighbourhood::counts(value),
+                   "invariant 2: %zu bytes that count are not marked", value.bytes);
+  });
+}
+
+}  // namespace tidepool::remat
