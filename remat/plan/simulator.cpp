@@ -34,7 +34,7 @@ class Process {
         config_(config),
         memory_(std::move(memory)),
         allocator_(*memory_.space, mutex_, memory_.config),
-        job_(trace, allocator_, config.budget_bytes),
+        job_(trace, allocator_, config.budget_bytes, config.partition),
         runtime_(allocator_, job_, runtime_config(config)) {
     job_.set_runtime(&runtime_);
   }
@@ -93,6 +93,7 @@ class Process {
     remat::RuntimeConfig out;
     out.policy = config.policy;
     out.limits = config.limits;
+    out.record_in_place = config.record_in_place;
     return out;
   }
 
@@ -144,6 +145,7 @@ SimulationResult run_all(const Trace& trace, const SimulationConfig& config) {
         result.iteration = config.iterations;
         return result;
       }
+      memory->config.evict_singly = config.evict_singly;
       process = std::make_unique<Process>(trace, config, std::move(*memory));
     }
     result.status = SimulationStatus::kOk;

@@ -25,6 +25,7 @@ struct ReplayOptions {
   size_t budget_bytes = 0;
   bool grid = false;
   bool fallback = false;
+  bool evict_singly = false, partition = false, record_in_place = true;
   uint32_t iterations = 1;
   bool json = false;
   std::optional<bool> end_resident;    // not given: by the format

@@ -185,6 +185,30 @@ TEST_CASE("both versions of what is written in place come back") {
   CHECK(result.compute_ns == (5 + 9 + 3 + 1 + 1) + (5 + 9 + 3));
 }
 
+TEST_CASE("victims go together or singly, and what is written in place may be a root") {
+  const Trace trace = network_trace(60, 5000);
+  SimulationConfig config = config_of(MemoryModel::kArena, 150'000);
+  const SimulationResult together = simulate(trace, config);
+  CHECK(together.windows > 0);
+  config.evict_singly = true;
+  const SimulationResult singly = simulate(trace, config);
+  CHECK(singly.status == SimulationStatus::kOk);
+  CHECK(singly.evictions > 0);
+  CHECK(singly.windows == 0);
+
+  const Trace written = trace_of(R"({"tidepool_trace":1,"name":"w","device":"cpu"}
+{"root":0,"bytes":10}
+{"op":"a","ns":5,"in":[0],"out":[[1,10]]}
+{"op":"u","ns":3,"write":[[1,"update"]]}
+{"op":"c","ns":1,"out":[[2,20]]}
+{"end":4}
+)");
+  config = config_of(MemoryModel::kExact, 30);
+  CHECK(simulate(written, config).status == SimulationStatus::kOk);
+  config.record_in_place = false;
+  CHECK(simulate(written, config).status == SimulationStatus::kOutOfMemory);
+}
+
 TEST_CASE("random jobs keep all invariants and the budget, at any budget") {
   size_t finished = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {

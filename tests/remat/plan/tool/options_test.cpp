@@ -30,6 +30,10 @@ TEST_CASE("options are read, in either spelling") {
                                         "yes",
                                         "--handle",
                                         "2MiB",
+                                        "--evict",
+                                        "singly",
+                                        "--partition=yes",
+                                        "--in-place=no",
                                         "--fallback",
                                         "yes",
                                         "--map-ns",
@@ -49,6 +53,9 @@ TEST_CASE("options are read, in either spelling") {
   CHECK(options.handle_bytes == 2u << 20);
   CHECK(options.map_ns == 100);
   CHECK(options.fallback);
+  CHECK(options.evict_singly);
+  CHECK(options.partition);
+  CHECK_FALSE(options.record_in_place);
   CHECK_FALSE(options.grid);
 }
 
