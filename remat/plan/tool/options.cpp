@@ -21,7 +21,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --budget BYTES         such as 8GiB, 750MB or 123456
   --grid A:B:STEP        every ratio from A to B; writes CSV and SVG, one line for each policy
 
-  --policy P[,P...]      need1 (default); a wrong name lists the others
+  --policy P[,P...]      default: need1; --list-policies names them all
   --memory M             exact: bytes are fungible; arena: one contiguous slab; pages (default):
                          virtual memory, windows and remapping
   --format F             tidepool (default), or dtr: logs of DTR's prototype
@@ -188,7 +188,7 @@ std::vector<Option> finer_options(ReplayOptions& out) {
 }
 
 void check(const ReplayOptions& options) {
-  if (options.help) return;
+  if (options.help || options.list_policies) return;
   if (options.traces.empty()) throw UsageError("no trace is named");
   if ((options.budget_bytes > 0) == !options.ratios.empty()) {
     throw UsageError("expected one of --budget-ratio, --budget and --grid");
@@ -223,6 +223,10 @@ ReplayOptions parse_options(std::span<const std::string> arguments) {
     }
     if (name == "--help" || name == "-h") {
       out.help = true;
+      continue;
+    }
+    if (name == "--list-policies") {
+      out.list_policies = true;
       continue;
     }
     if (name == "--json") {

@@ -36,6 +36,7 @@ struct ReplayOptions {
   unsigned jobs = 0;               // 0: as many as there are processors
   std::string csv_path, svg_path;  // of a grid; empty: named after the trace
   bool help = false;
+  bool list_policies = false;
 };
 
 // What is wrong with a command line, for its user.

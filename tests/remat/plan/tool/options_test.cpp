@@ -76,6 +76,7 @@ TEST_CASE("a budget is a size") {
 
 TEST_CASE("help needs nothing else") {
   CHECK(parsed({"--help"}).help);
+  CHECK(parsed({"--list-policies"}).list_policies);
   CHECK_THAT(std::string(kReplayHelp), ContainsSubstring("--grid A:B:STEP"));
 }
 
