@@ -37,7 +37,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests/standin": (("tests/support", "tests/standin"), TEST),
     "tests/bench": (("allocator", "bench", "tests/support", "tests/bench"), TEST),
     "tests/bindings": (("allocator", "remat", "bindings", "tests/support"), TEST),
-    "tests/fuzz": (("allocator", "bindings", "bench"), TEST),
+    "tests/fuzz": (("allocator", "remat", "bindings", "bench"), TEST),
     "tests/cases": (("tests/cases",), None),
     "tests/limits": (("tests/limits",), None),
     "bench/torch": (("bench",), None),

@@ -25,6 +25,8 @@ Json parse_object(std::string_view text) {
     value = Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& error) {
     throw TraceError(fmt::format("not JSON, at byte {} of {}", error.byte, text.size()));
+  } catch (const Json::out_of_range&) {
+    throw TraceError("not JSON: a number is too large for any type");
   }
   if (!value.is_object()) throw TraceError("not a JSON object");
   return value;

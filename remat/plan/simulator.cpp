@@ -1,5 +1,6 @@
 #include "remat/plan/simulator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -44,8 +45,9 @@ class Process {
     job_.drop_results();
     job_.take_peak_bytes();
     before_ = sums();
+    constexpr double kMostNs = 1e18;  // sums stay far from overflow
     const double limit = config_.most_overhead * static_cast<double>(trace_.baseline_ns());
-    job_.set_time_limit(static_cast<uint64_t>(limit));
+    job_.set_time_limit(static_cast<uint64_t>(std::min(limit, kMostNs)));
     bool has_steps = false;
     for (const TraceEvent& event : trace_.events) {
       job_.run(event);

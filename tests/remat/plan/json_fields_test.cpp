@@ -50,6 +50,7 @@ TEST_CASE("what is no object is refused") {
   CHECK_THROWS_WITH(parse_object("{"), ContainsSubstring("not JSON"));
   CHECK_THROWS_WITH(parse_object(""), ContainsSubstring("not JSON"));
   CHECK_THROWS_AS(parse_object("[1]"), TraceError);
+  CHECK_THROWS_WITH(parse_object(R"({"a":1e99999})"), ContainsSubstring("too large"));
   CHECK_THROWS_AS(parse_object("{} {}"), TraceError);
 }
 
