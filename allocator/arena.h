@@ -197,6 +197,8 @@ class Arena {
   Outcome reclaim(DeviceLock& lock, const Request& request, BlockId& served);
   void begin_search();
   void list_room(StreamId stream);
+  // The allocated block may be evicted, if its owner's price is no barrier.
+  bool may_go(const Block& block, StreamId stream) const;
   RoomItem item_for(BlockId id, StreamId stream);
   std::optional<PageSelection> select_pages(const Request& request, Site& site);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;

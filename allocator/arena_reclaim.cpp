@@ -17,6 +17,11 @@ uint64_t now_ns() {
 
 }  // namespace
 
+bool Arena::may_go(const Block& block, StreamId stream) const {
+  return block.owner != nullptr && reclaimer_ != nullptr && block.refused_search != search_ &&
+         (suspended_ == 0 || (block.stream == stream && !block.shared));
+}
+
 RoomItem Arena::item_for(BlockId id, StreamId stream) {
   const Block& block = heap_[id];
   RoomItem item{block.offset, block.bytes, 0, id, RoomKind::kBarrier};
@@ -33,9 +38,7 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
       if (can_order()) item.kind = RoomKind::kFree;
       break;
     case BlockState::kAllocated: {
-      if (block.owner == nullptr || reclaimer_ == nullptr) break;
-      if (block.refused_search == search_) break;
-      if (suspended_ > 0 && (block.stream != stream || block.shared)) break;
+      if (!may_go(block, stream)) break;
       Price price = reclaimer_->price(block.owner, free_beside(id));
       if (price.barrier) break;
       item.kind = RoomKind::kEvictable;
@@ -156,11 +159,12 @@ bool Arena::evict_cheapest(StreamId stream) {
   // Each round but the last has a victim refused, which is a barrier from then on.
   while (true) {
     BlockId cheapest{};
-    double least = 0;
+    double least = Reclaimer::kNever;
     walk_.run(heap_.blocks(), [&](BlockId id) {
-      if (item_for(id, stream).kind != RoomKind::kEvictable) return;
-      const double price = reclaimer_->price_per_byte(heap_[id].owner, free_beside(id));
-      if (cheapest != BlockId::kNone && !(price < least)) return;
+      const Block& block = heap_[id];
+      if (block.state != BlockState::kAllocated || !may_go(block, stream)) return;
+      const double price = reclaimer_->price_per_byte(block.owner, free_beside(id));
+      if (!(price < least)) return;
       cheapest = id;
       least = price;
     });

@@ -56,7 +56,8 @@ class Reclaimer {
   virtual Price price(Owner owner, size_t free_beside_bytes = 0) = 0;
 
   // The price by byte of contents, not rounded: what one-by-one eviction takes the least of.
-  // Requires: lock held; price() is no barrier.
+  // kNever where price() is a barrier. Requires: lock held.
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
   virtual double price_per_byte(Owner owner, size_t free_beside_bytes = 0) = 0;
 
   // Gives up the contents of `owner`'s block; on true the block belongs to the caller and its

@@ -86,6 +86,10 @@ struct Storage {
   uint64_t last_access = 0;     // on the runtime's logical clock
   uint64_t cost_cached = 0;     // projected cost, ns; valid while cost_epoch is the policy's
   uint32_t cost_epoch = 0;
+  uint32_t step_seen = 0;      // Foresight: the step that step_number is of
+  uint32_t step_number = 0;
+  uint32_t needed_below = 0;   // of a policy that looks ahead: a position in step needed_step
+  uint32_t needed_step = 0;
   uint32_t locks = 0;      // operators and plans that need its bytes where they are
   uint16_t versions = 0;   // in-place versions since a root or a full overwrite
   bool evicted = false;

@@ -35,6 +35,11 @@ class Neighbourhood {
            (value.consumers != nullptr || (value.storage != nullptr && value.storage->evicted));
   }
 
+  // Calls `visit(const Storage&)` for every live evicted storage that is reached from `value`
+  // through unavailable values.
+  template <typename Visit>
+  void for_each_evicted_below(const Value& value, Visit&& visit);
+
   // Calls `visit(Storage&)` for every resident storage whose neighbourhood `value` is in: those
   // reached from it, up or down, through unavailable values. The same storage may come twice.
   template <typename Visit>
@@ -75,6 +80,26 @@ void Neighbourhood::walk_up(const Value& value, Visit&& visit) {
       const Value& input = *record->edges[k].value;
       if (!input.available()) values_.push_back(&input);
       if (input.available() && input.storage != nullptr) visit(*input.storage);
+    }
+  }
+}
+
+template <typename Visit>
+void Neighbourhood::for_each_evicted_below(const Value& value, Visit&& visit) {
+  const uint32_t epoch = store_.next_epoch();
+  values_.assign(1, &value);
+  while (!values_.empty()) {
+    const Edge* edge = values_.back()->consumers;
+    values_.pop_back();
+    for (; edge != nullptr; edge = edge->next) {
+      if (edge->record->epoch == epoch) continue;
+      edge->record->epoch = epoch;
+      for (size_t k = 0; k < edge->record->output_count; ++k) {
+        const Value* output = edge->record->outputs[k];
+        if (output == nullptr || output->available()) continue;
+        if (output->live_and_evicted()) visit(*output->storage);
+        values_.push_back(output);
+      }
     }
   }
 }

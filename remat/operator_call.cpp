@@ -38,6 +38,13 @@ void OperatorCall::add(Storage* storage, Access access) {
   operands_.push_back({storage, access});
 }
 
+void OperatorCall::begin_foreseen() {
+  absl::InlinedVector<Storage*, 8> storages;
+  for (const Operand& operand : operands_) storages.push_back(operand.storage);
+  foreseen_ = state_.foresight->begin(site_, {storages.data(), storages.size()},
+                                      state_.residency.now());
+}
+
 void OperatorCall::restore_operands(DeviceLock& lock) {
   absl::InlinedVector<Storage*, 8> evicted;
   for (const Operand& operand : operands_) {
@@ -89,6 +96,7 @@ void OperatorCall::decide() {
 
 bool OperatorCall::prepare(DeviceLock& lock) {
   ++state_.operators_seen;
+  if (state_.foresight != nullptr) begin_foreseen();
   bool evicted = false;
   bool any_write = false;
   for (const Operand& operand : operands_) {
@@ -100,6 +108,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
       if (evicted) restore_operands(lock);
       if (any_write) protect_written(lock);
     } catch (...) {
+      if (state_.foresight != nullptr) state_.foresight->give_up();
       release_operands();
       finished_ = true;
       throw;
@@ -207,6 +216,7 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   if (record_ != nullptr) check_record(cost_ns, outputs);
   start_versions();
   attach_record(outputs);
+  if (state_.foresight != nullptr) state_.foresight->finish(foreseen_, outputs);
   if (record_ != nullptr) {
     state_.operators_recorded += record_->linked;
     state_.store.release(record_);

@@ -15,6 +15,7 @@
 #include <span>
 
 #include "absl/container/inlined_vector.h"
+#include "remat/foresight.h"
 #include "remat/runtime.h"
 #include "remat/turns.h"
 
@@ -29,6 +30,10 @@ class OperatorCall {
 
   // Locks `storage` and notes the access. Requires: lock held.
   void add(Storage* storage, Access access);
+
+  // What tells this call apart from others on the same storages (operator, place in the program):
+  // only for a policy that looks ahead. 0 unless said otherwise.
+  void set_site(uint64_t site) { site_ = site; }
 
   // Results will be roots for this reason, whatever else happens (first reason wins).
   void refuse(RootReason reason);
@@ -61,6 +66,7 @@ class OperatorCall {
   };
 
   static bool writes(const Operand& operand) { return operand.access != Access::kRead; }
+  void begin_foreseen();
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);
   void decide();
@@ -73,6 +79,8 @@ class OperatorCall {
   Record* record_ = nullptr;
   Storage* written_ = nullptr;  // the storage that the record writes
   RootReason reason_ = RootReason::kNone;
+  uint64_t site_ = 0;
+  Foresight::Call foreseen_;
   bool prepared_ = false;
   bool finished_ = false;
   absl::InlinedVector<Operand, 8> operands_;

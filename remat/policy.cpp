@@ -13,6 +13,7 @@
 #include "remat/policies/lru.h"
 #include "remat/policies/msps.h"
 #include "remat/policies/need1.h"
+#include "remat/policies/next_use.h"
 #include "remat/policies/random.h"
 #include "remat/policies/size.h"
 
@@ -40,6 +41,7 @@ struct Entry {
 // where no library is loaded yet; a test compares the two.
 constexpr Entry kPolicies[] = {
     {"need1", of_store<Need1Policy>},
+    {"next-use", of_store<NextUsePolicy>},
     {"coop", of_store<CoopPolicy>},
     {"dtr", of_store<DtrPolicy>},
     {"dtr-eq", of_store<DtrEqPolicy>},

@@ -19,6 +19,8 @@
 
 namespace tidepool::remat {
 
+class Foresight;
+
 // What a price depends on besides the storage and its neighbourhood.
 struct Circumstances {
   uint64_t staleness_ns = 1;     // since the last access, on the logical clock; at least 1
@@ -45,6 +47,9 @@ class Policy {
   virtual void value_dies(Value& value) { static_cast<void>(value); }
 
   virtual void begin_search() {}
+
+  // What the runtime has to tell of operators and steps, for a policy that looks ahead.
+  virtual Foresight* foresight() { return nullptr; }
 
   // Aborts if a cached price differs from what a computation from nothing gives.
   virtual void check_invariants() {}

@@ -93,6 +93,7 @@ void Runtime::chaos_at_allocation() {
 
 void Runtime::end_step() {
   DeviceLock lock(state_->mutex);
+  if (state_->foresight != nullptr) state_->foresight->end_step(state_->residency.now());
   state_->limits.cut_aged(++state_->step);
   state_->root_loss.sweep();
 }
@@ -162,6 +163,7 @@ Price Runtime::price(Owner owner, size_t free_beside_bytes) {
 
 double Runtime::price_per_byte(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
+  if (!state_->residency.evictable(storage)) return kNever;
   const double price =
       state_->policy->price(storage, state_->circumstances(storage, free_beside_bytes));
   return price / static_cast<double>(storage.current->bytes);

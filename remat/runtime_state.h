@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "remat/foresight.h"
 #include "remat/limits.h"
 #include "remat/policy.h"
 #include "remat/residency.h"
@@ -29,6 +30,7 @@ struct Runtime::State {
   Residency residency;
   LineageStore store;
   std::unique_ptr<Policy> policy;
+  Foresight* const foresight;  // the policy's; nullptr: it has none
   RootLoss root_loss;
   Turns turns;
   Restorer restorer;

@@ -145,7 +145,8 @@ class WillingReclaimer final : public Reclaimer {
     return content->stays ? Price::blocked() : Price{content->cost, false};
   }
   double price_per_byte(Owner owner, size_t) override {
-    return static_cast<double>(static_cast<const Content*>(owner)->cost);
+    const auto* content = static_cast<const Content*>(owner);
+    return content->stays ? kNever : static_cast<double>(content->cost);
   }
   bool evict(Owner owner) override {
     evicted.push_back(static_cast<size_t>(static_cast<Content*>(owner) - contents_.data()));

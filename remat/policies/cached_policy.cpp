@@ -29,7 +29,7 @@ void CachedPolicy::begin_search() {
 }
 
 void CachedPolicy::check_invariants() {
-  store_.for_each_storage([this](const Storage& storage) {
+  store_.for_each_storage([this](Storage& storage) {
     if (storage.cost_epoch != epoch_ || storage.evicted || storage.current == nullptr) return;
     if (storage.current->producer == nullptr) return;
     const uint64_t exact = compute(storage);

@@ -25,7 +25,7 @@ class CachedPolicy : public Policy {
       : Policy(fraction_bits), store_(store), neighbourhood_(store) {}
 
   // By a walk from nothing, in ns.
-  virtual uint64_t compute(const Storage& storage) = 0;
+  virtual uint64_t compute(Storage& storage) = 0;
 
   uint64_t cost(Storage& storage);
   // The region around `value` has changed.

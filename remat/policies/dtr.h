@@ -26,7 +26,7 @@ class DtrPolicy final : public CachedPolicy {
   void check_invariants() override;
 
  private:
-  uint64_t compute(const Storage& storage) override {
+  uint64_t compute(Storage& storage) override {
     const Value& value = *storage.current;
     return value.producer->cost_ns + neighbourhood_.ancestor_values_ns(value) +
            neighbourhood_.descendant_values_ns(value);

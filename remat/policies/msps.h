@@ -20,7 +20,7 @@ class MspsPolicy final : public CachedPolicy {
  private:
   static constexpr int kTimeBits = 5;  // a price is a time in ns: up to nine minutes
 
-  uint64_t compute(const Storage& storage) override {
+  uint64_t compute(Storage& storage) override {
     const Value& value = *storage.current;
     return value.producer->cost_ns + neighbourhood_.ancestor_values_ns(value);
   }

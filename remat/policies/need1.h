@@ -18,7 +18,7 @@ class Need1Policy final : public CachedPolicy {
   }
 
  private:
-  uint64_t compute(const Storage& storage) override {
+  uint64_t compute(Storage& storage) override {
     const Value& value = *storage.current;
     return value.producer->cost_ns + neighbourhood_.ancestors_ns(value) +
            neighbourhood_.needed_descendants_ns(value);

@@ -30,7 +30,8 @@ class SlotReclaimer final : public Reclaimer {
     return slot->in_use ? Price::blocked() : Price{slot->bytes % 97, false};
   }
   double price_per_byte(Owner owner, size_t) override {
-    return static_cast<double>(static_cast<Slot*>(owner)->bytes);
+    const auto* slot = static_cast<Slot*>(owner);
+    return slot->in_use ? kNever : 1;
   }
   bool evict(Owner owner) override {
     static_cast<Slot*>(owner)->address = nullptr;

@@ -35,8 +35,10 @@ class FakeReclaimer final : public Reclaimer {
     fake->free_beside_bytes = free_beside_bytes;
     return fake->barrier ? Price::blocked() : Price{fake->price, false};
   }
-  double price_per_byte(Owner owner, size_t) override {
-    const auto* fake = static_cast<FakeOwner*>(owner);
+  double price_per_byte(Owner owner, size_t free_beside_bytes) override {
+    auto* fake = static_cast<FakeOwner*>(owner);
+    fake->free_beside_bytes = free_beside_bytes;
+    if (fake->barrier) return kNever;
     return static_cast<double>(fake->price) / static_cast<double>(fake->bytes);
   }
   bool evict(Owner owner) override {

@@ -1,0 +1,30 @@
+// next-use: C(v) / sqrt(staleness · time until v is needed), where C(v) is need1's cost, and v is
+// needed when an operator reads it next or, earlier, when one reads something evicted that has to
+// be recomputed from v. The time is known from the step before, as long as this step repeats it
+// (Foresight). For what is not foreseen, and from the first difference on for everything, need1's
+// C(v) / staleness. Belady's rule (IBM Systems Journal, 1966) would divide by the time alone; that
+// is worse: docs/decisions/looking-ahead.md.
+// Cached as in CachedPolicy, with the earliest use of what is evicted below; else O(region).
+// Invariants: (1) that of CachedPolicy; (2) those of Foresight.
+#pragma once
+
+#include "remat/foresight.h"
+#include "remat/policies/cached_policy.h"
+
+namespace tidepool::remat {
+
+class NextUsePolicy final : public CachedPolicy {
+ public:
+  explicit NextUsePolicy(LineageStore& store) : CachedPolicy(store) {}
+
+  double price(Storage& storage, const Circumstances& now) override;
+  Foresight* foresight() override { return &foresight_; }
+  void check_invariants() override;
+
+ private:
+  uint64_t compute(Storage& storage) override;
+
+  Foresight foresight_;
+};
+
+}  // namespace tidepool::remat
