@@ -148,6 +148,7 @@ void SimulatedJob::run_operator(uint32_t index) {
   {
     DeviceLock lock(allocator_.mutex());
     add_operands(op, call);
+    call.set_site(uint64_t{op.name} << 32 ^ op.site);
     if (!op.recordable) call.refuse(remat::RootReason::kUnsupported);
     if (call.prepare(lock)) {
       remat::Record* record = call.begin_record(kReplayed, sizeof index, op.outputs);

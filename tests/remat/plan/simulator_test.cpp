@@ -138,6 +138,30 @@ TEST_CASE("later iterations keep roots, and only the last is scored") {
   CHECK(third.peak_bytes <= 9000);
 }
 
+TEST_CASE("who looks ahead knows the trace in the second iteration, also if the first failed") {
+  size_t better = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Trace trace = network_trace(40, 1000, 1000, seed);
+    SimulationConfig config = config_of(MemoryModel::kExact, trace_peak(trace).peak_bytes / 2);
+    config.policy = "next-use";
+    const SimulationResult first = simulate(trace, config);
+    config.iterations = 2;
+    const SimulationResult second = simulate(trace, config);
+    REQUIRE(first.status == SimulationStatus::kOk);
+    REQUIRE(second.status == SimulationStatus::kOk);
+    if (second.overhead >= first.overhead) continue;
+    ++better;
+    // The first iteration is not allowed what it needs; the second is as if it had been.
+    config.most_overhead = (first.overhead + second.overhead) / 2;
+    const SimulationResult informed = simulate(trace, config);
+    CHECK(informed.status == SimulationStatus::kOk);
+    CHECK(informed.overhead == second.overhead);
+    config.iterations = 1;
+    CHECK(simulate(trace, config).status == SimulationStatus::kThrash);
+  }
+  CHECK(better > 5);
+}
+
 TEST_CASE("an iteration that fails does not end those after it") {
   const Trace trace = network_trace(12, 1000);
   SimulationConfig config = config_of(MemoryModel::kExact, 3500);
