@@ -130,6 +130,7 @@ void Arena::set_reclaimer(Reclaimer* reclaimer) {
   TIDEPOOL_CHECK(reclaimer_ == nullptr, "set_reclaimer was called before, %p",
                  static_cast<void*>(reclaimer));
   reclaimer_ = reclaimer;
+  prices_free_beside_ = reclaimer->asks_for_free_beside();
 }
 
 void Arena::set_observer(AllocatorObserver* observer) {

@@ -228,6 +228,7 @@ class Arena {
   PageTable pages_;
   PageSelector selector_;
   Reclaimer* reclaimer_ = nullptr;
+  bool prices_free_beside_ = false;  // what the reclaimer says
   AllocatorObserver* observer_ = nullptr;
   StreamOrder* order_ = nullptr;  // null: there is one stream
   std::string order_error_;       // what the device said when it last refused an order

@@ -55,7 +55,7 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
 
 size_t Arena::free_beside(BlockId id) const {
   size_t bytes = 0;
-  if (!reclaimer_->asks_for_free_beside()) return bytes;
+  if (!prices_free_beside_) return bytes;
   for (const BlockId neighbour : {heap_[id].previous, heap_[id].next}) {
     if (neighbour == BlockId::kNone) continue;
     const Block& block = heap_[neighbour];

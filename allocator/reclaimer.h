@@ -48,7 +48,7 @@ class Reclaimer {
   // this search's prices use is fixed here.
   virtual void begin_search() = 0;
 
-  // Whether prices depend on `free_beside_bytes`, which is else 0.
+  // Whether prices depend on `free_beside_bytes`, which is else 0. Never changes.
   virtual bool asks_for_free_beside() const { return false; }
 
   // `free_beside_bytes`: of the free blocks that touch the owner's.

@@ -6,8 +6,11 @@
 // as limits on depth have it.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "remat/policy.h"
@@ -166,13 +169,13 @@ void change(benchmark::State& state, const std::string& name) {
       benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-void register_all() {
+void register_all(const std::vector<int64_t>& sizes) {
   for (const std::string& name : remat::policy_names()) {
     for (const bool of_price : {true, false}) {
       const std::string full = (of_price ? "price/" : "change/") + name;
       auto* family = benchmark::RegisterBenchmark(full.c_str(), of_price ? price : change, name);
       family->ArgNames({"values", "evicted"});
-      for (const int64_t values : {1'000, 10'000, 100'000}) {
+      for (const int64_t values : sizes) {
         for (const Evicted evicted : {kNothing, kHalf, kMost}) family->Args({values, evicted});
       }
     }
@@ -184,11 +187,14 @@ void register_all() {
 
 int main(int argc, char** argv) {
   char shortest[] = "--benchmark_min_time=0.001";
+  std::vector<int64_t> sizes{1'000, 10'000, 100'000};
   std::vector<char*> arguments(argv, argv + argc);
   for (char*& argument : arguments) {
-    if (std::string_view(argument) == "--smoke") argument = shortest;
+    if (std::string_view(argument) != "--smoke") continue;
+    argument = shortest;
+    sizes = {1'000};
   }
-  tidepool::bench::register_all();
+  tidepool::bench::register_all(sizes);
   int count = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
   benchmark::Initialize(&count, arguments.data());

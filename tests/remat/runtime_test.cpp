@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "remat/policy.h"
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"
 
@@ -226,8 +227,11 @@ TEST_CASE("chaos at allocations leaves what is locked alone") {
 }
 
 TEST_CASE("the same program makes the same decisions") {
-  auto run = [] {
-    RematFixture job(64 << 10);
+  auto run = [](const std::string& policy, uint64_t seed) {
+    remat::RuntimeConfig config;
+    config.policy = policy;
+    config.seed = seed;
+    RematFixture job(64 << 10, config);
     Tensor x = job.input();
     std::vector<Tensor> all{x};
     for (uint32_t k = 0; k < 200; ++k) {
@@ -237,9 +241,13 @@ TEST_CASE("the same program makes the same decisions") {
     for (Tensor each : all) evicted.push_back(each->evicted);
     return evicted;
   };
-  const std::vector<bool> first = run();
-  CHECK(first == run());
-  CHECK(std::count(first.begin(), first.end(), true) > 50);
+  for (const std::string& policy : remat::policy_names()) {
+    INFO(policy);
+    const std::vector<bool> first = run(policy, 1);
+    CHECK(first == run(policy, 1));
+    CHECK((first == run(policy, 2)) == (policy != "random"));
+    CHECK(std::count(first.begin(), first.end(), true) > 50);
+  }
 }
 
 // Tensors a, b, c, d of 2, 4, 1 and 2 pages, made at costs of 30, 20, 1 and 4 us; an operator that
