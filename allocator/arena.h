@@ -41,6 +41,12 @@ class Arena {
   bool free_checked(void* address, size_t bytes, StreamId stream);
   void free_after(void* address, std::shared_ptr<Fence> fence);
   void record_stream(void* address, StreamId user);
+  StreamUse use_so_far(StreamId stream) {
+    know(stream);
+    return {stream, clocks_.open(stream)};
+  }
+  // Throws: DeviceError.
+  void order_after(DeviceLock& lock, StreamId stream, StreamUse use);
   Block& allocated_block(const void* address) { return heap_[block_at(address)]; }
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
@@ -59,7 +65,9 @@ class Arena {
   bool contains(const void* address) const {
     return Address::of(address).value - base_.value < heap_.range_bytes();
   }
-  void fill(void* address, size_t bytes) { space_.fill(Address::of(address), bytes, kPoison); }
+  void fill(void* address, size_t bytes) {
+    if (suspended_ == 0) space_.fill(Address::of(address), bytes, kPoison);
+  }
   AllocatorStatistics statistics() const;
   std::string trace_text() const { return trace_.text(); }
   size_t handle_bytes() const { return config_.handle_bytes; }

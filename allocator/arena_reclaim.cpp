@@ -195,7 +195,8 @@ bool Arena::evict_block(BlockId id) {
   ++counts_.evictions;
   counts_.evicted_bytes += block.bytes;
   trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
-  if (config_.poison) space_.fill(address_of(id), block.bytes, kPoison);
+  if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(id), block.shared);
+  if (config_.poison) fill(address_of(id).pointer(), block.bytes);
   heap_.release(id);
   return true;
 }

@@ -126,6 +126,16 @@ bool Arena::order_after(DeviceLock& lock, StreamId stream, StreamUses& uses) {
   return true;
 }
 
+void Arena::order_after(DeviceLock& lock, StreamId stream, StreamUse use) {
+  know(stream);
+  if (clocks_.ordered(stream, use)) return;
+  if (!can_order()) {
+    throw DeviceError("a stream would have to wait for another while a graph is captured");
+  }
+  StreamUses uses{use};
+  if (!order_after(lock, stream, uses)) throw DeviceError(order_error_);
+}
+
 bool Arena::wait_for(DeviceLock& lock, StreamUses& uses) {
   if (order_ != nullptr && !uses.empty()) {
     InFlight in_flight(*this);

@@ -60,6 +60,16 @@ void BudgetedAllocator::record_stream(void* address, StreamId user) {
   arena_->record_stream(address, user);
 }
 
+void BudgetedAllocator::record_stream_locked(void* address, StreamId user) {
+  arena_->record_stream(address, user);
+}
+
+StreamUse BudgetedAllocator::use_so_far(StreamId stream) { return arena_->use_so_far(stream); }
+
+void BudgetedAllocator::order_after(StreamId stream, StreamUse use, DeviceLock& lock) {
+  arena_->order_after(lock, stream, use);
+}
+
 void BudgetedAllocator::free_locked(void* address) {
   if (poison_) [[unlikely]] arena_->fill(address, block_bytes(address));
   arena_->free(address);

@@ -20,6 +20,7 @@
 #include "allocator/allocator_observer.h"
 #include "allocator/device_mutex.h"
 #include "allocator/reclaimer.h"
+#include "allocator/stream_clocks.h"
 #include "allocator/stream_order.h"
 
 namespace tidepool {
@@ -112,6 +113,15 @@ class BudgetedAllocator {
   // The block is used by work on `user` too: it is not handed out again before what that stream has
   // been given by the time of the free has run. Takes the lock.
   void record_stream(void* address, StreamId user);
+  // The same. Requires: lock held.
+  void record_stream_locked(void* address, StreamId user);
+
+  // For work on a block that its user does not know of: all that `stream` has been given so far.
+  // Requires: lock held.
+  StreamUse use_so_far(StreamId stream);
+  // What `stream` gets from now on runs after `use`. Throws: DeviceError, also while suspended.
+  // Requires: lock held; it is released for a while where the device has to be told.
+  void order_after(StreamId stream, StreamUse use, DeviceLock& lock);
 
   // Frees an allocated block by its start address. free() takes the lock.
   void free(void* address);

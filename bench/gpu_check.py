@@ -6,6 +6,7 @@ Needs a GPU and its driver, and nothing from the network. Programs come from bui
 which `./dev gpu-package` makes on a machine that can build, or else from a build on this one.
 Stages:
 
+    a  bits and budget: an MLP, ResNet-50 and a GPT, with half of the memory for activations
     b  prices of the driver's calls: virtual memory by size of handle, allocations, events; whether
        unmapping waits for work in flight; how many mappings the device takes
 
@@ -33,8 +34,10 @@ BUILD = measure.ROOT / "build"
 KEPT = BUILD / "gpu-check"
 PROGRAMS = (BUILD / "gpu-package" / "bin", BUILD / "release" / "bench", BUILD / "dev" / "bench")
 PART_SECONDS = 500
-# stage -> (title, [(part, program and its arguments)])
+# stage -> (title, [(part, program, or script of bench/gpu, and its arguments)])
 STAGES = {
+    "a": ("the same bits under a budget", [
+        (network, ["bits.py", network]) for network in ("mlp", "resnet50", "gpt")]),
     "b": ("prices of the driver's calls", [
         ("prices", ["tidepool_gpu_prices", "prices"]),
         ("wall", ["tidepool_gpu_prices", "wall"]),
@@ -82,14 +85,16 @@ def with_runtime(environ: Mapping[str, str]) -> dict[str, str]:
 
 def run_part(command: list[str], smoke: bool) -> dict:
     """Run one part; return its results and facts, and its error if it had one."""
-    command = [str(program(command[0])), *command[1:], *(["--smoke"] if smoke else [])]
+    script = Path(__file__).parent / "gpu" / command[0]
+    start = [sys.executable, str(script)] if script.exists() else [str(program(command[0]))]
+    command = [*start, *command[1:], *(["--smoke"] if smoke else [])]
     results, facts, error = [], {}, ""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PART_SECONDS,
                               env=with_runtime(os.environ))
         output = done.stdout
         if done.returncode != 0:
-            error = f"exit status {done.returncode}: {done.stderr.strip()}"
+            error = f"exit status {done.returncode}: {done.stderr.strip()[-2000:]}"
     except subprocess.TimeoutExpired as expired:
         output = (expired.stdout or b"").decode()
         error = f"stopped after {PART_SECONDS} s"

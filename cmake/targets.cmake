@@ -22,15 +22,15 @@ if(TIDEPOOL_SANITIZE)
   target_link_options(tidepool_flags INTERFACE ${sanitize})
 endif()
 
-# tidepool_library(NAME [EXCLUDE FOLDER] LINK TARGETS...): a static library of this folder's sources
-# (subfolders included, but for one), which may include from the repository's root and from what it
+# tidepool_library(NAME [EXCLUDE FOLDERS...] LINK TARGETS...): a static library of this folder's
+# sources (other subfolders included), which may include from the repository's root and from what it
 # links. Without sources it is an interface only.
 function(tidepool_library name)
-  cmake_parse_arguments(arg "" "EXCLUDE" "LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "EXCLUDE;LINK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
-  if(arg_EXCLUDE)
-    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXCLUDE}/")
-  endif()
+  foreach(folder IN LISTS arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+  endforeach()
   if(sources)
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PRIVATE tidepool_flags PUBLIC ${arg_LINK})

@@ -13,7 +13,6 @@ std::unique_ptr<AddressSpace> make_space(Driver& driver) {
 
 AllocatorConfig aligned(AllocatorConfig config) {
   config.alignment = DeviceArena::kAlignment;
-  config.coarse_placement = true;  // nothing is evicted, so hardly a page has to move
   return config;
 }
 

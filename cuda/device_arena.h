@@ -51,6 +51,7 @@ class DeviceArena {
   // Waits for all work on the device. Throws: DeviceError.
   void synchronize();
 
+  StreamId id_of(driver::Stream stream) { return streams_.id_of(stream); }
   driver::Stream stream_of(StreamId stream) const { return streams_.stream_of(stream); }
   DeviceMutex& mutex() { return mutex_; }
   BudgetedAllocator& allocator() { return allocator_; }

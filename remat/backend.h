@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "allocator/stream_order.h"
 #include "remat/lineage.h"
 
 namespace tidepool::remat {
@@ -50,6 +51,9 @@ class Backend {
 
   // Copies bytes between two blocks. Requires: lock not held.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
+
+  // The stream that execute() and copy() of the calling thread send their work to.
+  virtual StreamId current_stream() const { return StreamId::kDefault; }
 
   // A hash of a block's first `bytes`, for checks; 0 where it cannot look. Requires: lock held.
   virtual uint64_t fingerprint(const void* address, size_t bytes) const {

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "allocator/stream_clocks.h"
+
 namespace tidepool::remat {
 
 struct Record;
@@ -37,6 +39,7 @@ enum class RootReason : uint8_t {
   kEscaped,           // a raw pointer to it left our sight
   kRawWrite,          // may have been written once through a raw pointer
   kRecordingOff,
+  kVaries,            // result of an operator that need not give the same bits again
   kCount
 };
 extern const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)];
@@ -67,6 +70,7 @@ struct Value {
   Record* producer = nullptr;  // nullptr: a root
   Edge* consumers = nullptr;
   void* kept = nullptr;  // bytes that the runtime owns: a ghost, or a retained root
+  StreamUse hidden;      // the last use of its bytes that the job does not know of; see HiddenWork
 
   // Its bytes are on the device, and nobody is about to change them.
   inline bool available() const;

@@ -40,6 +40,8 @@
   M(6, escape_not_cut, "what depends on an escaping storage is not protected")         \
   M(6, looked_at, "a pointer that was asked for makes no new version")                 \
   M(6, tripwire, "raw writers that no dispatcher shows are not noticed")               \
+  M(7, captured_operand, "what a captured graph uses can be evicted")                  \
+  M(7, restored_in_capture, "evicted tensors are not restored before a capture")       \
   M(8, operand, "operands are not locked while the kernel runs")                       \
   M(8, replay_input, "inputs of a replay are not locked")                              \
   M(8, threads, "a replay runs with another number of threads")                        \
@@ -47,7 +49,8 @@
   M(8, default_dtype, "a replay runs with another default dtype")                      \
   M(8, autocast, "a replay runs without the autocast of its call")                     \
   M(9, view, "views restore what they look at")                                        \
-  M(9, empty, "empty_like restores what it looks at")
+  M(9, empty, "empty_like restores what it looks at")                                  \
+  M(10, table, "results that vary from run to run are replayed")
 
 #ifdef TIDEPOOL_MUTANTS
 

@@ -73,6 +73,14 @@ void OperatorCall::protect_written(DeviceLock& lock) {
   }
 }
 
+void OperatorCall::order_operands(DeviceLock& lock) {
+  const StreamId stream = state_.hidden_work.stream();
+  for (const Operand& operand : operands_) {
+    Storage& storage = *operand.storage;
+    if (!storage.dead) state_.hidden_work.before_use(*storage.current, stream, lock);
+  }
+}
+
 void OperatorCall::decide() {
   if (!state_.recording.load(std::memory_order_relaxed)) refuse(RootReason::kRecordingOff);
   const Operand* written = nullptr;
@@ -103,16 +111,15 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     evicted |= operand.storage->evicted;
     any_write |= writes(operand);
   }
-  if (evicted || any_write) [[unlikely]] {
-    try {
-      if (evicted) restore_operands(lock);
-      if (any_write) protect_written(lock);
-    } catch (...) {
-      if (state_.foresight != nullptr) state_.foresight->give_up();
-      release_operands();
-      finished_ = true;
-      throw;
-    }
+  try {
+    if (evicted) [[unlikely]] restore_operands(lock);
+    if (any_write) protect_written(lock);
+    order_operands(lock);
+  } catch (...) {
+    if (state_.foresight != nullptr) state_.foresight->give_up();
+    release_operands();
+    finished_ = true;
+    throw;
   }
   decide();
   if (any_write) {

@@ -69,6 +69,8 @@ class OperatorCall {
   void begin_foreseen();
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);
+  // The operator's stream comes after hidden work on what it uses.
+  void order_operands(DeviceLock& lock);
   void decide();
   void check_record(uint64_t cost_ns, std::span<Storage* const> outputs);
   void attach_record(std::span<Storage* const> outputs);

@@ -37,7 +37,7 @@ class Residency final : public LineageStore::Observer {
     return storage.locks == 0 && !storage.evicted && !storage.escaped && !storage.fixed &&
            !storage.dying && value.producer != nullptr &&
            (value.locks == 0 || TIDEPOOL_MUTANT(8, replay_input)) && value.kept == nullptr &&
-           !frozen_;
+           frozen_ == 0;
   }
 
   // Takes the storage's bytes away; on true the block is the caller's and has no owner.
@@ -68,8 +68,9 @@ class Residency final : public LineageStore::Observer {
     return storage->next != &list_ ? storage->next : nullptr;
   }
 
-  // From now on nothing is evicted (a forked child).
-  void freeze() { frozen_ = true; }
+  // Nothing is evicted until as many thaw(). (Never again in a forked child.)
+  void freeze() { ++frozen_; }
+  void thaw() { --frozen_; }
 
   void value_dies(Value& value) override;
   void check_invariants(const LineageStore& store) const;
@@ -86,7 +87,7 @@ class Residency final : public LineageStore::Observer {
   Storage list_;  // head of the ring
   std::vector<Value*> kept_;
   uint64_t now_ = 1;
-  bool frozen_ = false;
+  uint32_t frozen_ = 0;
 };
 
 }  // namespace tidepool::remat

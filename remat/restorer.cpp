@@ -50,6 +50,7 @@ class TurnScope {
 // One replay under way.
 struct Restorer::Step {
   Record& record;
+  StreamId stream;
   Value* written = nullptr;  // the value that the record updates
   void* target = nullptr;    // the block that it writes into; ours until a value has it
   absl::InlinedVector<void*, 8> inputs = {};
@@ -57,13 +58,15 @@ struct Restorer::Step {
 };
 
 Restorer::Restorer(BudgetedAllocator& allocator, Backend& backend, LineageStore& store,
-                   Residency& residency, RootLoss& root_loss, Turns& turns)
+                   Residency& residency, RootLoss& root_loss, Turns& turns,
+                   HiddenWork& hidden_work)
     : allocator_(allocator),
       backend_(backend),
       store_(store),
       residency_(residency),
       root_loss_(root_loss),
-      turns_(turns) {}
+      turns_(turns),
+      hidden_work_(hidden_work) {}
 
 void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
   const uint64_t start = now_ns();
@@ -116,7 +119,7 @@ void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
 }
 
 void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
-  Step step{*plan.next()};
+  Step step{*plan.next(), hidden_work_.stream()};
   plan.lock_next();
   try {
     take_target(step, lock);
@@ -130,10 +133,10 @@ void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
   const Record& record = step.record;
   if (record.writes()) {
     bytes_in_flight_ = 0;
-    give(record.outputs[0], step.target);
+    give(record.outputs[0], step.target, step.stream);
   } else {
     for (size_t k = 0; k < step.outputs.size(); ++k) {
-      if (step.outputs[k] != nullptr) give(record.outputs[k], step.outputs[k]);
+      if (step.outputs[k] != nullptr) give(record.outputs[k], step.outputs[k], step.stream);
     }
   }
   plan.unlock_next();
@@ -150,6 +153,7 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
     Value& written = *record.edges[record.written_edge].value;
     step.written = &written;
     bytes = written.bytes;
+    hidden_work_.before_use(written, step.stream, lock);
     const auto mine = static_cast<uint32_t>(
         std::count_if(record.edges, record.edges + record.edge_count,
                       [&](const Edge& edge) { return edge.value == &written; }));
@@ -162,17 +166,21 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
   }
   if (step.target == nullptr) {
     Unlocked unlocked(lock);
-    step.target = allocator_.allocate(bytes);
+    step.target = allocator_.allocate(bytes, PlacementHint::kTransient, step.stream);
     if (from != nullptr) backend_.copy(step.target, from, bytes);
   }
-  if (from != nullptr) ++statistics.clones;
+  if (from != nullptr) {
+    hidden_work_.after_use(*step.written, step.stream);
+    ++statistics.clones;
+  }
   bytes_in_flight_ = bytes;
 }
 
 void Restorer::execute(Step& step, DeviceLock& lock) {
   const Record& record = step.record;
   for (size_t k = 0; k < record.edge_count; ++k) {
-    const Value* value = record.edges[k].value;
+    Value* value = record.edges[k].value;
+    if (value != step.written) hidden_work_.before_use(*value, step.stream, lock);
     step.inputs.push_back(value == step.written ? step.target : value->address());
   }
   if (!record.writes()) {
@@ -199,6 +207,11 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   }
   statistics.replay_ns += now_ns() - start;
   ++statistics.operators_replayed;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    if (record.edges[k].value != step.written) {
+      hidden_work_.after_use(*record.edges[k].value, step.stream);
+    }
+  }
   for (size_t k = 0; k < asked.size(); ++k) {
     if (asked[k] == nullptr) step.outputs[k] = nullptr;
     const bool given = step.outputs[k] != nullptr && step.outputs[k] != asked[k];
@@ -211,8 +224,9 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   }
 }
 
-void Restorer::give(Value* value, void* address) {
+void Restorer::give(Value* value, void* address, StreamId stream) {
   if (value != nullptr && !value->available()) {
+    hidden_work_.after_use(*value, stream);
     if (value->live_and_evicted() && residency_.install(*value->storage, address)) return;
     if (value->uses > 0) {
       residency_.keep(*value, address);

@@ -12,6 +12,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/backend.h"
+#include "remat/hidden_work.h"
 #include "remat/restoration_plan.h"
 #include "remat/turns.h"
 
@@ -26,7 +27,7 @@ struct RestorationStatistics {
 class Restorer {
  public:
   Restorer(BudgetedAllocator& allocator, Backend& backend, LineageStore& store,
-           Residency& residency, RootLoss& root_loss, Turns& turns);
+           Residency& residency, RootLoss& root_loss, Turns& turns, HiddenWork& hidden_work);
 
   // Makes all of `storages` resident that are not dying. Requires: the caller has them locked.
   // Throws: OutOfMemory, RestorationError, what an operator throws.
@@ -50,7 +51,7 @@ class Restorer {
   void run_next(RestorationPlan& plan, DeviceLock& lock);
   void take_target(Step& step, DeviceLock& lock);
   void execute(Step& step, DeviceLock& lock);
-  void give(Value* value, void* address);
+  void give(Value* value, void* address, StreamId stream);
 
   BudgetedAllocator& allocator_;
   Backend& backend_;
@@ -58,6 +59,7 @@ class Restorer {
   Residency& residency_;
   RootLoss& root_loss_;
   Turns& turns_;
+  HiddenWork& hidden_work_;
   size_t bytes_in_flight_ = 0;
 };
 

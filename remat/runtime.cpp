@@ -119,7 +119,7 @@ bool Runtime::recording() const { return state_->recording.load(std::memory_orde
 
 bool Runtime::has_lineage() const { return state_->store.records() > 0; }
 
-void Runtime::stop_evicting(DeviceLock& lock) {
+void Runtime::pause_evicting(DeviceLock& lock) {
   state_->residency.freeze();
   std::vector<Storage*> evicted;
   state_->store.for_each_storage([&](Storage& storage) {
@@ -130,13 +130,25 @@ void Runtime::stop_evicting(DeviceLock& lock) {
     for (Storage* storage : evicted) unlock_storage(storage);
   };
   try {
-    make_resident(evicted, lock);
+    state_->restorer.restore(evicted, lock);  // leaves out what is being freed
   } catch (...) {
     unlock();
+    state_->residency.thaw();
     throw;
   }
   unlock();
 }
+
+bool Runtime::has_restored() const { return state_->residency.rematerializations > 0; }
+
+bool Runtime::has_evicted() const {
+  bool found = false;
+  state_->store.for_each_storage(
+      [&](const Storage& storage) { found |= storage.evicted && !storage.dead; });
+  return found;
+}
+
+void Runtime::resume_evicting() { state_->residency.thaw(); }
 
 bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }
 

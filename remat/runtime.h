@@ -126,9 +126,14 @@ class Runtime final : public Reclaimer {
   // held.
   bool has_lineage() const;
 
-  // From now on nothing is evicted, and everything is resident: somebody works on tensors unseen.
-  // Throws like make_resident(), if it does not fit.
-  void stop_evicting(DeviceLock& lock);
+  // From now on nothing is evicted, and everything is resident: somebody works on tensors unseen,
+  // or a graph is captured. Counted. Throws like make_resident(), if it does not fit; then nothing
+  // has changed.
+  void pause_evicting(DeviceLock& lock);
+  void resume_evicting();  // requires: lock held
+  // Anything was restored so far; anything is evicted now. Require: lock held.
+  bool has_restored() const;
+  bool has_evicted() const;
 
   // The next operator or plan will look for retained roots that nothing needs any more. Requires:
   // lock held, or no other thread.

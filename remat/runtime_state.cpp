@@ -47,7 +47,8 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       foresight(policy->foresight()),
       root_loss(store, residency),
       turns(backend),
-      restorer(allocator, backend, store, residency, root_loss, turns),
+      hidden_work(allocator, backend),
+      restorer(allocator, backend, store, residency, root_loss, turns, hidden_work),
       limits(config.limits, store, residency),
       random(config.seed) {
   residency.set_policy(policy.get());
@@ -68,6 +69,10 @@ void Runtime::State::make_resident(std::span<Storage* const> storages, DeviceLoc
     if (!storage->dead && storage->evicted) {
       throw RestorationError("cannot restore a storage that is being freed");
     }
+  }
+  const StreamId stream = hidden_work.stream();
+  for (const Storage* storage : storages) {
+    if (!storage->dead) hidden_work.before_use(*storage->current, stream, lock);
   }
 }
 
@@ -132,11 +137,13 @@ void Runtime::State::start_recorded_version(Storage& storage, Record& record) {
 // Copies the contents to a block of their own, which becomes a retained root.
 void* Runtime::State::snapshot(Storage& storage, DeviceLock& lock) {
   const size_t bytes = storage.current->bytes;
+  const StreamId stream = hidden_work.stream();
+  hidden_work.before_use(*storage.current, stream, lock);
   const void* from = storage.address;
   lock.unlock();
   void* copy = nullptr;
   try {
-    copy = allocator.allocate(bytes);
+    copy = allocator.allocate(bytes, PlacementHint::kTransient, stream);
     backend.copy(copy, from, bytes);
   } catch (...) {
     if (copy != nullptr) allocator.free(copy);
@@ -144,6 +151,7 @@ void* Runtime::State::snapshot(Storage& storage, DeviceLock& lock) {
     throw;
   }
   lock.lock();
+  hidden_work.after_use(*storage.current, stream);
   ++snapshots;
   return copy;
 }
@@ -173,6 +181,8 @@ void* Runtime::State::protect_dependents(Storage& storage, DeviceLock& lock) {
 
 void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
   wait_until_unread(storage, lock);
+  if (storage.dead) return;
+  hidden_work.before_use(*storage.current, hidden_work.stream(), lock);
   if (storage.dead) return;
   void* copy = nullptr;
   if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);

@@ -33,6 +33,7 @@ struct Runtime::State {
   Foresight* const foresight;  // the policy's; nullptr: it has none
   RootLoss root_loss;
   Turns turns;
+  HiddenWork hidden_work;
   Restorer restorer;
   LimitKeeper limits;
   std::atomic<bool> recording{true};
@@ -45,7 +46,8 @@ struct Runtime::State {
     if (--storage.locks == 0 && storage.dead) [[unlikely]] store.free_storage(&storage);
   }
 
-  // Restores; an OutOfMemory leaves with a lower bound for the operands of running operators.
+  // Restores, and has the calling thread's stream wait for hidden work on them; an OutOfMemory
+  // leaves with a lower bound for the operands of running operators.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
   // `storage`, resident and locked, is about to get other contents: whoever reads the present ones

@@ -34,6 +34,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests/cuda": (("allocator", "cuda", "tests/support", "tests/cuda"), TEST),
     "tests/sim": (("allocator", "remat", "tests/support", "tests/sim"), TEST),
     "tests/support/fake_cuda": (("tests/support/fake_cuda",), (*TEST, "c10/")),
+    "tests/support/value_kernels": (("allocator", "tests/support/value_kernels"), None),
     "tests/standin": (("tests/support", "tests/standin"), TEST),
     "tests/bench": (("allocator", "bench", "tests/support", "tests/bench"), TEST),
     "tests/bindings": (("allocator", "remat", "bindings", "tests/support"), TEST),
@@ -44,7 +45,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "bench": (("allocator", "remat", "cuda", "tests/support", "tests/sim", "bench"), TEST),
 }
 KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cuda", "tests/cases", "tests/limits",
-                   "tests/support/fake_cuda", "bench/torch"}
+                   "tests/support/fake_cuda", "tests/support/value_kernels", "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder
 
 CPP = {".h", ".c", ".cpp", ".cu", ".cuh"}

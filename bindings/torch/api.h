@@ -11,7 +11,7 @@
 // PyTorch version that this plugin was built for: major << 8 | minor.
 TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 
-// Attaches to this process: installs the CPU allocator, registers the operators' interception and
+// Attaches to this process: installs the allocator, registers the operators' interception and
 // switches the calling thread on. `settings` is a JSON object:
 //   {"device": "cpu", "budget_bytes": int > 0, "policy": str, "chaos": "none"|"op"|"alloc"|
 //    "random:SEED", "poison": bool, "handle_bytes": int (optional), "limits": {"depth": int,

@@ -49,10 +49,10 @@ CallBody* begin_boxed(const OperatorInfo& info, const torch::jit::Stack& stack,
                       InterceptedCall& call) {
   const size_t base = stack.size() - info.argument_count;
   const auto argument = [&](int index) -> const c10::IValue& { return stack[base + index]; };
-  const bool training = info.training_argument >= 0 && argument(info.training_argument).isBool() &&
-                        argument(info.training_argument).toBool();
+  const bool switched = info.switch_argument >= 0 && argument(info.switch_argument).isBool() &&
+                        argument(info.switch_argument).toBool();
   visit_tensor_arguments(info, stack, [&](c10::TensorImpl* tensor, const TensorArgument& which) {
-    call.see(tensor, which, training);
+    call.see(tensor, which, switched);
   });
   if (info.storage_argument >= 0 && argument(info.storage_argument).isStorage()) {
     call.see_storage(argument(info.storage_argument).toStorage());

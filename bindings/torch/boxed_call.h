@@ -23,7 +23,7 @@ void see_boxed_results(const OperatorInfo& info, const torch::jit::Stack& stack,
 // Runs `run`, which replaces the arguments on the stack by the results, as an intercepted call.
 template <class Run>
 void intercept_boxed(const OperatorInfo& info, torch::jit::Stack* stack, Run&& run) {
-  InterceptedCall call(*engine(), info);
+  InterceptedCall call(info);
   begin_boxed(info, *stack, call);
   std::forward<Run>(run)();
   see_boxed_results(info, *stack, call);

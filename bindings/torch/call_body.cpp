@@ -5,21 +5,31 @@
 #include <cstring>
 #include <new>
 
+#include "bindings/torch/engine.h"
 #include "bindings/torch/storage_access.h"
 #include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
 
-const uint64_t kSupportedKeys =
+namespace {
+const uint64_t kHostKeys =
     c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
                          c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
                          c10::DispatchKey::Conjugate, c10::DispatchKey::Negative})
         .raw_repr();
+const uint64_t kCudaKeys =
+    kHostKeys | c10::DispatchKeySet({c10::DispatchKey::CUDA, c10::DispatchKey::AutogradCUDA,
+                                     c10::DispatchKey::AutocastCUDA})
+                    .raw_repr();
+}  // namespace
+
+uint64_t supported_keys() { return host_is_foreign() ? kCudaKeys : kHostKeys; }
 
 namespace {
 const uint64_t kReplayedKeys =
     c10::DispatchKeySet(
-        {c10::DispatchKey::CPU, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative})
+        {c10::DispatchKey::CPU, c10::DispatchKey::CUDA, c10::DispatchKey::Conjugate,
+         c10::DispatchKey::Negative})
         .raw_repr();
 
 constexpr size_t round_up(size_t bytes) { return (bytes + 15) & ~size_t{15}; }

@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <span>
 
-#include "bindings/torch/cpu_random.h"
 #include "bindings/torch/numeric_state.h"
 #include "bindings/torch/operator_info.h"
+#include "bindings/torch/random_state.h"
 
 namespace tidepool::torch_glue {
 
@@ -36,6 +36,10 @@ struct TensorSlot {
   uint16_t dimensions = 0;
   int64_t offset = 0;
   uint64_t keys = 0;             // dispatch keys that a kernel sees: backend, conj, neg
+  bool on_host() const {
+    return c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys)
+        .has_backend(c10::BackendComponent::CPUBit);
+  }
   const int64_t* sizes = nullptr;  // `dimensions` sizes, then as many strides
 
   // Immediates are kept apart, as few slots need them.
@@ -79,9 +83,9 @@ class CallBody {
   char* next_immediate_ = nullptr;
 };
 
-// Dispatch keys of ordinary dense CPU tensors, with and without autograd; anything else is beyond
-// us and makes results roots.
-extern const uint64_t kSupportedKeys;
+// Dispatch keys of ordinary dense tensors of the engines' devices, and of CPU tensors, with and
+// without autograd; anything else is beyond us and makes results roots.
+uint64_t supported_keys();
 
 template <class TensorFor>
 void CallBody::push_arguments(torch::jit::Stack& stack, TensorFor&& tensor_for) const {

@@ -3,66 +3,115 @@
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
+#include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
-#include "allocator/private_host_space.h"
-#include "bindings/torch/cpu_allocator.h"
+#include "allocator/check.h"
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
-#include "bindings/torch/mkl_kernels.h"
 
 namespace tidepool::torch_glue {
 
 namespace detail {
-Engine* g_engine = nullptr;
+std::array<std::atomic<Engine*>, kMostDevices> g_engines;
+c10::DeviceType g_device_type = c10::DeviceType::CPU;
+bool g_installed = false;
+}  // namespace detail
+
+Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
+               std::unique_ptr<TorchBackend> backend, const RuntimeSettings& settings)
+    : device_(device),
+      chaos_at_allocations_(settings.config.chaos == remat::Chaos::kAllocation ||
+                            settings.config.chaos == remat::Chaos::kRandom),
+      allocator_(allocator),
+      backend_(std::move(backend)),
+      runtime_(allocator, *backend_, settings.config) {
+  runtime_.set_recording(settings.recording);
 }
 
-Engine::Engine(const Settings& settings)
-    : settings_(settings),
-      chaos_at_allocations_(settings.runtime.chaos == remat::Chaos::kAllocation ||
-                            settings.runtime.chaos == remat::Chaos::kRandom),
-      space_(std::make_unique<PrivateHostSpace>()),
-      allocator_(std::make_unique<BudgetedAllocator>(*space_, mutex_, settings.allocator)),
-      backend_(std::make_unique<TorchBackend>(mutex_)),
-      runtime_(std::make_unique<remat::Runtime>(*allocator_, *backend_, settings.runtime)) {
+bool Engine::restore_everything() {
+  DeviceLock lock(mutex());
+  runtime_.pause_evicting(lock);
+  runtime_.resume_evicting();
+  return runtime_.has_restored();
 }
 
-void Engine::attach(const Settings& settings) {
-  if (engine() != nullptr) throw std::runtime_error("Tidepool is attached already");
+void Engine::begin_capture() {
+  DeviceLock lock(mutex());
+  if (runtime_.has_evicted()) {
+    throw std::runtime_error(
+        "Tidepool: another thread's work had tensors evicted when the capture of a graph began");
+  }
+  runtime_.pause_evicting(lock);
+  ++captures_;
+}
+
+void Engine::end_capture() {
+  DeviceLock lock(mutex());
+  --captures_;
+  runtime_.resume_evicting();
+}
+
+namespace {
+
+void before_fork() {
+  for_each_engine([](Engine& engine) { engine.allocator().before_fork(); });
+}
+
+void after_fork_in_parent() {
+  for_each_engine([](Engine& engine) { engine.allocator().after_fork_in_parent(); });
+}
+
+void become_forked_child() {
+  for_each_engine([](Engine& engine) {
+    engine.allocator().after_fork_in_child();
+    engine.runtime().become_forked_child();
+  });
+}
+
+}  // namespace
+
+void install_engines(c10::DeviceType type, bool recording) {
   check_interception_is_possible();
   CycleClock::calibrate();
-  choose_mkl_kernels();
-  detail::g_engine = new Engine(settings);
+  detail::g_device_type = type;
+  detail::g_installed = true;
   install_interception();
-  CpuAllocator::install();
-  set_recording(settings.recording);
+  set_recording(recording);
   set_thread_intercepted(true);
-  pthread_atfork([] { engine()->allocator().before_fork(); },
-                 [] { engine()->allocator().after_fork_in_parent(); },
-                 &Engine::become_forked_child);
+  pthread_atfork(&before_fork, &after_fork_in_parent, &become_forked_child);
 }
 
-void Engine::become_forked_child() {
-  Engine& e = *engine();
-  e.allocator().after_fork_in_child();
-  e.runtime().become_forked_child();
+void add_engine(std::unique_ptr<Engine> engine) {
+  const c10::Device device = engine->device();
+  const size_t index = device.has_index() ? static_cast<size_t>(device.index()) : 0;
+  TIDEPOOL_CHECK(detail::g_engines[index] == nullptr, "device %zu has an engine already", index);
+  detail::g_engines[index].store(engine.release(), std::memory_order_release);
 }
 
 namespace {
 // What the last out-of-memory error of this thread said, before it became PyTorch's.
 thread_local std::optional<OutOfMemoryReport> t_last_report;
+thread_local uint64_t t_out_of_memory_count = 0;
 }  // namespace
 
-void rethrow_as_torch_error() {
+void note_out_of_memory(const OutOfMemoryReport& report) {
+  t_last_report = report;
+  ++t_out_of_memory_count;
+}
+
+uint64_t out_of_memory_count() { return t_out_of_memory_count; }
+
+void rethrow_as_torch_error(Engine& engine) {
   try {
     throw;
   } catch (const OutOfMemory& error) {
-    t_last_report = error.report();
-    TORCH_CHECK_WITH(OutOfMemoryError, false, error.report().format());
-    throw;  // not reached
+    note_out_of_memory(error.report());
+    engine.backend().raise_out_of_memory(error.report());
   }
+  std::abort();  // not reached
 }
 
 void rethrow_as_our_error() {

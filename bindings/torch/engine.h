@@ -1,14 +1,17 @@
-// Engine: everything Tidepool has in this process, wired together: address space, allocator,
-// runtime and PyTorch backend of the CPU. Made by attach(), never destroyed (storages outlive
-// static destructors). Thread safe after attach().
+// Engine: what Tidepool has for one device of this process, wired together: runtime and PyTorch
+// backend over the device's allocator. A process has those of one kind of device, the CPU or its
+// CUDA devices; what lives elsewhere is foreign memory to it.
+// Made while attaching (CPU) or at a device's first allocation (CUDA), never destroyed: storages
+// outlive static destructors. Thread safe.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/StorageImpl.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 
-#include "allocator/address_space.h"
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/settings.h"
 #include "bindings/torch/torch_backend.h"
@@ -24,41 +27,79 @@ inline constexpr c10::DispatchKeySet kBelowInterception =
 
 class Engine {
  public:
-  explicit Engine(const Settings& settings);
+  // `allocator` must outlive the engine. Throws: std::invalid_argument naming an unknown policy.
+  Engine(c10::Device device, BudgetedAllocator& allocator, std::unique_ptr<TorchBackend> backend,
+         const RuntimeSettings& settings);
 
-  // Installs the engine in PyTorch: allocator, interception, this thread. Called once.
-  // Throws: std::runtime_error if PyTorch uses the key already.
-  static void attach(const Settings& settings);
-
-  BudgetedAllocator& allocator() { return *allocator_; }
-  remat::Runtime& runtime() { return *runtime_; }
-  DeviceMutex& mutex() { return mutex_; }
+  c10::Device device() const { return device_; }
+  BudgetedAllocator& allocator() { return allocator_; }
+  remat::Runtime& runtime() { return runtime_; }
+  DeviceMutex& mutex() { return allocator_.mutex(); }
   TorchBackend& backend() { return *backend_; }
-  const Settings& settings() const { return settings_; }
 
   // True where an allocation must offer the runtime a chance to evict at random.
   bool chaos_at_allocations() const { return chaos_at_allocations_; }
 
- private:
-  static void become_forked_child();
+  // A graph is being captured on the device: nothing may be restored, and all that operators use
+  // stays where it is for good.
+  bool capturing() const { return captures_.load(std::memory_order_relaxed) > 0; }
+  // What is evicted comes back, for a capture that is about to start. True if work of ours may
+  // still be running. Throws: OutOfMemory if it does not fit.
+  bool restore_everything();
+  // Counted. Throws: std::runtime_error if something is evicted.
+  void begin_capture();
+  void end_capture();
 
-  Settings settings_;
-  bool chaos_at_allocations_ = false;
-  std::unique_ptr<AddressSpace> space_;
-  DeviceMutex mutex_;
-  std::unique_ptr<BudgetedAllocator> allocator_;
+ private:
+  const c10::Device device_;
+  const bool chaos_at_allocations_;
+  BudgetedAllocator& allocator_;
   std::unique_ptr<TorchBackend> backend_;
-  std::unique_ptr<remat::Runtime> runtime_;
+  remat::Runtime runtime_;
+  std::atomic<int> captures_{0};
 };
 
-namespace detail {
-extern Engine* g_engine;
-}
-// The engine; nullptr before attach().
-inline Engine* engine() { return detail::g_engine; }
+// Readies the process for engines of one kind of device: interception of operators, and of this
+// thread, and what a fork needs. Called once, before the first engine is made known.
+// Throws: std::runtime_error if PyTorch uses the key already.
+void install_engines(c10::DeviceType type, bool recording);
+// Makes the engine known, for good.
+void add_engine(std::unique_ptr<Engine> engine);
 
+namespace detail {
+inline constexpr size_t kMostDevices = 64;  // as many as PyTorch has
+extern std::array<std::atomic<Engine*>, kMostDevices> g_engines;
+extern c10::DeviceType g_device_type;
+extern bool g_installed;
+}  // namespace detail
+
+inline bool engines_installed() { return detail::g_installed; }
+// Tensors on the CPU are foreign to the engines, and scalars among them are copied into records.
+inline bool host_is_foreign() { return detail::g_device_type != c10::DeviceType::CPU; }
+
+// The engine of a device; nullptr if it has none.
+inline Engine* engine_of(c10::Device device) {
+  if (device.type() != detail::g_device_type) return nullptr;
+  const size_t index = device.has_index() ? static_cast<size_t>(device.index()) : 0;
+  return detail::g_engines[index].load(std::memory_order_acquire);
+}
+inline Engine* engine_of(c10::StorageImpl* storage) {
+  return engine_of(storage->_mutable_data_ptr_no_checks().device());
+}
+template <class Visit>
+void for_each_engine(Visit&& visit) {
+  for (const std::atomic<Engine*>& slot : detail::g_engines) {
+    if (Engine* engine = slot.load(std::memory_order_acquire)) visit(*engine);
+  }
+}
+
+// Remembers what this thread's out-of-memory error said, which becomes PyTorch's exception now.
+void note_out_of_memory(const OutOfMemoryReport& report);
+// How many of them this thread has had. An operator that ends well although one more came meanwhile
+// has gone on with less memory, perhaps by another algorithm.
+uint64_t out_of_memory_count();
 // Rethrows our own out-of-memory error as PyTorch's exception type. Called in a catch block.
-[[noreturn]] void rethrow_as_torch_error();
+[[noreturn]] void rethrow_as_torch_error(Engine& engine);
 // The way back, for a kernel that ran within a restoration: throws our own error with the report of
 // this thread's last one. Called in a catch block of c10::OutOfMemoryError.
 [[noreturn]] void rethrow_as_our_error();

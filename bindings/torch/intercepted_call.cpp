@@ -6,6 +6,8 @@
 #include <ATen/quantized/Quantizer.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
@@ -36,22 +38,24 @@ remat::Role role_of(c10::TensorImpl* tensor, bool written) {
 }
 
 bool is_supported(const c10::TensorImpl* tensor) {
-  return (tensor->key_set().raw_repr() & ~kSupportedKeys) == 0 &&
+  static const uint64_t supported = supported_keys();
+  return (tensor->key_set().raw_repr() & ~supported) == 0 &&
          !tensor->has_symbolic_sizes_strides();
 }
 
 }  // namespace
 
 void InterceptedCall::see(c10::TensorImpl* tensor, const TensorArgument& argument,
-                          bool training) {
+                          bool switched) {
   ++slots_;
+  switched_ |= switched;
   if (tensor == nullptr || tensor == c10::UndefinedTensorImpl::singleton()) {
     seen_.push_back({nullptr});
     return;
   }
   Seen seen{tensor};
   seen.written = argument.writes;
-  seen.side_written = argument.side_writes && training;
+  seen.side_written = argument.side_writes && switched;
   seen.supported = is_supported(tensor);
   if (seen.supported) dimensions_ += static_cast<uint32_t>(tensor->dim());
   seen_.push_back(seen);
@@ -107,7 +111,7 @@ void InterceptedCall::see_components(c10::TensorImpl* tensor, bool written) {
 
 remat::Storage* InterceptedCall::storage_behind(const Seen& seen, c10::StorageImpl* storage) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  remat::Runtime& runtime = engine_.runtime();
+  remat::Runtime& runtime = engine().runtime();
   remat::Storage* tracked = nullptr;
   if (data.get_deleter() == &delete_evicted) {
     tracked = static_cast<remat::Storage*>(data.get_context());
@@ -115,7 +119,7 @@ remat::Storage* InterceptedCall::storage_behind(const Seen& seen, c10::StorageIm
     tracked = runtime.find(data.get());
   }
   if (tracked == nullptr) {
-    tracked = start_tracking(storage, remat::RootReason::kUntracked);
+    tracked = start_tracking(engine(), storage, remat::RootReason::kUntracked);
     tracked->role = role_of(seen.tensor, seen.written);
   } else if (tracked->backend != storage) [[unlikely]] {
     // The bytes moved to another StorageImpl (a swap): their identity goes with them.
@@ -133,15 +137,24 @@ remat::Storage* InterceptedCall::storage_behind(const Seen& seen, c10::StorageIm
 
 void InterceptedCall::resolve(Seen& seen) {
   c10::StorageImpl* storage = storage_of(seen.tensor);
-  if (storage == nullptr || !seen.supported) call_.refuse(remat::RootReason::kLayout);
+  if (storage == nullptr || !seen.supported) call().refuse(remat::RootReason::kLayout);
   if (storage == nullptr) return;
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const c10::DeleterFnPtr deleter = data.get_deleter();
   if (deleter == &delete_block || deleter == &delete_evicted) [[likely]] {
+    if (host_is_foreign()) {
+      if (engine_of(data.device()) != engine_) [[unlikely]] {
+        spread_ = true;
+        call().refuse(remat::RootReason::kUnsupported);
+        return;
+      }
+      const bool in_arena = data.get() == nullptr || engine().allocator().contains(data.get());
+      if (!in_arena) return resolve_foreign(seen, storage);  // PyTorch's own pools
+    }
     if (deleter == &delete_block && data.get() == nullptr) {
       seen.home = Home::kEmpty;
       // An output that the operator will give memory to: its record would resize a storage.
-      if (seen.written) call_.refuse(remat::RootReason::kUnsupported);
+      if (seen.written) call().refuse(remat::RootReason::kUnsupported);
       return;
     }
     if (!seen.written && seen.supported && seen.tensor->is_wrapped_number() &&
@@ -154,7 +167,14 @@ void InterceptedCall::resolve(Seen& seen) {
     seen.home = Home::kStorage;
     return;
   }
-  if (TIDEPOOL_MUTANT(5, foreign) && seen.supported && !seen.written) {
+  resolve_foreign(seen, storage);
+}
+
+// Scalars of the CPU that kernels of another device read: they are passed by value.
+void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
+  const bool scalar = host_is_foreign() && storage->device().is_cpu() && storage->nbytes() > 0 &&
+                      storage->nbytes() <= TensorSlot::kImmediateBytes;
+  if ((scalar || TIDEPOOL_MUTANT(5, foreign)) && seen.supported && !seen.written) {
     seen.home = Home::kImmediate;
     ++immediates_;
     return;
@@ -162,7 +182,7 @@ void InterceptedCall::resolve(Seen& seen) {
   seen.home = Home::kEmpty;
   // Memory of others: its contents may change unseen. (Made before us, if it has no bytes.)
   if (!seen.supported || storage->nbytes() != 0 || seen.written) {
-    call_.refuse(remat::RootReason::kUnstableInput);
+    call().refuse(remat::RootReason::kUnstableInput);
     reads_foreign_ = true;
   }
 }
@@ -201,12 +221,16 @@ void InterceptedCall::add_operands() {
   }
   for (size_t k = slots_; k < seen_.size(); ++k) resolve(seen_[k]);
   for (const Seen& seen : seen_) {
-    if (seen.storage != nullptr) call_.add(seen.storage, access_of(seen));
+    if (seen.storage != nullptr) call().add(seen.storage, access_of(seen));
   }
-  if (!info_.replayable) call_.refuse(remat::RootReason::kUnsupported);
+  if (!info_.replayable) call().refuse(remat::RootReason::kUnsupported);
+  if (info_.varies != Variation::kNone && host_is_foreign() &&
+      (info_.varies != Variation::kTransposed || switched_) && may_vary(info_.varies)) {
+    call().refuse(remat::RootReason::kVaries);
+  }
   // What an optimizer updates depends on the whole step: restoring it would run that again.
   if (t_in_optimizer && info_.writes && !info_.overwrites) {
-    call_.refuse(remat::RootReason::kPartialWrite);
+    call().refuse(remat::RootReason::kPartialWrite);
   }
   if (!reads_foreign_) [[likely]] return;
   for (const Seen& seen : seen_) {
@@ -217,6 +241,16 @@ void InterceptedCall::add_operands() {
   }
 }
 
+// The operator was refused memory and went on: without a budget it would have had it.
+void InterceptedCall::say_inexact() const {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  std::fprintf(stderr,
+               "tidepool: %s was refused memory and went on without: its results may differ from "
+               "those of a run with a larger budget\n",
+               info_.name);
+}
+
 // Storages that something beyond us may go on using: they stay for good (sparse components,
 // collectives), or lose their lineage (operators whose effects nobody vouches for).
 void InterceptedCall::distrust_operands(DeviceLock& lock) {
@@ -225,11 +259,11 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
     if (seen.storage == nullptr) continue;
     if (TIDEPOOL_MUTANT(5, collective) && info_.keeps_operands) continue;
     if (!seen.supported || info_.keeps_operands) {
-      engine_.runtime().escape(seen.storage, lock);
+      engine().runtime().escape(seen.storage, lock);
       // A copy on write takes the bytes over, which an armed storage refuses.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
     } else if (!info_.is_trusted && !TIDEPOOL_MUTANT(5, unknown_effect)) {
-      engine_.runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
+      engine().runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
       seen.storage->fixed = true;  // it may have kept the address
     }
   }
@@ -239,7 +273,7 @@ CallBody* InterceptedCall::begin_body() {
   // A list's length is not known yet: operators on lists return as many as they were given.
   const size_t outputs =
       info_.returns_list ? std::max<size_t>(info_.return_count, slots_) : info_.return_count;
-  remat::Record* record = call_.begin_record(
+  remat::Record* record = call().begin_record(
       info_, CallBody::bytes_for(info_, slots_, dimensions_, immediates_), outputs);
   CallBody& body = CallBody::construct(record->body, info_, slots_, dimensions_);
   for (size_t k = 0; k < slots_; ++k) {
@@ -259,22 +293,84 @@ CallBody* InterceptedCall::begin_body() {
 void InterceptedCall::capture_random(CallBody* body, const at::Generator* generator) {
   draw_lock_.emplace();
   if (body == nullptr) return;
-  at::CPUGeneratorImpl& drawn =
-      generator == nullptr
-          ? default_generator()
-          : *static_cast<at::CPUGeneratorImpl*>(generator->unsafeGetGeneratorImpl());
-  body->random->capture(drawn);
+  body->random->capture(generator == nullptr ? default_generator(engine().device())
+                                             : *generator->unsafeGetGeneratorImpl());
+}
+
+void InterceptedCall::choose_engine() {
+  if (!host_is_foreign()) {
+    engine_ = engine_of(c10::Device(c10::kCPU));
+    return;
+  }
+  for (const Seen& seen : seen_) {
+    if (seen.tensor == nullptr) continue;
+    const c10::StorageImpl* storage = storage_of(seen.tensor);
+    const std::optional<c10::Device> device =
+        storage != nullptr ? storage->device() : seen.tensor->device();
+    if ((engine_ = engine_of(*device)) != nullptr) return;
+  }
+}
+
+// Nothing is restored or recorded while a graph is captured, and what it uses never moves again.
+void InterceptedCall::prepare_in_capture(DeviceLock& lock) {
+  for (const Seen& seen : seen_) {
+    TORCH_CHECK(seen.storage == nullptr || !seen.storage->evicted,
+                "Tidepool: a tensor that was evicted would have to be restored while a graph is "
+                "captured");
+  }
+  call().refuse(remat::RootReason::kUnsupported);
+  call().prepare(lock);
+  for (const Seen& seen : seen_) {
+    if (seen.storage == nullptr || TIDEPOOL_MUTANT(7, captured_operand)) continue;
+    engine().runtime().escape(seen.storage, lock);
+  }
+}
+
+void InterceptedCall::hold_elsewhere() {
+  for (Seen& seen : seen_) {
+    c10::StorageImpl* storage = seen.tensor != nullptr ? storage_of(seen.tensor) : nullptr;
+    Engine* other = storage != nullptr ? engine_of(storage) : nullptr;
+    if (other == nullptr || other == engine_) continue;
+    const auto found = std::find_if(elsewhere_.begin(), elsewhere_.end(),
+                                    [&](const auto& each) { return &each->engine == other; });
+    if (found == elsewhere_.end()) elsewhere_.push_back(std::make_unique<Elsewhere>(*other));
+  }
+  for (const std::unique_ptr<Elsewhere>& each : elsewhere_) {
+    DeviceLock lock(each->engine.mutex());
+    each->call.refuse(remat::RootReason::kUnsupported);
+    Engine* const own = std::exchange(engine_, &each->engine);
+    for (Seen& seen : seen_) {
+      c10::StorageImpl* storage = seen.tensor != nullptr ? storage_of(seen.tensor) : nullptr;
+      if (storage == nullptr || engine_of(storage) != &each->engine) continue;
+      resolve(seen);
+      if (seen.storage != nullptr) each->call.add(seen.storage, access_of(seen));
+      seen.elsewhere = std::exchange(seen.storage, nullptr);
+    }
+    each->call.prepare(lock);
+    for (const Seen& seen : seen_) {
+      if (seen.elsewhere == nullptr) continue;
+      if (engine_of(storage_of(seen.tensor)) != &each->engine) continue;
+      if (seen.supported && info_.is_trusted && !info_.keeps_operands) continue;
+      each->engine.runtime().escape(seen.elsewhere, lock);
+    }
+    engine_ = own;
+  }
 }
 
 CallBody* InterceptedCall::begin(const at::Generator* generator) {
+  choose_engine();
+  if (engine_ == nullptr) return nullptr;
+  call_.emplace(engine().runtime());
   CallBody* body = nullptr;
-  if (info_.draws && generator != nullptr && generator->device().type() != at::kCPU) {
-    call_.refuse(remat::RootReason::kUnsupported);
+  if (info_.draws && generator != nullptr && generator->device() != engine().device()) {
+    call().refuse(remat::RootReason::kUnsupported);
   }
   try {
-    DeviceLock lock(engine_.mutex());
+    DeviceLock lock(engine().mutex());
     add_operands();
-    const bool recordable = call_.prepare(lock);
+    const bool capturing = engine().capturing();
+    if (capturing) [[unlikely]] prepare_in_capture(lock);
+    const bool recordable = !capturing && call().prepare(lock);
     for (const Seen& seen : seen_) {
       if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) --seen.storage->locks;
     }
@@ -283,13 +379,40 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
     } else if (!info_.is_trusted || slots_ != seen_.size() || info_.keeps_operands) [[unlikely]] {
       distrust_operands(lock);
     }
+    lock.unlock();
+    if (spread_) [[unlikely]] hold_elsewhere();
   } catch (const OutOfMemory&) {
-    rethrow_as_torch_error();
+    rethrow_as_torch_error(engine());
   }
   if (info_.draws) [[unlikely]] capture_random(body, generator);
-  if (body != nullptr) body->numeric = NumericState::capture();
+  if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
+  timer_ = body != nullptr ? engine().backend().timer() : nullptr;
+  if (timer_ != nullptr) timed_ = timer_->begin(kind());
+  failures_before_ = out_of_memory_count();
   kernel_start_ = CycleClock::now();
   return body;
+}
+
+uint64_t InterceptedCall::kind() const {
+  uint64_t hash = reinterpret_cast<uintptr_t>(&info_);
+  const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15u; };
+  for (const Seen& seen : seen_) {
+    if (seen.tensor == nullptr || !seen.supported) continue;
+    add(static_cast<uint64_t>(c10::typeMetaToScalarType(seen.tensor->dtype())));
+    for (int64_t size : seen.tensor->sizes()) add(static_cast<uint64_t>(size));
+    for (int64_t stride : seen.tensor->strides()) add(static_cast<uint64_t>(stride));
+  }
+  return hash ^ hash >> 32;
+}
+
+size_t InterceptedCall::bytes_moved() const {
+  size_t bytes = 0;
+  const auto add = [&](const c10::TensorImpl* tensor) {
+    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
+  };
+  for (const Seen& seen : seen_) add(seen.tensor);
+  for (const c10::TensorImpl* tensor : outputs_) add(tensor);
+  return bytes;
 }
 
 remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
@@ -298,11 +421,15 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   if (storage == nullptr) return nullptr;
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
+  if (host_is_foreign() && (engine_of(data.device()) != engine_ ||
+                            !engine().allocator().contains(data.get()))) {
+    return nullptr;
+  }
   if (!TIDEPOOL_MUTANT(5, aliasing_output)) {
     if (tensor->unsafe_storage().use_count() != 1) return nullptr;
-    if (engine_.runtime().find(data.get()) != nullptr) return nullptr;  // an alias
+    if (engine().runtime().find(data.get()) != nullptr) return nullptr;  // an alias
   }
-  remat::Storage* tracked = start_tracking(storage, call_.reason());
+  remat::Storage* tracked = start_tracking(engine(), storage, call().reason());
   if (t_in_optimizer) {
     tracked->role = remat::Role::kOptimizerState;
   } else if (reads_foreign_) {
@@ -312,14 +439,20 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
 }
 
 void InterceptedCall::finish() {
-  const uint64_t cost_ns = CycleClock::ns_since(kernel_start_);
+  if (engine_ == nullptr) return;
+  const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, bytes_moved())
+                                             : CycleClock::ns_since(kernel_start_);
   draw_lock_.reset();
-  DeviceLock lock(engine_.mutex());
+  if (out_of_memory_count() != failures_before_) [[unlikely]] {
+    say_inexact();
+    call().refuse(remat::RootReason::kUnsupported);
+  }
+  DeviceLock lock(engine().mutex());
   absl::InlinedVector<remat::Storage*, 4> outputs;
-  const bool writes_record = call_.record() != nullptr && call_.record()->writes();
+  const bool writes_record = call().record() != nullptr && call().record()->writes();
   if (!writes_record) {
     const size_t recorded =
-        call_.record() != nullptr ? call_.record()->output_capacity : outputs_.size();
+        call().record() != nullptr ? call().record()->output_capacity : outputs_.size();
     for (c10::TensorImpl* tensor : outputs_) {
       if (outputs.size() < recorded) outputs.push_back(track_output(tensor));
     }
@@ -332,10 +465,10 @@ void InterceptedCall::finish() {
   for (const Seen& seen : seen_) {
     if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) ++seen.storage->locks;
   }
-  call_.finish(lock, {outputs.data(), outputs.size()}, cost_ns);
-  if (call_.reason() == remat::RootReason::kRecordingOff && !engine_.runtime().has_lineage())
+  call().finish(lock, {outputs.data(), outputs.size()}, cost_ns);
+  if (call().reason() == remat::RootReason::kRecordingOff && !engine().runtime().has_lineage())
       [[unlikely]] {
-    g_passive.store(!engine_.runtime().recording(), std::memory_order_relaxed);
+    g_passive.store(!engine().runtime().recording(), std::memory_order_relaxed);
   }
   for (c10::TensorImpl* tensor : outputs_) {
     if (tensor != nullptr && !is_supported(tensor)) [[unlikely]] keep_components(tensor, lock);
@@ -349,7 +482,7 @@ void InterceptedCall::keep_components(c10::TensorImpl* tensor, DeviceLock& lock)
   see_components(tensor, false);
   for (size_t k = before; k < seen_.size(); ++k) {
     resolve(seen_[k]);
-    if (seen_[k].storage != nullptr) engine_.runtime().escape(seen_[k].storage, lock);
+    if (seen_[k].storage != nullptr) engine().runtime().escape(seen_[k].storage, lock);
   }
 }
 

@@ -4,6 +4,9 @@
 //   see() for each tensor argument; begin(); if it returns a body, set its arguments;
 //   run the kernel; see_output() for each tensor returned; finish().
 // If the kernel throws, the destructor leaves written storages as roots and records nothing.
+// The call belongs to the engine of the first tensor that has one; operators without any are not
+// our business. With tensors of several devices, all are restored and locked, and results are
+// roots.
 // Lives on the stack of one thread. The device's lock is taken inside.
 #pragma once
 
@@ -11,13 +14,16 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "bindings/torch/call_body.h"
-#include "bindings/torch/cpu_random.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/operator_info.h"
+#include "bindings/torch/operator_timer.h"
+#include "bindings/torch/random_state.h"
 #include "remat/mutants.h"
 #include "remat/operator_call.h"
 
@@ -32,12 +38,11 @@ inline bool is_mutant_constant(const c10::TensorImpl* tensor) {
 
 class InterceptedCall {
  public:
-  InterceptedCall(Engine& e, const OperatorInfo& info)
-      : engine_(e), info_(info), call_(e.runtime()) {}
+  explicit InterceptedCall(const OperatorInfo& info) : info_(info) {}
 
   // The next tensor argument, in schema order, lists flattened; nullptr or undefined if absent.
-  // `training`: the call's training flag where the operator has hidden writes.
-  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool training);
+  // `switched`: the value of the operator's switch, where it has one.
+  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool switched);
 
   // A storage passed as such, after all tensors.
   void see_storage(const c10::Storage& storage);
@@ -51,31 +56,51 @@ class InterceptedCall {
 
  private:
   enum class Home : uint8_t { kAbsent, kEmpty, kImmediate, kStorage };
+  // The operands that live on another device than the call's.
+  struct Elsewhere {
+    explicit Elsewhere(Engine& e) : engine(e), call(e.runtime()) {}
+    Engine& engine;
+    remat::OperatorCall call;  // records nothing
+  };
   struct Seen {
     c10::TensorImpl* tensor;
-    remat::Storage* storage = nullptr;
+    remat::Storage* storage = nullptr;    // of the call's engine
+    remat::Storage* elsewhere = nullptr;  // of another one
     Home home = Home::kAbsent;
     bool written = false;
     bool side_written = false;
     bool supported = true;
   };
 
+  Engine& engine() const { return *engine_; }
+  remat::OperatorCall& call() { return *call_; }
+  void choose_engine();
   void resolve(Seen& seen);
+  void resolve_foreign(Seen& seen, c10::StorageImpl* storage);
+  void hold_elsewhere();
+  void prepare_in_capture(DeviceLock& lock);
   remat::Storage* storage_behind(const Seen& seen, c10::StorageImpl* storage);
   remat::Access access_of(const Seen& seen) const;
   static bool starts_inside(const Seen& seen);
   bool covers_storage(const Seen& seen) const;
   void see_components(c10::TensorImpl* tensor, bool written);
   void add_operands();
+  void say_inexact() const;
   void distrust_operands(DeviceLock& lock);
   CallBody* begin_body();
+  // Of calls that cost the same.
+  uint64_t kind() const;
+  size_t bytes_moved() const;
   void capture_random(CallBody* body, const at::Generator* generator);
   remat::Storage* track_output(c10::TensorImpl* tensor);
   void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
 
-  Engine& engine_;
   const OperatorInfo& info_;
-  remat::OperatorCall call_;
+  Engine* engine_ = nullptr;  // null: none of the arguments is ours
+  std::optional<remat::OperatorCall> call_;
+  std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
+  bool switched_ = false;     // the operator's switch is on
+  bool spread_ = false;       // over several devices
   absl::InlinedVector<Seen, 8> seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
   // Components of sparse tensors, and tensors of bare storages, kept alive for the call's length.
@@ -86,6 +111,9 @@ class InterceptedCall {
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
   std::optional<DrawLock> draw_lock_;
   uint64_t kernel_start_ = 0;  // cycles
+  uint64_t failures_before_ = 0;  // out_of_memory_count()
+  OperatorTimer* timer_ = nullptr;
+  OperatorTimer::Call timed_;
 };
 
 // Marks storages that this thread tracks first as optimizer state, while set.

@@ -15,6 +15,7 @@
 #include "bindings/torch/layout_kernels.h"
 #include "bindings/torch/operator_info.h"
 #include "bindings/torch/raw_readers.h"
+#include "bindings/torch/record_stream.h"
 #include "bindings/torch/typed_operator.h"
 
 namespace tidepool::torch_glue {
@@ -129,8 +130,9 @@ void install_interception() {
   all.handles.push_back(dispatcher.registerFallback(
       kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
   register_layout_kernels(all.handles);
-  register_raw_readers(all.handles);
+  if (!host_is_foreign()) register_raw_readers(all.handles);
   register_typed_operators(all.handles);
+  register_record_stream(all.handles);
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) register_operator(name);
   all.handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Listener>()));
   // The listener is told of every operator there is already.
@@ -156,10 +158,13 @@ void rescan_operators() {
 }
 
 void set_recording(bool on) {
-  remat::Runtime& runtime = engine()->runtime();
-  runtime.set_recording(on);
-  DeviceLock lock(engine()->mutex());
-  g_passive.store(!on && !runtime.has_lineage(), std::memory_order_relaxed);
+  bool lineage = false;
+  for_each_engine([&](Engine& engine) {
+    engine.runtime().set_recording(on);
+    DeviceLock lock(engine.mutex());
+    lineage |= engine.runtime().has_lineage();
+  });
+  g_passive.store(!on && !lineage, std::memory_order_relaxed);
 }
 
 namespace {
@@ -172,8 +177,10 @@ void stop_for_unseen_thread() {
                "now on (start the job with `tidepool run`)\n",
                stderr);
   }
-  DeviceLock lock(engine()->mutex());
-  engine()->runtime().stop_evicting(lock);
+  for_each_engine([](Engine& engine) {
+    DeviceLock lock(engine.mutex());
+    engine.runtime().pause_evicting(lock);  // for good
+  });
 }
 }  // namespace
 

@@ -3,16 +3,20 @@
 #include <c10/util/Exception.h>
 
 #include <array>
+#include <span>
 #include <utility>
 
 #include "bindings/torch/boxed_call.h"
+#include "bindings/torch/engine.h"
 
 namespace tidepool::torch_glue {
 namespace {
 
-constexpr std::array kLayoutKeys = {c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU,
-                                    c10::DispatchKey::NestedTensorCPU,
-                                    c10::DispatchKey::MkldnnCPU};
+constexpr std::array kHostKeys = {c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU,
+                                  c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::MkldnnCPU};
+constexpr std::array kCudaKeys = {c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA,
+                                  c10::DispatchKey::NestedTensorCUDA};
+using Keys = std::span<const c10::DispatchKey>;
 
 // Calls the kernel that was there before, with what every intercepted operator gets around it.
 class LayoutKernel final : public c10::OperatorKernel {
@@ -45,11 +49,12 @@ class NoWarnings final : public c10::WarningHandler {
 void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) {
   NoWarnings silent;
   c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  const Keys layout_keys = host_is_foreign() ? Keys(kCudaKeys) : Keys(kHostKeys);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || info_of(*op).is_metadata) continue;
-    for (c10::DispatchKey key : kLayoutKeys) {
+    for (c10::DispatchKey key : layout_keys) {
       if (!op->hasKernelForDispatchKey(key)) continue;
       auto kernel = std::make_unique<LayoutKernel>(op->getComputedKernelForDispatchKey(key));
       handles.push_back(dispatcher.registerImpl(

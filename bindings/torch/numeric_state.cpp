@@ -33,7 +33,7 @@ struct PrecisionsMember {
 Precisions at::Context::*precisions_member();
 template struct PrecisionsMember<&at::Context::fp32_precision>;
 
-using PrecisionNodes = std::array<at::Float32Precision*, 5>;
+using PrecisionNodes = std::array<at::Float32Precision*, 9>;
 const PrecisionNodes& precision_nodes() {
   static const PrecisionNodes nodes = [] {
     using Backend = at::Float32Backend;
@@ -41,9 +41,72 @@ const PrecisionNodes& precision_nodes() {
     Precisions& all = at::globalContext().*precisions_member();
     return PrecisionNodes{&all.at({Backend::GENERIC, Op::ALL}), &all.at({Backend::MKLDNN, Op::ALL}),
                           &all.at({Backend::MKLDNN, Op::CONV}), &all.at({Backend::MKLDNN, Op::RNN}),
-                          &all.at({Backend::MKLDNN, Op::MATMUL})};
+                          &all.at({Backend::MKLDNN, Op::MATMUL}), &all.at({Backend::CUDA, Op::ALL}),
+                          &all.at({Backend::CUDA, Op::CONV}), &all.at({Backend::CUDA, Op::RNN}),
+                          &all.at({Backend::CUDA, Op::MATMUL})};
   }();
   return nodes;
+}
+
+// Settings whose setters warn or look around before they set.
+#define TIDEPOOL_CONTEXT_MEMBER(type, name)                       \
+  template <type at::Context::*Member>                            \
+  struct Reach_##name {                                           \
+    friend type at::Context::*member_##name() { return Member; }  \
+  };                                                              \
+  type at::Context::*member_##name();                             \
+  template struct Reach_##name<&at::Context::name>
+TIDEPOOL_CONTEXT_MEMBER(bool, allow_tf32_cudnn);
+TIDEPOOL_CONTEXT_MEMBER(at::LinalgBackend, linalg_preferred_backend);
+TIDEPOOL_CONTEXT_MEMBER(at::BlasBackend, blas_preferred_backend);
+#undef TIDEPOOL_CONTEXT_MEMBER
+
+using Reduction = at::CuBLASReductionOption;
+
+// The switches of CUDA's libraries, a bit each; two for what has three values.
+uint32_t capture_cuda_switches(at::Context& context) {
+  uint32_t bits = 0;
+  int next = 0;
+  const auto add = [&](uint32_t value, int width) {
+    bits |= value << std::exchange(next, next + width);
+  };
+  add(context.userEnabledCuDNN(), 1);
+  add(context.benchmarkCuDNN(), 1);
+  add(context.deterministicCuDNN(), 1);
+  add(context.*member_allow_tf32_cudnn(), 1);
+  add(context.allowFP16AccumulationCuBLAS(), 1);
+  add(context.userEnabledMemEfficientSDP(), 1);
+  add(context.userEnabledCuDNNSDP(), 1);
+  add(context.allowFP16BF16ReductionMathSDP(), 1);
+  add(static_cast<uint32_t>(context.allowFP16ReductionCuBLAS()), 2);
+  add(static_cast<uint32_t>(context.allowBF16ReductionCuBLAS()), 2);
+  return bits;
+}
+
+void apply_cuda_switches(at::Context& context, uint32_t bits) {
+  const auto take = [&](int width) {
+    const uint32_t value = bits & ((1u << width) - 1);
+    bits >>= width;
+    return value;
+  };
+  context.setUserEnabledCuDNN(take(1) != 0);
+  context.setBenchmarkCuDNN(take(1) != 0);
+  context.setDeterministicCuDNN(take(1) != 0);
+  context.*member_allow_tf32_cudnn() = take(1) != 0;
+  context.setAllowFP16AccumulationCuBLAS(take(1) != 0);
+  context.setSDPUseMemEfficient(take(1) != 0);
+  context.setSDPUseCuDNN(take(1) != 0);
+  context.setAllowFP16BF16ReductionMathSDP(take(1) != 0);
+  const auto reduces = [](Reduction option) {
+    return option == Reduction::AllowReducedPrecisionWithSplitK;
+  };
+  const auto splits = [](Reduction option) {
+    return option != Reduction::DisallowReducedPrecisionDisallowSplitK;
+  };
+  const auto fp16 = static_cast<Reduction>(take(2));
+  context.setAllowFP16ReductionCuBLAS(reduces(fp16), splits(fp16));
+  const auto bf16 = static_cast<Reduction>(take(2));
+  context.setAllowBF16ReductionCuBLAS(reduces(bf16), splits(bf16));
 }
 
 // Brings the process from state `from` to state `to`, but for what the dispatcher's guards do.
@@ -82,13 +145,24 @@ void change(const NumericState& from, const NumericState& to) {
   if (to.autocast_dtype >= 0 && from.autocast_dtype != to.autocast_dtype) {
     at::autocast::set_autocast_dtype(at::kCPU, static_cast<at::ScalarType>(to.autocast_dtype));
   }
+  if (to.cuda_autocast_dtype >= 0 && from.cuda_autocast_dtype != to.cuda_autocast_dtype) {
+    at::autocast::set_autocast_dtype(at::kCUDA,
+                                     static_cast<at::ScalarType>(to.cuda_autocast_dtype));
+  }
+  if (from.cuda_switches != to.cuda_switches) apply_cuda_switches(context, to.cuda_switches);
+  if (from.blas_library != to.blas_library) {
+    context.*member_blas_preferred_backend() = static_cast<at::BlasBackend>(to.blas_library);
+  }
+  if (from.linalg_library != to.linalg_library) {
+    context.*member_linalg_preferred_backend() = static_cast<at::LinalgBackend>(to.linalg_library);
+  }
 }
 
 }  // namespace
 
-NumericState NumericState::capture() {
+NumericState NumericState::capture(bool cuda) {
   NumericState state;
-  const at::Context& context = at::globalContext();
+  at::Context& context = at::globalContext();
   const uint64_t excluded = c10::impl::raw_local_dispatch_key_set.excluded().raw_repr();
   state.autocast_excluded = excluded & c10::autocast_dispatch_keyset.raw_repr();
   if (TIDEPOOL_MUTANT(8, autocast)) {
@@ -98,6 +172,16 @@ NumericState NumericState::capture() {
                            c10::autocast_dispatch_keyset.raw_repr();
   if ((cpu_bit & ~state.autocast_excluded) != 0) {
     state.autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCPU));
+  }
+  if (cuda) {
+    const uint64_t cuda_bit = c10::DispatchKeySet(c10::DispatchKey::AutocastCUDA).raw_repr() &
+                              c10::autocast_dispatch_keyset.raw_repr();
+    if ((cuda_bit & ~state.autocast_excluded) != 0) {
+      state.cuda_autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA));
+    }
+    state.cuda_switches = capture_cuda_switches(context);
+    state.blas_library = static_cast<int8_t>(context.*member_blas_preferred_backend());
+    state.linalg_library = static_cast<int8_t>(context.*member_linalg_preferred_backend());
   }
   state.floating_point = _mm_getcsr() & kFloatingPointControl;
   state.threads = static_cast<uint16_t>(at::get_num_threads());
@@ -117,18 +201,21 @@ NumericState NumericState::capture() {
   return state;
 }
 
-NumericScope::NumericScope(const NumericState& state)
-    : before_(NumericState::capture()),
+NumericScope::NumericScope(const NumericState& state, bool cuda)
+    : before_(NumericState::capture(cuda)),
       during_(state),
       autocast_cache_(at::autocast::is_autocast_cache_enabled()) {
   before_.autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCPU));
+  if (cuda) {
+    before_.cuda_autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA));
+  }
   change(before_, during_);
   // A cached cast would be a tensor that this replay did not make.
-  if (during_.autocast_dtype >= 0) at::autocast::set_autocast_cache_enabled(false);
+  if (is_autocast()) at::autocast::set_autocast_cache_enabled(false);
 }
 
 NumericScope::~NumericScope() {
-  if (during_.autocast_dtype >= 0) at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  if (is_autocast()) at::autocast::set_autocast_cache_enabled(autocast_cache_);
   change(during_, before_);
 }
 

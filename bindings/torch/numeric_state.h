@@ -15,8 +15,12 @@ struct NumericState {
   int8_t autocast_dtype = -1;      // -1: autocast off
   int8_t default_dtype = 0;        // decides the result of integers with a Python float
   // at::Float32Precision as set, not as it comes out: generic; oneDNN's default, convolutions,
-  // recurrent layers, other matrix products.
-  std::array<uint8_t, 5> precision = {};
+  // recurrent layers, other matrix products; the same four of CUDA.
+  std::array<uint8_t, 9> precision = {};
+  int8_t cuda_autocast_dtype = -1;
+  uint32_t cuda_switches = 0;  // a bit each; 0 where CUDA is not looked at
+  int8_t blas_library = -1;
+  int8_t linalg_library = -1;
   bool grad_mode : 1 = false;
   bool deterministic : 1 = false;
   bool deterministic_warn_only : 1 = false;
@@ -27,19 +31,25 @@ struct NumericState {
   bool flash_attention : 1 = false;
   bool math_attention : 1 = false;
 
-  static NumericState capture();
+  // `cuda`: the switches that matter on CUDA devices, too.
+  static NumericState capture(bool cuda);
   bool operator==(const NumericState&) const = default;
 };
 
 // Applies a state for the length of a scope; does nothing for what is equal already.
 class NumericScope {
  public:
-  explicit NumericScope(const NumericState& state);
+  // `cuda`: as the state was captured.
+  NumericScope(const NumericState& state, bool cuda);
   ~NumericScope();
   NumericScope(const NumericScope&) = delete;
   NumericScope& operator=(const NumericScope&) = delete;
 
  private:
+  bool is_autocast() const {
+    return during_.autocast_dtype >= 0 || during_.cuda_autocast_dtype >= 0;
+  }
+
   NumericState before_;
   NumericState during_;
   bool autocast_cache_ = false;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "bindings/torch/call_body.h"
+#include "bindings/torch/varying_operators.h"
 #include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
@@ -45,7 +46,7 @@ constexpr std::array kTrustedPrefixes = {"aten::", "torchvision::"};
 constexpr std::array kStorageSurgery = {
     "aten::resize_",      "aten::resize_as_",    "aten::resize_as_sparse_", "aten::resize.out",
     "aten::_lazy_clone",  "aten::_resize_output_", "aten::_pin_memory",     "aten::set_data",
-    "aten::record_stream", "aten::resize_output_",
+    "aten::resize_output_",
     // These compare the pointers of the old and the new storage.
     "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset",
     "aten::set_.source_Tensor",  "aten::set_.source_Tensor_storage_offset",
@@ -127,11 +128,15 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
                    qualified_name == "aten::_lazy_clone" ||
                    (!is_trusted && !writes && !returns_tensor);
+  varies = variation_of(schema.name());
+  if (varies == Variation::kTransposed) {
+    switch_argument = schema.argumentIndexWithName("transposed").value_or(-1);
+  }
   for (std::string_view known : kMetadataNames) is_metadata |= qualified_name == known;
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
   for (const HiddenWrite& hidden : kHiddenWrites) {
     if (qualified_name != hidden.name || TIDEPOOL_MUTANT(3, hidden_write)) continue;
-    training_argument = schema.argumentIndexWithName(hidden.training).value_or(-1);
+    switch_argument = schema.argumentIndexWithName(hidden.training).value_or(-1);
     for (TensorArgument& tensor : tensors) {
       const std::string& argument = schema.arguments()[tensor.index].name();
       tensor.side_writes = argument == hidden.written[0] || argument == hidden.written[1];

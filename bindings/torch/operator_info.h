@@ -21,6 +21,16 @@ struct TensorArgument {
   bool side_writes = false;  // hidden by its schema: running statistics
 };
 
+// On which switches it depends that an operator gives the same bits each time on a CUDA device.
+enum class Variation : uint8_t {
+  kNone,         // it always does
+  kAlgorithms,   // with deterministic algorithms on
+  kConvolution,  // likewise, or with cuDNN's deterministic ones
+  kTransposed,   // likewise, and where the operator's switch is off
+};
+// By the present switches. See bindings/torch/varying_operators.h.
+bool may_vary(Variation variation);
+
 struct OperatorInfo : remat::RecordType {
   std::string qualified_name;  // "aten::add.Tensor"
   c10::OperatorHandle handle;
@@ -29,7 +39,7 @@ struct OperatorInfo : remat::RecordType {
   c10::SmallVector<TensorArgument, 6> tensors;
   int generator_argument = -1;
   int storage_argument = -1;
-  int training_argument = -1;  // side writes happen only if this bool argument is true
+  int switch_argument = -1;  // side writes, or variation, only if this bool argument is true
   bool is_metadata = false;    // views, `empty`: never looks at bytes; bypasses us
   bool draws = false;
   bool writes = false;         // any writing argument
@@ -38,6 +48,7 @@ struct OperatorInfo : remat::RecordType {
   bool returns_list = false;
   bool returns_tensor = false;
   bool is_trusted = true;      // its schema is known to tell the truth (or our tables correct it)
+  Variation varies = Variation::kNone;
   bool keeps_operands = false;  // goes on using its arguments' memory after it has returned
 
   explicit OperatorInfo(const c10::OperatorHandle& op);

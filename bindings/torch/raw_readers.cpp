@@ -65,7 +65,7 @@ constexpr std::array kRawReaders = {
 // Keeps tensors resident and locked while it lives. Requires for all: the device's lock held.
 class Held {
  public:
-  Held() : call_(engine()->runtime()) {}
+  explicit Held(Engine& engine) : engine_(engine), call_(engine.runtime()) {}
 
   void add(const at::Tensor& tensor, remat::Access access) {
     c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
@@ -75,13 +75,14 @@ class Held {
     if (data.get_deleter() == &delete_evicted) {
       tracked = static_cast<remat::Storage*>(data.get_context());
     } else if (data.get_deleter() == &delete_block && data.get() != nullptr) {
-      tracked = engine()->runtime().find(data.get());  // what is not tracked stays anyway
+      tracked = engine_.runtime().find(data.get());  // what is not tracked stays anyway
     }
     if (tracked != nullptr) call_.add(tracked, access);
   }
   void restore(DeviceLock& lock) { call_.prepare(lock); }
 
  private:
+  Engine& engine_;
   remat::OperatorCall call_;  // never finished: what it writes are roots, its locks go with it
 };
 
@@ -107,8 +108,9 @@ class RawReaderKernel final : public c10::OperatorKernel {
     if (reader_.converts) convert(values.data(), *stack);
     // Keeps the tensors themselves, too: the operator takes its arguments off the stack.
     const std::vector<c10::IValue> kept(values.begin(), values.end());
-    Held held;
-    hold(held, kept);
+    Engine& engine = *engine_of(c10::Device(c10::kCPU));
+    Held held(engine);
+    hold(engine, held, kept);
     if (!reader_.is_opaque()) return kernel_.callBoxed(op, keys, stack);
     BelowInterception below;
     kernel_.callBoxed(op, keys, stack);
@@ -126,9 +128,9 @@ class RawReaderKernel final : public c10::OperatorKernel {
     }
   }
 
-  void hold(Held& held, const std::vector<c10::IValue>& values) const {
+  void hold(Engine& engine, Held& held, const std::vector<c10::IValue>& values) const {
     try {
-      DeviceLock lock(engine()->mutex());
+      DeviceLock lock(engine.mutex());
       for (const Argument& argument : arguments_) {
         const c10::IValue& value = values[argument.index];
         if (!value.isTensor() || !value.toTensor().defined()) continue;
@@ -137,7 +139,7 @@ class RawReaderKernel final : public c10::OperatorKernel {
       }
       held.restore(lock);
     } catch (const OutOfMemory&) {
-      rethrow_as_torch_error();
+      rethrow_as_torch_error(engine);
     }
   }
 

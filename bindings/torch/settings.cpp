@@ -43,24 +43,29 @@ void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& conf
   config.trace_events = reader.number("trace_events", config.trace_events, kMostTraceEvents);
 }
 
+void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settings,
+                           AllocatorConfig& allocator) {
+  settings.recording = reader.flag("recording", true);
+  remat::RuntimeConfig& config = settings.config;
+  config.policy = reader.text("policy", config.policy);
+  config.chaos = chaos_of(reader.text("chaos", "none"), config.seed);
+  // So that bytes which an operator leaves alone are the same each time, and stale ones show.
+  allocator.poison |= config.chaos != remat::Chaos::kNone;
+  read_limits(reader.part("limits"), config.limits);
+}
+
 Settings Settings::parse(const std::string& text) {
   const SettingsReader reader(text);
   Settings settings;
   const std::string device = reader.text("device", "cpu");
   if (device != "cpu") {
-    throw std::invalid_argument("device: '" + device + "' is not supported yet, only cpu is");
+    throw std::invalid_argument("device: '" + device + "' is not this plugin's, only cpu is");
   }
   read_allocator_settings(reader, settings.allocator);
   if (settings.allocator.budget_bytes == 0) {
     throw std::invalid_argument("budget_bytes: expected more than 0");
   }
-  settings.recording = reader.flag("recording", true);
-  remat::RuntimeConfig& runtime = settings.runtime;
-  runtime.policy = reader.text("policy", runtime.policy);
-  runtime.chaos = chaos_of(reader.text("chaos", "none"), runtime.seed);
-  // So that bytes which an operator leaves alone are the same each time, and stale ones show.
-  settings.allocator.poison |= runtime.chaos != remat::Chaos::kNone;
-  read_limits(reader.part("limits"), runtime.limits);
+  read_runtime_settings(reader, settings.runtime, settings.allocator);
   return settings;
 }
 

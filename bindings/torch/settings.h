@@ -10,10 +10,15 @@
 
 namespace tidepool::torch_glue {
 
+// What every engine is made with.
+struct RuntimeSettings {
+  remat::RuntimeConfig config;
+  bool recording = true;
+};
+
 struct Settings {
   AllocatorConfig allocator;
-  remat::RuntimeConfig runtime;
-  bool recording = true;
+  RuntimeSettings runtime;
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
   static Settings parse(const std::string& json);
@@ -21,5 +26,8 @@ struct Settings {
 
 // Fills in the entries about the allocator that every plugin takes; budget_bytes 0: not given.
 void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& config);
+// Likewise about rematerialization; under chaos the allocator poisons.
+void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settings,
+                           AllocatorConfig& allocator);
 
 }  // namespace tidepool::torch_glue

@@ -53,22 +53,21 @@ bool hold_strongly(c10::StorageImpl* storage, DeviceMutex& mutex) {
 
 }  // namespace
 
-void delete_block(void* address) {
-  if (address != nullptr) engine()->runtime().free(address);
-}
-
-void delete_evicted(void* storage) {
-  engine()->runtime().on_evicted_storage_freed(static_cast<remat::Storage*>(storage));
+void delete_evicted(void* pointer) {
+  auto* storage = static_cast<remat::Storage*>(pointer);
+  Engine* engine = engine_of(static_cast<c10::StorageImpl*>(storage->backend));
+  engine->runtime().on_evicted_storage_freed(storage);
 }
 
 void hold_weakly(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::incref(storage); }
 void drop_weak_hold(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::decref(storage); }
 
-remat::Storage* start_tracking(c10::StorageImpl* storage, remat::RootReason reason) {
+remat::Storage* start_tracking(Engine& engine, c10::StorageImpl* storage,
+                              remat::RootReason reason) {
   hold_weakly(storage);
   tripwire::arm(storage);
   void* address = storage->_mutable_data_ptr_no_checks().get();
-  return engine()->runtime().track(storage, address, storage->nbytes(), reason);
+  return engine.runtime().track(storage, address, storage->nbytes(), reason);
 }
 
 bool take_bytes(c10::StorageImpl* storage, void* address, remat::Storage* tracking,

@@ -11,8 +11,10 @@
 
 namespace tidepool::torch_glue {
 
+class Engine;
+
 // Deleter of a DataPtr whose bytes are a block of ours (context == data). Also the allocator's
-// raw_deleter().
+// raw_deleter(); each plugin defines it.
 void delete_block(void* address);
 // Deleter of a DataPtr of an evicted storage: null data, context is the remat::Storage.
 void delete_evicted(void* storage);
@@ -26,7 +28,8 @@ void hold_weakly(c10::StorageImpl* storage);
 void drop_weak_hold(c10::StorageImpl* storage);
 
 // Starts to track a storage whose bytes are a block of ours, as a root.
-remat::Storage* start_tracking(c10::StorageImpl* storage, remat::RootReason reason);
+remat::Storage* start_tracking(Engine& engine, c10::StorageImpl* storage,
+                              remat::RootReason reason);
 
 // Takes the bytes out of `storage`, which must hold `address`, and marks it so that raw reads
 // raise. The strong reference that this needs is dropped after the lock is released.

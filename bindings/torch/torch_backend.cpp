@@ -2,13 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <dlfcn.h>
 
-#include <cstring>
 #include <optional>
 
-#include "allocator/fingerprint.h"
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/storage_access.h"
@@ -19,9 +17,9 @@ namespace {
 
 using c10::StorageImpl;
 
-c10::intrusive_ptr<StorageImpl> borrow(void* address, size_t bytes) {
+c10::intrusive_ptr<StorageImpl> borrow(void* address, size_t bytes, c10::Device device) {
   return c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes,
-                                          c10::DataPtr(address, at::kCPU), nullptr, false);
+                                          c10::DataPtr(address, device), nullptr, false);
 }
 
 at::Tensor make_tensor(c10::intrusive_ptr<StorageImpl> storage, const TensorSlot& slot) {
@@ -37,7 +35,8 @@ at::Tensor make_tensor(c10::intrusive_ptr<StorageImpl> storage, const TensorSlot
 }
 
 // The arguments of a replay, standing on storages that own nothing.
-torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& replay) {
+torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& replay,
+                                 c10::Device device) {
   torch::jit::Stack stack;
   stack.reserve(body.info().argument_count + 2);
   size_t edge = 0;
@@ -47,18 +46,22 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
     const remat::Value* value = record.edges[k].value;
     const bool is_target = record.written_edge != remat::Record::kNoEdge &&
                            value == record.edges[record.written_edge].value;
-    if (!is_target) return borrow(replay.inputs[k], value->bytes);
-    if (!target) target = borrow(replay.target, value->bytes);
+    if (!is_target) return borrow(replay.inputs[k], value->bytes, device);
+    if (!target) target = borrow(replay.target, value->bytes, device);
     return target;
   };
   body.push_arguments(stack, [&](const TensorSlot& slot) {
     switch (slot.kind) {
       case TensorSlot::Kind::kEdge: return make_tensor(input(edge++), slot);
       case TensorSlot::Kind::kBlank:
-        return make_tensor(borrow(replay.target, record.overwritten_bytes), slot);
+        return make_tensor(borrow(replay.target, record.overwritten_bytes, device), slot);
       case TensorSlot::Kind::kImmediate:
-        return make_tensor(borrow(const_cast<void*>(slot.immediate), slot.storage_bytes), slot);
-      case TensorSlot::Kind::kEmpty: return make_tensor(borrow(nullptr, 0), slot);
+        return make_tensor(
+            borrow(const_cast<void*>(slot.immediate), slot.storage_bytes, c10::Device(at::kCPU)),
+            slot);
+      case TensorSlot::Kind::kEmpty:
+        return make_tensor(borrow(nullptr, 0, slot.on_host() ? c10::Device(at::kCPU) : device),
+                           slot);
       case TensorSlot::Kind::kAbsent: break;
     }
     return at::Tensor();
@@ -67,7 +70,7 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
 }
 
 // Runs the operator below autograd and below us, in the numeric and random state of its record.
-void call(const CallBody& body, torch::jit::Stack& stack) {
+void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   std::optional<DrawLock> draw_lock;
   std::optional<DefaultGeneratorScope> generator;
   if (body.random != nullptr && !TIDEPOOL_MUTANT(4, state)) {
@@ -76,41 +79,44 @@ void call(const CallBody& body, torch::jit::Stack& stack) {
     if (argument >= 0 && TIDEPOOL_MUTANT(4, private_generator)) {
       // as recorded
     } else if (argument >= 0) {
-      body.random->load_into(*static_cast<at::CPUGeneratorImpl*>(
-          private_generator().unsafeGetGeneratorImpl()));
-      stack[argument] = c10::IValue(private_generator());
+      body.random->load_into(*private_generator(device).unsafeGetGeneratorImpl());
+      stack[argument] = c10::IValue(private_generator(device));
     } else {
-      generator.emplace(*body.random);
+      generator.emplace(device, *body.random);
     }
   }
   const c10::DispatchKeySet autograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
   const c10::DispatchKeySet excluded =
       autograd | c10::python_ks | c10::DispatchKeySet(kInterceptionKey) |
       c10::DispatchKeySet(c10::DispatchKeySet::RAW, body.numeric.autocast_excluded);
-  c10::impl::ForceDispatchKeyGuard guard(c10::default_included_set - autograd, excluded);
-  NumericScope numeric(body.numeric);
+  // What the thread has switched on below us saw the recorded call, too.
+  const c10::DispatchKeySet below =
+      c10::impl::tls_local_dispatch_key_set().included_ & kBelowInterception;
+  c10::impl::ForceDispatchKeyGuard guard((c10::default_included_set - autograd) | below, excluded);
+  NumericScope numeric(body.numeric, host_is_foreign());
+  const c10::DeviceGuard device_guard(device);
   at::DisableRecordFunctionGuard unseen;  // a profiler shows the job's calls
   body.info().handle.callBoxed(&stack);
 }
 
 // Takes the bytes of an output from its storage, which nobody else has seen.
-void* take_output(const at::Tensor& tensor, const char* name) {
+void* take_output(Engine& engine, const at::Tensor& tensor, const char* name) {
   TORCH_CHECK(tensor.defined() && tensor.has_storage(), "Tidepool: the replay of ", name,
               " did not return a tensor where the recorded call did");
   const c10::Storage& held = tensor.unsafeGetTensorImpl()->unsafe_storage();
   StorageImpl* storage = held.unsafeGetStorageImpl();
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (TIDEPOOL_MUTANT(5, aliasing_output) && data.get_deleter() != &delete_block) {
-    void* copy = engine()->allocator().allocate(storage->nbytes());
-    std::memcpy(copy, data.get(), storage->nbytes());
+    void* copy = engine.allocator().allocate(storage->nbytes());
+    engine.backend().copy(copy, data.get(), storage->nbytes());
     return copy;
   }
   TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&
-                  held.use_count() == 1,
+                  engine.allocator().contains(data.get()) && held.use_count() == 1,
               "Tidepool: the replay of ", name, " returned memory that is not fresh");
   void* address = data.get();
   data.release_context();
-  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, at::kCPU));
+  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, engine.device()));
   return address;
 }
 
@@ -119,9 +125,13 @@ void* take_output(const at::Tensor& tensor, const char* name) {
 void TorchBackend::execute(const remat::Replay& replay) {
   const remat::Record& record = *replay.record;
   const CallBody& body = *static_cast<const CallBody*>(record.body);
-  torch::jit::Stack stack = make_arguments(body, replay);
+  torch::jit::Stack stack = make_arguments(body, replay, device_);
+  const uint64_t failures = out_of_memory_count();
   try {
-    call(body, stack);
+    call(body, stack, device_);
+    // What an operator makes of less memory need not be what it made before.
+    TORCH_CHECK_WITH(OutOfMemoryError, out_of_memory_count() == failures, body.info().name,
+                     " found less memory than when it first ran");
   } catch (const c10::OutOfMemoryError&) {
     rethrow_as_our_error();  // the restoration may have a leaner way
   }
@@ -132,7 +142,7 @@ void TorchBackend::execute(const remat::Replay& replay) {
   auto visit = [&](const at::Tensor& tensor) {
     const size_t k = output++;
     if (k >= outputs.size() || outputs[k] == nullptr) return;
-    taken[k] = take_output(tensor, body.info().name);
+    taken[k] = take_output(*engine_of(device_), tensor, body.info().name);
   };
   try {
     for (const c10::IValue& value : stack) {
@@ -159,20 +169,14 @@ void TorchBackend::forget(remat::Storage& storage) {
   drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
 }
 
-uint64_t TorchBackend::fingerprint(const void* address, size_t bytes) const {
-  return tidepool::fingerprint(address, bytes);
-}
-
-void TorchBackend::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
-
-void* TorchBackend::begin_wait() {
+void* TorchBackend::leave_interpreter() {
   static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
   static const auto save = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyEval_SaveThread"));
   if (check == nullptr || save == nullptr || check() == 0) return nullptr;
   return save();
 }
 
-void TorchBackend::end_wait(void* token) {
+void TorchBackend::enter_interpreter(void* token) {
   static const auto restore =
       reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "PyEval_RestoreThread"));
   if (token != nullptr) restore(token);

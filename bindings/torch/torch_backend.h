@@ -1,27 +1,55 @@
-// TorchBackend: remat's Backend over PyTorch on the CPU: replays records through the dispatcher
-// and moves bytes in and out of StorageImpls. Stateless but for what it is given. Thread safe.
+// TorchBackend: remat's Backend over PyTorch: replays records through the dispatcher and moves
+// bytes in and out of StorageImpls. What is a kind of device's own comes from a class per kind.
+// Stateless but for what it is given. Thread safe.
 #pragma once
 
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/operator_timer.h"
 #include "remat/backend.h"
 
 namespace tidepool::torch_glue {
 
-class TorchBackend final : public remat::Backend {
+class TorchBackend : public remat::Backend {
  public:
-  explicit TorchBackend(DeviceMutex& mutex) : mutex_(mutex) {}
+  TorchBackend(c10::Device device, DeviceMutex& mutex) : device_(device), mutex_(mutex) {}
 
   void execute(const remat::Replay& replay) override;
   bool detach(remat::Storage& storage) override;
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
-  void copy(void* to, const void* from, size_t bytes) override;
-  uint64_t fingerprint(const void* address, size_t bytes) const override;
+  void* begin_wait() override { return leave_interpreter(); }
+  void end_wait(void* token) override { enter_interpreter(token); }
+
+  // Throws PyTorch's out-of-memory error, in its words for this kind of device.
+  [[noreturn]] virtual void raise_out_of_memory(const OutOfMemoryReport& report) = 0;
+  // A stream of the job uses the storage from now on, also after it has been evicted and restored.
+  // Requires: lock held.
+  virtual void remember_stream(remat::Storage& storage, StreamId user) {
+    static_cast<void>(storage);
+    static_cast<void>(user);
+  }
+
+  // Tells what operators cost; nullptr where they have run when they return.
+  virtual OperatorTimer* timer() { return nullptr; }
+
+  // The number that the allocator knows a stream of the device by.
+  virtual StreamId number_of(c10::Stream stream) {
+    static_cast<void>(stream);
+    return StreamId::kDefault;
+  }
+
   // Releases Python's global lock if this thread has it: another thread may need it to get done.
-  void* begin_wait() override;
-  void end_wait(void* token) override;
+  static void* leave_interpreter();
+  static void enter_interpreter(void* token);
+
+ protected:
+  c10::Device device() const { return device_; }
 
  private:
+  const c10::Device device_;
   DeviceMutex& mutex_;
 };
 

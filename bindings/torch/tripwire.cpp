@@ -12,8 +12,10 @@ void on_raw_access(c10::StorageImpl* storage) {
   // It would notice a collective's late writes.
   if (TIDEPOOL_MUTANT(6, tripwire) || TIDEPOOL_MUTANT(5, collective)) return;
   // A restoration under this hook (by cut) uses storages of its own, which are not armed.
-  remat::Runtime& runtime = engine()->runtime();
-  DeviceLock lock(engine()->mutex());
+  Engine* engine = engine_of(storage);
+  if (engine == nullptr) return;
+  remat::Runtime& runtime = engine->runtime();
+  DeviceLock lock(engine->mutex());
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return;
   remat::Storage* tracked = runtime.find(data.get());

@@ -35,15 +35,15 @@ inline constexpr bool kIsOptionalGenerator =
 struct Sight {
   InterceptedCall& call;
   const TensorArgument* next;
-  bool training;
+  bool switched;
   const at::Generator* generator = nullptr;
 
   template <class T>
   void operator()(const T& argument) {
     if constexpr (kIsTensor<T>) {
-      call.see(argument.unsafeGetTensorImpl(), *next++, training);
+      call.see(argument.unsafeGetTensorImpl(), *next++, switched);
     } else if constexpr (kIsOptionalTensor<T>) {
-      call.see(argument ? argument->unsafeGetTensorImpl() : nullptr, *next++, training);
+      call.see(argument ? argument->unsafeGetTensorImpl() : nullptr, *next++, switched);
     } else if constexpr (kIsOptionalGenerator<T>) {
       if (argument && argument->defined()) generator = &*argument;
     }
@@ -71,18 +71,18 @@ void see_results(InterceptedCall& call, R& result) {
 }
 
 template <class... A>
-bool is_training(int argument, const A&... arguments) {
+bool is_switched(int argument, const A&... arguments) {
   if (argument < 0) return false;
   int index = 0;
-  bool training = false;
+  bool switched = false;
   auto look = [&](const auto& each) {
     if constexpr (std::is_same_v<std::decay_t<decltype(each)>, bool>) {
-      if (index == argument) training = each;
+      if (index == argument) switched = each;
     }
     ++index;
   };
   (look(arguments), ...);
-  return training;
+  return switched;
 }
 
 template <class Op, class Signature>
@@ -98,8 +98,8 @@ struct TypedOperator<Op, R(A...)> {
       BelowInterception below;
       return Op::redispatch(keys & kBelowInterception, std::forward<A>(arguments)...);
     }
-    InterceptedCall call(*engine(), *info);
-    Sight sight{call, info->tensors.data(), is_training(info->training_argument, arguments...)};
+    InterceptedCall call(*info);
+    Sight sight{call, info->tensors.data(), is_switched(info->switch_argument, arguments...)};
     (sight(arguments), ...);
     if (CallBody* body = call.begin(sight.generator)) {
       size_t index = 0;

@@ -8,7 +8,10 @@
 #include "bindings/torch/c_results.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
 
-using namespace tidepool::torch_glue;
+using tidepool::torch_glue::fail;
+using tidepool::torch_glue::give_text;
+using tidepool::torch_glue::kFailed;
+using tidepool::torch_glue::kOutOfMemory;
 using tidepool::torch_cuda::CudaAllocator;
 using tidepool::torch_cuda::Settings;
 
@@ -24,6 +27,11 @@ int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
 }
 
 int tidepool_attached() { return CudaAllocator::installed() != nullptr ? 1 : 0; }
+
+size_t tidepool_trace(char* out, size_t capacity) {
+  if (CudaAllocator::installed() == nullptr) return 0;
+  return give_text(CudaAllocator::installed()->trace_text(), out, capacity);
+}
 
 size_t tidepool_statistics(char* out, size_t capacity) {
   if (CudaAllocator::installed() == nullptr) return 0;

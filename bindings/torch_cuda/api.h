@@ -1,23 +1,11 @@
-// The CUDA plugin's C interface, which the Python package calls through ctypes; the functions have
-// the contracts of those in bindings/torch/api.h. Every function may be called from any thread.
+// What the CUDA plugin's C interface has beyond bindings/torch/api.h. Differences from there:
+// tidepool_attach() touches no device, and its `settings` are
+//   {"budget_bytes": int > 0 | "budget_share": float in (0, 1], "rematerialize": bool (optional),
+//    "allocator": "arena" or, to debug, "native" (optional)} and the entries of the CPU's;
+// statistics are by device, "cuda:0" and so on: of devices that have allocated.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#define TIDEPOOL_EXPORT extern "C" __attribute__((visibility("default")))
-
-TIDEPOOL_EXPORT uint32_t tidepool_built_for();
-
-// Installs the CUDA allocator in this process; touches no device. `settings` is a JSON object:
-//   {"budget_bytes": int > 0 | "budget_share": float in (0, 1], "poison": bool,
-//    "handle_bytes": int (optional), "trace_events": int (optional), "allocator": "arena" or,
-//    to debug, "native" (optional)}; other entries are ignored.
-TIDEPOOL_EXPORT int tidepool_attach(const char* settings, char* error, size_t error_bytes);
-TIDEPOOL_EXPORT int tidepool_attached();
-
-// Statistics by device, "cuda:0" and so on: of devices that have allocated.
-TIDEPOOL_EXPORT size_t tidepool_statistics(char* out, size_t capacity);
+#include "bindings/torch/api.h"
 
 // Moves a storage (a c10::StorageImpl*) of ours into memory that other processes can map. Returns
 // 0; 1 and a message if out of memory; 2 and a message if the device failed.

@@ -12,6 +12,14 @@
 #include <stdexcept>
 
 #include "allocator/sizes.h"
+#include "bindings/torch/interception.h"
+#include "bindings/torch_cuda/cuda_backend.h"
+
+namespace tidepool::torch_glue {
+
+void delete_block(void* address) { torch_cuda::CudaAllocator::installed()->free(address); }
+
+}  // namespace tidepool::torch_glue
 
 namespace tidepool::torch_cuda {
 namespace {
@@ -57,6 +65,9 @@ void CudaAllocator::install(const Settings& settings) {
   }
   if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) {
     throw std::runtime_error("PYTORCH_NO_CUDA_MEMORY_CACHING asks for no caching allocator");
+  }
+  if (settings.rematerialize) {
+    torch_glue::install_engines(c10::kCUDA, settings.runtime.recording);
   }
   g_allocator = new CudaAllocator(*native, settings);
   if (native->initialized()) g_allocator->set_up(c10::cuda::device_count());
@@ -118,7 +129,15 @@ DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
       functions_ = device::find_driver_functions(&find_driver_function);
     }
   }
+  config.coarse_placement = !settings_.rematerialize;  // then hardly a page has to move
   auto* memory = new DeviceMemory(device, functions_, config);
+  if (settings_.rematerialize) {
+    auto engine = std::make_unique<torch_glue::Engine>(
+        c10::Device(c10::kCUDA, device), memory->allocator(),
+        std::make_unique<CudaBackend>(*this, *memory), settings_.runtime);
+    memory->set_engine(engine.get());
+    torch_glue::add_engine(std::move(engine));
+  }
   slot.budget_bytes = config.budget_bytes;
   slot.outside_at_start = outside_bytes(device);
   slot.pools->set_limit(config.budget_bytes, slot.device_bytes);
@@ -133,7 +152,10 @@ DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
       if (owner == device) memory->add_peer(peer);
     }
   }
-  for (int i = 0; i < slot.captures; ++i) memory->allocator().suspend_stream_order();
+  for (int i = 0; i < slot.captures; ++i) {
+    memory->allocator().suspend_stream_order();
+    if (memory->engine() != nullptr) memory->engine()->begin_capture();
+  }
   slot.memory.store(memory, std::memory_order_release);
   return *memory;
 }
@@ -185,6 +207,7 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
   }
   DeviceMemory& memory = this->memory(device);
   slot.pools->settle(memory);
+  if (memory.engine() != nullptr) prepare_to_allocate(*memory.engine());
   void* address = nullptr;
   try {
     address = memory.allocate(bytes, stream);
@@ -202,6 +225,17 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
                                      c10::Device(c10::kCUDA, device));
   }
   return address;
+}
+
+void CudaAllocator::prepare_to_allocate(torch_glue::Engine& engine) {
+  try {
+    torch_glue::notice_thread();
+  } catch (const OutOfMemory&) {
+    torch_glue::rethrow_as_torch_error(engine);
+  }
+  if (!engine.chaos_at_allocations()) [[likely]] return;
+  DeviceLock lock(engine.mutex());
+  engine.runtime().chaos_at_allocation();
 }
 
 void* CudaAllocator::allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes) {
@@ -229,12 +263,14 @@ void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStre
         // The error is ours.
       }
     }
-    report_out_of_memory(slot, memory, stream, error.report());
+    raise_out_of_memory(memory, error.report());
   }
 }
 
-void CudaAllocator::report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
-                                         const OutOfMemoryReport& report) {
+void CudaAllocator::raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryReport& report) {
+  Slot& slot = this->slot(memory.index());
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(memory.index());
+  torch_glue::note_out_of_memory(report);
   memory.count_out_of_memory(report.requested_bytes, stream,
                              memory.history().gather(RecordContext::STATE));
   std::vector<OutOfMemoryObserver> observers;
@@ -259,8 +295,6 @@ void CudaAllocator::report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaS
 }
 
 // --- Freeing ------------------------------------------------------------------------------------
-
-void CudaAllocator::delete_block(void* address) { g_allocator->free(address); }
 
 c10::DeleterFnPtr CudaAllocator::raw_deleter() const { return &delete_block; }
 
@@ -300,8 +334,11 @@ void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
   // Memory of others, as PyTorch's allocator does: where it came from is for them to know.
   if (address == nullptr || data.get_deleter() != &delete_block) return;
   if (DeviceMemory* memory = memory_of(address)) {
-    if (stream.device_index() != memory->index()) return foreign_users_.add(address, stream);
-    return memory->record_stream(address, stream.stream());
+    if (stream.device_index() == memory->index()) {
+      return memory->record_stream(address, stream.stream());
+    }
+    memory->keep(address);  // the runtime orders streams of one device only
+    return foreign_users_.add(address, stream);
   }
   // It takes only its own deleter.
   DataPtr own(address, address, inner().raw_deleter(), data.device());

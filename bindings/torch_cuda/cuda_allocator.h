@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/storage_access.h"
 #include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/foreign_users.h"
 #include "bindings/torch_cuda/native_pools.h"
@@ -25,6 +26,7 @@
 namespace tidepool::torch_cuda {
 
 using c10::DataPtr;
+using torch_glue::delete_block;
 using c10::DeviceIndex;
 using c10::cuda::CUDAStream;
 using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
@@ -86,8 +88,14 @@ class CudaAllocator final : public ForwardingAllocator {
   // Moves the contents of one of our blocks into memory of PyTorch's own allocator, which other
   // processes can map. The storage has another address then.
   void make_shareable(c10::StorageImpl* storage);
+  // Throws PyTorch's error, told to observers and statistics first.
+  [[noreturn]] void raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryReport& report);
+  // Frees a block, of the arena or of PyTorch's own allocator.
+  void free(void* address);
   // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
   std::string statistics_json();
+  // The last events of all arenas, one a line.
+  std::string trace_text() const;
 
  private:
   struct Slot {                                  // a device
@@ -103,7 +111,6 @@ class CudaAllocator final : public ForwardingAllocator {
   static constexpr size_t kDevices = 64;  // as many as PyTorch has
 
   CudaAllocator(CUDAAllocator& native, const Settings& settings);
-  static void delete_block(void* address);
 
   void set_up(int device_count);
   Slot& slot(DeviceIndex device);
@@ -117,9 +124,9 @@ class CudaAllocator final : public ForwardingAllocator {
   size_t outside_bytes(DeviceIndex device);
   void* allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes);
   void* allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream, size_t bytes);
-  [[noreturn]] void report_out_of_memory(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
-                                         const OutOfMemoryReport& report);
-  void free(void* address);
+  // Of an arena that evicts: the calling thread is watched, and chaos gets its chance.
+  static void prepare_to_allocate(torch_glue::Engine& engine);
+  void restore_before_capture(DeviceIndex device);
   void begin_capture(DeviceIndex device);
   void end_capture(DeviceIndex device);
 

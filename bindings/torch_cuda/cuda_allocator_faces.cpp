@@ -10,6 +10,7 @@
 
 #include "bindings/torch/device_json.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
+#include "remat/mutants.h"
 
 namespace tidepool::torch_cuda {
 
@@ -141,7 +142,10 @@ std::string CudaAllocator::statistics_json() {
     if (memory == nullptr) continue;
     const DeviceStats both =
         memory->statistics(inner().getDeviceStats(static_cast<DeviceIndex>(device)));
-    nlohmann::json json = torch_glue::device_json(memory->allocator().statistics(), {});
+    const remat::RuntimeStatistics remat =
+        memory->engine() != nullptr ? memory->engine()->runtime().statistics()
+                                    : remat::RuntimeStatistics{};
+    nlohmann::json json = torch_glue::device_json(memory->allocator().statistics(), remat);
     json["reserved_bytes"] = both.reserved_bytes[0].current;
     json["reserved_peak_bytes"] = both.reserved_bytes[0].peak;
     json["allocated_bytes"] = both.allocated_bytes[0].current;
@@ -155,6 +159,15 @@ std::string CudaAllocator::statistics_json() {
     devices["cuda:" + std::to_string(device)] = std::move(json);
   }
   return devices.dump();
+}
+
+std::string CudaAllocator::trace_text() const {
+  std::string text;
+  for (int device = 0; device < device_count_; ++device) {
+    const DeviceMemory* memory = slots_[static_cast<size_t>(device)].memory.load();
+    if (memory != nullptr) text += memory->allocator().trace_text();
+  }
+  return text;
 }
 
 void CudaAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
@@ -182,24 +195,52 @@ std::shared_ptr<c10::GatheredContext> CudaAllocator::getContextForPointer(const 
 
 // --- Pools and captures -------------------------------------------------------------------------
 
+// A graph is replayed behind our back, on the addresses that it was captured with. Work of ours
+// that the job does not know of has to be over, because no stream can be made to wait any more.
+void CudaAllocator::restore_before_capture(DeviceIndex device) {
+  DeviceMemory* const found = slot(device).memory.load();
+  if (found == nullptr || found->engine() == nullptr) return;
+  if (TIDEPOOL_MUTANT(7, restored_in_capture)) return;
+  DeviceMemory& memory = *found;
+  torch_glue::Engine* engine = memory.engine();
+  bool working = false;
+  try {
+    working = engine->restore_everything();
+  } catch (const OutOfMemory& error) {
+    raise_out_of_memory(memory, error.report());
+  }
+  if (working) memory.synchronize();
+}
+
 void CudaAllocator::begin_capture(DeviceIndex device) {
   Slot& slot = this->slot(device);
   std::lock_guard<std::mutex> guard(slot.mutex);
+  if (DeviceMemory* memory = slot.memory.load()) {
+    if (memory->engine() != nullptr) memory->engine()->begin_capture();
+    memory->allocator().suspend_stream_order();
+  }
   ++slot.captures;
-  if (DeviceMemory* memory = slot.memory.load()) memory->allocator().suspend_stream_order();
 }
 
 void CudaAllocator::end_capture(DeviceIndex device) {
   Slot& slot = this->slot(device);
   std::lock_guard<std::mutex> guard(slot.mutex);
   --slot.captures;
-  if (DeviceMemory* memory = slot.memory.load()) memory->allocator().resume_stream_order();
+  if (DeviceMemory* memory = slot.memory.load()) {
+    memory->allocator().resume_stream_order();
+    if (memory->engine() != nullptr) memory->engine()->end_capture();
+  }
 }
 
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
 void CudaAllocator::markCaptureBegin(DeviceIndex device) {
-  inner().markCaptureBegin(device);  // throws, or not: ours cannot be left behind
   begin_capture(device);
+  try {
+    inner().markCaptureBegin(device);
+  } catch (...) {
+    end_capture(device);
+    throw;
+  }
 }
 
 void CudaAllocator::markCaptureEnd(DeviceIndex device) {
@@ -209,12 +250,19 @@ void CudaAllocator::markCaptureEnd(DeviceIndex device) {
 #endif
 
 void CudaAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, StreamFilter filter) {
-  inner().beginAllocateToPool(device, pool, filter);
+  restore_before_capture(device);  // it may be for one, which has started when we hear of it
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
+  inner().beginAllocateToPool(device, pool, filter);
   slot(device).pools->begin(pool, std::move(filter));
 #else
-  slot(device).pools->begin(pool, std::move(filter), c10::cuda::getCurrentCUDAStream(device));
   begin_capture(device);  // it may be one
+  try {
+    inner().beginAllocateToPool(device, pool, filter);
+  } catch (...) {
+    end_capture(device);
+    throw;
+  }
+  slot(device).pools->begin(pool, std::move(filter), c10::cuda::getCurrentCUDAStream(device));
 #endif
 }
 

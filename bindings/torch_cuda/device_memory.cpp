@@ -37,13 +37,27 @@ void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream) {
 }
 
 void DeviceMemory::free(void* address) {
-  if (!history_.watched()) [[likely]] return arena_.free(address);
+  const auto release = [&] {
+    engine_ != nullptr ? engine_->runtime().free(address) : arena_.free(address);
+  };
+  if (!history_.watched()) [[likely]] return release();
   ContextScope scope(history_.gather(RecordContext::ALL));
-  arena_.free(address);
+  release();
 }
 
 void DeviceMemory::record_stream(void* address, cudaStream_t user) {
   arena_.record_stream(address, handle(user));
+  if (engine_ == nullptr) return;
+  DeviceLock lock(arena_.mutex());
+  if (remat::Storage* storage = engine_->runtime().find(address)) {
+    engine_->backend().remember_stream(*storage, arena_.id_of(handle(user)));
+  }
+}
+
+void DeviceMemory::keep(const void* address) {
+  if (engine_ == nullptr) return;
+  DeviceLock lock(arena_.mutex());
+  if (remat::Storage* storage = engine_->runtime().find(address)) storage->fixed = true;
 }
 
 cudaStream_t DeviceMemory::stream_of(const void* address) {
@@ -58,7 +72,7 @@ void DeviceMemory::allocated(const BlockView& block) {
   if (!history_.watched()) [[likely]] return;
   history_.block_allocated(block.address, t_context);
   history_.add(TraceEntry::ALLOC, block.address, block.requested_bytes, handle_of(block.stream),
-               std::move(t_context));
+               t_context);
 }
 
 void DeviceMemory::freed(const BlockView& block, bool still_used) {
@@ -69,7 +83,7 @@ void DeviceMemory::freed(const BlockView& block, bool still_used) {
   history_.add(TraceEntry::FREE_REQUESTED, block.address, block.requested_bytes, stream, t_context);
   if (!still_used) {
     history_.add(TraceEntry::FREE_COMPLETED, block.address, block.requested_bytes, stream,
-                 std::move(t_context));
+                 t_context);
   }
 }
 

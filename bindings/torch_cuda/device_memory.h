@@ -11,6 +11,7 @@
 
 #include "allocator/allocator_observer.h"
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/engine.h"
 #include "bindings/torch_cuda/device_statistics.h"
 #include "bindings/torch_cuda/memory_history.h"
 #include "cuda/device_arena.h"
@@ -29,14 +30,24 @@ class DeviceMemory final : private AllocatorObserver {
 
   // Throws: OutOfMemory; DeviceError.
   void* allocate(size_t bytes, cudaStream_t stream);
+  // Of an allocated block. Where contents have owners, the runtime decides what becomes of it.
   void free(void* address);
   void record_stream(void* address, cudaStream_t user);
+  // The contents stay where they are while their owner lives.
+  void keep(const void* address);
   // Requires: an allocated block.
   size_t block_bytes(const void* address) { return arena_.block_bytes(address); }
   // The stream of the allocated block that starts there.
   cudaStream_t stream_of(const void* address);
   // True if an allocated block starts there.
   bool owns_block(const void* address) const { return arena_.owns_block(address); }
+
+  StreamId id_of(cudaStream_t stream) { return arena_.id_of(handle(stream)); }
+  // Waits for all work on the device. Throws: DeviceError.
+  void synchronize() { arena_.synchronize(); }
+  // The engine that evicts from it, which must outlive it; before the first request.
+  void set_engine(torch_glue::Engine* engine) { engine_ = engine; }
+  torch_glue::Engine* engine() const { return engine_; }
 
   // See BudgetedAllocator.
   size_t set_limit(size_t limit) { return allocator().set_limit(limit); }
@@ -78,6 +89,7 @@ class DeviceMemory final : private AllocatorObserver {
 
   const c10::DeviceIndex index_;
   const size_t budget_bytes_;
+  torch_glue::Engine* engine_ = nullptr;
   DeviceStatistics statistics_;
   MemoryHistory history_;
   device::DeviceArena arena_;  // last: it tells the others of its pages from the start

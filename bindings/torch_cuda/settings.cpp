@@ -1,9 +1,6 @@
 #include "bindings/torch_cuda/settings.h"
 
 #include <stdexcept>
-
-#include "bindings/torch/settings.h"
-
 namespace tidepool::torch_cuda {
 
 Settings Settings::parse(const std::string& text) {
@@ -16,6 +13,10 @@ Settings Settings::parse(const std::string& text) {
     throw std::invalid_argument("allocator: '" + allocator + "' is neither arena nor native");
   }
   settings.native = allocator == "native";
+  settings.rematerialize = reader.flag("rematerialize", true) && !settings.native;
+  if (settings.rematerialize) {
+    torch_glue::read_runtime_settings(reader, settings.runtime, settings.allocator);
+  }
   if (settings.allocator.budget_bytes == 0 && settings.budget_share == 0) {
     throw std::invalid_argument("budget_bytes: expected more than 0, or a budget_share up to 1");
   }

@@ -5,12 +5,15 @@
 #include <string>
 
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/settings.h"
 
 namespace tidepool::torch_cuda {
 
 struct Settings {
   AllocatorConfig allocator;  // of each device; budget_bytes 0: budget_share counts
   double budget_share = 0;    // of a device's memory
+  bool rematerialize = true;  // false: a caching allocator with a budget, and nothing more
+  torch_glue::RuntimeSettings runtime;
   bool native = false;        // for debugging: PyTorch's own allocator serves all, under the budget
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.

@@ -32,14 +32,14 @@ TEST_CASE("the settings of the CPU's plugin") {
   CHECK(settings.allocator.handle_bytes == 65536);
   CHECK(settings.allocator.trace_events == 9);
   CHECK(settings.allocator.poison);  // chaos wants it
-  CHECK(settings.runtime.policy == "coop");
-  CHECK(settings.runtime.chaos == remat::Chaos::kRandom);
-  CHECK(settings.runtime.seed == 7);
-  CHECK(settings.runtime.limits.depth == 1);
-  CHECK(settings.runtime.limits.versions == 2);
-  CHECK(settings.runtime.limits.age_steps == 3);
-  CHECK(settings.runtime.limits.records == 4);
-  CHECK_FALSE(settings.recording);
+  CHECK(settings.runtime.config.policy == "coop");
+  CHECK(settings.runtime.config.chaos == remat::Chaos::kRandom);
+  CHECK(settings.runtime.config.seed == 7);
+  CHECK(settings.runtime.config.limits.depth == 1);
+  CHECK(settings.runtime.config.limits.versions == 2);
+  CHECK(settings.runtime.config.limits.age_steps == 3);
+  CHECK(settings.runtime.config.limits.records == 4);
+  CHECK_FALSE(settings.runtime.recording);
   CHECK(cpu_refusal("").empty());
 }
 
@@ -50,6 +50,14 @@ TEST_CASE("the settings of CUDA's plugin") {
   CHECK(Settings::parse(R"({"budget_share": 1})").budget_share == 1);
   CHECK(refusal<Settings>("{}").find("budget_bytes: expected more than 0") == 0);
   CHECK(Settings::parse(R"({"budget_share": 1, "allocator": "native"})").native);
+  CHECK_FALSE(Settings::parse(R"({"budget_share": 1, "allocator": "native"})").rematerialize);
+  CHECK_FALSE(Settings::parse(R"({"budget_bytes": 5, "rematerialize": false})").rematerialize);
+  const Settings chaotic = Settings::parse(
+      R"({"budget_bytes": 5, "policy": "lru", "chaos": "op", "limits": {"depth": 3}})");
+  CHECK(chaotic.rematerialize);
+  CHECK(chaotic.allocator.poison);
+  CHECK(chaotic.runtime.config.policy == "lru");
+  CHECK(chaotic.runtime.config.limits.depth == 3);
   CHECK(refusal<Settings>(R"({"budget_share": 1, "allocator": "x"})").find("allocator: 'x'") == 0);
   CHECK(refusal<Settings>(R"({"budget_share": 1.5})") ==
         "budget_share: expected a number from 0 to 1, not 1.5");
@@ -66,7 +74,7 @@ TEST_CASE("an entry that does not fit is named, and never converted") {
     const std::string text = std::string("{\"budget_bytes\": ") + wrong + "}";
     CHECK(refusal<Settings>(text).find("budget_bytes: expected a whole number up to") == 0);
   }
-  CHECK(cpu_refusal(", \"device\": \"cuda\"").find("device: 'cuda' is not supported") == 0);
+  CHECK(cpu_refusal(", \"device\": \"cuda\"").find("device: 'cuda' is not this plugin's") == 0);
   CHECK(cpu_refusal(", \"poison\": 1") == "poison: expected true or false, not 1");
   CHECK(cpu_refusal(", \"policy\": 3") == "policy: expected a text, not 3");
   CHECK(cpu_refusal(", \"limits\": 3") == "limits: expected an object, not 3");

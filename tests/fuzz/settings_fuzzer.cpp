@@ -36,13 +36,13 @@ nlohmann::json written(const AllocatorConfig& config) {
 
 std::string written(const CpuSettings& settings) {
   nlohmann::json json = written(settings.allocator);
-  const tidepool::remat::Limits& limits = settings.runtime.limits;
+  const tidepool::remat::Limits& limits = settings.runtime.config.limits;
   const char* const chaos[] = {"none", "op", "alloc", "random:"};
-  std::string name = chaos[static_cast<size_t>(settings.runtime.chaos)];
-  if (name == "random:") name += std::to_string(settings.runtime.seed);
-  json["policy"] = settings.runtime.policy;
+  std::string name = chaos[static_cast<size_t>(settings.runtime.config.chaos)];
+  if (name == "random:") name += std::to_string(settings.runtime.config.seed);
+  json["policy"] = settings.runtime.config.policy;
   json["chaos"] = name;
-  json["recording"] = settings.recording;
+  json["recording"] = settings.runtime.recording;
   json["limits"] = {{"depth", limits.depth},
                     {"versions", limits.versions},
                     {"age_steps", limits.age_steps},

@@ -23,8 +23,8 @@ def gpu_check(*arguments: str, environ: dict | None = None) -> subprocess.Comple
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("gpu")
-    environ = standin.environment(touch=False)
-    done = gpu_check("--stage", "b", "--smoke", "--out", str(out), environ=environ)
+    environ = standin.environment(touch=False, granularity="64KiB")
+    done = gpu_check("--stage", "ab", "--smoke", "--out", str(out), environ=environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -39,6 +39,19 @@ def test_prices_of_the_driver(done):
             assert f"{call} of 20.00 MiB, {state}" in names
     assert content["parts"]["wall"]["facts"]["mappings"] == 1000
     assert content["parts"]["waits"]["facts"]["error of the work, 0 for none"] == 0
+
+
+def test_bits_and_budget(done):
+    """No kernel runs on the stand-in device, so that bits cannot differ; the rest is real."""
+    content = json.loads(next(done.glob("gpu-a-*.json")).read_text())
+    assert [part["error"] for part in content["parts"].values()] == [""] * 3
+    for part in content["parts"].values():
+        for mode in ("deterministic", "default"):
+            facts = {name.removeprefix(f"{mode}: "): value for name, value in part["facts"].items()}
+            assert facts["the plain job equals itself"] == facts["the budget was kept"] == 1
+            assert facts["the same bits under the budget"] == 1
+            assert facts["evictions"] > 0
+            assert facts["budget, MiB"] < facts["plain peak allocated, MiB"]
 
 
 def test_the_table_has_every_figure(done):
@@ -57,4 +70,4 @@ def test_without_a_gpu_it_fails_and_says_so(tmp_path):
 def test_an_unknown_stage_is_refused():
     done = gpu_check("--stage", "z")
     assert done.returncode == 2
-    assert "no stage z (there are: b)" in done.stderr
+    assert "no stage z (there are: a, b)" in done.stderr

@@ -67,6 +67,10 @@ KILLERS = {
     "9.empty": Killer("metadata", "aten::empty_like"),
 }
 
+# Mutants of what only CUDA has, by the case of tests/torch_cuda/remat_jobs.py that notices.
+ON_CUDA = {"7.captured_operand": "captured", "7.restored_in_capture": "captured",
+           "10.table": "varying"}
+
 # Mutants that end in an error rather than in other bits, by the tests of the simulator that notice.
 SIMULATED = {"2.write_not_cut": "exhaustive_test", "2.death_not_cut": "exhaustive_test"}
 # And the jobs that end.

@@ -27,8 +27,8 @@ def test_options_and_command_are_told_apart(arguments, options, command):
 @pytest.mark.parametrize("arguments, parts", [
     (["--budget", "8gib", "--", "true"], ["budget '8gib'", "did you mean GiB"]),
     (["--budget", "1GiB", "--policy", "cop", "--", "true"], ["policy 'cop'", "did you mean coop"]),
-    (["--budget", "1GiB", "--device", "cuda", "--chaos=op", "--", "true"],
-     ["chaos 'op'", "on cuda nothing is evicted"]),
+    (["--budget", "1GiB", "--device", "cuda", "--policy", "none", "--chaos=op", "--", "true"],
+     ["chaos 'op'", "where nothing is evicted", "policy none"]),
     (["--budget", "1GiB", "--chaos=often", "--", "true"], ["chaos 'often'", "random:SEED"]),
     (["--budget", "1GiB", "--stats", "/nowhere/x.json", "--", "true"], ["/nowhere/x.json"]),
     (["--budget", "1GiB", "--stats", __file__, "--", "true"], ["is no statistics file"]),

@@ -54,7 +54,7 @@ TEST_CASE("after the end of eviction everything is resident and stays") {
   CHECK(job.evict(b));
   {
     DeviceLock lock(job.mutex);
-    job.runtime.stop_evicting(lock);
+    job.runtime.pause_evicting(lock);
   }
   CHECK(a->address != nullptr);
   CHECK(b->address != nullptr);

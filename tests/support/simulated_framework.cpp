@@ -26,7 +26,7 @@ void* SimulatedFramework::allocate(size_t bytes) {
     DeviceLock lock(mutex_);
     runtime_->chaos_at_allocation();
   }
-  return allocator_.allocate(bytes);
+  return allocator_.allocate(bytes, PlacementHint::kTransient, stream_);
 }
 
 void SimulatedFramework::free_bytes(void* address) {
@@ -154,6 +154,11 @@ std::vector<SimulatedStorage*> SimulatedFramework::run(
     real[k] = inputs[k].storage->words();
     expected[k] = inputs[k].storage->expected;
   }
+  for (const Argument& input : inputs) use(input.storage->address, input.storage->bytes());
+  for (const Argument& each : {target, second}) {
+    if (each.storage != nullptr) use(each.storage->address, each.storage->bytes());
+  }
+  for (SimulatedStorage* output : outputs) use(output->address, output->bytes());
   const uint64_t real_hash = body.hash(real);
   const uint64_t expected_hash = body.hash(expected);
   for (uint32_t k = 0; k < body.outputs; ++k) {
@@ -205,11 +210,13 @@ void SimulatedFramework::execute(const remat::Replay& replay) {
     const remat::Value& value = *record.edges[k + first].value;
     words[k] = {static_cast<const uint64_t*>(replay.inputs[k + first]),
                 value.bytes / sizeof(uint64_t)};
+    use(replay.inputs[k + first], value.bytes);
   }
   const uint64_t hash = body.hash(words);
   if (record.writes()) {
     const bool reads = body.reads_target;
     const size_t bytes = reads ? record.edges[0].value->bytes : record.overwritten_bytes;
+    use(replay.target, bytes);
     write(body, hash, reads ? remat::Access::kUpdate : remat::Access::kOverwrite,
           {static_cast<uint64_t*>(replay.target), bytes / sizeof(uint64_t)}, body.target.count);
     return;
@@ -225,6 +232,7 @@ void SimulatedFramework::execute(const remat::Replay& replay) {
     throw;
   }
   for (uint32_t k = 0; k < body.outputs; ++k) {
+    use(made[k], body.output_words[k] * sizeof(uint64_t));
     fill({static_cast<uint64_t*>(made[k]), body.output_words[k]}, hash, k);
     if (replay.outputs[k] != nullptr) {
       replay.outputs[k] = made[k];
@@ -292,6 +300,8 @@ void SimulatedFramework::end_wait(void* token) {
 }
 
 void SimulatedFramework::copy(void* to, const void* from, size_t bytes) {
+  use(from, bytes);
+  use(to, bytes);
   std::memcpy(to, from, bytes);
 }
 

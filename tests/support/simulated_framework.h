@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
@@ -116,6 +117,12 @@ class SimulatedFramework final : public remat::Backend {
   // The n-th replay from now throws; 0: none.
   void fail_execute_at(uint64_t n) { fail_at_ = n == 0 ? 0 : executed_ + n; }
 
+  // The stream of all work from now on; several need an allocator with an order of streams.
+  void set_stream(StreamId stream) { stream_ = stream; }
+  StreamId current_stream() const override { return stream_; }
+  // Called for every block that a kernel or a copy uses, on the current stream.
+  std::function<void(StreamId, const void*, size_t)> on_use;
+
   void execute(const remat::Replay& replay) override;
   bool detach(remat::Storage& storage) override;
   bool attach(remat::Storage& storage, void* address) override;
@@ -131,6 +138,9 @@ class SimulatedFramework final : public remat::Backend {
   SimulatedStorage* new_storage(uint32_t words);
   void* allocate(size_t bytes);
   void free_bytes(void* address);
+  void use(const void* address, size_t bytes) {
+    if (on_use) on_use(stream_, address, bytes);
+  }
   bool take_reference_if_alive(SimulatedStorage* storage);
   static void write(const OperatorBody& body, uint64_t hash, remat::Access access, Words target,
                     size_t count);
@@ -143,6 +153,7 @@ class SimulatedFramework final : public remat::Backend {
   std::deque<SimulatedStorage> storages_;
   std::atomic<uint64_t> executed_{0};
   uint64_t fail_at_ = 0;
+  StreamId stream_ = StreamId::kDefault;
 };
 
 }  // namespace tidepool::sim

@@ -14,20 +14,23 @@ DEVICE = {"devices": 2, "memory": "8GiB", "touch": False}
 EXPANDABLE = (("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)
 
 
-@pytest.fixture
-def ours(jobs) -> dict:
-    return jobs.json("training_jobs.py", budget="4GiB", environ=EXPANDABLE, **DEVICE)
+@pytest.fixture(params=("none", "need1"))
+def ours(jobs, request) -> dict:
+    policy = ("TIDEPOOL_POLICY", request.param)
+    return jobs.json("training_jobs.py", budget="4GiB", environ=(*EXPANDABLE, policy), **DEVICE)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_more_memory_than_expandable_segments(jobs, ours, case):
+def test_no_more_memory_than_expandable_segments(jobs, ours, case, request):
     native = jobs.json("training_jobs.py", environ=EXPANDABLE, **DEVICE)[case]
     mine = ours[case]
     assert native["allocation.allocated"] > 50
     for figure in ("requested_bytes.peak", "requested_bytes.allocated", "allocation.allocated"):
         assert mine[figure] == native[figure], figure
-    for figure in ("allocated_bytes.peak", "reserved_bytes.peak"):
-        assert mine[figure] <= native[figure], figure
+    assert mine["allocated_bytes.peak"] <= native["allocated_bytes.peak"]
+    # Memory that may have to be evicted is laid out for that, which takes some pages more.
+    spared = 1.02 if "need1" in request.node.name else 1
+    assert mine["reserved_bytes.peak"] <= native["reserved_bytes.peak"] * spared
 
 
 @pytest.mark.parametrize("case", CASES)

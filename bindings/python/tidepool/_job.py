@@ -23,7 +23,7 @@ from ._version import __version__
 class Job:
     """An attached process. Made by `attach`; there is at most one."""
 
-    def __init__(self, settings: _settings.Settings, plugin: _plugin.DevicePlugin,
+    def __init__(self, settings: _settings.Settings, plugin: _plugin.Plugin,
                  stats_file: _stats_file.StatsFile | None) -> None:
         self.settings = settings
         self.plugin = plugin
@@ -74,7 +74,7 @@ def attach(settings: _settings.Settings) -> Job:
     plugin = _plugin.load(device=settings.device)
     stats_file = _claim_stats_file(settings)
     try:
-        (_attach_cuda if settings.device == "cuda" else _attach_cpu)(plugin, settings)
+        _attach(plugin, settings)
     except BaseException:
         if stats_file:
             stats_file.discard()
@@ -86,8 +86,18 @@ def attach(settings: _settings.Settings) -> Job:
     return _job
 
 
-def _attach_cpu(plugin: _plugin.Plugin, settings: _settings.Settings) -> None:
+def _attach(plugin: _plugin.Plugin, settings: _settings.Settings) -> None:
     import torch
+
+    if settings.rematerializes():
+        _attach_rematerializing(plugin, settings, torch)
+    else:
+        plugin.attach(settings.for_plugin())
+    if settings.device == "cuda":
+        _sharing.move_before_sharing(plugin, torch.UntypedStorage)
+
+
+def _attach_rematerializing(plugin: _plugin.Plugin, settings: _settings.Settings, torch) -> None:
     import torch.optim.optimizer as optimizers  # its package hides it
 
     readers = _readers.Readers(plugin, torch)
@@ -101,13 +111,6 @@ def _attach_cpu(plugin: _plugin.Plugin, settings: _settings.Settings) -> None:
     _follow_optimizers(plugin, optimizers, torch.compiler.is_compiling)
     _compiled.follow_compiled_graphs(plugin, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
-
-
-def _attach_cuda(plugin: _plugin.CudaPlugin, settings: _settings.Settings) -> None:
-    import torch
-
-    plugin.attach(settings.for_plugin())
-    _sharing.move_before_sharing(plugin, torch.UntypedStorage)
 
 
 def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | None:

@@ -28,14 +28,11 @@ class AttachError(RuntimeError):
 
 _ADDRESS, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
 _ONE_STORAGE = (ctypes.c_int, [_ADDRESS, _TEXT, _SIZE])
-_OF_EVERY_PLUGIN = {
+_SIGNATURES = {
     "tidepool_built_for": (ctypes.c_uint32, []),
     "tidepool_attach": (ctypes.c_int, [_TEXT, _TEXT, _SIZE]),
     "tidepool_attached": (ctypes.c_int, []),
     "tidepool_statistics": (_SIZE, [_TEXT, _SIZE]),
-}
-_OF_THE_CPU = {
-    **_OF_EVERY_PLUGIN,
     "tidepool_thread": (ctypes.c_int, [ctypes.c_int]),
     "tidepool_thread_is_on": (ctypes.c_int, []),
     "tidepool_make_resident": _ONE_STORAGE,
@@ -50,10 +47,13 @@ _OF_THE_CPU = {
 }
 
 
-class DevicePlugin:
-    """What the plugins of all devices have. A storage is the address of its `c10::StorageImpl`."""
+class Plugin:
+    """The plugin for the CPU: allocator, interception, rematerialization.
 
-    signatures: Mapping[str, tuple] = _OF_EVERY_PLUGIN
+    A storage is the address of its `c10::StorageImpl`.
+    """
+
+    signatures: Mapping[str, tuple] = _SIGNATURES
 
     def __init__(self, library) -> None:
         self.library = library
@@ -61,6 +61,13 @@ class DevicePlugin:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
         self._local = threading.local()
+        self.state = library.tidepool_state
+        self.thread = library.tidepool_thread
+        self.optimizer_scope = library.tidepool_optimizer_scope
+        self.rescan_operators = library.tidepool_rescan_operators
+        self.evict = library.tidepool_evict
+        self.evict_all = library.tidepool_evict_all
+        self.recording = library.tidepool_recording
 
     def attach(self, settings: dict) -> None:
         """Attach with the settings of `Settings.for_plugin`; raise AttachError if refused."""
@@ -83,39 +90,6 @@ class DevicePlugin:
             capacity = 2 * needed
         raise RuntimeError("the statistics kept growing while they were read")
 
-    def _run(self, function, storage: int) -> None:
-        message = getattr(self._local, "message", None)
-        if message is None:
-            message = self._local.message = _Message()
-        if function(storage, message, _MESSAGE_BYTES):
-            raise _error(message.value.decode(errors="replace"))
-
-
-class CudaPlugin(DevicePlugin):
-    """The CUDA allocator."""
-
-    signatures = {**_OF_EVERY_PLUGIN, "tidepool_make_shareable": _ONE_STORAGE}
-
-    def make_shareable(self, storage: int) -> None:
-        """Move a storage into memory that other processes can map."""
-        self._run(self.library.tidepool_make_shareable, storage)
-
-
-class Plugin(DevicePlugin):
-    """The plugin for the CPU: allocator, interception, rematerialization."""
-
-    signatures = _OF_THE_CPU
-
-    def __init__(self, library) -> None:
-        super().__init__(library)
-        self.state = library.tidepool_state
-        self.thread = library.tidepool_thread
-        self.optimizer_scope = library.tidepool_optimizer_scope
-        self.rescan_operators = library.tidepool_rescan_operators
-        self.evict = library.tidepool_evict
-        self.evict_all = library.tidepool_evict_all
-        self.recording = library.tidepool_recording
-
     def make_resident(self, storage: int) -> None:
         self._run(self.library.tidepool_make_resident, storage)
 
@@ -124,6 +98,23 @@ class Plugin(DevicePlugin):
 
     def escape(self, storage: int) -> None:
         self._run(self.library.tidepool_escape, storage)
+
+    def _run(self, function, storage: int) -> None:
+        message = getattr(self._local, "message", None)
+        if message is None:
+            message = self._local.message = _Message()
+        if function(storage, message, _MESSAGE_BYTES):
+            raise _error(message.value.decode(errors="replace"))
+
+
+class CudaPlugin(Plugin):
+    """The same for CUDA devices, with memory that can be shared between processes."""
+
+    signatures = {**_SIGNATURES, "tidepool_make_shareable": _ONE_STORAGE}
+
+    def make_shareable(self, storage: int) -> None:
+        """Move a storage into memory that other processes can map."""
+        self._run(self.library.tidepool_make_shareable, storage)
 
 
 def _error(message: str) -> Exception:
@@ -154,8 +145,8 @@ def torch_version(torch) -> tuple[int, int]:
     return packed >> 56, packed >> 48 & 0xFF
 
 
-def load(folder: Path = LIBRARY_FOLDER, device: str = "cpu") -> DevicePlugin:
-    """Load a device's plugin for the imported PyTorch: a `Plugin`, or a `CudaPlugin`.
+def load(folder: Path = LIBRARY_FOLDER, device: str = "cpu") -> Plugin:
+    """Load a device's plugin for the imported PyTorch.
 
     Raises:
         AttachError: there is none for this version, or it does not fit.

@@ -18,6 +18,7 @@ from . import _sizes
 # As in remat/policy.cpp, which has the list; the default first.
 POLICIES = ("need1", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps",
             "dte", "random")
+NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
 ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the budget, to debug
 PREFIX = "TIDEPOOL_"
@@ -55,10 +56,18 @@ class Settings:
     quiet: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
 
+    def rematerializes(self) -> bool:
+        """Whether operators are watched, so that tensors can be evicted and restored."""
+        return self.policy != NO_POLICY and self.allocator == "arena"
+
     def for_plugin(self) -> dict:
         """Return what the plugin's `tidepool_attach` reads."""
-        values = {"device": self.device, "budget_bytes": self.budget_bytes, "policy": self.policy,
-                  "chaos": self.chaos, "poison": self.poison}
+        values = {"device": self.device, "budget_bytes": self.budget_bytes, "chaos": self.chaos,
+                  "poison": self.poison}
+        if self.rematerializes():
+            values["policy"] = self.policy
+        else:
+            values["rematerialize"] = False
         if self.budget_share:
             values["budget_share"] = self.budget_share
         if self.handle_bytes is not None:
@@ -71,11 +80,13 @@ class Settings:
 
     def describe(self) -> str:
         """Return budget, device, policy and chaos as one phrase."""
-        if self.device == "cuda":
-            below = ", by PyTorch's own allocator" if self.allocator == "native" else ""
-            return (f"budget {self.describe_budget()} on each cuda device{below}, nothing is "
-                    "evicted there")
-        text = f"budget {self.describe_budget()} on {self.device}, policy {self.policy}"
+        where = "each cuda device" if self.device == "cuda" else self.device
+        text = f"budget {self.describe_budget()} on {where}"
+        if self.allocator == "native":
+            text += ", by PyTorch's own allocator"
+        if not self.rematerializes():
+            return f"{text}, nothing is evicted"
+        text += f", policy {self.policy}"
         return text if self.chaos == "none" else f"{text}, chaos {self.chaos}"
 
 
@@ -165,7 +176,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         budget_bytes=budget_bytes,
         budget_share=budget_share,
         device=device,
-        policy=_one_of(given, "policy", POLICIES, "need1"),
+        policy=_one_of(given, "policy", (*POLICIES, NO_POLICY), "need1"),
         chaos=_chaos(given),
         stats=given["stats"][1] if "stats" in given else None,
         poison=_flag(given, "poison"),
@@ -174,9 +185,11 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         quiet=_flag(given, "quiet"),
         limits=limits,
     )
-    if device == "cuda" and settings.chaos != "none":
-        raise _wrong(*given["chaos"], "on cuda nothing is evicted in this version, expected none, "
-                                      "or device cpu")
+    if settings.chaos != "none" and not settings.rematerializes():
+        raise _wrong(*given["chaos"], "expected none where nothing is evicted: "
+                                      f"policy {settings.policy}, allocator {settings.allocator}")
+    if device == "cpu" and settings.policy == NO_POLICY:
+        raise _wrong(*given["policy"], "on cpu expected one that evicts, or device cuda")
     if device == "cpu" and settings.allocator != "arena":
         raise _wrong(*given["allocator"], "on cpu expected arena, or device cuda")
     return settings

@@ -22,7 +22,7 @@ class Allocations {
   Allocations(const Allocations&) = delete;
   Allocations& operator=(const Allocations&) = delete;
 
-  // Rounded up to kGranularity; 0 for no bytes. Throws: Refusal, as all below.
+  // Rounded up to granularity(); 0 for no bytes. Throws: Refusal, as all below.
   uintptr_t allocate(int device, size_t bytes);
   // Returns how many bytes were freed. Frees nothing for 0.
   size_t free(uintptr_t address);

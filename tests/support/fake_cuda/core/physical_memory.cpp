@@ -10,8 +10,14 @@
 #include <system_error>
 
 #include "tests/support/fake_cuda/core/error.h"
+#include "tests/support/fake_cuda/core/settings.h"
 
 namespace tidepool::fake_cuda {
+
+size_t granularity() {
+  static const size_t bytes = settings_from_environment().granularity;
+  return bytes;
+}
 
 PhysicalMemory::PhysicalMemory(int device, size_t total_bytes)
     : device_(device), total_bytes_(total_bytes) {

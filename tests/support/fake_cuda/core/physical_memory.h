@@ -13,10 +13,11 @@
 
 namespace tidepool::fake_cuda {
 
-constexpr size_t kGranularity = size_t{2} << 20;
+constexpr size_t kGranularity = size_t{2} << 20;  // unless the environment says otherwise
+size_t granularity();
 
-constexpr size_t round_up(size_t bytes) {
-  return (bytes + kGranularity - 1) / kGranularity * kGranularity;
+inline size_t round_up(size_t bytes) {
+  return (bytes + granularity() - 1) / granularity() * granularity();
 }
 
 // A part of a device's file, or of a file of another process.
@@ -35,7 +36,7 @@ class PhysicalMemory {
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
 
-  // Requires: a multiple of kGranularity. Throws: Refusal with kOutOfMemory.
+  // Requires: a multiple of granularity(). Throws: Refusal with kOutOfMemory.
   Extent take(size_t bytes);
   void give_back(const Extent& extent);
 
@@ -54,7 +55,7 @@ class PhysicalMemory {
 };
 
 // Reserves addresses, aligned to `alignment`, that nothing may touch. Throws: Refusal.
-uintptr_t reserve_addresses(size_t bytes, size_t alignment = kGranularity);
+uintptr_t reserve_addresses(size_t bytes, size_t alignment = granularity());
 void release_addresses(uintptr_t start, size_t bytes);
 // Maps memory at addresses that are reserved. Throws: Refusal with kOutOfMemory.
 void map_extent(uintptr_t address, const Extent& extent, bool accessible);

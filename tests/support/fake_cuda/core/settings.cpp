@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -78,6 +79,13 @@ const std::map<std::string_view, Reader>& readers() {
        [](Settings& s, const std::string& t) { s.blas_workspace_bytes = bytes(t); }},
       {"DNN_WORKSPACE",
        [](Settings& s, const std::string& t) { s.dnn_workspace_bytes = bytes(t); }},
+      {"GRANULARITY",
+       [](Settings& s, const std::string& t) {
+         s.granularity = bytes(t);
+         if (!std::has_single_bit(s.granularity) || s.granularity < 4096) {
+           throw std::invalid_argument("expected a power of two, 4KiB or more");
+         }
+       }},
       {"FAIL", [](Settings& s, const std::string& t) { s.failures = parse_failures(t); }},
       {"PRICE", [](Settings& s, const std::string& t) { s.prices = parse_prices(t); }},
   };

@@ -29,6 +29,7 @@ struct Settings {
   size_t log_entries = 1 << 16;  // the newest ones are kept
   size_t blas_workspace_bytes = 0;
   size_t dnn_workspace_bytes = 0;
+  size_t granularity = size_t{2} << 20;  // of memory; it counts from the start of a process
   std::vector<FailureRule> failures = {};
   std::vector<Price> prices = {};
 
@@ -41,10 +42,10 @@ struct Settings {
 void apply_setting(Settings& settings, const std::string& name, const std::string& text);
 
 // Reads FAKE_CUDA_DEVICES, _MEMORY, _MAPPING_LIMIT, _LATE (a number, or "asked"), _TOUCH, _PEERS,
-// _FATAL, _LOG, _LOG_ENTRIES, _BLAS_WORKSPACE, _DNN_WORKSPACE, _FAIL and _PRICE. Sizes are bytes or
-// end in KiB, MiB or GiB; _MEMORY takes several, with commas. CUDA_VISIBLE_DEVICES leaves out as
-// many devices as it does not name. Throws: std::invalid_argument naming a variable that is unknown
-// or wrong.
+// _FATAL, _LOG, _LOG_ENTRIES, _BLAS_WORKSPACE, _DNN_WORKSPACE, _GRANULARITY, _FAIL and _PRICE.
+// Sizes are bytes or end in KiB, MiB or GiB; _MEMORY takes several, with commas.
+// CUDA_VISIBLE_DEVICES leaves out as many devices as it does not name. Throws:
+// std::invalid_argument naming a variable that is unknown or wrong.
 Settings settings_from_environment();
 
 }  // namespace tidepool::fake_cuda

@@ -15,7 +15,7 @@ void require(bool holds, fmt::format_string<Arguments...> why, Arguments&&... ar
   throw Refusal(Error::kInvalidValue, fmt::format(why, std::forward<Arguments>(arguments)...));
 }
 
-bool is_whole(size_t bytes) { return bytes != 0 && bytes % kGranularity == 0; }
+bool is_whole(size_t bytes) { return bytes != 0 && bytes % granularity() == 0; }
 
 }  // namespace
 
@@ -30,7 +30,7 @@ uintptr_t VirtualMemory::reserve(size_t bytes, size_t alignment, uint64_t flags)
   require(is_whole(bytes), "size {} is not a multiple of the granularity", bytes);
   require((alignment & (alignment - 1)) == 0, "alignment {} is not a power of two", alignment);
   require(flags == 0, "flags {} are not zero", flags);
-  const uintptr_t start = reserve_addresses(bytes, std::max(alignment, kGranularity));
+  const uintptr_t start = reserve_addresses(bytes, std::max(alignment, granularity()));
   reservations_[start] = bytes;
   return start;
 }
@@ -107,7 +107,7 @@ void VirtualMemory::map(uintptr_t address, size_t bytes, size_t offset, Handle h
   Physical& mapped = physical(handle);
   require(mapped.owners != 0, "handle {} was released", static_cast<uint64_t>(handle));
   require(flags == 0 && offset == 0, "flags {} or offset {} are not zero", flags, offset);
-  require(address % kGranularity == 0, "{:#x} is not a multiple of the granularity", address);
+  require(address % granularity() == 0, "{:#x} is not a multiple of the granularity", address);
   require(bytes == mapped.extent.bytes, "the handle has {} bytes, not {}", mapped.extent.bytes,
           bytes);
   check_in_one_reservation(address, bytes);

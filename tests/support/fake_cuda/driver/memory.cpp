@@ -81,7 +81,7 @@ FAKE_CUDA_API int cuMemGetAllocationGranularity(size_t* granularity,
                                                 const AllocationProperties* properties, int) {
   return code(run(Call::kOther, __func__, [&](Machine&) {
     device_of(properties);
-    *granularity = kGranularity;
+    *granularity = fake_cuda::granularity();
     return Error::kSuccess;
   }));
 }

@@ -1,9 +1,9 @@
-#include "bindings/torch/mkl_kernels.h"
+#include "bindings/torch_cpu/mkl_kernels.h"
 
 #include <ATen/CPUFunctions.h>
 #include <ATen/EmptyTensor.h>
 
-namespace tidepool::torch_glue {
+namespace tidepool::torch_cpu {
 
 void choose_mkl_kernels() {
   // Below the dispatcher: no autograd, and no mode of the job sees them.
@@ -21,4 +21,4 @@ void choose_mkl_kernels() {
   }
 }
 
-}  // namespace tidepool::torch_glue
+}  // namespace tidepool::torch_cpu

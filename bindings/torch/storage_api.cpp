@@ -1,3 +1,4 @@
+// The functions of the C interface that are the same for every device.
 #include "bindings/torch/api.h"
 
 #include <c10/core/StorageImpl.h>
@@ -9,7 +10,6 @@
 #include "bindings/torch/engine.h"
 #include "bindings/torch/intercepted_call.h"
 #include "bindings/torch/interception.h"
-#include "bindings/torch/statistics_json.h"
 #include "bindings/torch/storage_access.h"
 #include "bindings/torch/tripwire.h"
 #include "remat/mutants.h"
@@ -21,26 +21,28 @@ namespace {
 
 // The tracked storage behind a StorageImpl of ours; nullptr if it is foreign, empty, or not yet
 // tracked and `track` is false. Requires: lock held.
-remat::Storage* find_tracked(c10::StorageImpl* storage, bool track) {
+remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, bool track) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get_deleter() == &delete_evicted) {
     return static_cast<remat::Storage*>(data.get_context());
   }
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
-  remat::Runtime& runtime = engine()->runtime();
-  remat::Storage* tracked = runtime.find(data.get());
+  if (!engine.allocator().contains(data.get())) return nullptr;  // of PyTorch's own pools
+  remat::Storage* tracked = engine.runtime().find(data.get());
   if (tracked != nullptr || !track) return tracked;
-  return start_tracking(storage, remat::RootReason::kUntracked);
+  return start_tracking(engine, storage, remat::RootReason::kUntracked);
 }
 
 // Locks the storage behind `pointer`, restores it, and does `then` to it.
 template <class Then>
 int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Then&& then) {
-  if (engine() == nullptr || pointer == nullptr) return 0;
-  remat::Runtime& runtime = engine()->runtime();
+  if (!engines_installed() || pointer == nullptr) return 0;
+  Engine* engine = engine_of(static_cast<c10::StorageImpl*>(pointer));
+  if (engine == nullptr) return 0;
+  remat::Runtime& runtime = engine->runtime();
   try {
-    DeviceLock lock(engine()->mutex());
-    remat::Storage* storage = find_tracked(static_cast<c10::StorageImpl*>(pointer), track);
+    DeviceLock lock(engine->mutex());
+    remat::Storage* storage = find_tracked(*engine, static_cast<c10::StorageImpl*>(pointer), track);
     if (storage == nullptr) return 0;
     runtime.lock_storage(storage);
     try {
@@ -62,29 +64,6 @@ int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Th
 }
 
 }  // namespace
-
-uint32_t tidepool_built_for() { return TIDEPOOL_TORCH_MAJOR << 8 | TIDEPOOL_TORCH_MINOR; }
-
-int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
-  try {
-    Engine::attach(Settings::parse(settings));
-    return 0;
-  } catch (const std::exception& exception) {
-    return fail(kFailed, exception.what(), error, error_bytes);
-  }
-}
-
-int tidepool_attached() { return engine() != nullptr ? 1 : 0; }
-
-size_t tidepool_statistics(char* out, size_t capacity) {
-  if (engine() == nullptr) return 0;
-  return give_text(statistics_json(*engine()), out, capacity);
-}
-
-size_t tidepool_trace(char* out, size_t capacity) {
-  if (engine() == nullptr) return 0;
-  return give_text(engine()->allocator().trace_text(), out, capacity);
-}
 
 int tidepool_thread(int on) { return set_thread_intercepted(on != 0) ? 1 : 0; }
 int tidepool_thread_is_on() { return is_thread_intercepted() ? 1 : 0; }
@@ -116,14 +95,18 @@ int tidepool_written(void* storage, char* error, size_t error_bytes) {
 }
 
 int tidepool_state(void* pointer) {
-  if (engine() == nullptr) return 0;
+  if (!engines_installed()) return 0;
   auto* storage = static_cast<c10::StorageImpl*>(pointer);
-  DeviceLock lock(engine()->mutex());
+  Engine* engine = engine_of(storage);
+  if (engine == nullptr) return -1;
+  DeviceLock lock(engine->mutex());
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const bool ours =
-      data.get_deleter() == &delete_block || data.get_deleter() == &delete_evicted;
+      data.get_deleter() == &delete_evicted ||
+      (data.get_deleter() == &delete_block &&
+       (data.get() == nullptr || engine->allocator().contains(data.get())));
   if (!ours) return -1;
-  const remat::Storage* tracked = find_tracked(storage, false);
+  const remat::Storage* tracked = find_tracked(*engine, storage, false);
   if (tracked == nullptr) return 0;
   if (tracked->evicted) return 3;
   if (tracked->escaped) return 4;
@@ -131,29 +114,34 @@ int tidepool_state(void* pointer) {
 }
 
 int tidepool_evict(void* pointer) {
-  if (engine() == nullptr) return 0;
-  DeviceLock lock(engine()->mutex());
-  remat::Storage* tracked = find_tracked(static_cast<c10::StorageImpl*>(pointer), false);
-  return tracked != nullptr && engine()->runtime().evict_storage(tracked) ? 1 : 0;
+  auto* storage = static_cast<c10::StorageImpl*>(pointer);
+  Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
+  if (engine == nullptr) return 0;
+  DeviceLock lock(engine->mutex());
+  remat::Storage* tracked = find_tracked(*engine, storage, false);
+  return tracked != nullptr && engine->runtime().evict_storage(tracked) ? 1 : 0;
 }
 
 size_t tidepool_evict_all() {
-  if (engine() == nullptr) return 0;
-  DeviceLock lock(engine()->mutex());
-  return engine()->runtime().evict_everything();
+  size_t evicted = 0;
+  for_each_engine([&](Engine& engine) {
+    DeviceLock lock(engine.mutex());
+    evicted += engine.runtime().evict_everything();
+  });
+  return evicted;
 }
 
 void tidepool_optimizer_scope(int entering) {
   t_in_optimizer = entering != 0;
-  if (engine() == nullptr || entering != 0) return;
-  engine()->runtime().end_step();
+  if (!engines_installed() || entering != 0) return;
+  for_each_engine([](Engine& engine) { engine.runtime().end_step(); });
   if (g_operators_pending.load(std::memory_order_relaxed)) rescan_operators();
 }
 
 void tidepool_rescan_operators() {
-  if (engine() != nullptr) rescan_operators();
+  if (engines_installed()) rescan_operators();
 }
 
 void tidepool_recording(int on) {
-  if (engine() != nullptr) set_recording(on != 0);
+  if (engines_installed()) set_recording(on != 0);
 }

@@ -1,4 +1,4 @@
-#include "bindings/torch/cpu_allocator.h"
+#include "bindings/torch_cpu/cpu_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 
@@ -8,14 +8,24 @@
 
 namespace tidepool::torch_glue {
 
+void delete_block(void* address) {
+  if (address != nullptr) engine_of(c10::Device(c10::kCPU))->runtime().free(address);
+}
+
+}  // namespace tidepool::torch_glue
+
+namespace tidepool::torch_cpu {
+
+using torch_glue::delete_block;
+
 c10::DataPtr CpuAllocator::allocate(size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
   if (bytes == 0) return {nullptr, nullptr, &delete_block, cpu};
-  Engine& e = *engine();
+  torch_glue::Engine& e = *torch_glue::engine_of(cpu);
   try {
-    notice_thread();
+    torch_glue::notice_thread();
   } catch (const OutOfMemory&) {
-    rethrow_as_torch_error();
+    rethrow_as_torch_error(e);
   }
   if (e.chaos_at_allocations()) [[unlikely]] {
     DeviceLock lock(e.mutex());
@@ -25,7 +35,7 @@ c10::DataPtr CpuAllocator::allocate(size_t bytes) {
     void* address = e.allocator().allocate(bytes);
     return {address, address, &delete_block, cpu};
   } catch (const OutOfMemory&) {
-    rethrow_as_torch_error();
+    rethrow_as_torch_error(e);
   }
 }
 
@@ -41,4 +51,4 @@ void CpuAllocator::install() {
   c10::SetCPUAllocator(allocator, 255);
 }
 
-}  // namespace tidepool::torch_glue
+}  // namespace tidepool::torch_cpu

@@ -5,9 +5,9 @@
 
 #include "bindings/torch/engine.h"
 
-namespace tidepool::torch_glue {
+namespace tidepool::torch_cpu {
 
 // One object per device, keyed "cpu", "cuda:0", ...; keys as documented in docs/guide.md.
-std::string statistics_json(Engine& engine);
+std::string statistics_json(torch_glue::Engine& engine);
 
-}  // namespace tidepool::torch_glue
+}  // namespace tidepool::torch_cpu

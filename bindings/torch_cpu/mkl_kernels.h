@@ -4,10 +4,10 @@
 // bits than the operator made.
 #pragma once
 
-namespace tidepool::torch_glue {
+namespace tidepool::torch_cpu {
 
 // Calls each of those functions once, in float and double, before anything is recorded. Takes less
 // than a millisecond. Like PyTorch, it cannot help if another thread is in its first call already.
 void choose_mkl_kernels();
 
-}  // namespace tidepool::torch_glue
+}  // namespace tidepool::torch_cpu

@@ -4,7 +4,7 @@
 
 #include <c10/core/Allocator.h>
 
-namespace tidepool::torch_glue {
+namespace tidepool::torch_cpu {
 
 class CpuAllocator final : public c10::Allocator {
  public:
@@ -17,4 +17,4 @@ class CpuAllocator final : public c10::Allocator {
   static void install();
 };
 
-}  // namespace tidepool::torch_glue
+}  // namespace tidepool::torch_cpu

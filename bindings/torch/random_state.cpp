@@ -1,6 +1,9 @@
-#include "bindings/torch/cpu_random.h"
+#include "bindings/torch/random_state.h"
+
+#include <ATen/Context.h>
 
 #include <cstring>
+#include <map>
 
 #include "bindings/torch/engine.h"
 #include "remat/mutants.h"
@@ -26,7 +29,23 @@ template struct DataMember<&at::mt19937::data_>;
 
 }  // namespace
 
-void RandomState::capture(at::CPUGeneratorImpl& generator) {
+void RandomState::capture(c10::GeneratorImpl& generator) {
+  if (generator.device().is_cpu()) {
+    return capture_twister(static_cast<at::CPUGeneratorImpl&>(generator));
+  }
+  std::lock_guard<std::mutex> guard(generator.mutex_);
+  seed = generator.current_seed();
+  offset = generator.get_offset();
+}
+
+void RandomState::load_into(c10::GeneratorImpl& generator) const {
+  if (table != nullptr) return load_into_twister(static_cast<at::CPUGeneratorImpl&>(generator));
+  std::lock_guard<std::mutex> guard(generator.mutex_);
+  generator.set_current_seed(seed);  // sets the offset to 0
+  generator.set_offset(offset);
+}
+
+void RandomState::capture_twister(at::CPUGeneratorImpl& generator) {
   static std::shared_ptr<const at::mt19937_data_pod> last;  // guarded by the draw lock
   std::lock_guard<std::mutex> guard(generator.mutex_);
   const at::mt19937_data_pod& now = (generator.*engine_member()).*data_member();
@@ -43,7 +62,7 @@ void RandomState::capture(at::CPUGeneratorImpl& generator) {
   table = last;
 }
 
-void RandomState::load_into(at::CPUGeneratorImpl& generator) const {
+void RandomState::load_into_twister(at::CPUGeneratorImpl& generator) const {
   at::mt19937_data_pod data = *table;
   data.left_ = left;
   data.next_ = next;
@@ -63,39 +82,31 @@ DrawLock::Mutex& DrawLock::mutex() {
 
 DrawLock::DrawLock() {
   if (mutex().try_lock()) return;
-  TorchBackend& backend = engine()->backend();
-  void* token = backend.begin_wait();
+  void* token = TorchBackend::leave_interpreter();
   mutex().lock();
-  backend.end_wait(token);
+  TorchBackend::enter_interpreter(token);
 }
 
-at::CPUGeneratorImpl& default_generator() {
-  return *static_cast<at::CPUGeneratorImpl*>(
-      at::detail::getDefaultCPUGenerator().unsafeGetGeneratorImpl());
+c10::GeneratorImpl& default_generator(c10::Device device) {
+  return *at::globalContext().defaultGenerator(device).unsafeGetGeneratorImpl();
 }
 
-const at::Generator& private_generator() {
-  static auto* generator = new at::Generator(at::detail::createCPUGenerator());
-  return *generator;
+const at::Generator& private_generator(c10::Device device) {
+  static auto* generators = new std::map<c10::DeviceIndex, at::Generator>;
+  const auto found = generators->find(device.index());
+  if (found != generators->end()) return found->second;
+  return generators->emplace(device.index(), at::globalContext().defaultGenerator(device).clone())
+      .first->second;
 }
 
-DefaultGeneratorScope::DefaultGeneratorScope(const RandomState& state)
-    : generator_(default_generator()) {
-  {
-    std::lock_guard<std::mutex> guard(generator_.mutex_);
-    engine_ = generator_.engine();
-    next_float_normal_ = generator_.next_float_normal_sample();
-    next_double_normal_ = generator_.next_double_normal_sample();
-  }
+DefaultGeneratorScope::DefaultGeneratorScope(c10::Device device, const RandomState& state)
+    : generator_(default_generator(device)) {
+  before_.capture(generator_);
   state.load_into(generator_);
 }
 
 DefaultGeneratorScope::~DefaultGeneratorScope() {
-  if (TIDEPOOL_MUTANT(4, put_back)) return;
-  std::lock_guard<std::mutex> guard(generator_.mutex_);
-  generator_.set_engine(engine_);
-  generator_.set_next_float_normal_sample(next_float_normal_);
-  generator_.set_next_double_normal_sample(next_double_normal_);
+  if (!TIDEPOOL_MUTANT(4, put_back)) before_.load_into(generator_);
 }
 
 }  // namespace tidepool::torch_glue

@@ -1,0 +1,37 @@
+#include "bindings/torch/api.h"
+
+#include <exception>
+
+#include "bindings/torch/c_results.h"
+#include "bindings/torch/engine.h"
+#include "bindings/torch_cpu/cpu_engine.h"
+#include "bindings/torch_cpu/statistics_json.h"
+
+using namespace tidepool::torch_glue;
+
+namespace {
+Engine* cpu_engine() { return engines_installed() ? engine_of(c10::Device(c10::kCPU)) : nullptr; }
+}  // namespace
+
+uint32_t tidepool_built_for() { return TIDEPOOL_TORCH_MAJOR << 8 | TIDEPOOL_TORCH_MINOR; }
+
+int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
+  try {
+    tidepool::torch_cpu::attach_cpu(Settings::parse(settings));
+    return 0;
+  } catch (const std::exception& exception) {
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
+int tidepool_attached() { return cpu_engine() != nullptr ? 1 : 0; }
+
+size_t tidepool_statistics(char* out, size_t capacity) {
+  if (cpu_engine() == nullptr) return 0;
+  return give_text(tidepool::torch_cpu::statistics_json(*cpu_engine()), out, capacity);
+}
+
+size_t tidepool_trace(char* out, size_t capacity) {
+  if (cpu_engine() == nullptr) return 0;
+  return give_text(cpu_engine()->allocator().trace_text(), out, capacity);
+}

@@ -1,0 +1,42 @@
+// CudaBackend: the part of the PyTorch backend that is CUDA's own. One per device. Thread safe.
+#pragma once
+
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "bindings/torch/torch_backend.h"
+#include "bindings/torch_cuda/device_memory.h"
+#include "bindings/torch_cuda/event_timer.h"
+
+namespace tidepool::torch_cuda {
+
+class CudaAllocator;
+
+class CudaBackend final : public torch_glue::TorchBackend {
+ public:
+  // Both must outlive it.
+  CudaBackend(CudaAllocator& allocator, DeviceMemory& memory);
+
+  // Work is sent to the calling thread's current stream of the device.
+  StreamId current_stream() const override;
+  void copy(void* to, const void* from, size_t bytes) override;
+  // Waits for all work on the device: for debugging.
+  uint64_t fingerprint(const void* address, size_t bytes) const override;
+  [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
+
+  // Streams that the job has recorded for a storage (record_stream) are told to the allocator again
+  // whenever its contents have got another block.
+  torch_glue::OperatorTimer* timer() override { return &timer_; }
+  StreamId number_of(c10::Stream stream) override;
+  void remember_stream(remat::Storage& storage, StreamId user) override;
+  bool attach(remat::Storage& storage, void* address) override;
+  void forget(remat::Storage& storage) override;
+
+ private:
+  CudaAllocator& allocator_;
+  DeviceMemory& memory_;
+  EventTimer timer_;
+  absl::flat_hash_map<const remat::Storage*, std::vector<StreamId>> recorded_;  // the device's lock
+};
+
+}  // namespace tidepool::torch_cuda

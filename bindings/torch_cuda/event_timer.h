@@ -1,0 +1,55 @@
+// EventTimer: OperatorTimer by pairs of CUDA events around the first calls of each kind. Results
+// are fetched when they are there; nothing is ever waited for. Not used while a graph is captured.
+// Owns its events and the table of costs; never destroyed. Thread safe.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "bindings/torch/operator_timer.h"
+#include "c10/core/Device.h"
+
+namespace tidepool::torch_cuda {
+
+class EventTimer final : public torch_glue::OperatorTimer {
+ public:
+  explicit EventTimer(c10::DeviceIndex device) : device_(device) {}
+
+  Call begin(uint64_t kind) override;
+  uint64_t end(const Call& call, size_t bytes) override;
+
+ private:
+  // Of each kind so many calls are timed, and the shortest counts: a first call may load kernels.
+  static constexpr uint32_t kSamples = 3;
+  static constexpr size_t kMostPending = 64;
+  static constexpr size_t kMostKinds = 1 << 20;
+  // For what has not been measured: a launch, and memory at a rate that GPUs of today have.
+  static constexpr uint64_t kLaunchNs = 3000;
+  static constexpr uint64_t kBytesPerNs = 1500;
+
+  struct Cost {
+    uint32_t started = 0;
+    uint64_t least_ns = 0;  // 0: no sample has arrived
+  };
+  struct Sample {
+    uint64_t kind;
+    cudaEvent_t start;
+    cudaEvent_t stop;
+  };
+
+  // The functions below require mutex_ held.
+  cudaEvent_t take_event();
+  void fetch();
+
+  const c10::DeviceIndex device_;
+  std::mutex mutex_;
+  absl::flat_hash_map<uint64_t, Cost> costs_;
+  std::deque<Sample> pending_;
+  std::vector<cudaEvent_t> idle_;
+};
+
+}  // namespace tidepool::torch_cuda

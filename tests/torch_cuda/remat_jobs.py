@@ -1,0 +1,204 @@
+"""Small jobs on the stand-in CUDA device with value kernels: streams, graphs, devices, memory.
+
+    python remat_jobs.py NAME...
+
+Each case returns what a job sees; one line of JSON on standard output has it by case, with races
+and misuses. Under Tidepool a case may evict by hand; without, that does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+import standin  # noqa: E402
+import torch  # noqa: E402
+import value_kernels  # noqa: E402
+
+device = standin.Device()
+GRAPH_ROUNDS = 3
+
+
+def plugin():
+    """Return the attached plugin, or None."""
+    tidepool = sys.modules.get("tidepool")
+    if tidepool is None:
+        return None
+    from tidepool import _job
+    return _job.current().plugin if _job.current() else None
+
+
+def evict_all() -> int:
+    """Evict what can be, under Tidepool; return how many storages."""
+    return plugin().evict_all() if plugin() else 0
+
+
+def state(tensor: torch.Tensor) -> int:
+    """Return the plugin's state of a storage, 0 without Tidepool."""
+    return plugin().state(tensor.untyped_storage()._cdata) if plugin() else 0
+
+
+def prints(*tensors: torch.Tensor) -> list[str]:
+    return [value_kernels.fingerprint([tensor]) for tensor in tensors]
+
+
+def other_stream_restores() -> dict:
+    """Restore on a side stream what the default stream reads next, without waiting for it."""
+    side = torch.cuda.Stream()
+    x = torch.randn(64, 64, device="cuda")
+    y = x.sin()
+    side.wait_stream(torch.cuda.current_stream())
+    evicted = evict_all()
+    with torch.cuda.stream(side):
+        on_side = y.cos()
+    here = y.exp()
+    torch.cuda.synchronize()
+    return {"prints": prints(on_side, here), "evicted": evicted}
+
+
+def input_written_after_a_hidden_read() -> dict:
+    """Write in place what a replay on a side stream has just read."""
+    side = torch.cuda.Stream()
+    x = torch.randn(64, 64, device="cuda")
+    y = x.sin()
+    side.wait_stream(torch.cuda.current_stream())
+    evicted = evict_all()
+    with torch.cuda.stream(side):
+        on_side = y.cos()
+    x.mul_(2)  # nothing that the job has done on the side stream reads it
+    torch.cuda.synchronize()
+    return {"prints": prints(on_side, x), "evicted": evicted}
+
+
+def input_dies_after_a_hidden_read() -> dict:
+    """Free what a replay on a side stream has just read, and use its memory again."""
+    side = torch.cuda.Stream()
+    x = torch.randn(256, 256, device="cuda")
+    y = x.sin()
+    side.wait_stream(torch.cuda.current_stream())
+    evicted = evict_all()
+    with torch.cuda.stream(side):
+        on_side = y.cos()
+    del x
+    z = torch.ones(256, 256, device="cuda")
+    torch.cuda.synchronize()
+    return {"prints": prints(on_side, z), "evicted": evicted}
+
+
+def recorded_while_evicted() -> dict:
+    """Record a stream for an evicted tensor, use it there, and free it."""
+    side = torch.cuda.Stream()
+    y = torch.randn(256, 256, device="cuda").sin()
+    side.wait_stream(torch.cuda.current_stream())
+    evicted = evict_all()
+    before = state(y)
+    y.record_stream(side)
+    after = state(y)
+    y.exp()  # restores it on the default stream
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        on_side = y.cos()
+    del y
+    z = torch.ones(256, 256, device="cuda")
+    torch.cuda.synchronize()
+    return {"prints": prints(on_side, z), "evicted": evicted, "states": [before, after]}
+
+
+def captured() -> dict:
+    """Capture a graph that reads an evicted tensor, and one that came to be during the capture."""
+    x = torch.randn(64, 64, device="cuda")
+    y, still = x.sin(), x.tan()
+    evicted = evict_all()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        z = y.cos()
+        during = evict_all()
+    captured_states = [state(x), state(y)]
+    for _ in range(GRAPH_ROUNDS):
+        y.copy_(still)
+        graph.replay()
+        evict_all()
+    torch.cuda.synchronize()
+    found = {"prints": prints(x, y, still), "evicted": evicted, "during": during,
+             "states": captured_states, "after": [state(y), state(z)]}
+    graph.reset()
+    return found
+
+
+def two_devices() -> dict:
+    """Evict on both of two devices, and read across."""
+    x, y = torch.randn(64, 64, device="cuda:0"), torch.randn(64, 64, device="cuda:1")
+    a, b = x.sin(), y.cos()
+    evicted = evict_all()
+    there = a.to("cuda:1")
+    evicted_again = evict_all()
+    both = there * b
+    b.copy_(a)
+    torch.cuda.synchronize(0)
+    torch.cuda.synchronize(1)
+    return {"prints": prints(a, b, there, both), "evicted": evicted,
+            "evicted_again": evicted_again}
+
+
+def drawn() -> dict:
+    """Draw with the default generator and one of the job's own, and evict what was drawn."""
+    torch.manual_seed(3)
+    own = torch.Generator("cuda").manual_seed(7)
+    x = torch.ones(64, 64, device="cuda")
+    dropped = torch.nn.functional.dropout(x, 0.5)
+    noise = torch.empty(64, 64, device="cuda").normal_(generator=own)
+    like = torch.rand_like(x)
+    evicted = evict_all()
+    more = torch.rand(8, device="cuda")
+    offsets = [torch.cuda.default_generators[0].get_offset(), own.get_offset()]
+    found = prints(dropped, noise, like, more)
+    offsets += [torch.cuda.default_generators[0].get_offset(), own.get_offset()]
+    return {"prints": found, "offsets": offsets, "evicted": evicted}
+
+
+def scalars_of_the_host() -> dict:
+    """Use numbers and small CPU tensors that change after they were read."""
+    x = torch.randn(64, 64, device="cuda")
+    factor = torch.tensor(0.5)
+    y, z = x * factor, x * 0.25
+    factor.fill_(2.0)
+    evicted = evict_all()
+    return {"prints": prints(y, z), "evicted": evicted}
+
+
+def varying() -> dict:
+    """Compute what varies from run to run on a GPU: it stays."""
+    index = torch.arange(64, device="cuda")
+    x = torch.randn(64, 64, device="cuda")
+    added = torch.zeros(64, 64, device="cuda").index_add(0, index, x)
+    steady = x.sin()
+    evict_all()
+    return {"prints": prints(added, steady), "states": [state(added)]}
+
+
+CASES = {case.__name__: case for case in (
+    other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
+    recorded_while_evicted, captured, two_devices, drawn, scalars_of_the_host, varying)}
+
+
+def main() -> None:
+    kernels = value_kernels.install()
+    torch.zeros(1, device="cuda")
+    device.watch_allocator()
+    kernels.watch()
+    said = {}
+    for name in sys.argv[1:] or CASES:
+        torch.manual_seed(0)
+        races = len(device.races())
+        said[name] = CASES[name]()
+        said[name]["races"] = device.races()[races:]
+    print(json.dumps({**said, "misuses": device.misuses()}), flush=True)
+    os._exit(0)  # as the other jobs do
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""CUDA tensors are evicted and restored: the same values, within the budget, without a race.
+
+Values are the hashes of value kernels. Budgets are fixed + r * (peak - fixed), as the device's own
+high-water mark sees them; memory is mapped in pages of 64 KiB, because the networks are small.
+"""
+
+import pytest
+from selection import FULL
+from value_traces import strange_calls
+
+pytestmark = pytest.mark.torch_floor
+
+JOBS = ("cnn", "cnn_without_cudnn", "unet", "gpt", "gpt_amp", "bert", "lstm")
+CHAOS = ("op", "alloc", "random:1")
+SHARES = (0.6, 0.5) if FULL else (0.5,)
+STEPS = ("--steps", "2")
+# Libraries' workspaces are memory that nothing evicts: as small as cuBLAS has them.
+ENVIRON = (("CUBLAS_WORKSPACE_CONFIG", ":16:8"),)
+DEVICE = {"memory": "8GiB", "granularity": "64KiB"}
+AMPLE = "256MiB"
+CASES = ("other_stream_restores", "input_written_after_a_hidden_read",
+         "input_dies_after_a_hidden_read", "recorded_while_evicted", "captured", "two_devices",
+         "drawn", "scalars_of_the_host", "varying")
+CHAOTIC = [(job, chaos) for number, job in enumerate(JOBS) for chaos in CHAOS
+           if FULL or chaos == CHAOS[number % len(CHAOS)]]
+EVICTED, ESCAPED, RESIDENT_ROOT = 3, 4, 1
+
+
+def plain(jobs) -> dict:
+    return jobs.json("value_jobs.py", *STEPS, *JOBS, environ=ENVIRON, **DEVICE)
+
+
+def budget(found: dict, share: float) -> int:
+    whole = found["fixed"] + share * (found["allocated_peak"] - found["fixed"])
+    return int(whole) // 4096 * 4096
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("job", JOBS)
+def test_under_a_budget(jobs, summary, job, share):
+    expected = plain(jobs)[job]
+    allowed = budget(expected, share)
+    found = jobs.json("value_jobs.py", *STEPS, "--watch", job, budget=str(allowed),
+                      environ=ENVIRON, **DEVICE)
+    assert found[job]["steps"] == expected["steps"]
+    assert found["used_peak"] <= allowed
+    assert found["tidepool"]["evictions"] > 0
+    assert found["races"] == found["misuses"] == []
+    summary("CUDA jobs under a budget on the stand-in device",
+            f"{job:<18} r = {share}: {found['tidepool']['evictions']} evictions, "
+            f"{found['tidepool']['operators_replayed']} replays, "
+            f"{found['tidepool']['windows']} windows, {found['tidepool']['remaps']} remaps")
+
+
+@pytest.mark.parametrize(("job", "chaos"), CHAOTIC)
+def test_chaos(jobs, tmp_path, job, chaos):
+    small = ("--size", "chaos", *STEPS)
+    traces = [tmp_path / "plain", tmp_path / "chaos"]
+    found = []
+    for trace, options in zip(traces, ({}, {"budget": AMPLE}), strict=True):
+        environ = (*ENVIRON, ("VALUE_KERNELS_TRACE", str(trace)), ("TIDEPOOL_CHAOS", chaos))
+        found.append(jobs.json("value_jobs.py", *small, job, environ=environ, **options, **DEVICE))
+    expected, ours = found
+    assert ours[job]["steps"] == expected[job]["steps"]
+    assert strange_calls(*(trace.read_text().splitlines() for trace in traces)) == []
+    assert ours["tidepool"]["evictions"] > 100
+    assert ours["tidepool"]["contents_compared"] > 100
+    assert ours["tidepool"]["contents_different"] == {}
+    assert ours["misuses"] == []
+
+
+@pytest.fixture
+def cases(jobs) -> tuple[dict, dict]:
+    options = {"environ": ENVIRON, **DEVICE, "devices": 2}
+    return (jobs.json("remat_jobs.py", **options),
+            jobs.json("remat_jobs.py", budget=AMPLE, **options))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_single_cases(cases, case):
+    expected, ours = (found[case] for found in cases)
+    assert ours["prints"] == expected["prints"]
+    assert ours["races"] == []
+    assert ours.get("evicted", 1) > 0
+
+
+def test_nothing_is_misused(cases):
+    assert cases[1]["misuses"] == []
+
+
+def test_a_recorded_stream_restores_nothing(cases):
+    assert cases[1]["recorded_while_evicted"]["states"] == [EVICTED, EVICTED]
+
+
+def test_what_a_graph_uses_stays(cases):
+    found = cases[1]["captured"]
+    assert found["during"] == 0
+    assert found["states"][1] == found["after"][0] == ESCAPED
+
+
+def test_both_devices_evict(cases):
+    assert cases[1]["two_devices"]["evicted"] >= 4
+    assert cases[1]["two_devices"]["evicted_again"] > 0
+
+
+def test_random_state_is_left_as_it_was(cases):
+    expected, ours = (found["drawn"]["offsets"] for found in cases)
+    assert ours == expected
+    assert ours[:2] == ours[2:]
+
+
+def test_results_that_vary_stay(cases):
+    assert cases[1]["varying"]["states"] == [RESIDENT_ROOT]
