@@ -98,6 +98,17 @@ void Runtime::end_step() {
   state_->root_loss.sweep();
 }
 
+void Runtime::learn_from(const Runtime& other) {
+  if (state_->foresight == nullptr || other.state_->foresight == nullptr) return;
+  Foresight learnt;
+  {
+    DeviceLock lock(other.state_->mutex);
+    learnt = *other.state_->foresight;
+  }
+  DeviceLock lock(state_->mutex);
+  *state_->foresight = std::move(learnt);
+}
+
 void Runtime::set_recording(bool on) {
   DeviceLock lock(state_->mutex);
   state_->recording.store(on, std::memory_order_relaxed);

@@ -115,6 +115,10 @@ class Runtime final : public Reclaimer {
   // A step of the job has ended: ages lineage. Takes the lock.
   void end_step();
 
+  // Knows from now on what `other` has learnt of its steps, as if they had been its own; nothing
+  // where the policies do not look ahead. Both are between two steps. Takes both locks, in turn.
+  void learn_from(const Runtime& other);
+
   // Off: what is resident becomes roots, new results are roots. Takes the lock.
   void set_recording(bool on);
   bool recording() const;

@@ -6,6 +6,7 @@
 #include "absl/container/inlined_vector.h"
 #include "allocator/check.h"
 #include "remat/operator_call.h"
+#include "remat/policies/coop_placement.h"
 
 namespace tidepool::plan {
 namespace {
@@ -19,11 +20,16 @@ uint32_t operator_of(const remat::Record& record) {
 
 }  // namespace
 
-SimulatedJob::SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes)
+SimulatedJob::SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes,
+                           bool partition)
     : trace_(trace),
       allocator_(allocator),
       usable_bytes_(usable_bytes),
+      hints_(trace.names.size(), PlacementHint::kTransient),
       storages_(trace.storages.size()) {
+  for (size_t k = 0; partition && k < hints_.size(); ++k) {
+    hints_[k] = remat::coop_placement(trace.names[k]);
+  }
   for (size_t k = 0; k < storages_.size(); ++k) storages_[k].index = static_cast<StorageIndex>(k);
 }
 
@@ -32,8 +38,8 @@ void SimulatedJob::advance(uint64_t ns) {
   if (counts_.compute_ns > limit_ns_) throw TimeIsUp("the limit on computing was passed");
 }
 
-void* SimulatedJob::allocate(size_t bytes) {
-  void* address = allocator_.allocate(trace_.aligned(bytes));
+void* SimulatedJob::allocate(size_t bytes, PlacementHint hint) {
+  void* address = allocator_.allocate(trace_.aligned(bytes), hint);
   const AllocatorStatistics now = allocator_.statistics();
   peak_bytes_ = std::max(peak_bytes_, now.requested_bytes);
   if (now.evictions != evictions_seen_) {
@@ -118,10 +124,11 @@ std::vector<void*> SimulatedJob::allocate_outputs(const TraceOperator& op) {
   std::vector<void*> addresses;
   void* workspace = nullptr;
   try {
-    if (op.workspace_bytes > 0) workspace = allocate(op.workspace_bytes);
+    const PlacementHint hint = hints_[op.name];
+    if (op.workspace_bytes > 0) workspace = allocate(op.workspace_bytes, hint);
     for (const StorageIndex output : trace_.outputs(op)) {
       const size_t bytes = trace_.storages[number(output)].bytes;
-      addresses.push_back(bytes > 0 ? allocate(bytes) : nullptr);
+      addresses.push_back(bytes > 0 ? allocate(bytes, hint) : nullptr);
     }
     advance(op.cost_ns);
   } catch (...) {
@@ -141,6 +148,7 @@ void SimulatedJob::run_operator(uint32_t index) {
   {
     DeviceLock lock(allocator_.mutex());
     add_operands(op, call);
+    call.set_site(uint64_t{op.name} << 32 ^ op.site);
     if (!op.recordable) call.refuse(remat::RootReason::kUnsupported);
     if (call.prepare(lock)) {
       remat::Record* record = call.begin_record(kReplayed, sizeof index, op.outputs);
@@ -194,7 +202,7 @@ void SimulatedJob::drop_results() {
 void SimulatedJob::execute(const remat::Replay& replay) {
   const TraceOperator& op = trace_.operators[operator_of(*replay.record)];
   if (replay.record->writes()) {
-    if (op.workspace_bytes > 0) free_bytes(allocate(op.workspace_bytes));
+    if (op.workspace_bytes > 0) free_bytes(allocate(op.workspace_bytes, hints_[op.name]));
     advance(op.cost_ns);
     return;
   }

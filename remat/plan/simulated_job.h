@@ -33,8 +33,10 @@ struct JobCounts {
 
 class SimulatedJob final : public remat::Backend {
  public:
-  // `usable_bytes`: what can be handed out at most at once.
-  SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes);
+  // `usable_bytes`: what can be handed out at most at once. `partition`: whether requests say which
+  // results are cheap, as Coop has it.
+  SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes,
+               bool partition = false);
   void set_runtime(remat::Runtime* runtime) { runtime_ = runtime; }
 
   // From now on the clock may advance by this much; then TimeIsUp is thrown.
@@ -74,7 +76,7 @@ class SimulatedJob final : public remat::Backend {
   void run_operator(uint32_t index);
   void add_operands(const TraceOperator& op, remat::OperatorCall& call);
   std::vector<void*> allocate_outputs(const TraceOperator& op);
-  void* allocate(size_t bytes);
+  void* allocate(size_t bytes, PlacementHint hint = PlacementHint::kTransient);
   void free_bytes(void* address) { runtime_->free(address); }
   void advance(uint64_t ns);
 
@@ -82,6 +84,7 @@ class SimulatedJob final : public remat::Backend {
   BudgetedAllocator& allocator_;
   remat::Runtime* runtime_ = nullptr;
   const size_t usable_bytes_;
+  std::vector<PlacementHint> hints_;  // by name of operator
   std::vector<Storage> storages_;
   std::vector<uint32_t> created_;  // by operators, in this iteration
   JobCounts counts_;

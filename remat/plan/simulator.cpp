@@ -7,6 +7,7 @@
 #include "allocator/sizes.h"
 #include "remat/plan/fallback.h"
 #include "remat/plan/simulated_job.h"
+#include "remat/plan/trace_peak.h"
 #include "remat/policy.h"
 #include "remat/restoration_error.h"
 #include "remat/runtime.h"
@@ -35,10 +36,12 @@ class Process {
         config_(config),
         memory_(std::move(memory)),
         allocator_(*memory_.space, mutex_, memory_.config),
-        job_(trace, allocator_, config.budget_bytes),
+        job_(trace, allocator_, config.budget_bytes, config.partition),
         runtime_(allocator_, job_, runtime_config(config)) {
     job_.set_runtime(&runtime_);
   }
+
+  void learn_from(const Process& other) { runtime_.learn_from(other.runtime_); }
 
   // Runs the trace once. Throws as SimulatedJob::run().
   void run_iteration() {
@@ -95,6 +98,7 @@ class Process {
     remat::RuntimeConfig out;
     out.policy = config.policy;
     out.limits = config.limits;
+    out.record_in_place = config.record_in_place;
     return out;
   }
 
@@ -130,30 +134,45 @@ bool attempt(Process& process, SimulationResult* result) {
   return false;
 }
 
+std::unique_ptr<Process> make_process(const Trace& trace, const SimulationConfig& config) {
+  size_t granularity = config.granularity;
+  if (granularity == 0 && trace.facts.device == "cuda") granularity = 2 * kMiB;
+  auto memory = make_memory(config.memory, config.budget_bytes, granularity);
+  if (!memory) return nullptr;
+  memory->config.evict_singly = config.evict_singly;
+  return std::make_unique<Process>(trace, config, std::move(*memory));
+}
+
+// A process that has not begun, and knows the trace.
+std::unique_ptr<Process> make_informed(const Trace& trace, const SimulationConfig& config) {
+  SimulationConfig ample = config;
+  ample.memory = MemoryModel::kExact;
+  ample.budget_bytes = trace_peak(trace).peak_bytes;
+  const std::unique_ptr<Process> teacher = make_process(trace, ample);
+  teacher->run_iteration();
+  std::unique_ptr<Process> process = make_process(trace, config);
+  process->learn_from(*teacher);
+  return process;
+}
+
 // Runs all iterations under the budget, and scores the last.
 SimulationResult run_all(const Trace& trace, const SimulationConfig& config) {
   SimulationResult result;
   result.limit_bytes = config.budget_bytes;
-  std::unique_ptr<Process> process;
+  std::unique_ptr<Process> process = make_process(trace, config);
+  if (process == nullptr) {
+    result.status = SimulationStatus::kOutOfMemory;
+    result.reason = "the budget is less than one handle of the memory";
+    result.iteration = config.iterations;
+    return result;
+  }
   for (result.iteration = 1;; ++result.iteration) {
-    if (process == nullptr) {
-      size_t granularity = config.granularity;
-      if (granularity == 0 && trace.facts.device == "cuda") granularity = 2 * kMiB;
-      auto memory = make_memory(config.memory, config.budget_bytes, granularity);
-      if (!memory) {
-        result.status = SimulationStatus::kOutOfMemory;
-        result.reason = "the budget is less than one handle of the memory";
-        result.iteration = config.iterations;
-        return result;
-      }
-      process = std::make_unique<Process>(trace, config, std::move(*memory));
-    }
     result.status = SimulationStatus::kOk;
     result.reason.clear();
     const bool done = attempt(*process, &result);
     if (result.iteration == config.iterations) break;
-    // A job that failed starts over; what it has learnt is all that is left of it.
-    if (!done) process.reset();
+    // A job that failed starts over, but for what a whole iteration would have taught it.
+    if (!done) process = make_informed(trace, config);
   }
   process->report(&result);
   if (result.status == SimulationStatus::kOk && result.baseline_ns > 0) {

@@ -74,21 +74,22 @@ TEST_CASE("who waits for room is told when others let go", "[stress]") {
   Turns turns(backend);
   DeviceMutex mutex;
   Turns::Holder other;
+  std::atomic<bool> entered{false};
+  bool waits = false;  // guarded by the mutex
   std::thread running([&] {
     DeviceLock lock(mutex);
     turns.enter(other);
-    lock.unlock();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    lock.lock();
+    entered = true;
+    while (!waits) {
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lock.lock();
+    }
     turns.leave(other);
   });
-  while (true) {
-    DeviceLock lock(mutex);
-    if (!turns.is_quiet()) break;
-    lock.unlock();
-    std::this_thread::yield();
-  }
+  while (!entered) std::this_thread::yield();
   DeviceLock lock(mutex);
+  waits = true;  // the other thread cannot let go before the lock is released
   int looks = 0;
   while (turns.wait_for_room(lock)) ++looks;
   CHECK(looks > 0);

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "remat/plan/tool/overhead_plot.h"
 #include "remat/plan/tool/report.h"
 #include "remat/plan/tool/runs.h"
+#include "remat/policy.h"
 
 namespace tidepool::plan {
 namespace {
@@ -81,6 +83,10 @@ int run(int count, char** arguments) {
     const ReplayOptions options = parse_options(texts);
     if (options.help) {
       fmt::print("{}", kReplayHelp);
+      return 0;
+    }
+    if (options.list_policies) {
+      fmt::print("{}\n", fmt::join(remat::policy_names(), "\n"));
       return 0;
     }
     for (const std::string& path : options.traces) replay(options, path);

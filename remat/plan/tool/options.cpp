@@ -21,7 +21,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --budget BYTES         such as 8GiB, 750MB or 123456
   --grid A:B:STEP        every ratio from A to B; writes CSV and SVG, one line for each policy
 
-  --policy P[,P...]      need1 (default), coop, dtr-eq and others
+  --policy P[,P...]      default: need1; --list-policies names them all
   --memory M             exact: bytes are fungible; arena: one contiguous slab; pages (default):
                          virtual memory, windows and remapping
   --format F             tidepool (default), or dtr: logs of DTR's prototype
@@ -30,6 +30,9 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
 
   --jobs N               runs at a time (default: processors)
   --csv FILE, --svg FILE where a grid goes (default: TRACE-MEMORY.csv and .svg, here)
+  --evict E              together (default): windows and selections; singly: DTR's loop
+  --partition B          yes: Coop's partitioning, cheap results at one end (default: no)
+  --in-place B           no: what was written in place cannot be made again (default: yes)
   --fallback B           yes: from the second iteration on, what would fail runs under a smaller
                          limit where it does not (default: no)
   --end-resident B       yes: all that is alive at the end has to be resident at once
@@ -157,6 +160,12 @@ std::vector<Option> finer_options(ReplayOptions& out) {
       {"--jobs", [&](Text o, Text v) { out.jobs = parse_number<unsigned>(o, v, 1, 1024); }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
       {"--svg", [&](Text, Text v) { out.svg_path = v; }},
+      {"--evict",
+       [&](Text o, Text v) {
+         out.evict_singly = parse_choice<bool>(o, v, {{"together", false}, {"singly", true}});
+       }},
+      {"--partition", [&](Text o, Text v) { out.partition = parse_flag(o, v); }},
+      {"--in-place", [&](Text o, Text v) { out.record_in_place = parse_flag(o, v); }},
       {"--fallback", [&](Text o, Text v) { out.fallback = parse_flag(o, v); }},
       {"--end-resident", [&](Text o, Text v) { out.end_resident = parse_flag(o, v); }},
       {"--lineage-limits", [&](Text o, Text v) { out.lineage_limits = parse_flag(o, v); }},
@@ -179,7 +188,7 @@ std::vector<Option> finer_options(ReplayOptions& out) {
 }
 
 void check(const ReplayOptions& options) {
-  if (options.help) return;
+  if (options.help || options.list_policies) return;
   if (options.traces.empty()) throw UsageError("no trace is named");
   if ((options.budget_bytes > 0) == !options.ratios.empty()) {
     throw UsageError("expected one of --budget-ratio, --budget and --grid");
@@ -214,6 +223,10 @@ ReplayOptions parse_options(std::span<const std::string> arguments) {
     }
     if (name == "--help" || name == "-h") {
       out.help = true;
+      continue;
+    }
+    if (name == "--list-policies") {
+      out.list_policies = true;
       continue;
     }
     if (name == "--json") {

@@ -25,6 +25,7 @@ struct ReplayOptions {
   size_t budget_bytes = 0;
   bool grid = false;
   bool fallback = false;
+  bool evict_singly = false, partition = false, record_in_place = true;
   uint32_t iterations = 1;
   bool json = false;
   std::optional<bool> end_resident;    // not given: by the format
@@ -35,6 +36,7 @@ struct ReplayOptions {
   unsigned jobs = 0;               // 0: as many as there are processors
   std::string csv_path, svg_path;  // of a grid; empty: named after the trace
   bool help = false;
+  bool list_policies = false;
 };
 
 // What is wrong with a command line, for its user.

@@ -19,6 +19,9 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.budget_bytes = run.budget_bytes;
   config.iterations = options.iterations;
   config.fallback = options.fallback;
+  config.evict_singly = options.evict_singly;
+  config.partition = options.partition;
+  config.record_in_place = options.record_in_place;
   config.granularity = options.handle_bytes;
   const bool dtr = options.format == TraceFormat::kDtr;
   config.end_resident = options.end_resident.value_or(dtr);

@@ -93,15 +93,17 @@ class RandomTrace {
 
 }  // namespace
 
-Trace network_trace(size_t layers, size_t bytes, uint64_t cost_ns) {
+Trace network_trace(size_t layers, size_t bytes, uint64_t cost_ns, uint64_t seed) {
   TraceBuilder builder({"network", "cpu", 1, 0, 0});
-  const std::vector<size_t> one = {bytes};
+  test::Random random(seed);
+  auto times = [&](uint64_t most) { return seed == 0 ? 1 : random.between(1, most); };
   std::vector<uint64_t> forward = {builder.root(bytes, RootKind::kInput)};
   auto call = [&](const char* name, const std::vector<uint64_t>& reads) {
     OperatorCallEntry entry;
     entry.name = name;
-    entry.cost_ns = cost_ns;
+    entry.cost_ns = cost_ns * times(9);
     entry.reads = reads;
+    const std::vector<size_t> one = {bytes * times(4)};
     entry.output_bytes = one;
     return builder.call(entry);
   };

@@ -11,7 +11,8 @@ namespace tidepool::plan {
 
 // A network of `layers` equal ones, forward and backward: every layer's output is read again in the
 // backward pass, in reverse order. One root. The gradient of the first layer lives at the end.
-Trace network_trace(size_t layers, size_t bytes, uint64_t cost_ns = 1000);
+// With a seed, sizes are up to four times and costs up to nine times as large.
+Trace network_trace(size_t layers, size_t bytes, uint64_t cost_ns = 1000, uint64_t seed = 0);
 
 // A random valid trace: roots, operators of all kinds, writes, workspaces, deaths, uses, steps.
 Trace random_trace(uint64_t seed, size_t events);

@@ -83,6 +83,26 @@ TEST_CASE("evicted storages die and are restored as in a real job") {
   world.check();
 }
 
+TEST_CASE("partitioning puts what is cheap at the other end") {
+  const Trace trace = trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu"}
+{"op":"aten::mm","ns":5,"out":[[0,64]]}
+{"op":"aten::relu","ns":5,"out":[[1,64]]}
+{"end":2}
+)");
+  for (const bool partition : {false, true}) {
+    SimulatedMemory memory = *make_memory(MemoryModel::kArena, 1 << 20, 0);
+    DeviceMutex mutex;
+    BudgetedAllocator allocator(*memory.space, mutex, memory.config);
+    SimulatedJob job(trace, allocator, 1 << 20, partition);
+    remat::Runtime runtime(allocator, job, {});
+    job.set_runtime(&runtime);
+    for (const TraceEvent& event : trace.events) job.run(event);
+    const std::vector<BlockView> blocks = allocator.blocks();
+    REQUIRE(blocks.size() == 3);
+    CHECK((blocks.back().use == BlockUse::kAllocated) == partition);
+  }
+}
+
 TEST_CASE("copies take time where their speed is known") {
   Trace trace = two_operators();
   for (const double speed : {0.0, 2.0}) {

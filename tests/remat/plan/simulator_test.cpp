@@ -138,6 +138,30 @@ TEST_CASE("later iterations keep roots, and only the last is scored") {
   CHECK(third.peak_bytes <= 9000);
 }
 
+TEST_CASE("who looks ahead knows the trace in the second iteration, also if the first failed") {
+  size_t better = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Trace trace = network_trace(40, 1000, 1000, seed);
+    SimulationConfig config = config_of(MemoryModel::kExact, trace_peak(trace).peak_bytes / 2);
+    config.policy = "next-use";
+    const SimulationResult first = simulate(trace, config);
+    config.iterations = 2;
+    const SimulationResult second = simulate(trace, config);
+    REQUIRE(first.status == SimulationStatus::kOk);
+    REQUIRE(second.status == SimulationStatus::kOk);
+    if (second.overhead >= first.overhead) continue;
+    ++better;
+    // The first iteration is not allowed what it needs; the second is as if it had been.
+    config.most_overhead = (first.overhead + second.overhead) / 2;
+    const SimulationResult informed = simulate(trace, config);
+    CHECK(informed.status == SimulationStatus::kOk);
+    CHECK(informed.overhead == second.overhead);
+    config.iterations = 1;
+    CHECK(simulate(trace, config).status == SimulationStatus::kThrash);
+  }
+  CHECK(better > 5);
+}
+
 TEST_CASE("an iteration that fails does not end those after it") {
   const Trace trace = network_trace(12, 1000);
   SimulationConfig config = config_of(MemoryModel::kExact, 3500);
@@ -183,6 +207,30 @@ TEST_CASE("both versions of what is written in place come back") {
   CHECK(result.evictions == 2);
   CHECK(result.operators_replayed == 3);  // a once, for b and for u
   CHECK(result.compute_ns == (5 + 9 + 3 + 1 + 1) + (5 + 9 + 3));
+}
+
+TEST_CASE("victims go together or singly, and what is written in place may be a root") {
+  const Trace trace = network_trace(60, 5000);
+  SimulationConfig config = config_of(MemoryModel::kArena, 150'000);
+  const SimulationResult together = simulate(trace, config);
+  CHECK(together.windows > 0);
+  config.evict_singly = true;
+  const SimulationResult singly = simulate(trace, config);
+  CHECK(singly.status == SimulationStatus::kOk);
+  CHECK(singly.evictions > 0);
+  CHECK(singly.windows == 0);
+
+  const Trace written = trace_of(R"({"tidepool_trace":1,"name":"w","device":"cpu"}
+{"root":0,"bytes":10}
+{"op":"a","ns":5,"in":[0],"out":[[1,10]]}
+{"op":"u","ns":3,"write":[[1,"update"]]}
+{"op":"c","ns":1,"out":[[2,20]]}
+{"end":4}
+)");
+  config = config_of(MemoryModel::kExact, 30);
+  CHECK(simulate(written, config).status == SimulationStatus::kOk);
+  config.record_in_place = false;
+  CHECK(simulate(written, config).status == SimulationStatus::kOutOfMemory);
 }
 
 TEST_CASE("random jobs keep all invariants and the budget, at any budget") {

@@ -30,6 +30,10 @@ TEST_CASE("options are read, in either spelling") {
                                         "yes",
                                         "--handle",
                                         "2MiB",
+                                        "--evict",
+                                        "singly",
+                                        "--partition=yes",
+                                        "--in-place=no",
                                         "--fallback",
                                         "yes",
                                         "--map-ns",
@@ -49,6 +53,9 @@ TEST_CASE("options are read, in either spelling") {
   CHECK(options.handle_bytes == 2u << 20);
   CHECK(options.map_ns == 100);
   CHECK(options.fallback);
+  CHECK(options.evict_singly);
+  CHECK(options.partition);
+  CHECK_FALSE(options.record_in_place);
   CHECK_FALSE(options.grid);
 }
 
@@ -69,6 +76,7 @@ TEST_CASE("a budget is a size") {
 
 TEST_CASE("help needs nothing else") {
   CHECK(parsed({"--help"}).help);
+  CHECK(parsed({"--list-policies"}).list_policies);
   CHECK_THAT(std::string(kReplayHelp), ContainsSubstring("--grid A:B:STEP"));
 }
 
