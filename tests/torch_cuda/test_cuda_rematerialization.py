@@ -5,12 +5,15 @@ high-water mark sees them; memory is mapped in pages of 64 KiB, because the netw
 """
 
 import pytest
+import torch
 from selection import FULL
 from value_traces import strange_calls
 
 pytestmark = pytest.mark.torch_floor
 
-JOBS = ("cnn", "cnn_without_cudnn", "unet", "gpt", "gpt_amp", "bert", "lstm")
+JOBS = ("cnn", "gpt_amp", "lstm", "cnn_without_cudnn", "unet", "gpt", "bert")
+if not FULL and torch.__version__.startswith("2.11."):
+    JOBS = JOBS[:3]  # the older version differs in how PyTorch is reached, which these show
 CHAOS = ("op", "alloc", "random:1")
 SHARES = (0.6, 0.5) if FULL else (0.5,)
 STEPS = ("--steps", "2")
