@@ -24,10 +24,11 @@ class CudaBackend final : public torch_glue::TorchBackend {
   uint64_t fingerprint(const void* address, size_t bytes) const override;
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
 
-  // Streams that the job has recorded for a storage (record_stream) are told to the allocator again
-  // whenever its contents have got another block.
   torch_glue::OperatorTimer* timer() override { return &timer_; }
   StreamId number_of(c10::Stream stream) override;
+
+  // Streams that the job has recorded for a storage (record_stream) are told to the allocator again
+  // whenever its contents have got another block.
   void remember_stream(remat::Storage& storage, StreamId user) override;
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;

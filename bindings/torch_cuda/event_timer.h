@@ -3,6 +3,7 @@
 // Owns its events and the table of costs; never destroyed. Thread safe.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <cuda_runtime_api.h>
 
 #include <deque>
@@ -11,7 +12,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "bindings/torch/operator_timer.h"
-#include "c10/core/Device.h"
 
 namespace tidepool::torch_cuda {
 

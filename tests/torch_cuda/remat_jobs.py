@@ -46,15 +46,24 @@ def prints(*tensors: torch.Tensor) -> list[str]:
     return [value_kernels.fingerprint([tensor]) for tensor in tensors]
 
 
-def other_stream_restores() -> dict:
-    """Restore on a side stream what the default stream reads next, without waiting for it."""
+def restored_on_a_side_stream(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """Evict all, and read y = sin(x) on a side stream; return x, y, what was read, and the count.
+
+    The side stream has waited for the default one; the default one waits for nothing.
+    """
     side = torch.cuda.Stream()
-    x = torch.randn(64, 64, device="cuda")
+    x = torch.randn(size, size, device="cuda")
     y = x.sin()
     side.wait_stream(torch.cuda.current_stream())
     evicted = evict_all()
     with torch.cuda.stream(side):
         on_side = y.cos()
+    return x, y, on_side, evicted
+
+
+def other_stream_restores() -> dict:
+    """Restore on a side stream what the default stream reads next, without waiting for it."""
+    _, y, on_side, evicted = restored_on_a_side_stream(64)
     here = y.exp()
     torch.cuda.synchronize()
     return {"prints": prints(on_side, here), "evicted": evicted}
@@ -62,13 +71,7 @@ def other_stream_restores() -> dict:
 
 def input_written_after_a_hidden_read() -> dict:
     """Write in place what a replay on a side stream has just read."""
-    side = torch.cuda.Stream()
-    x = torch.randn(64, 64, device="cuda")
-    y = x.sin()
-    side.wait_stream(torch.cuda.current_stream())
-    evicted = evict_all()
-    with torch.cuda.stream(side):
-        on_side = y.cos()
+    x, _, on_side, evicted = restored_on_a_side_stream(64)
     x.mul_(2)  # nothing that the job has done on the side stream reads it
     torch.cuda.synchronize()
     return {"prints": prints(on_side, x), "evicted": evicted}
@@ -76,13 +79,7 @@ def input_written_after_a_hidden_read() -> dict:
 
 def input_dies_after_a_hidden_read() -> dict:
     """Free what a replay on a side stream has just read, and use its memory again."""
-    side = torch.cuda.Stream()
-    x = torch.randn(256, 256, device="cuda")
-    y = x.sin()
-    side.wait_stream(torch.cuda.current_stream())
-    evicted = evict_all()
-    with torch.cuda.stream(side):
-        on_side = y.cos()
+    x, _, on_side, evicted = restored_on_a_side_stream(256)
     del x
     z = torch.ones(256, 256, device="cuda")
     torch.cuda.synchronize()
