@@ -42,23 +42,12 @@ uint64_t Neighbourhood::ancestor_values_ns(const Value& value) {
 }
 
 uint64_t Neighbourhood::descendant_values_ns(const Value& value) {
-  const uint32_t epoch = store_.next_epoch();
   uint64_t sum = 0;
-  values_.assign(1, &value);
-  while (!values_.empty()) {
-    const Edge* edge = values_.back()->consumers;
-    values_.pop_back();
-    for (; edge != nullptr; edge = edge->next) {
-      if (edge->record->epoch == epoch) continue;
-      edge->record->epoch = epoch;
-      for (size_t k = 0; k < edge->record->output_count; ++k) {
-        const Value* output = edge->record->outputs[k];
-        if (output == nullptr || !counts(*output)) continue;
-        sum += output->producer->cost_ns;
-        values_.push_back(output);
-      }
-    }
-  }
+  walk_down(value, [&](const Value& output) {
+    if (!counts(output)) return false;
+    sum += output.producer->cost_ns;
+    return true;
+  });
   return sum;
 }
 

@@ -45,7 +45,11 @@ class Neighbourhood {
   template <typename Visit>
   void for_each_frontier(const Value& value, Visit&& visit) {
     walk_up(value, visit);
-    walk_down(value, visit);
+    walk_down(value, [&](const Value& output) {
+      if (!output.available()) return true;
+      if (output.storage != nullptr) visit(*output.storage);
+      return false;
+    });
   }
 
  private:
@@ -57,8 +61,10 @@ class Neighbourhood {
 
   template <typename Visit>
   void walk_up(const Value& value, Visit&& visit);
-  template <typename Visit>
-  void walk_down(const Value& value, Visit&& visit);
+  // Asks `goes_on(const Value&)` of every output of the distinct records below `value`, whether
+  // those that read it are looked at, too.
+  template <typename GoesOn>
+  void walk_down(const Value& value, GoesOn&& goes_on);
   Record* next_below(Frame& frame, uint32_t epoch);
 
   LineageStore& store_;
@@ -84,8 +90,8 @@ void Neighbourhood::walk_up(const Value& value, Visit&& visit) {
   }
 }
 
-template <typename Visit>
-void Neighbourhood::for_each_evicted_below(const Value& value, Visit&& visit) {
+template <typename GoesOn>
+void Neighbourhood::walk_down(const Value& value, GoesOn&& goes_on) {
   const uint32_t epoch = store_.next_epoch();
   values_.assign(1, &value);
   while (!values_.empty()) {
@@ -96,33 +102,19 @@ void Neighbourhood::for_each_evicted_below(const Value& value, Visit&& visit) {
       edge->record->epoch = epoch;
       for (size_t k = 0; k < edge->record->output_count; ++k) {
         const Value* output = edge->record->outputs[k];
-        if (output == nullptr || output->available()) continue;
-        if (output->live_and_evicted()) visit(*output->storage);
-        values_.push_back(output);
+        if (output != nullptr && goes_on(*output)) values_.push_back(output);
       }
     }
   }
 }
 
 template <typename Visit>
-void Neighbourhood::walk_down(const Value& value, Visit&& visit) {
-  const uint32_t epoch = store_.next_epoch();
-  values_.assign(1, &value);
-  while (!values_.empty()) {
-    const Value& above = *values_.back();
-    values_.pop_back();
-    for (const Edge* edge = above.consumers; edge != nullptr; edge = edge->next) {
-      Record* record = edge->record;
-      if (record->epoch == epoch) continue;
-      record->epoch = epoch;
-      for (size_t k = 0; k < record->output_count; ++k) {
-        const Value* output = record->outputs[k];
-        if (output == nullptr) continue;
-        if (!output->available()) values_.push_back(output);
-        if (output->available() && output->storage != nullptr) visit(*output->storage);
-      }
-    }
-  }
+void Neighbourhood::for_each_evicted_below(const Value& value, Visit&& visit) {
+  walk_down(value, [&](const Value& output) {
+    if (output.available()) return false;
+    if (output.live_and_evicted()) visit(*output.storage);
+    return true;
+  });
 }
 
 }  // namespace tidepool::remat
