@@ -69,7 +69,7 @@ class OperatorCall {
   void begin_foreseen();
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);
-  // The operator's stream comes after hidden work on what it uses.
+  // The operator's stream comes after hidden work on what it uses. Requires: there are streams.
   void order_operands(DeviceLock& lock);
   void decide();
   void check_record(uint64_t cost_ns, std::span<Storage* const> outputs);
@@ -83,6 +83,9 @@ class OperatorCall {
   RootReason reason_ = RootReason::kNone;
   uint64_t site_ = 0;
   Foresight::Call foreseen_;
+  size_t edges_ = 0;       // operands that are read or updated
+  bool writes_ = false;    // one of the operands
+  bool evicted_ = false;   // one of the operands, when it was added
   bool prepared_ = false;
   bool finished_ = false;
   absl::InlinedVector<Operand, 8> operands_;
