@@ -93,6 +93,9 @@ class Arena {
     Zone zone = Zone::kTransient;
     StreamId stream = StreamId::kDefault;
     End end = End::kLow;  // of the free block that it is cut from
+    // Of moving blocks for it: how often more, and only blocks that find a place, as far as known.
+    int moves_left = 16;
+    size_t move_limit_bytes = SIZE_MAX;
   };
   // Where new pages would go: part of a run of free blocks and holes.
   struct Site {
@@ -145,7 +148,7 @@ class Arena {
 
   // arena_room.cpp: serving a request that neither a bin nor a free block serves.
   // Not inlined: its frame would burden every hit.
-  [[gnu::noinline]] BlockId make_room(DeviceLock& lock, const Request& request);
+  [[gnu::noinline]] BlockId make_room(DeviceLock& lock, Request request);
   Site find_site(const Request& request, Zone zone) const;
   // The lowest hole that takes the whole request.
   Site find_hole(const Request& request, Zone zone) const;
@@ -202,16 +205,30 @@ class Arena {
   Outcome serve_claim(DeviceLock& lock, const Request& request, Claim& claim, BlockId& served);
 
   // arena_reclaim.cpp: evicting.
-  Outcome reclaim(DeviceLock& lock, const Request& request, BlockId& served);
+  Outcome reclaim(DeviceLock& lock, Request& request, BlockId& served);
   void begin_search();
-  void list_room(StreamId stream);
+  // `moving`: list what can be moved as such where that is cheaper than evicting it.
+  void list_room(const Request& request, bool moving = false);
   // The allocated block may be evicted, if its owner's price is no barrier.
   bool may_go(const Block& block, StreamId stream) const;
-  RoomItem item_for(BlockId id, StreamId stream);
+  RoomItem item_for(BlockId id, const Request& request, bool moving);
   std::optional<PageSelection> select_pages(const Request& request, Site& site);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
+  std::optional<Window> find_window_anywhere(size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
                       BlockId& served);
+
+  // arena_moves.cpp: moving contents out of a window.
+  bool can_move_blocks(const Request& request) const;
+  // Whether the block is better moved than evicted at `evicting`; then `price` is what that costs.
+  bool better_moved(const Block& block, const Request& request, Price evicting, Price& price) const;
+  bool moves_something(const Window& window) const;
+  // Moves what is to be moved out of the window. kRetry, with the window cheaper by what has moved;
+  // kNothing if there are not enough places: fewer blocks count as movable then.
+  Outcome move_out(DeviceLock& lock, Request& request, const Window& window);
+  // The smallest free block that takes as much, its surplus cut off, in whatever zone.
+  BlockId take_place(const Block& block, StreamId stream);
+
   // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts one block, unless free pages
   // serve the request.
   Outcome evict_one(DeviceLock& lock, const Request& request, BlockId& served);

@@ -22,7 +22,8 @@ bool Arena::may_go(const Block& block, StreamId stream) const {
          (suspended_ == 0 || (block.stream == stream && !block.shared));
 }
 
-RoomItem Arena::item_for(BlockId id, StreamId stream) {
+RoomItem Arena::item_for(BlockId id, const Request& request, bool moving) {
+  const StreamId stream = request.stream;
   const Block& block = heap_[id];
   RoomItem item{block.offset, block.bytes, 0, id, RoomKind::kBarrier};
   switch (block.state) {
@@ -40,8 +41,13 @@ RoomItem Arena::item_for(BlockId id, StreamId stream) {
     case BlockState::kAllocated: {
       if (!may_go(block, stream)) break;
       Price price = reclaimer_->price(block.owner, free_beside(id));
-      if (price.barrier) break;
-      item.kind = RoomKind::kEvictable;
+      if (moving && better_moved(block, request, price, price)) {
+        item.kind = RoomKind::kMovable;
+      } else if (!price.barrier) {
+        item.kind = RoomKind::kEvictable;
+      } else {
+        break;
+      }
       item.price = std::min(price.value, Price::kGreatest);
       break;
     }
@@ -66,13 +72,13 @@ size_t Arena::free_beside(BlockId id) const {
   return bytes;
 }
 
-void Arena::list_room(StreamId stream) {
+void Arena::list_room(const Request& request, bool moving) {
   room_.start(heap_.blocks().count());
   zone_begins_.fill(0);
   size_t zone = 0;
   walk_.run(heap_.blocks(), [&](BlockId id) {
     while (zone < static_cast<size_t>(heap_[id].zone)) zone_begins_[++zone] = room_.size();
-    room_.add(item_for(id, stream));
+    room_.add(item_for(id, request, moving));
   });
   while (zone < kZoneCount) zone_begins_[++zone] = room_.size();
 }
@@ -82,6 +88,13 @@ BlockId Arena::block_listed_at(size_t offset) const { return room_[room_.index_a
 std::optional<Window> Arena::find_window(Zone zone, size_t bytes) const {
   auto index = static_cast<size_t>(zone);
   return search_window(room_, zone_begins_[index], zone_begins_[index + 1], bytes);
+}
+
+// Windows in other zones mix what should lie apart: only where nothing else is left.
+std::optional<Window> Arena::find_window_anywhere(size_t bytes) const {
+  std::optional<Window> window;
+  for (size_t i = kZoneCount; i-- > 0 && !window;) window = find_window(kZones[i], bytes);
+  return window;
 }
 
 std::optional<PageSelection> Arena::select_pages(const Request& request, Site& site) {
@@ -105,7 +118,7 @@ Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockI
   begin_search();
   const uint64_t start_ns = now_ns();
   if (can_move_pages()) {
-    list_room(request.stream);
+    list_room(request);
     Site site;
     const auto selection = select_pages(request, site);
     if (selection && selection->victims.empty()) {
@@ -119,26 +132,36 @@ Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockI
   return evicted ? Outcome::kRetry : Outcome::kNothing;
 }
 
-Arena::Outcome Arena::reclaim(DeviceLock& lock, const Request& request, BlockId& served) {
+Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& served) {
   if (config_.evict_singly) return evict_one(lock, request, served);
   begin_search();
-  // Each round but the last has a victim refused, which is a barrier from then on.
+  // Pages that move cost less than their contents: there, contents move only where nothing else
+  // helps.
+  bool moving = can_move_blocks(request) && !can_move_pages();
+  // Each round but the last has a victim refused, which is a barrier from then on, or finds no
+  // place for a block to move to, or is the first that may move blocks.
   while (true) {
     const uint64_t start_ns = now_ns();
-    list_room(request.stream);
+    list_room(request, moving);
     std::optional<Window> window;
     if (config_.allow_windows) window = find_window(request.zone, request.bytes);
     Site site;
     std::optional<PageSelection> selection;
-    if (can_move_pages()) selection = select_pages(request, site);
+    if (can_move_pages() && !moving) selection = select_pages(request, site);
     if (config_.allow_windows && !window && !selection) {
-      // Windows elsewhere mix what should lie apart: only where nothing else is left.
-      for (size_t i = kZoneCount; i-- > 0 && !window;) {
-        window = find_window(kZones[i], request.bytes);
-      }
+      window = find_window_anywhere(request.bytes);
     }
     counts_.search_ns += now_ns() - start_ns;
-    if (!window && !selection) return Outcome::kNothing;
+    if (!window && !selection) {
+      if (moving || !can_move_blocks(request)) return Outcome::kNothing;
+      moving = true;
+      continue;
+    }
+    if (moving && moves_something(*window)) {
+      if (move_out(lock, request, *window) == Outcome::kRetry) return Outcome::kRetry;
+      moving = can_move_blocks(request);
+      continue;
+    }
 
     const uint64_t remap_price =
         selection ? selection->price + selection->pages.size() * config_.remap_price_per_handle : 0;
@@ -238,7 +261,7 @@ Arena::Outcome Arena::take_window(DeviceLock& lock, const Request& request, cons
 
 size_t Arena::largest_servable(const Request& request) {
   begin_search();
-  list_room(request.stream);
+  list_room(request);
   size_t largest = 0;
   size_t run = 0;
   size_t largest_hole = 0;

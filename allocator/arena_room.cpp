@@ -7,7 +7,7 @@
 
 namespace tidepool {
 
-BlockId Arena::make_room(DeviceLock& lock, const Request& request) {
+BlockId Arena::make_room(DeviceLock& lock, Request request) {
   BlockId served{};
   int device_failures = 0;
   bool gave_back = false;

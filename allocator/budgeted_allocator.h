@@ -37,6 +37,7 @@ struct AllocatorConfig {
   bool coarse_placement = false;      // see placement.h
   bool allow_windows = true;          // ways to make room, separately switchable for experiments
   bool allow_remap = true;
+  bool allow_moves = true;            // of blocks' contents, where the reclaimer can
   // DTR's loop instead of windows and selections: evict the least price by byte, one after the
   // other, until a free block, or free pages where they may be moved, serve the request.
   bool evict_singly = false;
@@ -82,6 +83,8 @@ struct AllocatorStatistics {
   uint64_t windows = 0;      // requests served by a contiguous window
   uint64_t remaps = 0;       // requests served by moving pages
   uint64_t remapped_bytes = 0;
+  uint64_t moves = 0;         // blocks whose contents were moved to make room
+  uint64_t moved_bytes = 0;
   uint64_t lent = 0;          // requests served by another stream's memory
   uint64_t stream_waits = 0;  // times that a stream was made to wait for another
   uint64_t retries = 0;      // requests that waited for other threads and searched again
@@ -140,11 +143,11 @@ class BudgetedAllocator {
   // Requires: lock held; `address` is the start of an allocated block.
   Owner owner(const void* address) const;
   void set_owner(void* address, Owner owner);
+  // Where the owner is written down, to be looked at and set; valid while the lock is held.
+  Owner& owner_slot(void* address);
   size_t block_bytes(const void* address) const;
   StreamId stream(const void* address) const;
 
-  // Where the owner is written down, to look at it and set it at once; valid while the lock is held.
-  Owner& owner_slot(void* address);
   // Why `address` is not the start of an allocated block, naming it; "" if it is. Every function
   // above that takes an address of a block aborts with this text. Takes the lock.
   std::string misuse(const void* address) const;

@@ -25,8 +25,8 @@ class PageSelector {
   // `page_bytes`: a power of two.
   explicit PageSelector(size_t page_bytes) : page_bytes_(page_bytes) {}
 
-  // Finds the pages under blocks, whose holes consist of whole pages. `room` is not changed before
-  // the selection. O(blocks + pages).
+  // Finds the pages under blocks, whose holes consist of whole pages. `room` has no kMovable blocks
+  // and is not changed before the selection. O(blocks + pages).
   void lay_out(const RoomList& room);
   // How many pages can be won at most. O(pages).
   size_t attainable() const;

@@ -65,6 +65,23 @@ class Reclaimer {
   // search). Never replays, never releases the lock. Requires: lock held.
   virtual bool evict(Owner owner) = 0;
 
+  // The price of having the contents of `owner`'s block moved to another block instead, in the unit
+  // of price(). A barrier where they must stay where they are; that is what there is without
+  // anybody who moves. Requires: lock held.
+  virtual Price move_price(Owner owner) {
+    static_cast<void>(owner);
+    return Price::blocked();
+  }
+
+  // Copies the contents of `owner`'s block to the block at `to`, which has no owner yet, on the
+  // calling thread's stream, and makes that the owner's block; the old one belongs to the caller
+  // then, without an owner. May release the lock meanwhile. False: nothing has moved.
+  // Requires: lock held; move_price() is no barrier.
+  virtual bool move(DeviceLock& lock, Owner owner, void* to) {
+    static_cast<void>(lock), static_cast<void>(owner), static_cast<void>(to);
+    return false;
+  }
+
   // Nothing in the arena can serve the request now. May release the lock and wait for other
   // threads to finish what they run. True: something changed, search again; false: final.
   // Bounded: returns false at last. Requires: lock held; held again on return.

@@ -29,7 +29,7 @@ void RoomList::add(const RoomItem& item) {
     barriers_.push_back(static_cast<uint32_t>(size_));
   }
   // Without a branch: which blocks are free is past predicting.
-  const size_t evicted = item.kind == RoomKind::kEvictable ? 1 : 0;
+  const size_t evicted = is_priced(item.kind) ? 1 : 0;
   Detail& next = details_[size_ + 1];
   next.evicted_bytes = detail.evicted_bytes + evicted * item.bytes;
   next.evicted_blocks = detail.evicted_blocks + static_cast<uint32_t>(evicted);

@@ -17,15 +17,21 @@ namespace tidepool {
 enum class RoomKind : uint8_t {
   kFree,
   kEvictable,
+  kMovable,  // its contents are better moved elsewhere than evicted
   kBarrier,  // stays where it is
   kHole,     // no pages: a barrier for windows, too
 };
+
+// It has a price, and its bytes are had for it.
+constexpr bool is_priced(RoomKind kind) {
+  return kind == RoomKind::kEvictable || kind == RoomKind::kMovable;
+}
 
 // One block as a search sees it.
 struct RoomItem {
   size_t offset = 0;
   size_t bytes = 0;
-  uint64_t price = 0;  // kEvictable only; at most Price::kGreatest
+  uint64_t price = 0;  // 0 unless is_priced(); at most Price::kGreatest
   BlockId block{};
   RoomKind kind = RoomKind::kBarrier;
 
@@ -70,7 +76,7 @@ class RoomList {
  private:
   // What is not needed to compare prices.
   struct Detail {
-    size_t evicted_bytes = 0;  // of the blocks before
+    size_t evicted_bytes = 0;  // of the blocks before, moved ones among them
     uint32_t evicted_blocks = 0;
     BlockId block{};
     RoomKind kind = RoomKind::kBarrier;

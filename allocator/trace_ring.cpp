@@ -13,6 +13,7 @@ const char* name_of(TraceKind kind) {
     case TraceKind::kEvict: return "evict";
     case TraceKind::kWindow: return "window";
     case TraceKind::kRemap: return "remap";
+    case TraceKind::kMove: return "move";
     case TraceKind::kCommit: return "commit";
     case TraceKind::kGiveBack: return "give_back";
     case TraceKind::kOutOfMemory: return "out_of_memory";

@@ -15,6 +15,7 @@ enum class TraceKind : uint8_t {
   kEvict,
   kWindow,
   kRemap,
+  kMove,
   kCommit,
   kGiveBack,
   kOutOfMemory,

@@ -52,6 +52,9 @@ class Backend {
   // Copies bytes between two blocks. Requires: lock not held.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
 
+  // What copying so many bytes takes, in the unit of operators' costs.
+  virtual uint64_t copy_ns(size_t bytes) const { return bytes / 4; }
+
   // Work may go to several streams; the same answer for life.
   virtual bool has_streams() const { return false; }
   // The stream that execute() and copy() of the calling thread send their work to.

@@ -154,7 +154,8 @@ void LineageStore::check_invariants(bool exact) const {
       return;
     }
     TIDEPOOL_CHECK(storage.current->storage == &storage, "a storage's value belongs to another");
-    TIDEPOOL_CHECK(!storage.evicted || storage.current->producer != nullptr,
+    TIDEPOOL_CHECK(!storage.evicted || storage.current->producer != nullptr ||
+                       storage.current->kept != nullptr,
                    "invariant 1: an evicted root of %zu bytes", storage.current->bytes);
     TIDEPOOL_CHECK(storage.evicted == (storage.address == nullptr), "evicted %d but address %p",
                    storage.evicted, storage.address);

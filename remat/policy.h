@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -34,6 +35,13 @@ class Policy {
   // The price of evicting `storage`, in whatever unit the policy has.
   // Requires: it is resident and its value has a producer.
   virtual double price(Storage& storage, const Circumstances& now) = 0;
+
+  // The price of copying the contents elsewhere instead, which takes `copy_ns`; in the unit of
+  // price(). Nothing: the policy moves nothing, as those of the papers do not.
+  virtual std::optional<double> move_price(uint64_t copy_ns, const Circumstances& now) const {
+    static_cast<void>(copy_ns), static_cast<void>(now);
+    return std::nullopt;
+  }
 
   // Whether prices depend on Circumstances::free_beside_bytes.
   virtual bool asks_for_free_beside() const { return false; }

@@ -1,5 +1,7 @@
 #include "remat/residency.h"
 
+#include <utility>
+
 #include "allocator/check.h"
 
 namespace tidepool::remat {
@@ -83,6 +85,33 @@ bool Residency::install(Storage& storage, void* address) {
   check.restored(*storage.current, address);
   availability_changed(*storage.current);
   return true;
+}
+
+bool Residency::set_aside(Storage& storage) {
+  if (!backend_.detach(storage)) {
+    storage.dying = true;
+    return false;
+  }
+  keep(*storage.current, std::exchange(storage.address, nullptr));
+  storage.evicted = true;
+  unlist(storage);
+  return true;
+}
+
+bool Residency::put_back(Storage& storage, void* to) {
+  Value& value = *storage.current;
+  void* const address = to != nullptr ? to : value.kept;
+  if (!backend_.attach(storage, address)) {
+    storage.dying = true;
+    return false;
+  }
+  take_kept(value);
+  allocator_.set_owner(address, &storage);
+  storage.address = address;
+  storage.evicted = false;
+  if (value.producer != nullptr) list(storage);
+  moves += to != nullptr;
+  return to != nullptr;
 }
 
 void Residency::keep(Value& value, void* address) {

@@ -32,12 +32,15 @@ class Residency final : public LineageStore::Observer {
   uint64_t now() const { return now_; }
   void tick(uint64_t cost_ns) { now_ += cost_ns + 1; }
 
-  bool evictable(const Storage& storage) const {
+  // Its bytes may be taken away, if they can be had again.
+  bool at_rest(const Storage& storage) const {
     const Value& value = *storage.current;
     return storage.locks == 0 && !storage.evicted && !storage.escaped && !storage.fixed &&
-           !storage.dying && value.producer != nullptr &&
-           (value.locks == 0 || TIDEPOOL_MUTANT(8, replay_input)) && value.kept == nullptr &&
-           frozen_ == 0;
+           !storage.dying && (value.locks == 0 || TIDEPOOL_MUTANT(8, replay_input)) &&
+           value.kept == nullptr && frozen_ == 0;
+  }
+  bool evictable(const Storage& storage) const {
+    return at_rest(storage) && storage.current->producer != nullptr;
   }
 
   // Takes the storage's bytes away; on true the block is the caller's and has no owner.
@@ -49,6 +52,14 @@ class Residency final : public LineageStore::Observer {
 
   // Gives `address` to an evicted storage. False: it is dying, the block is still the caller's.
   bool install(Storage& storage, void* address);
+
+  // For a move: takes the storage's bytes away, which the value keeps. False: it is dying.
+  // Requires: at_rest().
+  bool set_aside(Storage& storage);
+  // Its end: the storage gets the block `to`, which has the same contents, and the old one has no
+  // owner any more and is the caller's. False, for `to` nullptr or a dying storage: it has its old
+  // bytes again, or the value keeps them.
+  bool put_back(Storage& storage, void* to);
 
   // A value's storage is gone, or was never there: its bytes are kept at `address`.
   void keep(Value& value, void* address);
@@ -79,6 +90,7 @@ class Residency final : public LineageStore::Observer {
   uint64_t evictions = 0;
   uint64_t evicted_bytes = 0;
   uint64_t rematerializations = 0;
+  uint64_t moves = 0;
 
  private:
   BudgetedAllocator& allocator_;

@@ -141,7 +141,9 @@ void Runtime::pause_evicting(DeviceLock& lock) {
   unlock();
 }
 
-bool Runtime::has_restored() const { return state_->residency.rematerializations > 0; }
+bool Runtime::has_restored() const {
+  return state_->residency.rematerializations > 0 || state_->residency.moves > 0;
+}
 
 bool Runtime::has_evicted() const {
   bool found = false;
@@ -192,6 +194,18 @@ double Runtime::price_per_byte(Owner owner, size_t free_beside_bytes) {
   const double price =
       state_->policy->price(storage, state_->circumstances(storage, free_beside_bytes));
   return price / static_cast<double>(storage.current->bytes);
+}
+
+Price Runtime::move_price(Owner owner) {
+  Storage& storage = *static_cast<Storage*>(owner);
+  if (!state_->mover.movable(storage)) return Price::blocked();
+  const auto price = state_->policy->move_price(state_->mover.cost_ns(storage.current->bytes),
+                                                state_->circumstances(storage, 0));
+  return price ? state_->policy->fixed(*price) : Price::blocked();
+}
+
+bool Runtime::move(DeviceLock& lock, Owner owner, void* to) {
+  return state_->mover.move(*static_cast<Storage*>(owner), to, lock);
 }
 
 bool Runtime::evict(Owner owner) {

@@ -152,6 +152,8 @@ class Runtime final : public Reclaimer {
   Price price(Owner owner, size_t free_beside_bytes = 0) override;
   double price_per_byte(Owner owner, size_t free_beside_bytes = 0) override;
   bool evict(Owner owner) override;
+  Price move_price(Owner owner) override;
+  bool move(DeviceLock& lock, Owner owner, void* to) override;
   bool wait_for_room(DeviceLock& lock) override;
   std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override;
 

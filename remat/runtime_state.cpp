@@ -49,6 +49,7 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       turns(backend),
       hidden_work(allocator, backend),
       restorer(allocator, backend, store, residency, root_loss, turns, hidden_work),
+      mover(allocator, backend, store, residency, turns, hidden_work),
       limits(config.limits, store, residency),
       random(config.seed) {
   residency.set_policy(policy.get());
@@ -214,6 +215,10 @@ bool Runtime::State::end_storage(Storage* storage, void* address) {
       kept = root_loss.retain_or_cut(value, address);
     }
   } else {
+    // Left over from a move that found the storage dying.
+    if (value.kept != nullptr && value.producer != nullptr && value.uses == 0 && value.locks == 0) {
+      residency.free_kept(value);
+    }
     root_loss.make_sweep_due();
   }
   if (!kept && value.consumers != nullptr) residency.availability_changed(value);

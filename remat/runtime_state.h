@@ -10,6 +10,7 @@
 
 #include "remat/foresight.h"
 #include "remat/limits.h"
+#include "remat/mover.h"
 #include "remat/policy.h"
 #include "remat/residency.h"
 #include "remat/restorer.h"
@@ -35,6 +36,7 @@ struct Runtime::State {
   Turns turns;
   HiddenWork hidden_work;
   Restorer restorer;
+  Mover mover;
   LimitKeeper limits;
   std::atomic<bool> recording{true};
   uint64_t step = 0;     // of the job

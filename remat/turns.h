@@ -63,6 +63,8 @@ class Turns {
   void end_turn();
   bool is_my_turn() const { return depth_ > 0 && restorer_ == this_thread(); }
   bool is_taken() const { return depth_ > 0; }
+  // take_turn() would not wait.
+  bool is_free() const { return depth_ == 0 && queue_.empty(); }
 
   // True if no operator and no restoration is under way.
   bool is_quiet() const { return depth_ == 0 && holders_.next == &holders_; }

@@ -40,6 +40,9 @@ void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& conf
   config.budget_bytes = reader.number("budget_bytes", 0);
   config.handle_bytes = reader.number("handle_bytes", config.handle_bytes);
   config.poison = reader.flag("poison", false);
+  config.allow_windows = reader.flag("allow_windows", config.allow_windows);
+  config.allow_moves = reader.flag("allow_moves", config.allow_moves);
+  config.allow_remap = reader.flag("allow_remap", config.allow_remap);
   config.trace_events = reader.number("trace_events", config.trace_events, kMostTraceEvents);
 }
 

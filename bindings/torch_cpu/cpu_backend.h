@@ -1,5 +1,8 @@
-// CpuBackend: the part of the PyTorch backend that is the CPU's own. Stateless. Thread safe.
+// CpuBackend: the part of the PyTorch backend that is the CPU's own. Remembers how fast copies are.
+// Thread safe.
 #pragma once
+
+#include <atomic>
 
 #include "bindings/torch/torch_backend.h"
 
@@ -10,8 +13,12 @@ class CpuBackend final : public torch_glue::TorchBackend {
   explicit CpuBackend(DeviceMutex& mutex) : TorchBackend(c10::Device(c10::kCPU), mutex) {}
 
   void copy(void* to, const void* from, size_t bytes) override;
+  uint64_t copy_ns(size_t bytes) const override;
   uint64_t fingerprint(const void* address, size_t bytes) const override;
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
+
+ private:
+  std::atomic<float> copy_ns_per_byte_{0.25F};  // refined by every large copy
 };
 
 }  // namespace tidepool::torch_cpu

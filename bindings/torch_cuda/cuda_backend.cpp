@@ -11,11 +11,33 @@
 
 namespace tidepool::torch_cuda {
 
+namespace {
+
+// Each byte is read and written, at the bandwidth that the device's data sheet gives.
+double ns_per_byte(int device) {
+  constexpr double kUnknown = 2.0 / 1000;  // at 1 TB/s
+  int clock_khz = 0;
+  int bus_bits = 0;
+  const bool known =
+      cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess &&
+      clock_khz > 0 && bus_bits > 0;
+  if (!known) {
+    static_cast<void>(cudaGetLastError());
+    return kUnknown;
+  }
+  const double bytes_per_ns = 2.0 * clock_khz * 1e3 * bus_bits / 8 / 1e9;  // both clock edges
+  return 2 / bytes_per_ns;
+}
+
+}  // namespace
+
 CudaBackend::CudaBackend(CudaAllocator& allocator, DeviceMemory& memory)
     : TorchBackend(c10::Device(c10::kCUDA, memory.index()), memory.allocator().mutex()),
       allocator_(allocator),
       memory_(memory),
-      timer_(memory.index()) {}
+      timer_(memory.index()),
+      copy_ns_per_byte_(ns_per_byte(memory.index())) {}
 
 StreamId CudaBackend::current_stream() const {
   return memory_.id_of(c10::cuda::getCurrentCUDAStream(memory_.index()));
@@ -25,6 +47,11 @@ void CudaBackend::copy(void* to, const void* from, size_t bytes) {
   const c10::cuda::CUDAGuard guard(memory_.index());
   C10_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
                                  c10::cuda::getCurrentCUDAStream(memory_.index())));
+}
+
+uint64_t CudaBackend::copy_ns(size_t bytes) const {
+  constexpr double kLaunchNs = 3000;
+  return static_cast<uint64_t>(kLaunchNs + static_cast<double>(bytes) * copy_ns_per_byte_);
 }
 
 uint64_t CudaBackend::fingerprint(const void* address, size_t bytes) const {

@@ -21,6 +21,7 @@ class CudaBackend final : public torch_glue::TorchBackend {
   bool has_streams() const override { return true; }
   StreamId current_stream() const override;
   void copy(void* to, const void* from, size_t bytes) override;
+  uint64_t copy_ns(size_t bytes) const override;
   // Waits for all work on the device: for debugging.
   uint64_t fingerprint(const void* address, size_t bytes) const override;
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
@@ -38,6 +39,7 @@ class CudaBackend final : public torch_glue::TorchBackend {
   CudaAllocator& allocator_;
   DeviceMemory& memory_;
   EventTimer timer_;
+  const double copy_ns_per_byte_;
   absl::flat_hash_map<const remat::Storage*, std::vector<StreamId>> recorded_;  // the device's lock
 };
 

@@ -234,8 +234,12 @@ void SimulatedJob::forget(remat::Storage& storage) {
 
 void SimulatedJob::copy(void*, const void*, size_t bytes) {
   counts_.copied_bytes += bytes;
+  advance(copy_ns(bytes));
+}
+
+uint64_t SimulatedJob::copy_ns(size_t bytes) const {
   const double speed = trace_.facts.copy_bytes_per_ns;
-  if (speed > 0) advance(static_cast<uint64_t>(static_cast<double>(bytes) / speed));
+  return speed > 0 ? static_cast<uint64_t>(static_cast<double>(bytes) / speed) : 0;
 }
 
 }  // namespace tidepool::plan

@@ -60,6 +60,7 @@ class SimulatedJob final : public remat::Backend {
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
   void copy(void* to, const void* from, size_t bytes) override;
+  uint64_t copy_ns(size_t bytes) const override;
 
  private:
   struct Storage {

@@ -17,6 +17,11 @@ class Need1Policy final : public CachedPolicy {
     return static_cast<double>(cost(storage)) / static_cast<double>(now.staleness_ns);
   }
 
+  // A copy is surely paid, as the cost is taken to be.
+  std::optional<double> move_price(uint64_t copy_ns, const Circumstances& now) const override {
+    return static_cast<double>(copy_ns) / static_cast<double>(now.staleness_ns);
+  }
+
  private:
   uint64_t compute(Storage& storage) override {
     const Value& value = *storage.current;

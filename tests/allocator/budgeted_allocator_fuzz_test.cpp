@@ -58,7 +58,7 @@ void on_abort(int) {
 }
 
 struct Totals {
-  size_t served = 0, refused = 0, windows = 0, remaps = 0, faults = 0;
+  size_t served = 0, refused = 0, windows = 0, remaps = 0, moves = 0, faults = 0;
 };
 
 template <typename Space, bool kHasMemory>
@@ -68,6 +68,14 @@ class Model {
       : counting_(inner_, config.budget_bytes), space_(counting_),
         allocator_(space_, mutex_, config) {
     allocator_.set_reclaimer(&reclaimer_);
+    reclaimer_.allocator = &allocator_;
+    reclaimer_.on_move = [this](DeviceLock&, FakeOwner* owner, void* to) {
+      check_marks(owner);
+      live_.erase(static_cast<char*>(owner->address));
+      if (kHasMemory) std::memcpy(to, owner->address, owner->bytes);
+      if (!live_.emplace(static_cast<char*>(to), owner).second) FAIL("a place that is taken");
+      return true;
+    };
     reclaimer_.on_evict = [this](FakeOwner* owner) {
       check_marks(owner);
       live_.erase(static_cast<char*>(owner->address));
@@ -116,6 +124,7 @@ class Model {
     AllocatorStatistics statistics = allocator_.statistics();
     totals.windows += statistics.windows;
     totals.remaps += statistics.remaps;
+    totals.moves += statistics.moves;
     CHECK(statistics.allocated_bytes == 0);
     CHECK(statistics.requested_bytes == 0);
     CHECK(counting_.held_peak_bytes() <= statistics.budget_bytes);
@@ -145,6 +154,7 @@ class Model {
     if (reinterpret_cast<uintptr_t>(address) % 64 != 0) FAIL("not aligned");
     FakeOwner* owner = reclaimer_.add(address, op.bytes, op.number, op.number % 11 == 0);
     owner->refuses = op.number % 13 == 0;
+    if (op.number % 3 == 0) owner->move_price = op.number / 2;
     live_.emplace(address, owner);
     if (kHasMemory) {
       address[0] = mark_of(owner);
@@ -259,9 +269,11 @@ void fuzz(uint64_t first_seed, uint64_t lists) {
     run_list<Space, kHasMemory>(random_list(seed), fuzz_config(seed), totals);
   }
   INFO(totals.served << " served, " << totals.refused << " refused, " << totals.windows
-                     << " windows, " << totals.remaps << " remaps, " << totals.faults << " faults");
+                     << " windows, " << totals.remaps << " remaps, "
+                     << totals.moves << " moves, " << totals.faults << " faults");
   CHECK(totals.windows > lists);
   CHECK(totals.remaps > lists);
+  CHECK(totals.moves > 0);
   CHECK(totals.faults > lists / 10);
   CHECK(totals.refused > 0);
 }

@@ -11,8 +11,8 @@ std::vector<RoomItem> random_items(test::Random& random) {
   size_t offset = 0;
   for (size_t i = 0, count = random.below(40); i < count; ++i) {
     RoomItem item{offset, 64 * random.between(1, 9), 0, BlockId{static_cast<uint32_t>(100 - i)},
-                  static_cast<RoomKind>(random.below(4))};
-    if (item.kind == RoomKind::kEvictable) item.price = random.below(Price::kGreatest);
+                  static_cast<RoomKind>(random.below(5))};
+    if (is_priced(item.kind)) item.price = random.below(Price::kGreatest);
     offset = item.end();
     items.push_back(item);
   }
@@ -41,7 +41,7 @@ TEST_CASE("a list gives back its blocks and their sums, whatever it held before"
       same &= room.index_at(item.offset) == i && room.index_at(item.end() - 1) == i;
       bytes += item.bytes;
       price += item.price;
-      const bool evictable = item.kind == RoomKind::kEvictable;
+      const bool evictable = is_priced(item.kind);
       evicted_bytes += evictable ? item.bytes : 0;
       evicted_blocks += evictable;
       if (evictable || item.kind == RoomKind::kFree) continue;

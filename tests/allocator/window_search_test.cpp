@@ -33,7 +33,7 @@ Items random_layout(test::Random& random, size_t most_blocks) {
     if (random.chance(barriers)) {
       item.kind = random.chance(50) ? RoomKind::kBarrier : RoomKind::kHole;
     } else if (!random.chance(free)) {
-      item.kind = RoomKind::kEvictable;
+      item.kind = random.chance(70) ? RoomKind::kEvictable : RoomKind::kMovable;
       item.price = random.between(least_price, greatest_price);
     }
     items.push_back(item);
@@ -51,7 +51,7 @@ std::optional<Window> brute_force(const Items& items, size_t begin, size_t end, 
       if (items[last].kind == RoomKind::kBarrier || items[last].kind == RoomKind::kHole) break;
       window.last = last;
       window.bytes += items[last].bytes;
-      if (items[last].kind == RoomKind::kEvictable) {
+      if (is_priced(items[last].kind)) {
         window.price += items[last].price;
         window.evicted_bytes += items[last].bytes;
         ++window.evicted_blocks;

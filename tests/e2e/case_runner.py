@@ -28,7 +28,10 @@ def train(request: dict) -> dict:
     if attached:
         import tidepool
 
-        tidepool.enable(device="cpu", **request["settings"])
+        settings = dict(request["settings"])
+        if "room" in settings:
+            os.environ["TIDEPOOL_ROOM"] = settings.pop("room")
+        tidepool.enable(device="cpu", **settings)
     torch.set_num_threads(request["threads"])
     options = argparse.Namespace(size=request["size"], steps=request["steps"], seed=0)
     run = train_job.measure_working_set if request.get("measure") else train_job.run_case

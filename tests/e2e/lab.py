@@ -21,13 +21,14 @@ from harness import AMPLE, HERE, JobFailed, clean_environment, difference
 class Case:
     """A network trained in one mode, under one way of pressure.
 
-    `pressure` is "chaos" or an r such as "0.6".
+    `pressure` is "chaos" or an r such as "0.6"; `room` are the ways to make room, "" for all.
     """
 
     network: str
     mode: str
     pressure: str
     threads: int = 1
+    room: str = ""
 
     @property
     def pair(self) -> str:
@@ -44,7 +45,8 @@ class Case:
 
     def __str__(self) -> str:
         threads = "" if self.threads == 1 else f"-{self.threads}threads"
-        return f"{self.network}-{self.mode}-{self.pressure}{threads}"
+        room = f"-{self.room}" if self.room else ""
+        return f"{self.network}-{self.mode}-{self.pressure}{threads}{room}"
 
 
 @dataclass
@@ -197,7 +199,8 @@ class Lab:
         plain, peak = self.plain[case.key].result(), self.peaks[case.key].result()
         fixed = plain["fixed_bytes"]
         budget = fixed + int(float(case.pressure) * (peak - fixed))
-        answer = self._train(case, {"budget": budget})
+        settings = {"budget": budget} | ({"room": case.room} if case.room else {})
+        answer = self._train(case, settings)
         return Outcome(case, plain, answer["results"][case.pair], budget, answer["stats"])
 
     def _under_chaos(self, case: Case) -> Outcome:

@@ -30,10 +30,10 @@ def test_everything_arrives():
         "TIDEPOOL_HANDLE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
         "TIDEPOOL_LIMIT_DEPTH": "3", "TIDEPOOL_LIMIT_VERSIONS": "4", "TIDEPOOL_LIMIT_AGE": "5",
         "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_MUTANT": "x",
-        "TIDEPOOL_FULL": "1"})
+        "TIDEPOOL_FULL": "1", "TIDEPOOL_ROOM": "windows+moves"})
     assert settings.for_plugin() == {
         "device": "cpu", "budget_bytes": 2**30, "policy": "need1", "chaos": "random:7",
-        "poison": True, "handle_bytes": 65536,
+        "poison": True, "handle_bytes": 65536, "allow_remap": False,
         "limits": {"depth": 3, "versions": 4, "age_steps": 5, "records": 6}}
     assert (settings.quiet, settings.stats) == (True, "x.json")
 
@@ -58,6 +58,9 @@ def test_conf_keys_are_moved(before, after, moved):
      ["TIDEPOOL_POLICY", "'nead1'", "did you mean need1", "coop, dtr, dtr-eq"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "aloc"}, ["'aloc'", "did you mean alloc"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random"}, ["'random'", "random:7"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ROOM": "window+remap"},
+     ["TIDEPOOL_ROOM", "'window+remap'", "did you mean windows"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ROOM": "moves"}, ["'moves'", "windows or remap"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:x"}, ["'random:x'", "random:7"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cup"}, ["'cup'", "did you mean cpu"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda", "TIDEPOOL_CHAOS": "op",

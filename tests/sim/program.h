@@ -65,6 +65,7 @@ struct Program {
   remat::Limits limits;
   bool allow_windows = true;
   bool allow_remap = true;
+  bool allow_moves = true;
   bool evict_singly = false;
   bool record_in_place = true;
   bool check_each_step = false;

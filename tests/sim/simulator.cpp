@@ -16,6 +16,7 @@ AllocatorConfig allocator_config(const Program& program) {
   config.poison = true;
   config.allow_windows = program.allow_windows;
   config.allow_remap = program.allow_remap;
+  config.allow_moves = program.allow_moves;
   config.evict_singly = program.evict_singly;
   return config;
 }

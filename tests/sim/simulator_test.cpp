@@ -72,6 +72,7 @@ TEST_CASE("random programs give what an unlimited run gives") {
     sum.runtime.lean_plans += outcome.runtime.lean_plans;
     sum.allocator.windows += outcome.allocator.windows;
     sum.allocator.remaps += outcome.allocator.remaps;
+    sum.allocator.moves += outcome.allocator.moves;
   }
   std::cout << programs << " programs, " << sum.operations << " operations, "
             << sum.runtime.evictions << " evictions, " << sum.runtime.operators_replayed
@@ -79,6 +80,7 @@ TEST_CASE("random programs give what an unlimited run gives") {
             << " retained, " << sum.runtime.clones << " clones, " << sum.runtime.snapshots
             << " snapshots, " << sum.runtime.lean_plans << " lean plans, "
             << sum.allocator.windows << " windows, " << sum.allocator.remaps << " remaps, "
+            << sum.allocator.moves << " moves, "
             << sum.out_of_memory << " out of memory (" << sum.out_of_memory_below_bound
             << " where the bound fits), " << sum.faults << " faults\n";
   // Each mechanism has been at work.

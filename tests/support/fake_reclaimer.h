@@ -1,12 +1,15 @@
 // FakeReclaimer: a Reclaimer for tests of the allocator: owners are FakeOwner structs with a price,
-// a barrier and the block they own; eviction empties them, or is refused where told so.
+// a barrier and the block they own; eviction empties them, or is refused where told so. What has a
+// price of moving is moved, where `allocator` is set, by `on_move` or without looking at bytes.
 // Owns the owners it makes. Not thread safe: called with the allocator's lock held.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "allocator/budgeted_allocator.h"
 #include "allocator/reclaimer.h"
 
 namespace tidepool::test {
@@ -18,6 +21,7 @@ struct FakeOwner {
   bool barrier = false;
   bool refuses = false;  // has a price, but evict() returns false
   size_t free_beside_bytes = 0;  // when its price was last asked for
+  std::optional<uint64_t> move_price = {};
 };
 
 class FakeReclaimer final : public Reclaimer {
@@ -49,6 +53,19 @@ class FakeReclaimer final : public Reclaimer {
     fake->address = nullptr;
     return true;
   }
+  Price move_price(Owner owner) override {
+    const auto* fake = static_cast<FakeOwner*>(owner);
+    return fake->move_price ? Price{*fake->move_price, false} : Price::blocked();
+  }
+  bool move(DeviceLock& lock, Owner owner, void* to) override {
+    auto* fake = static_cast<FakeOwner*>(owner);
+    if (on_move && !on_move(lock, fake, to)) return false;
+    allocator->set_owner(fake->address, nullptr);
+    allocator->set_owner(to, owner);
+    fake->address = to;
+    moved.push_back(fake);
+    return true;
+  }
   bool wait_for_room(DeviceLock& lock) override {
     ++waits;
     return on_wait ? on_wait(lock) : false;
@@ -63,10 +80,13 @@ class FakeReclaimer final : public Reclaimer {
   }
 
   std::vector<FakeOwner*> evicted;  // in order
+  std::vector<FakeOwner*> moved;
   size_t searches = 0;
   size_t waits = 0;
   std::function<void(FakeOwner*)> on_evict;
   std::function<bool(DeviceLock&)> on_wait;
+  BudgetedAllocator* allocator = nullptr;  // set where something has a price of moving
+  std::function<bool(DeviceLock&, FakeOwner*, void*)> on_move;
 
  private:
   std::vector<std::unique_ptr<FakeOwner>> owners_;

@@ -20,14 +20,15 @@ POLICIES = ("need1", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "s
             "dte", "random")
 NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
+ROOM = ("windows", "moves", "remap")  # ways to make room, for comparison
 ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the budget, to debug
 PREFIX = "TIDEPOOL_"
 CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch prefers the first
 
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
-KEYS = ("budget", "policy", "chaos", "stats", "device", "poison", "handle", "allocator", "quiet",
-        *LIMITS)
+KEYS = ("budget", "policy", "chaos", "stats", "device", "poison", "handle", "room", "allocator",
+        "quiet", *LIMITS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics file, what `verify` asks of its jobs, and names that tests and other builds use.
 RESERVED = ("backend", "stats_owner", "verify", "mutant", "full")
@@ -52,6 +53,7 @@ class Settings:
     stats: str | None = None
     poison: bool = False
     handle_bytes: int | None = None
+    room: tuple[str, ...] = ROOM
     allocator: str = "arena"
     quiet: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -72,6 +74,7 @@ class Settings:
             values["budget_share"] = self.budget_share
         if self.handle_bytes is not None:
             values["handle_bytes"] = self.handle_bytes
+        values.update({f"allow_{way}": False for way in ROOM if way not in self.room})
         if self.allocator != "arena":
             values["allocator"] = self.allocator
         if self.limits:
@@ -181,6 +184,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         stats=given["stats"][1] if "stats" in given else None,
         poison=_flag(given, "poison"),
         handle_bytes=_size(given["handle"], None) if "handle" in given else None,
+        room=_room(given),
         allocator=_one_of(given, "allocator", ALLOCATORS, "arena"),
         quiet=_flag(given, "quiet"),
         limits=limits,
@@ -206,6 +210,20 @@ def _one_of(given: Mapping, key: str, valid: tuple[str, ...], default: str) -> s
     if text not in valid:
         raise _wrong(origin, text, f"expected one of {', '.join(valid)}{nearest(text, valid)}")
     return text
+
+
+def _room(given: Mapping) -> tuple[str, ...]:
+    if "room" not in given:
+        return ROOM
+    origin, text = given["room"]
+    ways = tuple(text.split("+"))
+    for way in ways:
+        if way not in ROOM:
+            raise _wrong(origin, text, f"expected some of {', '.join(ROOM)}, joined by +"
+                                       f"{nearest(way, ROOM)}")
+    if "windows" not in ways and "remap" not in ways:
+        raise _wrong(origin, text, "expected windows or remap among them")
+    return ways
 
 
 def _device(given: Mapping) -> str:

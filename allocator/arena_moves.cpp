@@ -1,0 +1,101 @@
+// Moving contents out of a window: blocks that may not be evicted, or cost more to make again than
+// to copy, go to free blocks elsewhere.
+#include <algorithm>
+
+#include "allocator/arena.h"
+
+namespace tidepool {
+
+bool Arena::can_move_blocks(const Request& request) const {
+  return config_.allow_moves && config_.allow_windows && reclaimer_ != nullptr &&
+         suspended_ == 0 && request.moves_left > 0;
+}
+
+bool Arena::better_moved(const Block& block, const Request& request, Price evicting,
+                         Price& price) const {
+  if (block.bytes > request.move_limit_bytes) return false;
+  // What other streams do with the bytes would have to be awaited, which moving is not worth.
+  if (order_ != nullptr && (block.stream != request.stream || block.shared)) return false;
+  const Price moving = reclaimer_->move_price(block.owner);
+  if (moving.barrier || (!evicting.barrier && evicting.value <= moving.value)) return false;
+  price = moving;
+  return true;
+}
+
+BlockId Arena::take_place(const Block& block, StreamId stream) {
+  BlockId id = heap_.take_free(block.zone, block.bytes, stream);
+  for (size_t i = 0; i < kZoneCount && id == BlockId::kNone; ++i) {
+    id = heap_.take_free(kZones[i], block.bytes, stream);
+  }
+  return id;
+}
+
+bool Arena::moves_something(const Window& window) const {
+  for (size_t i = window.first; i <= window.last; ++i) {
+    if (room_[i].kind == RoomKind::kMovable) return true;
+  }
+  return false;
+}
+
+Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window& window) {
+  struct Move {
+    BlockRef from;
+    Owner owner;
+    BlockId to;
+  };
+  --request.moves_left;
+  std::vector<Move> moves;
+  std::vector<Claim> kept;  // free blocks of the window: no place to move to, and nobody else's
+  for (size_t i = window.first; i <= window.last; ++i) {
+    const RoomItem item = room_[i];
+    if (item.kind == RoomKind::kMovable) {
+      moves.push_back({heap_.blocks().ref(item.block), heap_[item.block].owner, BlockId::kNone});
+    }
+    if (item.kind != RoomKind::kFree) continue;
+    Claim& claim = kept.emplace_back();
+    claim.block = heap_.claim(item.block, item.offset, item.end(), &claim.uses);
+  }
+  // The largest first: the smaller ones fit into what they leave.
+  std::sort(moves.begin(), moves.end(), [&](const Move& a, const Move& b) {
+    const Block& first = heap_[a.from.id];
+    const Block& second = heap_[b.from.id];
+    return first.bytes != second.bytes ? first.bytes > second.bytes : first.offset < second.offset;
+  });
+  bool placed = true;
+  for (Move& move : moves) {
+    move.to = take_place(heap_[move.from.id], request.stream);
+    if (move.to != BlockId::kNone) continue;
+    request.move_limit_bytes = heap_[move.from.id].bytes - 1;
+    placed = false;
+    break;
+  }
+  InFlight in_flight(*this);
+  for (const Move& move : moves) {
+    if (move.to == BlockId::kNone) break;
+    const Block& block = heap_[move.from.id];
+    // While another one was copied this one may have been freed, and its block used again.
+    const bool same = placed && heap_.blocks().current(move.from) &&
+                      block.state == BlockState::kAllocated && block.owner == move.owner &&
+                      block.bytes <= heap_[move.to].bytes;
+    const size_t requested_bytes = same ? block.requested_bytes : 0;
+    if (!same || reclaimer_->move_price(move.owner).barrier ||
+        !reclaimer_->move(lock, move.owner, address_of(move.to).pointer())) {
+      heap_.release(move.to);
+      continue;
+    }
+    heap_.set_requested(move.to, requested_bytes);
+    ++counts_.moves;
+    counts_.moved_bytes += requested_bytes;
+    trace_.add(TraceKind::kMove, address_of(move.from.id).value, requested_bytes);
+    if (observer_ != nullptr) [[unlikely]] {
+      observer_->allocated(heap_.view(move.to));
+      observer_->freed(heap_.view(move.from.id), heap_[move.from.id].shared);
+    }
+    if (config_.poison) fill(address_of(move.from.id).pointer(), heap_[move.from.id].bytes);
+    heap_.release(move.from.id);
+  }
+  for (const Claim& claim : kept) heap_.settle(claim.block, pages_, request.stream, claim.uses);
+  return placed ? Outcome::kRetry : Outcome::kNothing;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,48 @@
+// Mover: gives the contents of a storage other bytes, so that its block can go: copying, where
+// evicting would cost more or is impossible (contents without lineage). The framework's storage has
+// no bytes meanwhile, and the value keeps the old block; as the mover holds the turn of
+// restorations (Turns), whoever wants the storage waits until it has its new ones.
+// Owns nothing. Not thread safe: the device's lock is held; move() releases it while it copies.
+#pragma once
+
+#include "allocator/budgeted_allocator.h"
+#include "remat/backend.h"
+#include "remat/hidden_work.h"
+#include "remat/lineage_store.h"
+#include "remat/residency.h"
+#include "remat/turns.h"
+
+namespace tidepool::remat {
+
+class Mover {
+ public:
+  Mover(BudgetedAllocator& allocator, Backend& backend, LineageStore& store, Residency& residency,
+        Turns& turns, HiddenWork& hidden_work)
+      : allocator_(allocator),
+        backend_(backend),
+        store_(store),
+        residency_(residency),
+        turns_(turns),
+        hidden_work_(hidden_work) {}
+
+  // Nobody uses the storage, nobody has its address, and no other thread is restoring.
+  bool movable(const Storage& storage) const;
+
+  // Of moving so much, in the unit of operators' costs.
+  uint64_t cost_ns(size_t bytes) const { return backend_.copy_ns(bytes); }
+
+  // See Reclaimer::move(). Requires: movable.
+  bool move(Storage& storage, void* to, DeviceLock& lock);
+
+ private:
+  bool copy(Value& value, void* to, DeviceLock& lock);
+
+  BudgetedAllocator& allocator_;
+  Backend& backend_;
+  LineageStore& store_;
+  Residency& residency_;
+  Turns& turns_;
+  HiddenWork& hidden_work_;
+};
+
+}  // namespace tidepool::remat

@@ -1,0 +1,177 @@
+#include "allocator/budgeted_allocator.h"
+#include "allocator/simulated_space.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_reclaimer.h"
+
+namespace tidepool {
+namespace {
+
+using test::FakeOwner;
+using test::FakeReclaimer;
+
+constexpr size_t kPage = 64 << 10;
+using Owners = std::vector<FakeOwner*>;
+
+// Sixteen pages in one zone, full of blocks of one page each.
+struct World {
+  explicit World(bool allow_remap = false) : allocator(space, mutex, config(allow_remap)) {
+    allocator.set_reclaimer(&reclaimer);
+    reclaimer.allocator = &allocator;
+    for (int i = 0; i < 16; ++i) owners.push_back(owned(kPage, 100, true));
+  }
+  static AllocatorConfig config(bool allow_remap) {
+    AllocatorConfig config;
+    config.budget_bytes = 16 * kPage;
+    config.range_bytes = 16 * kPage;
+    config.handle_bytes = kPage;
+    config.one_zone = true;
+    config.allow_remap = allow_remap;
+    return config;
+  }
+  FakeOwner* owned(size_t bytes, uint64_t price, bool barrier) {
+    void* address = allocator.allocate(bytes);
+    FakeOwner* owner = reclaimer.add(address, bytes, price, barrier);
+    DeviceLock lock(mutex);
+    allocator.set_owner(address, owner);
+    return owner;
+  }
+  void free(size_t index) {
+    allocator.free(owners[index]->address);
+    owners[index]->address = nullptr;
+  }
+
+  SimulatedSpace space{kPage};
+  DeviceMutex mutex;
+  FakeReclaimer reclaimer;
+  BudgetedAllocator allocator;
+  Owners owners;
+};
+
+TEST_CASE("what may not be evicted is moved out of the way") {
+  World world;
+  void* const expected = world.owners[4]->address;
+  for (size_t i : {4, 6, 9}) world.free(i);
+  world.owners[5]->move_price = 7;
+  void* const place = static_cast<char*>(expected) + 5 * kPage;  // the only one apart: page 9
+  CHECK(world.allocator.allocate(3 * kPage) == expected);
+  CHECK(world.reclaimer.moved == Owners{world.owners[5]});
+  CHECK(world.owners[5]->address == place);
+  CHECK(world.reclaimer.evicted.empty());
+  const AllocatorStatistics statistics = world.allocator.statistics();
+  CHECK(statistics.moves == 1);
+  CHECK(statistics.moved_bytes == kPage);
+  CHECK(statistics.requested_bytes == 16 * kPage);
+  CHECK(statistics.requested_peak_bytes == 16 * kPage);
+  world.allocator.check_invariants();
+  DeviceLock lock(world.mutex);
+  CHECK(world.allocator.owner(place) == world.owners[5]);
+}
+
+TEST_CASE("a block is moved or evicted, whichever costs less") {
+  for (const uint64_t moving : {9, 11}) {
+    World world;
+    for (size_t i : {4, 6, 9}) world.free(i);
+    world.owners[5]->barrier = false;
+    world.owners[5]->price = 10;
+    world.owners[5]->move_price = moving;
+    world.allocator.allocate(3 * kPage);
+    CHECK(world.reclaimer.moved == (moving < 10 ? Owners{world.owners[5]} : Owners{}));
+    CHECK(world.reclaimer.evicted == (moving < 10 ? Owners{} : Owners{world.owners[5]}));
+    world.allocator.check_invariants();
+  }
+}
+
+TEST_CASE("a block without a place elsewhere is evicted, if it may be") {
+  World world;
+  for (size_t i : {4, 6}) world.free(i);
+  world.owners[5]->barrier = false;
+  world.owners[5]->move_price = 1;
+  world.allocator.allocate(3 * kPage);
+  CHECK(world.reclaimer.moved.empty());
+  CHECK(world.reclaimer.evicted == Owners{world.owners[5]});
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a request is refused where neither places nor victims suffice, and nothing is lost") {
+  World world;
+  for (size_t i : {4, 6}) world.free(i);
+  world.owners[5]->move_price = 1;
+  CHECK_THROWS_AS(world.allocator.allocate(3 * kPage), OutOfMemory);
+  CHECK(world.reclaimer.moved.empty());
+  CHECK(world.allocator.statistics().allocated_bytes == 14 * kPage);
+  world.allocator.allocate(kPage);
+  world.allocator.allocate(kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("several blocks are moved, each to the smallest place that takes it") {
+  World world;
+  // Pages 2 to 5 make room; page 9 takes one of theirs, pages 12 and 13 one more.
+  for (size_t i : {2, 4, 9, 12, 13}) world.free(i);
+  world.owners[3]->move_price = 2;
+  world.owners[5]->move_price = 2;
+  world.allocator.allocate(4 * kPage);
+  CHECK(world.reclaimer.moved == Owners{world.owners[3], world.owners[5]});
+  CHECK(world.owners[3]->address == static_cast<char*>(world.owners[8]->address) + kPage);
+  CHECK(world.owners[5]->address == static_cast<char*>(world.owners[11]->address) + kPage);
+  CHECK(world.allocator.statistics().allocated_bytes == 15 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a block freed while another is moved is left alone") {
+  World world;
+  for (size_t i : {2, 4, 9, 12, 13}) world.free(i);
+  world.owners[3]->move_price = 2;
+  world.owners[5]->move_price = 2;
+  world.reclaimer.on_move = [&](DeviceLock& lock, FakeOwner*, void*) {
+    lock.unlock();
+    if (world.owners[5]->address != nullptr) world.free(5);
+    lock.lock();
+    return true;
+  };
+  world.allocator.allocate(4 * kPage);
+  CHECK(world.reclaimer.moved == Owners{world.owners[3]});
+  CHECK(world.allocator.statistics().allocated_bytes == 14 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a move that is refused leaves the block where it is") {
+  World world;
+  for (size_t i : {4, 6, 9}) world.free(i);
+  world.owners[5]->move_price = 7;
+  int asked = 0;
+  world.reclaimer.on_move = [&](DeviceLock&, FakeOwner*, void*) {
+    ++asked;
+    return false;
+  };
+  CHECK_THROWS_AS(world.allocator.allocate(3 * kPage), OutOfMemory);
+  CHECK(asked > 0);
+  CHECK(asked < 100);
+  CHECK(world.allocator.statistics().allocated_bytes == 13 * kPage);
+  CHECK(world.allocator.statistics().requested_bytes == 13 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("where pages can be moved, contents are moved only if that does not help") {
+  World world(true);
+  // Half a page is free in each of four pages: no whole page can be had.
+  Owners halves;
+  for (size_t i : {4, 5, 6, 7}) world.free(i);
+  for (int i = 0; i < 8; ++i) halves.push_back(world.owned(kPage / 2, 100, true));
+  for (size_t i : {1, 3, 5, 7}) {
+    world.allocator.free(halves[i]->address);
+    halves[i]->address = nullptr;
+  }
+  CHECK_THROWS_AS(world.allocator.allocate(kPage), OutOfMemory);
+  for (FakeOwner* half : halves) half->move_price = 1;
+  world.allocator.allocate(kPage);
+  CHECK(world.reclaimer.moved.size() == 1);
+  world.allocator.check_invariants();
+  world.owners[0]->barrier = false;
+  world.allocator.allocate(kPage);  // a page to evict: nothing is moved
+  CHECK(world.reclaimer.moved.size() == 1);
+  CHECK(world.reclaimer.evicted == Owners{world.owners[0]});
+}
+
+}  // namespace
+}  // namespace tidepool
