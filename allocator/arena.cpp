@@ -78,6 +78,7 @@ Arena::Arena(AddressSpace& space, const AllocatorConfig& config)
       pages_(config_.range_bytes / config_.handle_bytes,
              config_.budget_bytes / config_.handle_bytes),
       selector_(config_.handle_bytes),
+      remap_ns_per_handle_(static_cast<double>(config_.remap_ns_per_handle)),
       trace_(config_.trace_events) {
   counts_.budget_bytes = config_.budget_bytes;
   heap_.set_observer(nullptr, base_);  // views name addresses, whoever looks

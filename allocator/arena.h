@@ -213,6 +213,9 @@ class Arena {
   bool may_go(const Block& block, StreamId stream) const;
   RoomItem item_for(BlockId id, const Request& request, bool moving);
   std::optional<PageSelection> select_pages(const Request& request, Site& site);
+  // Of evicting its victims and of moving its pages; the time that takes counts by equal shares, for
+  // each victim as a cost of that one would. Nothing for pages that are free already.
+  uint64_t price_of(const PageSelection& selection);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   std::optional<Window> find_window_anywhere(size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
@@ -259,6 +262,7 @@ class Arena {
   std::string order_error_;       // what the device said when it last refused an order
   size_t suspended_ = 0;
   size_t batch_blocks_ = 0;
+  double remap_ns_per_handle_ = 0;
   bool passed_since_release_ = false;
   TraceRing trace_;
   AllocatorStatistics counts_;

@@ -109,6 +109,17 @@ std::optional<PageSelection> Arena::select_pages(const Request& request, Site& s
   return std::nullopt;
 }
 
+uint64_t Arena::price_of(const PageSelection& selection) {
+  uint64_t price = selection.price;
+  if (remap_ns_per_handle_ <= 0 || selection.victims.empty()) return price;
+  const double ns = remap_ns_per_handle_ * static_cast<double>(selection.pages.size());
+  const auto share = static_cast<uint64_t>(ns / static_cast<double>(selection.victims.size()));
+  for (size_t victim : selection.victims) {
+    price += reclaimer_->time_price(heap_[room_[victim].block].owner, share);
+  }
+  return price;
+}
+
 void Arena::begin_search() {
   ++search_;
   if (reclaimer_ != nullptr) reclaimer_->begin_search();
@@ -163,9 +174,7 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
       continue;
     }
 
-    const uint64_t remap_price =
-        selection ? selection->price + selection->pages.size() * config_.remap_price_per_handle : 0;
-    if (window && (!selection || window->price <= remap_price)) {
+    if (window && (!selection || window->price <= price_of(*selection))) {
       Outcome outcome = take_window(lock, request, *window, served);
       if (outcome == Outcome::kNothing) continue;
       return outcome;

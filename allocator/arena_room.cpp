@@ -1,5 +1,6 @@
 // The order of a request, and what it does with pages: committing, moving, giving back.
 #include <algorithm>
+#include <chrono>
 
 #include "allocator/arena.h"
 #include "allocator/check.h"
@@ -206,12 +207,16 @@ void Arena::run_unlocked(DeviceLock& lock, PageTransaction& transaction,
     places.emplace_back(heap_[claim.block].offset, heap_[claim.block].bytes);
     add_uses(uses, claim.uses);
   }
+  double took_ns = 0;
   InFlight in_flight(*this);
   if (transaction.succeeded()) {
     if (wait_for(lock, uses)) {
       for (Claim& claim : emptied) claim.uses.clear();
       lock.unlock();
+      const auto start = std::chrono::steady_clock::now();
       transaction.run();
+      took_ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)
+                    .count();
       // Where no block lies the table's memory is not needed. The places are claimed: nobody else
       // reads or writes their entries.
       for (auto [offset, bytes] : places) heap_.table().drop(offset, bytes);
@@ -222,6 +227,11 @@ void Arena::run_unlocked(DeviceLock& lock, PageTransaction& transaction,
   }
   transaction.apply(pages_, observer_);
   note_reserved();
+  if (config_.measure_remaps && transaction.moved() > 0 && transaction.succeeded()) {
+    constexpr double kWeight = 0.125;  // of the newest
+    const double ns = took_ns / static_cast<double>(transaction.moved());
+    remap_ns_per_handle_ += kWeight * (ns - remap_ns_per_handle_);
+  }
 }
 
 bool Arena::poll_host_fences() {

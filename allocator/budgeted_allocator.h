@@ -41,7 +41,9 @@ struct AllocatorConfig {
   // DTR's loop instead of windows and selections: evict the least price by byte, one after the
   // other, until a free block, or free pages where they may be moved, serve the request.
   bool evict_singly = false;
-  uint64_t remap_price_per_handle = 0;  // in units of Price, added for every handle that moves
+  // What moving a page costs, in the unit of the reclaimer's costs; with measure_remaps, at first.
+  uint64_t remap_ns_per_handle = 0;
+  bool measure_remaps = false;
   // A cap on the bytes that callers asked for, beside the one on pages. Where pages abound, as in a
   // simulation, bytes are then fungible: victims may lie anywhere, and go cheapest per byte first.
   size_t requested_limit_bytes = SIZE_MAX;

@@ -73,6 +73,13 @@ class Reclaimer {
     return Price::blocked();
   }
 
+  // What it is worth, in the unit of price(), to be spared spending so much time to make room of
+  // `owner`'s block. Requires: lock held; price() is no barrier.
+  virtual uint64_t time_price(Owner owner, uint64_t ns) {
+    static_cast<void>(owner), static_cast<void>(ns);
+    return 0;
+  }
+
   // Copies the contents of `owner`'s block to the block at `to`, which has no owner yet, on the
   // calling thread's stream, and makes that the owner's block; the old one belongs to the caller
   // then, without an owner. May release the lock meanwhile. False: nothing has moved.

@@ -11,8 +11,10 @@ std::unique_ptr<AddressSpace> make_space(Driver& driver) {
   return std::make_unique<MallocSpace>(driver);
 }
 
-AllocatorConfig aligned(AllocatorConfig config) {
+AllocatorConfig of_device(AllocatorConfig config) {
   config.alignment = DeviceArena::kAlignment;
+  config.remap_ns_per_handle = 40'000;  // until some have been measured
+  config.measure_remaps = true;
   return config;
 }
 
@@ -23,7 +25,7 @@ DeviceArena::DeviceArena(const DriverFunctions& functions, int ordinal, Allocato
     : driver_(functions, ordinal),
       space_(make_space(driver_)),
       order_(driver_, streams_, EventPool::make(driver_)),
-      allocator_(*space_, mutex_, aligned(config)) {
+      allocator_(*space_, mutex_, of_device(config)) {
   allocator_.set_stream_order(&order_);
   if (observer != nullptr) allocator_.set_observer(observer);
 }

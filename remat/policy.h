@@ -36,10 +36,11 @@ class Policy {
   // Requires: it is resident and its value has a producer.
   virtual double price(Storage& storage, const Circumstances& now) = 0;
 
-  // The price of copying the contents elsewhere instead, which takes `copy_ns`; in the unit of
-  // price(). Nothing: the policy moves nothing, as those of the papers do not.
-  virtual std::optional<double> move_price(uint64_t copy_ns, const Circumstances& now) const {
-    static_cast<void>(copy_ns), static_cast<void>(now);
+  // The price, in the unit of price(), of `ns` that are surely spent on making room of the storage:
+  // on copying its contents elsewhere, or on moving pages. Nothing: the policy weighs no such thing,
+  // and nothing is copied, as in the papers.
+  virtual std::optional<double> time_price(uint64_t ns, const Circumstances& now) const {
+    static_cast<void>(ns), static_cast<void>(now);
     return std::nullopt;
   }
 

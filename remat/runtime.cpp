@@ -196,12 +196,19 @@ double Runtime::price_per_byte(Owner owner, size_t free_beside_bytes) {
   return price / static_cast<double>(storage.current->bytes);
 }
 
-Price Runtime::move_price(Owner owner) {
-  Storage& storage = *static_cast<Storage*>(owner);
-  if (!state_->mover.movable(storage)) return Price::blocked();
-  const auto price = state_->policy->move_price(state_->mover.cost_ns(storage.current->bytes),
-                                                state_->circumstances(storage, 0));
+Price Runtime::price_of_time(const Storage& storage, uint64_t ns) const {
+  const auto price = state_->policy->time_price(ns, state_->circumstances(storage, 0));
   return price ? state_->policy->fixed(*price) : Price::blocked();
+}
+
+Price Runtime::move_price(Owner owner) {
+  const Storage& storage = *static_cast<Storage*>(owner);
+  if (!state_->mover.movable(storage)) return Price::blocked();
+  return price_of_time(storage, state_->mover.cost_ns(storage.current->bytes));
+}
+
+uint64_t Runtime::time_price(Owner owner, uint64_t ns) {
+  return price_of_time(*static_cast<Storage*>(owner), ns).value;
 }
 
 bool Runtime::move(DeviceLock& lock, Owner owner, void* to) {

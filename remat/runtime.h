@@ -153,6 +153,7 @@ class Runtime final : public Reclaimer {
   double price_per_byte(Owner owner, size_t free_beside_bytes = 0) override;
   bool evict(Owner owner) override;
   Price move_price(Owner owner) override;
+  uint64_t time_price(Owner owner, uint64_t ns) override;
   bool move(DeviceLock& lock, Owner owner, void* to) override;
   bool wait_for_room(DeviceLock& lock) override;
   std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override;
@@ -160,6 +161,8 @@ class Runtime final : public Reclaimer {
  private:
   friend class OperatorCall;
   struct State;
+  Price price_of_time(const Storage& storage, uint64_t ns) const;
+
   std::unique_ptr<State> state_;
 };
 

@@ -1,6 +1,7 @@
 #include "bindings/torch_cpu/cpu_engine.h"
 
 #include <memory>
+#include <utility>
 #include <stdexcept>
 
 #include "allocator/private_host_space.h"
@@ -13,7 +14,13 @@ namespace tidepool::torch_cpu {
 namespace {
 
 struct Memory {
-  explicit Memory(const AllocatorConfig& config) : allocator(space, mutex, config) {}
+  explicit Memory(AllocatorConfig config)
+      : allocator(space, mutex, with_prices(std::move(config))) {}
+  static AllocatorConfig with_prices(AllocatorConfig config) {
+    config.remap_ns_per_handle = 5000;
+    config.measure_remaps = true;
+    return config;
+  }
 
   PrivateHostSpace space;
   DeviceMutex mutex;

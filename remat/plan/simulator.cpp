@@ -138,6 +138,7 @@ std::unique_ptr<Process> make_process(const Trace& trace, const SimulationConfig
   size_t granularity = config.granularity;
   if (granularity == 0 && trace.facts.device == "cuda") granularity = 2 * kMiB;
   auto memory = make_memory(config.memory, config.budget_bytes, granularity);
+  if (memory) memory->config.remap_ns_per_handle = trace.facts.map_ns;
   if (!memory) return nullptr;
   memory->config.evict_singly = config.evict_singly;
   return std::make_unique<Process>(trace, config, std::move(*memory));

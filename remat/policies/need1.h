@@ -17,9 +17,8 @@ class Need1Policy final : public CachedPolicy {
     return static_cast<double>(cost(storage)) / static_cast<double>(now.staleness_ns);
   }
 
-  // A copy is surely paid, as the cost is taken to be.
-  std::optional<double> move_price(uint64_t copy_ns, const Circumstances& now) const override {
-    return static_cast<double>(copy_ns) / static_cast<double>(now.staleness_ns);
+  std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
+    return static_cast<double>(ns) / static_cast<double>(now.staleness_ns);
   }
 
  private:

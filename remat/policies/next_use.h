@@ -18,9 +18,8 @@ class NextUsePolicy final : public CachedPolicy {
   explicit NextUsePolicy(LineageStore& store) : CachedPolicy(store) {}
 
   double price(Storage& storage, const Circumstances& now) override;
-  // A copy is surely paid, as the cost is taken to be.
-  std::optional<double> move_price(uint64_t copy_ns, const Circumstances& now) const override {
-    return static_cast<double>(copy_ns) / static_cast<double>(now.staleness_ns);
+  std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
+    return static_cast<double>(ns) / static_cast<double>(now.staleness_ns);
   }
   Foresight* foresight() override { return &foresight_; }
   void check_invariants() override;

@@ -118,6 +118,31 @@ TEST_CASE("the automatic handle gives a budget about a thousand pages") {
   CHECK(pages_of(size_t{64} << 30) == 32768);
 }
 
+TEST_CASE("a dearer window is taken where moving pages costs more than it saves") {
+  for (const uint64_t page_ns : {0, 1, 2}) {
+    AllocatorConfig config = World::config();
+    config.one_zone = true;
+    config.remap_ns_per_handle = page_ns;
+    SimulatedSpace space(kPage);
+    test::FakeReclaimer reclaimer;
+    Arena arena(space, config);
+    arena.set_reclaimer(&reclaimer);
+    DeviceMutex mutex;
+    DeviceLock lock(mutex);
+    // Two neighbours for 30 each, and two that lie apart for 20 each: pages save 20 in all.
+    for (const uint64_t price : {20, 1000, 30, 30, 1000, 20, 1000, 1000}) {
+      void* block = arena.allocate(lock, 8 * kPage, PlacementHint::kTransient);
+      arena.allocated_block(block).owner = reclaimer.add(block, 8 * kPage, price);
+    }
+    arena.allocate(lock, 16 * kPage, PlacementHint::kTransient);
+    const bool window = page_ns * 16 > 20;
+    CHECK(arena.statistics().windows == (window ? 1 : 0));
+    CHECK(arena.statistics().remaps == (window ? 0 : 1));
+    CHECK(reclaimer.evicted[0]->price == (window ? 30 : 20));
+    arena.check_invariants();
+  }
+}
+
 // An arena of windows only, all of whose blocks are large, transient and owned.
 class WindowWorld {
  public:

@@ -57,6 +57,7 @@ class FakeReclaimer final : public Reclaimer {
     const auto* fake = static_cast<FakeOwner*>(owner);
     return fake->move_price ? Price{*fake->move_price, false} : Price::blocked();
   }
+  uint64_t time_price(Owner, uint64_t ns) override { return ns; }
   bool move(DeviceLock& lock, Owner owner, void* to) override {
     auto* fake = static_cast<FakeOwner*>(owner);
     if (on_move && !on_move(lock, fake, to)) return false;
