@@ -213,8 +213,8 @@ class Arena {
   bool may_go(const Block& block, StreamId stream) const;
   RoomItem item_for(BlockId id, const Request& request, bool moving);
   std::optional<PageSelection> select_pages(const Request& request, Site& site);
-  // Of evicting its victims and of moving its pages; the time that takes counts by equal shares, for
-  // each victim as a cost of that one would. Nothing for pages that are free already.
+  // Of evicting its victims and of moving its pages; the time that takes counts by equal shares,
+  // for each victim as a cost of that one would. Nothing for pages that are free already.
   uint64_t price_of(const PageSelection& selection);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   std::optional<Window> find_window_anywhere(size_t bytes) const;

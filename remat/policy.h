@@ -37,8 +37,8 @@ class Policy {
   virtual double price(Storage& storage, const Circumstances& now) = 0;
 
   // The price, in the unit of price(), of `ns` that are surely spent on making room of the storage:
-  // on copying its contents elsewhere, or on moving pages. Nothing: the policy weighs no such thing,
-  // and nothing is copied, as in the papers.
+  // on copying its contents elsewhere, or on moving pages. Nothing: the policy weighs no such
+  // thing, and nothing is copied, as in the papers.
   virtual std::optional<double> time_price(uint64_t ns, const Circumstances& now) const {
     static_cast<void>(ns), static_cast<void>(now);
     return std::nullopt;
