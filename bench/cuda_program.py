@@ -1,4 +1,4 @@
-"""Runs the C++ programs about CUDA allocators (bench/torch) on the stand-in device or a real one."""
+"""Runs the C++ programs about CUDA allocators (bench/torch), on the stand-in device or a GPU."""
 
 from __future__ import annotations
 

@@ -73,5 +73,6 @@ def run(database: str, out: Path, seconds: float, smoke: bool, front: Sequence[s
 
 def read(out: Path) -> dict[str, dict]:
     """Return the lines of the groups that are done."""
-    lines = map(json.loads, filter(lambda text: text.endswith("}"), out.read_text().splitlines()))
+    whole = [text for text in out.read_text().splitlines() if text.endswith("}")]
+    lines = map(json.loads, whole)
     return {line["group"]: line for line in lines if "group" in line}
