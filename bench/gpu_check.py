@@ -1,6 +1,6 @@
 """Take the truth from a real GPU: the program behind `./dev gpu-check`.
 
-Usage: ./dev gpu-check [--stage LETTERS] [--resume] [--seconds N] [--smoke] [--out FOLDER]
+Usage: ./dev gpu-check [--stage LETTERS] [--part TEXT] [--resume] [--seconds N] [...]
 
 Needs a GPU and its driver, and nothing from the network. Programs come from a build of this source
 tree, or else from build/gpu-package, which `./dev gpu-package` makes on a machine that can build.
@@ -18,8 +18,8 @@ Stages:
 
 Each part of a stage is kept in build/gpu-check as soon as it is done, and bench/results has
 gpu-STAGE-DATE.json, and the same in Markdown, as far as it has come. A call ends after --seconds;
---resume goes on behind what is done. Exit status: 0; 1 where something was wrong; 3 where nothing
-was, but there is more to do.
+--resume goes on behind what is done; a part that went wrong counts as done, unless --part names it.
+Exit status: 0; 1 where something was wrong; 3 where nothing was, but there is more to do.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ import datetime
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +44,7 @@ import run
 KEPT = measure.ROOT / "build" / "gpu-check"
 CALL_SECONDS = 480  # of a call, unless it is told otherwise: less than nine minutes with its end
 FEWEST_SECONDS = 30  # with less than that left no part is begun
+MOST_SECONDS = 240  # of a part that cannot go on: with less, it begins again in the next call
 UNFINISHED = 3
 
 
@@ -67,10 +69,13 @@ def networks() -> list[Part]:
     found |= {f"gpt, {kind} attention": ("gpt", "--amp", "--attention", kind)
               for kind in ("flash", "efficient", "math", "cudnn")}
     found |= {"lstm of cuDNN": ("cudnn_lstm",), "side stream": ("mlp", "--side-stream"),
-              "graph": ("mlp", "--graph"), "data parallel": ("resnet18", "--data-parallel"),
-              "vit": ("vit", "--amp"), "fused optimizer": ("translation", "--fused")}
-    return [Part(name, ("bits.py", *command, "--pressure", "chaos,0.5"))
-            for name, command in found.items()]
+              "data parallel": ("resnet18", "--data-parallel", "nccl"), "vit": ("vit", "--amp"),
+              "fused optimizer": ("translation", "--fused")}
+    graphs = {"graph": "resnet18", "graph that draws": "mlp"}
+    return [*(Part(name, ("pressure.py", *command)) for name, command in found.items()),
+            # What a graph uses stays: there is nothing for a budget to win.
+            *(Part(name, ("pressure.py", "--pressure", "chaos", network, "--graph"))
+              for name, network in graphs.items())]
 
 
 def databases() -> list[Part]:
@@ -135,6 +140,26 @@ def with_runtime(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "LD_LIBRARY_PATH": ":".join(folders)}
 
 
+def run_for(command: list[str], seconds: float) -> tuple[int | None, str, str]:
+    """Run a command; return its exit status, None if it was stopped, and what it said.
+
+    With it end the processes that it started.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=measure.with_package(with_runtime(os.environ)),
+                               start_new_session=True)
+    try:
+        output, said = process.communicate(timeout=seconds)
+        return process.returncode, output, said
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, said = process.communicate()
+        return None, output, said
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
 def run_part(part: Part, keep: Path, seconds: float, smoke: bool) -> dict | None:
     """Run a part for so long at most; return what it found, and its error if it had one.
 
@@ -146,19 +171,20 @@ def run_part(part: Part, keep: Path, seconds: float, smoke: bool) -> dict | None
     command = [*start, *part.command[1:], *(["--smoke"] if smoke else [])]
     if part.goes_on:
         command += ["--seconds", str(int(seconds)), "--keep", str(keep)]
-    status, said, error = 0, "", ""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True,
-                              timeout=seconds + (FEWEST_SECONDS if part.goes_on else 0),
-                              env=measure.with_package(with_runtime(os.environ)))
-        status, output, said = done.returncode, done.stdout, done.stderr.strip()[-2000:]
-    except subprocess.TimeoutExpired as expired:
-        if not part.goes_on and seconds < CALL_SECONDS - FEWEST_SECONDS:
+    status, output, said = run_for(command, seconds + (FEWEST_SECONDS if part.goes_on else 0))
+    error = ""
+    if status is None:
+        if not part.goes_on and seconds < MOST_SECONDS:
             return None
-        output, error = (expired.stdout or b"").decode(), f"stopped after {seconds:.0f} s"
-    if status not in (0, UNFINISHED):
-        error = f"exit status {status}: {said}"
+        error = f"stopped after {seconds:.0f} s"
+    elif status not in (0, UNFINISHED):
+        error = f"exit status {status}: {said.strip()[-2000:]}"
     return {**gpu_report.read_lines(output), "error": error, "unfinished": status == UNFINISHED}
+
+
+def wanted(part: Part, texts: list[str]) -> bool:
+    """Return whether a part is asked for; without texts all are. A name ends where a text has $."""
+    return not texts or any(text in f"{part.name}$" for text in texts)
 
 
 class Stage:
@@ -166,8 +192,9 @@ class Stage:
 
     def __init__(self, letter: str, options: argparse.Namespace) -> None:
         self.letter, self.options = letter, options
-        self.title, self.parts = STAGES[letter]
-        self.folder = KEPT / letter
+        self.title, parts = STAGES[letter]
+        self.parts = [part for part in parts if wanted(part, options.part)]
+        self.folder = options.keep / letter
         if not options.resume and self.folder.exists():
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -180,11 +207,15 @@ class Stage:
     def run(self, end: float) -> bool:
         """Run the parts that are not done; return whether all are by now."""
         todo = []
-        for part in self.parts:
+        for part in STAGES[self.letter][1]:
             path = self.folder / f"{part.name}.json"
             if path.exists():
                 self.found[part.name] = json.loads(path.read_text())
+            if part not in self.parts:
+                continue
             if not path.exists() or self.found[part.name]["unfinished"]:
+                todo.append(part)
+            elif self.options.part and self.found[part.name]["error"]:
                 todo.append(part)
         for part in todo:
             left = end - time.monotonic()
@@ -204,7 +235,7 @@ class Stage:
     def write(self) -> None:
         """Write what there is to the results file, and beside it as a document."""
         options = self.options
-        found = {part.name: self.found[part.name] for part in self.parts
+        found = {part.name: self.found[part.name] for part in STAGES[self.letter][1]
                  if part.name in self.found}
         content = {"benchmark": f"gpu-{self.letter}", "date": self.date, "machine": run.machine(),
                    "gpu": gpu(), "commit": commit(), "smoke": options.smoke, "parts": {}}
@@ -221,26 +252,31 @@ class Stage:
 
     def shown(self) -> str:
         """Return what was found, as a document's parts."""
-        return "\n".join(line for name, part in self.found.items()
-                         for line in gpu_report.part_lines(name, part))
+        return "\n".join(line for part in self.parts if part.name in self.found
+                         for line in gpu_report.part_lines(
+                             part.name, {**self.found[part.name], "plots": {}}))
 
     def wrong(self) -> bool:
         return any(self.found[part.name]["error"] for part in self.parts
                    if part.name in self.found and not part.may_fail)
 
 
-def parse() -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the command line's settings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="./dev gpu-check")
     parser.add_argument("--stage", default="".join(STAGES), metavar="LETTERS",
                         help="which stages, as abc or a,b,c (default: all)")
+    parser.add_argument("--part", action="append", default=[], metavar="TEXT",
+                        help="only parts with this in their names (TEXT$: at their end)")
     parser.add_argument("--resume", action="store_true", help="go on behind what is done")
     parser.add_argument("--seconds", type=int, default=CALL_SECONDS, metavar="N",
                         help=f"end this call after about N seconds (default: {CALL_SECONDS})")
     parser.add_argument("--smoke", action="store_true", help="each part for a moment only")
     parser.add_argument("--out", type=Path, default=measure.ROOT / "bench" / "results",
                         metavar="FOLDER", help="where results go (default: bench/results)")
-    options = parser.parse_args()
+    parser.add_argument("--keep", type=Path, default=KEPT, metavar="FOLDER",
+                        help="where what is done is kept (default: build/gpu-check)")
+    options = parser.parse_args(arguments)
     options.stage = options.stage.replace(",", "")
     unknown = [letter for letter in options.stage if letter not in STAGES]
     if unknown:
@@ -248,12 +284,14 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def main() -> int:
-    options = parse()
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
     end = time.monotonic() + options.seconds
     finished, wrong = True, False
     for letter in options.stage:
         stage = Stage(letter, options)
+        if not stage.parts:
+            continue
         finished &= stage.run(end)
         if stage.found:
             stage.write()

@@ -2,10 +2,10 @@
 
 Usage: ./dev train-bench [NETWORK...] [--device cuda] [--scale small] [--ways W,W...] [...]
 
-Each way is a process of its own (bench/jobs/train_network.py); ways take turns, each turn in another
-order. What a process said is kept in FOLDER/points.jsonl at once: a run that was broken off goes on
-where it stopped, and points of another commit are not mixed in. FOLDER then has summary.md, and a
-plot for each network. --largest looks for the largest batch under caps instead.
+Each way is a process of its own (bench/jobs/train_network.py); ways take turns, each turn in
+another order. What a process said is kept in FOLDER/points.jsonl at once: a run that was broken off
+goes on where it stopped, and points of another commit are not mixed in. FOLDER then has summary.md,
+and a plot for each network. --largest looks for the largest batch under caps instead.
 
     plain         PyTorch as it is                  checkpoint   torch.utils.checkpoint per block
     expandable    with expandable segments          selective    the same, but keeps products
@@ -98,12 +98,14 @@ def command(scale: Scale, network: str, method: str, budget: str | None,
             "--", *job]
 
 
-def environment(way: str) -> dict[str, str]:
+def environment(way: str, scale: Scale) -> dict[str, str]:
     """Return the variables of one process."""
     environ = {name: value for name, value in os.environ.items()
                if not name.startswith(("TIDEPOOL_", "PYTORCH_"))}
     if way == "expandable":
         environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    if scale.scale == "small":  # cuBLAS's usual workspaces are larger than all the rest
+        environ["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
     return {**measure.with_package(environ), "TIDEPOOL_QUIET": "1"}
 
 
@@ -186,7 +188,8 @@ class Bench:
         except LookupError as error:
             return {"error": str(error)}
         method = way if way in STOCK and way != "expandable" else "plain"
-        answer = ask(command(self.scale, self.network, method, budget), environment(way), seconds)
+        answer = ask(command(self.scale, self.network, method, budget),
+                     environment(way, self.scale), seconds)
         return {**answer, "budget": int(budget) if budget and budget.isdigit() else None}
 
     def largest(self, caps_mib: Sequence[int], end: float, show: Callable = print) -> None:
@@ -211,7 +214,8 @@ class Bench:
                 search = min(left - 10, PIECE_SECONDS - 60)
                 arguments = command(self.scale, self.network, method, budget, "--largest",
                                     str(cap), "--seconds", str(max(search, 5)))
-                self.points.add(key, ask(arguments, environment(way), left))
+                self.points.add(key, ask(arguments, environment(way, self.scale),
+                                         left))
 
     def report(self) -> train_report.Report:
         return train_report.Report(self.network, self.points.known)

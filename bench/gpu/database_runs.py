@@ -48,8 +48,9 @@ def run(database: str, out: Path, seconds: float, smoke: bool, front: Sequence[s
         TimeIsUp: there is more to do.
         SystemExit: the job fails however often it is begun.
     """
-    command = [sys.executable, *front, str(JOB), "--device", "cuda", "--database", database, "--out",
-               str(out), "--dtypes", "float32" if smoke else FORMATS[database], *options]
+    formats = "float32" if smoke else FORMATS[database]
+    command = [sys.executable, *front, str(JOB), "--device", "cuda", "--database", database,
+               "--out", str(out), "--dtypes", formats, *options]
     if smoke:
         command += ["--only", SMOKE[database]]
     environ = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", **os.environ, "TIDEPOOL_QUIET": "1"}

@@ -19,7 +19,7 @@ class Network:
     options: dict = field(default_factory=dict)
     small: dict = field(default_factory=dict)
     batch: int = 8
-    small_batch: int = 4
+    small_batch: int = 16
     adam: bool = True
     images: bool = False
 
@@ -40,9 +40,9 @@ class Network:
 TEXT = {"width": 128, "heads": 4, "depth": 4, "vocabulary": 200, "length": 64}
 NETWORKS: dict[str, Network] = {
     "resnet50": Network(ResNet, small={"counts": (1, 1), "side": 64}, batch=128,
-                        adam=False, images=True),
+                        small_batch=8, adam=False, images=True),
     "resnet152": Network(ResNet, {"counts": (3, 8, 36, 3)}, {"counts": (1, 2), "side": 64},
-                         batch=64, adam=False, images=True),
+                         batch=64, small_batch=8, adam=False, images=True),
     "unet": Network(UNet, small={"width": 8, "depth": 2, "side": 64}, batch=8, adam=False,
                     images=True),
     "vit_large": Network(VisionTransformer, small={"width": 128, "heads": 4, "depth": 4,
