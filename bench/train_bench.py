@@ -126,7 +126,10 @@ def ask(arguments: list[str], environ: dict[str, str], seconds: float) -> dict:
         lines = [line for line in done.stderr.splitlines() if "Error" in line]
         said = lines[-1] if lines else done.stderr.strip()[-300:]
         return {"error": f"exit status {done.returncode}: {said[:400]}"}
-    return json.loads(done.stdout.splitlines()[-1])
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if "tidepool" in arguments and not answer["tidepool"]:
+        return {"error": f"Tidepool was not attached: {done.stderr.strip()[-300:]}"}
+    return answer
 
 
 class Bench:

@@ -45,7 +45,10 @@ def run(network: str, options: list[str], budget: int | str | None = None,
     done = subprocess.run(command, env=environ, text=True, capture_output=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    if budget is not None and not found["tidepool"]:
+        sys.exit(f"Tidepool was not attached: {done.stderr[-1000:]}")
+    return found
 
 
 def contents(steps: list[dict]) -> list[dict]:
