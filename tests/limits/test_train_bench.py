@@ -65,7 +65,7 @@ def test_turns_and_budgets(asked):
     bench.run(ways, 3, float("inf"), quiet)
     orders = [[way for _, way, turn in bench.points.known if turn == k] for k in range(3)]
     assert orders[0] == ways and sorted(orders[1]) == sorted(set(ways) - {"selective"})
-    assert orders[1] != orders[0][:len(orders[1])] != orders[2], "every turn has its own order"
+    assert len({order[0] for order in orders}) == 3, "every turn begins at another way"
     budgets = {way: bench.budget(way) for way in ways}
     assert budgets["r=0.5"] == "2000" and budgets["r=1"] == "3000"
     assert budgets["as-checkpoint"] == "4096" and budgets["plain"] is None
