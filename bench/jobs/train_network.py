@@ -128,8 +128,7 @@ def fits(training: Training, size: int) -> float | None:
 
 def find_largest(training: Training, cap_bytes: int, first: int, end: float) -> dict:
     """Try batches: larger ones by half until one fails, then between, in steps of an eighth."""
-    tidepool = sys.modules.get("tidepool")
-    if training.on_gpu and tidepool is None:  # else the budget is the cap
+    if training.on_gpu and not tidepool_says():  # else the budget is the cap
         whole = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, cap_bytes / whole))
     tried: dict[int, float | None] = {}

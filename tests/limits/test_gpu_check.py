@@ -149,6 +149,13 @@ def test_the_training_benchmark(more):
     assert (more / found["plots"]["gpt2_medium"]).read_text().startswith("<svg")
 
 
+@pytest.mark.skipif(not FULL, reason="takes a while")
+def test_largest_batches(more):
+    rows = parts(more, "f")["largest batches"]["tables"][0]["rows"]
+    found = {row[1]: int(row[2]) for row in rows}
+    assert found["plain"] < found["tidepool"] and found["plain"] <= found["checkpoint"]
+
+
 def finding(error: str = "", unfinished: bool = False) -> dict:
     return {"results": [], "facts": {"found": 1}, "tables": [], "plots": {}, "error": error,
             "unfinished": unfinished}
