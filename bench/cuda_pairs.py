@@ -20,6 +20,11 @@ def cases(setting: str, batches: int, pairs: int) -> list[dict]:
     return cuda_program.run("cuda_pairs", setting, str(batches), str(pairs), memory="8GiB")
 
 
+def counts(smoke: bool) -> tuple[int, int]:
+    """Return how many batches are measured, and how many pairs each has."""
+    return (2, 50) if smoke else (BATCHES, PAIRS)
+
+
 def size(count: int) -> str:
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB" if count >= 1024 \
         else f"{count} B"
@@ -43,10 +48,9 @@ def results(name: str, found: list[dict]) -> list[measure.Result]:
 
 def main() -> None:
     parsed = measure.options(__doc__.splitlines()[0]).parse_args()
-    batches, pairs = (2, 50) if parsed.smoke else (BATCHES, PAIRS)
     found = []
     for name, setting in cuda_program.SETTINGS.items():
-        found += results(name, cases(setting, batches, pairs))
+        found += results(name, cases(setting, *counts(parsed.smoke)))
     measure.report(parsed, found)
 
 

@@ -1,4 +1,4 @@
-"""Runs the C++ programs about CUDA allocators (bench/torch) on the stand-in CUDA device."""
+"""Runs the C++ programs about CUDA allocators (bench/torch), on the stand-in device or a GPU."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import measure
@@ -29,7 +30,7 @@ def stand_in_build() -> Path:
 
 
 def run(name: str, setting: str, *arguments: str, **knobs: standin.Knob) -> list[dict]:
-    """Run a program with our plugin and PyTorch's allocator settings.
+    """Run a program with our plugin and PyTorch's allocator settings, on the stand-in device.
 
     Args:
         name: of the program, without the version of PyTorch.
@@ -40,19 +41,22 @@ def run(name: str, setting: str, *arguments: str, **knobs: standin.Knob) -> list
     Returns:
         The lines of JSON that it printed.
     """
-    version = "_".join(torch.__version__.split(".")[:2])
     base = {variable: value for variable, value in os.environ.items()
             if not variable.startswith(("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD"))}
-    if setting:
-        base["PYTORCH_CUDA_ALLOC_CONF"] = setting
-    environ = standin.environment(version=torch.__version__, base=base, build=stand_in_build(),
-                                  **knobs)
+    return run_in(standin.environment(version=torch.__version__, base=base,
+                                      build=stand_in_build(), **knobs), name, setting, *arguments)
+
+
+def run_in(environ: Mapping[str, str], name: str, setting: str, *arguments: str) -> list[dict]:
+    """Likewise on the device that this environment has."""
+    version = "_".join(torch.__version__.split(".")[:2])
     # The plugin needs PyTorch's own libraries, which the program does not have.
     libraries = [str(Path(torch.__file__).parent / "lib"), environ.get("LD_LIBRARY_PATH", "")]
-    environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
-    build = measure.build_folder()
-    plugin = build / "lib" / f"libtidepool_torch_cuda_{version}.so"
-    program = build / "bench" / f"{name}_torch_{version}"
+    environ = {**environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
+    if setting:
+        environ["PYTORCH_CUDA_ALLOC_CONF"] = setting
+    plugin = measure.package() / "tidepool" / "lib" / f"libtidepool_torch_cuda_{version}.so"
+    program = measure.built(f"{name}_torch_{version}")
     done = subprocess.run([str(program), str(plugin), *arguments], env=environ, text=True,
                           stdout=subprocess.PIPE, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,17 +1,25 @@
 """Take the truth from a real GPU: the program behind `./dev gpu-check`.
 
-Usage: ./dev gpu-check [--stage LETTERS] [--resume] [--smoke] [--out FOLDER]
+Usage: ./dev gpu-check [--stage LETTERS] [--part TEXT] [--resume] [--seconds N] [...]
 
-Needs a GPU and its driver, and nothing from the network. Programs come from build/gpu-package,
-which `./dev gpu-package` makes on a machine that can build, or else from a build on this one.
+Needs a GPU and its driver, and nothing from the network. Programs come from a build of this source
+tree, or else from build/gpu-package, which `./dev gpu-package` makes on a machine that can build.
 Stages:
 
     a  bits and budget: an MLP, ResNet-50 and a GPT, with half of the memory for activations
     b  prices of the driver's calls: virtual memory by size of handle, allocations, events; whether
        unmapping waits for work in flight; how many mappings the device takes
+    c  what an allocation costs beside PyTorch's own allocator, with and without expandable
+       segments; what an operator costs; training steps under an ample budget
+    d  PyTorch's databases: which operators vary from run to run on this device, beside the table
+       that is built in; and all of them with everything evicted
+    e  whole networks with everything evicted and under budgets
+    f  the training benchmark (bench/train_bench.py)
 
-Each part of a stage is kept in build/gpu-check as soon as it is done; --resume goes on behind
-those. At the end, bench/results gets gpu-STAGE-DATE.json and the same as a table in Markdown.
+Each part of a stage is kept in build/gpu-check as soon as it is done, and bench/results has
+gpu-STAGE-DATE.json, and the same in Markdown, as far as it has come. A call ends after --seconds;
+--resume goes on behind what is done; a part that went wrong counts as done, unless --part names it.
+Exit status: 0; 1 where something was wrong; 3 where nothing was, but there is more to do.
 """
 
 from __future__ import annotations
@@ -21,47 +29,96 @@ import datetime
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import gpu_report
 import measure
 import run
 
-BUILD = measure.ROOT / "build"
-KEPT = BUILD / "gpu-check"
-PROGRAMS = (BUILD / "gpu-package" / "bin", BUILD / "release" / "bench", BUILD / "dev" / "bench")
-PART_SECONDS = 500
-# stage -> (title, [(part, program, or script of bench/gpu, and its arguments)])
-STAGES = {
-    "a": ("the same bits under a budget", [
-        (network, ["bits.py", network]) for network in ("mlp", "resnet50", "gpt")]),
-    "b": ("prices of the driver's calls", [
-        ("prices", ["tidepool_gpu_prices", "prices"]),
-        ("wall", ["tidepool_gpu_prices", "wall"]),
-        ("waits", ["tidepool_gpu_prices", "waits"]),  # last: it may cost the device's context
-    ]),
-}
+KEPT = measure.ROOT / "build" / "gpu-check"
+CALL_SECONDS = 480  # of a call, unless it is told otherwise: less than nine minutes with its end
+FEWEST_SECONDS = 30  # with less than that left no part is begun
+MOST_SECONDS = 240  # of a part that cannot go on: with less, it begins again in the next call
+UNFINISHED = 3
 
 
-def program(name: str) -> Path:
-    """Return the path of a program.
+@dataclass(frozen=True)
+class Part:
+    """A program of a stage: an executable, or a script of bench/gpu, with its arguments.
 
-    Raises:
-        SystemExit: it is nowhere.
+    One that goes on takes --seconds and --keep FILE: it ends in time with UNFINISHED, and goes on
+    behind what the file has. What may fail says nothing about the stage.
     """
-    for folder in PROGRAMS:
-        if (folder / name).exists():
-            return folder / name
-    sys.exit(f"{name} is not built: run ./dev gpu-package where there is a compiler")
+
+    name: str
+    command: tuple[str, ...]
+    goes_on: bool = False
+    may_fail: bool = False
+
+
+def networks() -> list[Part]:
+    """Return the parts of stage e: what trains, and how."""
+    vision = ("--amp", "--channels-last")
+    found = {name: (name, *vision) for name in ("resnet50", "densenet", "mobilenet", "unet")}
+    found |= {f"gpt, {kind} attention": ("gpt", "--amp", "--attention", kind)
+              for kind in ("flash", "efficient", "math", "cudnn")}
+    found |= {"lstm of cuDNN": ("cudnn_lstm",), "side stream": ("mlp", "--side-stream"),
+              "data parallel": ("resnet18", "--data-parallel", "nccl"), "vit": ("vit", "--amp"),
+              "fused optimizer": ("translation", "--fused")}
+    graphs = {"graph": "resnet18", "graph that draws": "mlp"}
+    return [*(Part(name, ("pressure.py", *command)) for name, command in found.items()),
+            # What a graph uses stays: there is nothing for a budget to win.
+            *(Part(name, ("pressure.py", "--pressure", "chaos", network, "--graph"))
+              for name, network in graphs.items())]
+
+
+def databases() -> list[Part]:
+    """Return the parts of stage d."""
+    return [
+        Part("what varies", ("varying.py",), goes_on=True),
+        *(Part(f"{name} under chaos", ("databases.py", name), goes_on=True)
+          for name in ("operators", "wide", "modules")),
+    ]
+
+
+def trainings() -> list[Part]:
+    """Return the parts of stage f: networks in the order in which one wants to know."""
+    names = ("resnet50", "gpt2_medium", "bert_large", "unet", "vit_large", "bilstm", "llama_lora",
+             "resnet152", "gpt2_large")
+    return [*(Part(name, ("training.py", name), goes_on=True) for name in names),
+            Part("largest batches", ("training.py", "resnet50", "--largest"), goes_on=True)]
+
+
+STAGES: dict[str, tuple[str, list[Part]]] = {
+    "a": ("the same bits under a budget", [
+        Part(network, ("bits.py", network)) for network in ("mlp", "resnet50", "gpt")]),
+    "b": ("prices of the driver's calls", [
+        Part("prices", ("tidepool_gpu_prices", "prices")),
+        Part("wall", ("tidepool_gpu_prices", "wall")),
+        # Last: it may cost the device's context.
+        Part("waits", ("tidepool_gpu_prices", "waits"), may_fail=True)]),
+    "c": ("what an allocation and an operator cost", [
+        Part("pairs, native", ("costs.py", "pairs", "native")),
+        Part("pairs, expandable segments", ("costs.py", "pairs", "expandable")),
+        Part("operators", ("costs.py", "operators")),
+        Part("steps under an ample budget", ("training.py", "gpt2_medium", "--ample"),
+             goes_on=True)]),
+    "d": ("operators that vary, and all of them under chaos", databases()),
+    "e": ("whole networks under chaos and budgets", networks()),
+    "f": ("the training benchmark", trainings()),
+}
 
 
 def commit() -> str:
     """Return the commit that the programs were built from."""
-    said = BUILD / "gpu-package" / "COMMIT"
-    return said.read_text().strip() if said.exists() else run.commit()
+    said = measure.CARRIED / "COMMIT"
+    return said.read_text().strip() if measure.uses_carried() else run.commit()
 
 
 def gpu() -> dict:
@@ -83,97 +140,166 @@ def with_runtime(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "LD_LIBRARY_PATH": ":".join(folders)}
 
 
-def run_part(command: list[str], smoke: bool) -> dict:
-    """Run one part; return its results and facts, and its error if it had one."""
-    script = Path(__file__).parent / "gpu" / command[0]
-    start = [sys.executable, str(script)] if script.exists() else [str(program(command[0]))]
-    command = [*start, *command[1:], *(["--smoke"] if smoke else [])]
-    results, facts, error = [], {}, ""
+def run_for(command: list[str], seconds: float) -> tuple[int | None, str, str]:
+    """Run a command; return its exit status, None if it was stopped, and what it said.
+
+    With it end the processes that it started.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=measure.with_package(with_runtime(os.environ)),
+                               start_new_session=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PART_SECONDS,
-                              env=with_runtime(os.environ))
-        output = done.stdout
-        if done.returncode != 0:
-            error = f"exit status {done.returncode}: {done.stderr.strip()[-2000:]}"
-    except subprocess.TimeoutExpired as expired:
-        output = (expired.stdout or b"").decode()
-        error = f"stopped after {PART_SECONDS} s"
-    for line in output.splitlines():
-        try:
-            said = json.loads(line)
-        except json.JSONDecodeError:
-            continue  # cut off in the middle
-        if "fact" in said:
-            facts[said["fact"]] = said["value"]
-        else:
-            results.append(asdict(measure.summarize(said["name"], said["unit"], said["samples"])))
-    return {"results": results, "facts": facts, "error": error}
+        output, said = process.communicate(timeout=seconds)
+        return process.returncode, output, said
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, said = process.communicate()
+        return None, output, said
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
 
 
-def run_stage(letter: str, resume: bool, smoke: bool) -> dict:
-    """Run a stage; return its parts by name."""
-    folder = KEPT / letter
-    if not resume and folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = {}
-    for name, command in STAGES[letter][1]:
-        path = folder / f"{name}.json"
-        if path.exists():
-            parts[name] = json.loads(path.read_text())
-            continue
-        print(f"stage {letter}: {name}", flush=True)
-        parts[name] = run_part(command, smoke)
-        path.write_text(json.dumps(parts[name], indent=2) + "\n")
-    return parts
+def run_part(part: Part, keep: Path, seconds: float, smoke: bool) -> dict | None:
+    """Run a part for so long at most; return what it found, and its error if it had one.
+
+    None: it did not come to its end, and should begin again when there is more time.
+    """
+    script = Path(__file__).parent / "gpu" / part.command[0]
+    start = [sys.executable, str(script)] if script.exists() else [str(
+        measure.built(part.command[0]))]
+    command = [*start, *part.command[1:], *(["--smoke"] if smoke else [])]
+    if part.goes_on:
+        command += ["--seconds", str(int(seconds)), "--keep", str(keep)]
+    status, output, said = run_for(command, seconds + (FEWEST_SECONDS if part.goes_on else 0))
+    error = ""
+    if status is None:
+        if not part.goes_on and seconds < MOST_SECONDS:
+            return None
+        error = f"stopped after {seconds:.0f} s"
+    elif status not in (0, UNFINISHED):
+        error = f"exit status {status}: {said.strip()[-2000:]}"
+    return {**gpu_report.read_lines(output), "error": error, "unfinished": status == UNFINISHED}
 
 
-def markdown(title: str, content: dict) -> str:
-    """Return the results as a document."""
-    device = ", ".join(content["gpu"].values()) or "unknown GPU"
-    lines = [f"# {title[0].upper()}{title[1:]}", "",
-             f"{device}; commit {content['commit']}, {content['date']}."]
-    for name, part in content["parts"].items():
-        lines += ["", f"## {name}", ""]
-        if part["results"]:
-            lines += ["| | minimum | median | 10 % | 90 % | unit | runs |",
-                      "| --- | ---: | ---: | ---: | ---: | --- | ---: |"]
-        for r in part["results"]:
-            figures = (r["minimum"], r["median"], *r["spread"])
-            cells = " | ".join(f"{figure:.2f}" for figure in figures)
-            lines.append(f"| {r['name']} | {cells} | {r['unit']} | {r['runs']} |")
-        lines += [f"- {fact}: {value:g}" for fact, value in part["facts"].items()]
-        lines += [f"- ended: {part['error']}"] if part["error"] else []
-    return "\n".join(lines) + "\n"
+def wanted(part: Part, texts: list[str]) -> bool:
+    """Return whether a part is asked for; without texts all are. A name ends where a text has $."""
+    return not texts or any(text in f"{part.name}$" for text in texts)
 
 
-def main() -> int:
+class Stage:
+    """A stage under way: its folder, and its results file."""
+
+    def __init__(self, letter: str, options: argparse.Namespace) -> None:
+        self.letter, self.options = letter, options
+        self.title, parts = STAGES[letter]
+        self.parts = [part for part in parts if wanted(part, options.part)]
+        self.folder = options.keep / letter
+        if not options.resume and self.folder.exists():
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        begun = self.folder / "begun"
+        if not begun.exists():
+            begun.write_text(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+        self.date = begun.read_text()
+        self.found: dict[str, dict] = {}
+
+    def run(self, end: float) -> bool:
+        """Run the parts that are not done; return whether all are by now."""
+        todo = []
+        for part in STAGES[self.letter][1]:
+            path = self.folder / f"{part.name}.json"
+            if path.exists():
+                self.found[part.name] = json.loads(path.read_text())
+            if part not in self.parts:
+                continue
+            if not path.exists() or self.found[part.name]["unfinished"]:
+                todo.append(part)
+            elif self.options.part and self.found[part.name]["error"]:
+                todo.append(part)
+        for part in todo:
+            left = end - time.monotonic()
+            if left < FEWEST_SECONDS:
+                return False
+            print(f"stage {self.letter}: {part.name}", flush=True)
+            found = run_part(part, self.folder / f"{part.name}.kept", left, self.options.smoke)
+            if found is None:
+                return False
+            self.found[part.name] = found
+            (self.folder / f"{part.name}.json").write_text(json.dumps(found, indent=2) + "\n")
+            self.write()
+            if found["unfinished"]:
+                return False
+        return True
+
+    def write(self) -> None:
+        """Write what there is to the results file, and beside it as a document."""
+        options = self.options
+        found = {part.name: self.found[part.name] for part in STAGES[self.letter][1]
+                 if part.name in self.found}
+        content = {"benchmark": f"gpu-{self.letter}", "date": self.date, "machine": run.machine(),
+                   "gpu": gpu(), "commit": commit(), "smoke": options.smoke, "parts": {}}
+        options.out.mkdir(parents=True, exist_ok=True)
+        date = self.date.replace(":", "").replace("-", "").split("+")[0]
+        path = options.out / f"gpu-{self.letter}-{date}.json"
+        for name, part in found.items():
+            pictures = {plot: f"{path.stem}-{plot}.svg" for plot in part["plots"]}
+            for plot, picture in part["plots"].items():
+                (options.out / pictures[plot]).write_text(picture)
+            content["parts"][name] = {**part, "plots": pictures}
+        path.write_text(json.dumps(content, indent=2) + "\n")
+        path.with_suffix(".md").write_text(gpu_report.markdown(self.title, content))
+
+    def shown(self) -> str:
+        """Return what was found, as a document's parts."""
+        return "\n".join(line for part in self.parts if part.name in self.found
+                         for line in gpu_report.part_lines(
+                             part.name, {**self.found[part.name], "plots": {}}))
+
+    def wrong(self) -> bool:
+        return any(self.found[part.name]["error"] for part in self.parts
+                   if part.name in self.found and not part.may_fail)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the command line's settings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="./dev gpu-check")
     parser.add_argument("--stage", default="".join(STAGES), metavar="LETTERS",
-                        help="which stages (default: all)")
+                        help="which stages, as abc or a,b,c (default: all)")
+    parser.add_argument("--part", action="append", default=[], metavar="TEXT",
+                        help="only parts with this in their names (TEXT$: at their end)")
     parser.add_argument("--resume", action="store_true", help="go on behind what is done")
+    parser.add_argument("--seconds", type=int, default=CALL_SECONDS, metavar="N",
+                        help=f"end this call after about N seconds (default: {CALL_SECONDS})")
     parser.add_argument("--smoke", action="store_true", help="each part for a moment only")
     parser.add_argument("--out", type=Path, default=measure.ROOT / "bench" / "results",
                         metavar="FOLDER", help="where results go (default: bench/results)")
-    options = parser.parse_args()
+    parser.add_argument("--keep", type=Path, default=KEPT, metavar="FOLDER",
+                        help="where what is done is kept (default: build/gpu-check)")
+    options = parser.parse_args(arguments)
+    options.stage = options.stage.replace(",", "")
     unknown = [letter for letter in options.stage if letter not in STAGES]
     if unknown:
         parser.error(f"no stage {', '.join(unknown)} (there are: {', '.join(STAGES)})")
-    failed = False
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    end = time.monotonic() + options.seconds
+    finished, wrong = True, False
     for letter in options.stage:
-        title, _ = STAGES[letter]
-        parts = run_stage(letter, options.resume, options.smoke)
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        content = {"benchmark": f"gpu-{letter}", "date": now, "machine": run.machine(),
-                   "gpu": gpu(), "commit": commit(), "smoke": options.smoke, "parts": parts}
-        options.out.mkdir(parents=True, exist_ok=True)
-        date = content["date"].replace(":", "").replace("-", "").split("+")[0]
-        path = options.out / f"gpu-{letter}-{date}.json"
-        path.write_text(json.dumps(content, indent=2) + "\n")
-        path.with_suffix(".md").write_text(markdown(title, content))
-        print(markdown(title, content))
-        failed |= any(part["error"] for name, part in parts.items() if name != "waits")
-    return 1 if failed else 0
+        stage = Stage(letter, options)
+        if not stage.parts:
+            continue
+        finished &= stage.run(end)
+        if stage.found:
+            stage.write()
+            print(f"# {stage.title}\n{stage.shown()}\n", flush=True)
+        wrong |= stage.wrong()
+    if not finished:
+        print("There is more to do: call again with --resume", flush=True)
+    return 1 if wrong else 0 if finished else UNFINISHED
 
 
 if __name__ == "__main__":

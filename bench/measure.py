@@ -7,11 +7,12 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+CARRIED = ROOT / "build" / "gpu-package"  # made elsewhere by `./dev gpu-package`
 
 
 @dataclass
@@ -91,22 +92,51 @@ def report(parsed: argparse.Namespace, results: Sequence[Result]) -> None:
         Path(parsed.json).write_text(json.dumps([asdict(r) for r in results], indent=2) + "\n")
 
 
-def attach(budget: str):
+def attach(budget: str, device: str = "cpu"):
     """Attach Tidepool to this process, quietly, and return its plugin."""
     os.environ["TIDEPOOL_QUIET"] = "1"
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    if device == "cpu":
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     import tidepool
     from tidepool import _job
 
-    tidepool.enable(budget=budget, device="cpu")
+    tidepool.enable(budget=budget, device=device)
     return _job.current().plugin
+
+
+def uses_carried() -> bool:
+    """Return whether programs and libraries are carried because nothing was built here."""
+    here = ROOT / "bindings" / "python" / "tidepool" / "lib"
+    return CARRIED.exists() and not any(here.glob("libtidepool_torch_cuda_*.so"))
+
+
+def package() -> Path:
+    """Return the folder to import `tidepool` from: this tree's, or what is carried."""
+    return CARRIED / "python" if uses_carried() else ROOT / "bindings" / "python"
+
+
+def with_package(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Python finds `tidepool`, and what is carried for tests."""
+    folders = [str(package()), *filter(None, [environ.get("PYTHONPATH")])]
+    return {**environ, "PYTHONPATH": os.pathsep.join(folders)}
+
+
+def built(name: str) -> Path:
+    """Return a program or library of bench/, from this tree's build or what is carried.
+
+    Raises:
+        SystemExit: it is nowhere.
+    """
+    folder = CARRIED / "bin" if uses_carried() else build_folder() / "bench"
+    if not (folder / name).exists():
+        sys.exit(f"{name} is not built: run ./dev gpu-package where there is a compiler")
+    return folder / name
 
 
 def build_folder() -> Path:
     """Return the build that the Python package uses, or else the newest one."""
-    from tidepool import _plugin
-
-    library = next(_plugin.LIBRARY_FOLDER.glob("libtidepool_torch_*.so"), None)
+    folder = ROOT / "bindings" / "python" / "tidepool" / "lib"
+    library = next(folder.glob("libtidepool_torch_*.so"), None)
     if library is not None and (library.resolve().parents[1] / "bench").is_dir():
         return library.resolve().parents[1]
     builds = [path.parent for path in (ROOT / "build").glob("*/bench")]

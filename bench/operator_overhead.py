@@ -31,7 +31,7 @@ def load_loops() -> ctypes.CDLL:
     """Return the library with the loops, its operands made in tracked memory."""
     major, minor = torch.__version__.split(".")[:2]
     name = f"liboperator_overhead_torch_{major}_{minor}.so"
-    loops = ctypes.CDLL(str(measure.build_folder() / "bench" / name))
+    loops = ctypes.CDLL(str(measure.built(name)))
     loops.operator_overhead_name.restype = ctypes.c_char_p
     loops.operator_overhead_run.restype = ctypes.c_double
     return loops
@@ -47,15 +47,15 @@ def kind_of(name: str) -> str:
 
 
 class Configurations:
-    """Switches between the four configurations."""
+    """Switches between the configurations: on CUDA all but `stock`, whose allocator stays."""
 
-    NAMES = ("stock", "off", "seen", "recorded")
-
-    def __init__(self, plugin, loops: ctypes.CDLL) -> None:
-        self.plugin, self.loops = plugin, loops
+    def __init__(self, plugin, loops: ctypes.CDLL, device: str) -> None:
+        self.plugin, self.loops, self.device = plugin, loops, device
+        self.names = ("stock", "off", "seen", "recorded")[device == "cuda":]
 
     def select(self, name: str) -> None:
-        self.loops.operator_overhead_stock_allocator(int(name == "stock"))
+        if self.device == "cpu":
+            self.loops.operator_overhead_stock_allocator(int(name == "stock"))
         self.plugin.thread(int(name in ("seen", "recorded")))
         self.plugin.recording(int(name != "seen"))
 
@@ -63,38 +63,49 @@ class Configurations:
 def run_rounds(configurations: Configurations, which: int, rounds: int,
                count: int) -> dict[str, list[float]]:
     """Return nanoseconds per call, by configuration and round."""
-    times: dict[str, list[float]] = {name: [] for name in Configurations.NAMES}
+    names = configurations.names
+    times: dict[str, list[float]] = {name: [] for name in names}
     for k in range(rounds):
-        order = Configurations.NAMES[k % 4:] + Configurations.NAMES[:k % 4]
-        for name in order:
+        first = k % len(names)
+        for name in names[first:] + names[:first]:
             configurations.select(name)
             times[name].append(configurations.loops.operator_overhead_run(which, count))
     configurations.select("recorded")
     return times
 
 
+def results(device: str, rounds: int, count: int) -> list[measure.Result]:
+    """Attach to this process, and return what operators cost, and what is added to them."""
+    torch.set_num_threads(1)
+    if device == "cuda":
+        torch.cuda.init()
+    plugin = measure.attach("256MiB", device)
+    loops = load_loops()
+    configurations = Configurations(plugin, loops, device)
+    found = []
+    for which in range(loops.operator_overhead_prepare(int(device == "cuda"))):
+        name = loops.operator_overhead_name(which).decode()
+        kind = kind_of(name)
+        times = run_rounds(configurations, which, rounds, count)
+        label, base = f"{name} [{kind}]", configurations.names[0]
+        found.append(measure.summarize(f"{label} {base}", "ns", times[base]))
+        for ours, goal in itertools.zip_longest(("seen", "recorded"), GOALS[kind]):
+            found.append(measure.added(f"{label} + {ours}", "ns", times["off"], times[ours],
+                                       goal if device == "cpu" else None))
+        if base == "stock":
+            found.append(measure.added(f"{label} + all", "ns", times["stock"],
+                                       times["recorded"]))
+    return found
+
+
 def main() -> None:
     parser = measure.options(__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--count", type=int, default=2000, help="calls in a round")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parsed = parser.parse_args()
     rounds, count = (4, 100) if parsed.smoke else (parsed.rounds, parsed.count)
-    torch.set_num_threads(1)
-    plugin = measure.attach("256MiB")
-    loops = load_loops()
-    configurations = Configurations(plugin, loops)
-    results = []
-    for which in range(loops.operator_overhead_prepare()):
-        name = loops.operator_overhead_name(which).decode()
-        kind = kind_of(name)
-        times = run_rounds(configurations, which, rounds, count)
-        label = f"{name} [{kind}]"
-        results.append(measure.summarize(f"{label} stock", "ns", times["stock"]))
-        for ours, goal in itertools.zip_longest(("seen", "recorded"), GOALS[kind]):
-            results.append(measure.added(f"{label} + {ours}", "ns", times["off"], times[ours],
-                                         goal))
-        results.append(measure.added(f"{label} + all", "ns", times["stock"], times["recorded"]))
-    measure.report(parsed, results)
+    measure.report(parsed, results(parsed.device, rounds, count))
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from html import escape
+
+from curves import draw
 
 FAILED = 5.0
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999",
-           "#7f3c8d", "#a5aa00")
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 64, 150, 40, 52
 
 Setting = tuple[str, int]  # memory model, iteration
 
@@ -90,38 +88,3 @@ def plots(answers: Sequence[dict]) -> Iterator[tuple[str, str]]:
                               for ratio in ratios]
         title = f"{memory}, iteration {iteration}: mean overhead (failures: {FAILED:g})"
         yield f"{memory}-{iteration}", draw(curves, title)
-
-
-def draw(curves: dict[str, list[tuple[float, float]]], title: str) -> str:
-    """Return an SVG picture of curves by name, from an overhead of 1 up."""
-    xs = [x for curve in curves.values() for x, _ in curve]
-    low, high = min(xs), max(max(xs), min(xs) + 0.05)
-    top = max(1.05, max(y for curve in curves.values() for _, y in curve))
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return (LEFT + (x - low) / (high - low) * (WIDTH - LEFT - RIGHT),
-                HEIGHT - BOTTOM - (y - 1) / (top - 1) * (HEIGHT - TOP - BOTTOM))
-
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-             'font-family="sans-serif" font-size="12">',
-             '<rect width="100%" height="100%" fill="white"/>',
-             f'<text x="{LEFT}" y="24" font-size="15">{escape(title)}</text>']
-    for k in range(6):
-        x, y = low + (high - low) * k / 5, 1 + (top - 1) * k / 5
-        px, py = at(x, y)
-        parts += [f'<line x1="{px:.1f}" x2="{px:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
-                  'stroke="#e4e4e4"/>',
-                  f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py:.1f}" y2="{py:.1f}" '
-                  'stroke="#e4e4e4"/>',
-                  f'<text x="{px:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x:.2f}'
-                  '</text>',
-                  f'<text x="{LEFT - 6}" y="{py + 4:.1f}" text-anchor="end">{y:.2f}</text>']
-    for k, (name, curve) in enumerate(curves.items()):
-        colour = COLOURS[k % len(COLOURS)]
-        path = " ".join("{:.1f},{:.1f}".format(*at(x, y)) for x, y in curve)
-        legend = TOP + 14 + 18 * k
-        parts += [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>',
-                  f'<line x1="{WIDTH - RIGHT + 14}" x2="{WIDTH - RIGHT + 36}" y1="{legend - 4}" '
-                  f'y2="{legend - 4}" stroke="{colour}" stroke-width="2"/>',
-                  f'<text x="{WIDTH - RIGHT + 42}" y="{legend}">{escape(name)}</text>']
-    return "\n".join([*parts, "</svg>", ""])

@@ -37,16 +37,17 @@ class Bottleneck(nn.Module):
         return self.relu(self.body(x) + self.shortcut(x))
 
 
-def resnet50(classes=1000):
-    """Build the network; parameters from the global generator."""
+def resnet(counts=(3, 4, 6, 3), classes=1000):
+    """Build a network of so many blocks a stage; parameters from the global generator."""
     layers = [
         nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
         nn.MaxPool2d(3, 2, 1),
     ]  # fmt: skip
     inputs = 64
-    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+    for stage, blocks in enumerate(counts):
         for block in range(blocks):
-            layers.append(Bottleneck(inputs, width, stride if block == 0 else 1))
+            width, stride = 64 << stage, 2 if stage and block == 0 else 1
+            layers.append(Bottleneck(inputs, width, stride))
             inputs = 4 * width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
@@ -64,7 +65,7 @@ def train(options):
     """Run the steps; return what the JSON file holds."""
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
-    model = resnet50().train()
+    model = resnet().train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     result = {"losses": [], "seconds": []}
     for step in range(options.steps):

@@ -24,11 +24,15 @@ double thread_ns() {
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
+c10::DeviceType device = c10::kCPU;  // of the operands
+
+at::Tensor ones(at::IntArrayRef sizes) { return at::ones(sizes, at::device(device)); }
+
 struct Operands {
-  at::Tensor one = at::ones({1});
-  at::Tensor other = at::ones({1});
-  at::Tensor target = at::ones({1});
-  at::Tensor square = at::ones({4, 4});
+  at::Tensor one = ones({1});
+  at::Tensor other = ones({1});
+  at::Tensor target = ones({1});
+  at::Tensor square = ones({4, 4});
   std::vector<at::Tensor> pair = {one, other};
 };
 
@@ -60,7 +64,7 @@ const Case kCases[] = {
     {"bernoulli", [](Operands& x, int n) { repeat(n, [&] { at::bernoulli(x.one); }); }},
     {"y = y * x",
      [](Operands& x, int n) {
-       at::Tensor y = at::ones({1});
+       at::Tensor y = ones({1});
        repeat(n, [&] { y = at::mul(y, x.other); });
      }},
     {"sign", [](Operands& x, int n) { repeat(n, [&] { at::sign(x.one); }); }},
@@ -76,8 +80,9 @@ Operands& operands() {
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// Makes the operands, with the allocator there is now.
-EXPORT int operator_overhead_prepare() {
+// Makes the operands, on a CUDA device or the CPU, with the allocator there is now.
+EXPORT int operator_overhead_prepare(int cuda) {
+  if (cuda) device = c10::kCUDA;
   operands();
   return static_cast<int>(std::size(kCases));
 }

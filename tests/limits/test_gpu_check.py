@@ -1,4 +1,8 @@
-"""What is to be measured on a GPU runs on the stand-in device, and leaves its results."""
+"""What is to be measured on a GPU runs on the stand-in device, and leaves its results.
+
+The stand-in device has no kernels: values cannot differ, and no time means anything. Runs of all
+networks and databases are for TIDEPOOL_FULL=1.
+"""
 
 import json
 import os
@@ -8,23 +12,51 @@ from pathlib import Path
 
 import pytest
 from limits_support import ROOT, TIMEOUT_SECONDS
+from selection import FULL
 
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "bench"), str(ROOT / "bench" / "gpu")]
 
+import databases  # noqa: E402
+import gpu_check  # noqa: E402
 import standin  # noqa: E402
+import varying  # noqa: E402
+
+PARTS = {"c": ["pairs, native", "operators"], "d": ["wide under chaos"], "e": ["graph"],
+         "f": ["gpt2_medium"]}
+MOST_CALLS = 12
+# cuDNN's recurrent layers, and NCCL; what a graph that draws reads is evicted under chaos, and an
+# error on the stand-in device.
+NOT_HERE = ("lstm of cuDNN", "data parallel", "bilstm", "graph that draws")
 
 
-def gpu_check(*arguments: str, environ: dict | None = None) -> subprocess.CompletedProcess:
+def call(*arguments: str, environ: dict | None = None) -> subprocess.CompletedProcess:
     return subprocess.run([str(ROOT / "dev"), "gpu-check", *arguments], text=True,
-                          capture_output=True, timeout=TIMEOUT_SECONDS,
+                          capture_output=True, timeout=max(TIMEOUT_SECONDS, 600),
                           env={**(environ or os.environ), "PYTHON": sys.executable})
+
+
+def finished(*arguments: str) -> subprocess.CompletedProcess:
+    """Call until there is nothing more to do."""
+    done = call(*arguments, environ=device())
+    for _ in range(MOST_CALLS):
+        if done.returncode != gpu_check.UNFINISHED:
+            break
+        done = call(*arguments, "--resume", environ=device())
+    return done
+
+
+def device() -> dict[str, str]:
+    return standin.environment(touch=False, granularity="64KiB")
+
+
+def parts(out: Path, letter: str) -> dict[str, dict]:
+    return json.loads(next(out.glob(f"gpu-{letter}-*.json")).read_text())["parts"]
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("gpu")
-    environ = standin.environment(touch=False, granularity="64KiB")
-    done = gpu_check("--stage", "ab", "--smoke", "--out", str(out), environ=environ)
+    done = finished("--stage", "ab", "--smoke", "--out", str(out), "--keep", str(out / "kept"))
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -34,18 +66,17 @@ def test_prices_of_the_driver(done):
     assert content["commit"] and content["smoke"]
     assert [part["error"] for part in content["parts"].values()] == [""] * 3
     names = {result["name"] for result in content["parts"]["prices"]["results"]}
-    for call in ("cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease"):
+    for name in ("cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease"):
         for state in ("idle", "with work in flight"):
-            assert f"{call} of 20.00 MiB, {state}" in names
+            assert f"{name} of 20.00 MiB, {state}" in names
     assert content["parts"]["wall"]["facts"]["mappings"] == 1000
     assert content["parts"]["waits"]["facts"]["error of the work, 0 for none"] == 0
 
 
 def test_bits_and_budget(done):
-    """No kernel runs on the stand-in device, so that bits cannot differ; the rest is real."""
-    content = json.loads(next(done.glob("gpu-a-*.json")).read_text())
-    assert [part["error"] for part in content["parts"].values()] == [""] * 3
-    for part in content["parts"].values():
+    found = parts(done, "a")
+    assert [part["error"] for part in found.values()] == [""] * 3
+    for part in found.values():
         facts = {name.removeprefix("default: "): value for name, value in part["facts"].items()}
         assert facts["the plain job equals itself"] == facts["the budget was kept"] == 1
         assert facts["the same bits under the budget"] == 1
@@ -59,14 +90,173 @@ def test_the_table_has_every_figure(done):
     assert "- mappings: 1000" in text
 
 
+@pytest.fixture(scope="module")
+def more(tmp_path_factory) -> Path:
+    """Stages c to f: a few parts of each, or all that the stand-in device can run."""
+    out = tmp_path_factory.mktemp("more")
+    for letter, names in PARTS.items():
+        if FULL:
+            names = [part.name for part in gpu_check.STAGES[letter][1]
+                     if part.name not in NOT_HERE]
+        chosen = [word for name in names for word in ("--part", f"{name}$")]
+        done = finished("--stage", letter, "--smoke", "--out", str(out), "--keep",
+                        str(out / "kept"), *chosen)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_costs(more):
+    found = parts(more, "c")
+    names = [each["name"] for each in found["pairs, native"]["results"]]
+    assert "native, 512 B, 100 live" in names
+    assert any("tidepool beside it" in name for name in names)
+    added = {each["name"]: each["median"] for each in found["operators"]["results"]}
+    assert added["add [typed] off"] > 0
+    assert "sign [boxed] + recorded" in added
+
+
+def test_databases_under_chaos(more):
+    facts = parts(more, "d")["wide under chaos"]["facts"]
+    assert facts["cases"] == facts["evicting"] == facts["replaying"] == 3
+    assert facts["groups that differ, though no operator of theirs varies"] == 0
+
+
+@pytest.mark.skipif(not FULL, reason="takes a while")
+def test_what_varies(more):
+    found = parts(more, "d")["what varies"]
+    assert found["facts"]["operators run repeatedly"] > 10
+    steady = {row[0]: row[1] for row in found["tables"][-1]["rows"]}
+    assert steady["aten::index_add"] == 1
+
+
+def test_networks_under_pressure(more):
+    found = parts(more, "e")
+    facts = found["graph"]["facts"]
+    assert facts["chaos: the same bits"] == 1 and facts["chaos: evictions"] > 0
+    assert facts["chaos: contents compared"] > 0
+    assert facts["chaos: contents restored otherwise"] == "none"
+    assert not any("r = 0.5" in fact for fact in facts)
+    if FULL:
+        assert all(part["facts"]["r = 0.5: the budget was kept"] == 1
+                   for name, part in found.items() if name != "graph")
+
+
+def test_the_training_benchmark(more):
+    found = parts(more, "f")["gpt2_medium"]
+    rows = {row[0]: row for row in found["tables"][0]["rows"]}
+    assert list(rows) == ["plain", "ample", "r=0.5"]
+    assert float(rows["r=0.5"][2]) <= float(rows["r=0.5"][1]) < float(rows["plain"][2])
+    assert (more / found["plots"]["gpt2_medium"]).read_text().startswith("<svg")
+
+
+@pytest.mark.skipif(not FULL, reason="takes a while")
+def test_largest_batches(more):
+    rows = parts(more, "f")["largest batches"]["tables"][0]["rows"]
+    found = {row[1]: int(row[2]) for row in rows}
+    assert found["plain"] < found["tidepool"] and found["plain"] <= found["checkpoint"]
+
+
+def finding(error: str = "", unfinished: bool = False) -> dict:
+    return {"results": [], "facts": {"found": 1}, "tables": [], "plots": {}, "error": error,
+            "unfinished": unfinished}
+
+
+@pytest.fixture
+def rehearsed(monkeypatch, tmp_path):
+    """Run gpu_check in this process with parts that end as they are told; return what ran."""
+    names = ("one", "two", "three")
+    monkeypatch.setitem(gpu_check.STAGES, "a", ("a title", [
+        gpu_check.Part(name, (name,)) for name in names]))
+    ran = []
+
+    def run(*arguments: str, **ends: dict | None) -> int:
+        ran.clear()
+
+        def run_part(part, keep, seconds, smoke):
+            ran.append(part.name)
+            return ends.get(part.name, finding())
+
+        monkeypatch.setattr(gpu_check, "run_part", run_part)
+        return gpu_check.main(["--stage", "a", "--out", str(tmp_path / "out"), "--keep",
+                               str(tmp_path / "kept"), *arguments])
+
+    return run, ran, tmp_path / "out"
+
+
+def test_an_error_is_kept_and_the_next_part_taken(rehearsed):
+    run, ran, out = rehearsed
+    assert run(one=finding("it failed")) == 1
+    assert ran == ["one", "two", "three"]
+    assert "- ended: it failed" in next(out.glob("*.md")).read_text()
+    assert run("--resume") == 1 and ran == []
+    assert run("--resume", "--part", "one") == 0 and ran == ["one"]
+    assert run("--resume") == 0 and ran == []
+
+
+def test_a_call_goes_on_where_the_last_one_stopped(rehearsed):
+    run, ran, out = rehearsed
+    assert run("--seconds", "0") == gpu_check.UNFINISHED and ran == []
+    assert run("--resume", two=finding(unfinished=True)) == gpu_check.UNFINISHED
+    assert ran == ["one", "two"]
+    assert list(parts(out, "a")) == ["one", "two"]
+    assert run("--resume", three=None) == gpu_check.UNFINISHED and ran == ["two", "three"]
+    assert run("--resume") == 0 and ran == ["three"]
+    assert len(list(out.glob("*.json"))) == 1, "all calls write one file"
+    assert run() == 0 and ran == ["one", "two", "three"]
+
+
+def test_a_part_ends_with_all_that_it_started(tmp_path):
+    mark = tmp_path / "mark"
+    script = f"(sleep 2; touch {mark}) & echo '{{\"fact\": \"a\", \"value\": 1}}'; wait"
+    status, output, _ = gpu_check.run_for(["bash", "-c", script], 0.5)
+    assert status is None and "fact" in output
+    subprocess.run(["sleep", "2"], check=True)
+    assert not mark.exists()
+
+
+GROUPS = {
+    "one": {"calls": {"aten::index_add_": 3, "aten::sum": 2}, "varied": {"aten::index_add_": 2},
+            "outputs": {"aten::index_add_": [0]}},
+    "two": {"calls": {"aten::sum": 2, "aten::cumsum": 4, "aten::convolution (transposed)": 1},
+            "varied": {"aten::convolution (transposed)": 1},
+            "outputs": {"aten::convolution (transposed)": [0]}},
+}
+
+
+def test_what_varies_is_compared_with_the_table(capsys):
+    assert {"aten::index_add", "aten::_cudnn_rnn", "aten::convolution (transposed)",
+            "aten::cudnn_convolution_transpose"} <= varying.built_in()
+    assert "aten::convolution" not in varying.built_in()
+    assert varying.report(GROUPS) == []
+    tables = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    tables = {said["table"]: said["rows"] for said in tables if "table" in said}
+    assert tables["Operators that vary from run to run"] == [
+        ["aten::convolution (transposed)", 1, 1, "0", "yes"],
+        ["aten::index_add_", 2, 3, "0", "yes"]]
+    steady = dict(tables["Operators of the table that did not vary here"])
+    assert steady["aten::cumsum"] == 4 and steady["aten::kthvalue"] == "not called"
+    assert "aten::index_add" not in steady
+    counts = {"aten::sum": 1, "aten::convolution": 1}
+    unknown = {"three": {"calls": counts, "varied": counts,
+                         "outputs": {name: [0] for name in counts}}}
+    assert varying.report(unknown) == ["aten::convolution", "aten::sum"]
+
+
+def test_a_difference_needs_an_operator_that_varies(capsys):
+    groups = {name: {"wrong": ["sample 0: bits differ"]} for name in ("one", "two")}
+    assert databases.report(groups, {"one": ["aten::index_add"]}) == 1
+    assert databases.report(groups, {"one": ["aten::index_add"], "two": ["aten::put"]}) == 0
+    assert '"value": 2' in capsys.readouterr().out
+
+
 def test_without_a_gpu_it_fails_and_says_so(tmp_path):
-    done = gpu_check("--stage", "b", "--smoke", "--out", str(tmp_path))
+    done = call("--stage", "b", "--smoke", "--out", str(tmp_path), "--keep", str(tmp_path / "k"))
     if done.returncode == 0:
         pytest.skip("there is a GPU")
     assert "no CUDA driver" in done.stdout
 
 
 def test_an_unknown_stage_is_refused():
-    done = gpu_check("--stage", "z")
+    done = call("--stage", "z")
     assert done.returncode == 2
-    assert "no stage z (there are: a, b)" in done.stderr
+    assert "no stage z (there are: a, b, c, d, e, f)" in done.stderr

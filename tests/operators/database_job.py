@@ -1,11 +1,13 @@
 """Run one of PyTorch's databases with Tidepool evicting at every allocation; compare every bit.
 
     python database_job.py --database operators --shard 1/2 --out results.jsonl [--full]
+    python database_job.py --varying --device cuda --database operators --out results.jsonl
 
-Each case runs twice plainly (does it equal itself?) and once intercepted. The output has one line
-of JSON for each group of cases that was begun or finished, so that a run goes on where it was
-stopped: with the same plugin, PyTorch and sources of these tests, what is finished is skipped, and
-a group at which the process died twice is recorded as wrong.
+Each case runs twice plainly (does it equal itself?) and once intercepted; with --varying without
+Tidepool, each of its operators several times (repeat_runs.py). The output has one line of JSON for
+each group of cases that was begun or finished, so that a run goes on where it was stopped: with the
+same plugin, PyTorch and sources of these tests, what is finished is skipped, and a group at which
+the process died twice is recorded as wrong. With --seconds it ends in time, with status UNFINISHED.
 """
 
 import argparse
@@ -19,7 +21,8 @@ from pathlib import Path
 
 DATABASES = {"operators": "operator_cases", "modules": "module_cases",
              "optimizers": "optimizer_cases", "composites": "composite_cases",
-             "broken": "broken_cases"}
+             "grown": "grown_cases", "wide": "wide_cases", "broken": "broken_cases"}
+UNFINISHED = 3
 HERE = Path(__file__).resolve().parent
 
 
@@ -27,18 +30,26 @@ def fingerprint(options: argparse.Namespace) -> str:
     """Return a hash of what decides the results: plugin, PyTorch, these tests, the selection."""
     import torch
 
-    import tidepool
-
     digest = hashlib.sha256(f"{torch.__version__} {sys.version}".encode())
-    package = Path(tidepool.__file__).parent
-    version = "_".join(torch.__version__.split("+")[0].split(".")[:2])
-    sources = [package / "lib" / f"libtidepool_torch_{version}.so", *sorted(package.glob("*.py")),
-               HERE / "comparison.py", HERE / f"{DATABASES[options.database]}.py"]
-    for source in sources:
+    for source in [*sorted(HERE.glob("*.py")), *([] if options.varying else our_files(options))]:
         digest.update(source.read_bytes())
-    selection = options.database, options.full, options.dtypes, options.only, options.chaos
+    selection = (options.database, options.full, options.dtypes, options.only, options.chaos,
+                 options.device, options.varying)
     digest.update(repr(selection).encode())
     return digest.hexdigest()
+
+
+def our_files(options: argparse.Namespace) -> list[Path]:
+    """Return the files of Tidepool that decide the results."""
+    import torch
+
+    import tidepool
+
+    package = Path(tidepool.__file__).parent
+    version = "_".join(torch.__version__.split("+")[0].split(".")[:2])
+    device = "" if options.device == "cpu" else "cuda_"
+    return [package / "lib" / f"libtidepool_torch_{device}{version}.so",
+            *sorted(package.glob("*.py"))]
 
 
 class Results:
@@ -77,30 +88,56 @@ def run_group(name: str, cases, bench) -> dict:
     except Exception as error:  # the database cannot make its samples
         print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
         counts.not_here += 1
-    return {"group": name, **dataclasses.asdict(counts),
+    return {"group": name, **dataclasses.asdict(counts), **bench.found(),
             "seconds": round(time.perf_counter() - started, 3)}
 
 
-def run(options: argparse.Namespace) -> None:
-    """Go through this shard's groups."""
+def make_bench(options: argparse.Namespace):
+    """Return what cases are run by."""
+    if options.varying:
+        from repeat_runs import Repeater
+
+        return Repeater(options.runs)
     from comparison import Bench
 
-    bench = Bench(options.chaos)
+    return Bench(options.chaos, options.device)
+
+
+def groups(options: argparse.Namespace):
+    """Yield the groups of this shard, as the database has them."""
     module = importlib.import_module(DATABASES[options.database])
-    results = Results(options.out, fingerprint(options))
     shard, shards = map(int, options.shard.split("/"))
     dtypes = options.dtypes.split(",") if options.dtypes else None
-    for number, (name, cases) in enumerate(module.groups(options.full, dtypes)):
-        if number % shards != shard - 1 or name in results.finished:
+    where = [] if options.device == "cpu" else [options.device]
+    for number, (name, cases) in enumerate(module.groups(options.full, dtypes, *where)):
+        if number % shards != shard - 1:
             continue
-        if options.only and name.split()[0] not in options.only.split(","):
+        if not options.only or name.split()[0] in options.only.split(","):
+            yield name, cases
+
+
+def run(options: argparse.Namespace) -> int:
+    """Go through this shard's groups; return the exit status."""
+    import torch
+
+    end = time.monotonic() + options.seconds
+    bench = make_bench(options)
+    results = Results(options.out, fingerprint(options))
+    for name, cases in groups(options):
+        if name in results.finished:
             continue
+        if time.monotonic() > end:
+            return UNFINISHED
         if results.died.get(name, 0) >= 2:
             results.write({"group": name, "wrong": ["the process died"]})
             continue
         print(name, file=sys.stderr, flush=True)
         results.write({"begun": name})
-        results.write(run_group(name, cases, bench))
+        line = run_group(name, cases, bench)
+        if options.device == "cuda":
+            torch.cuda.synchronize()  # an error of the device ends the process: it would stay
+        results.write(line)
+    return 0
 
 
 def main() -> None:
@@ -109,10 +146,20 @@ def main() -> None:
     parser.add_argument("--shard", default="1/1", help="I/N, from 1/N to N/N")
     parser.add_argument("--full", action="store_true", help="all samples, types and ways")
     parser.add_argument("--chaos", choices=("alloc", "op"), default="alloc")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--varying", action="store_true",
+                        help="without Tidepool: which operators vary from run to run?")
+    parser.add_argument("--runs", type=int, default=3, help="of each operator, with --varying")
     parser.add_argument("--dtypes", help="only these")
     parser.add_argument("--only", help="only these entries of the database")
+    parser.add_argument("--seconds", type=float, default=float("inf"),
+                        help="begin nothing after that")
     parser.add_argument("--out", type=Path, required=True)
-    run(parser.parse_args())
+    options = parser.parse_args()
+    if options.device == "cuda" and options.database not in ("operators", "modules", "grown",
+                                                             "wide"):
+        parser.error(f"the {options.database} are for the CPU")
+    sys.exit(run(options))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import torch.utils._pytree as pytree
 from comparison import Case, evictable, gradients
 
 
-def groups(full: bool, dtypes: list[str] | None) -> Iterator[tuple[str, Callable]]:
+def groups(full: bool, dtypes: list[str] | None,
+           device: str = "cpu") -> Iterator[tuple[str, Callable]]:
     """Yield (name, function that yields its cases) for each module and type."""
     from torch.testing._internal.common_modules import module_db
 
@@ -17,17 +18,17 @@ def groups(full: bool, dtypes: list[str] | None) -> Iterator[tuple[str, Callable
         for name in types:
             dtype = getattr(torch, name)
             # The database lists float32 and float64 for most; bfloat16 is tried everywhere.
-            if dtype in module.supported_dtypes("cpu") or name == "bfloat16":
+            if dtype in module.supported_dtypes(device) or name == "bfloat16":
                 yield (f"{module.name} {name}",
-                       lambda module=module, dtype=dtype: cases(module, dtype, full))
+                       lambda module=module, dtype=dtype: cases(module, dtype, full, device))
 
 
-def cases(module, dtype: torch.dtype, full: bool) -> Iterator[Case]:
+def cases(module, dtype: torch.dtype, full: bool, device: str) -> Iterator[Case]:
     """Yield the cases of one module and type."""
     for training in (True, False):
         torch.manual_seed(1)
-        inputs = module.module_inputs_func(module, device="cpu", dtype=dtype, requires_grad=True,
-                                           training=training)
+        inputs = module.module_inputs_func(module, device=device, dtype=dtype,
+                                           requires_grad=True, training=training)
         for number, one in enumerate(inputs):
             if one.forward_input is None or not full and number >= 2:
                 continue
@@ -36,7 +37,7 @@ def cases(module, dtype: torch.dtype, full: bool) -> Iterator[Case]:
                 name = f"input {number} {'training' if training else 'evaluation'}"
                 yield Case(f"{name} twice" if twice else name,
                            lambda one=one, training=training, twice=twice: two_steps(
-                               module, dtype, one, training, twice))
+                               module, dtype, one, training, twice, device))
 
 
 def copied(tree: object) -> object:
@@ -49,10 +50,11 @@ def copied(tree: object) -> object:
     return pytree.tree_map(copy_of, tree)
 
 
-def two_steps(module, dtype: torch.dtype, one, training: bool, twice: bool) -> object:
+def two_steps(module, dtype: torch.dtype, one, training: bool, twice: bool,
+              device: str) -> object:
     """Make a module, update its parameters once, and run it again."""
     given = copied((one.constructor_input.args, one.constructor_input.kwargs))
-    network = module.module_cls(*given[0], **given[1]).to(dtype=dtype).train(training)
+    network = module.module_cls(*given[0], **given[1]).to(device, dtype).train(training)
     kept = []
     for _ in range(2):
         args, kwargs = copied((one.forward_input.args, one.forward_input.kwargs))

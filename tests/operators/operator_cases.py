@@ -13,7 +13,8 @@ UNINITIALISED = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty
 ALL_TYPES = ("float32", "bfloat16", "float64", "complex64", "int64", "bool")
 
 
-def groups(full: bool, dtypes: list[str] | None) -> Iterator[tuple[str, Callable]]:
+def groups(full: bool, dtypes: list[str] | None,
+           device: str = "cpu") -> Iterator[tuple[str, Callable]]:
     """Yield (name, function that yields its cases) for each operator and type."""
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -22,17 +23,18 @@ def groups(full: bool, dtypes: list[str] | None) -> Iterator[tuple[str, Callable
             continue
         for name in dtypes or (ALL_TYPES if full else ALL_TYPES[:1]):
             dtype = getattr(torch, name)
-            if dtype in operator.supported_dtypes("cpu"):
+            if dtype in operator.supported_dtypes(device):
                 yield (f"{operator.formatted_name} {name}",
-                       lambda operator=operator, dtype=dtype: cases(operator, dtype, full))
+                       lambda operator=operator, dtype=dtype: cases(operator, dtype, full,
+                                                                    device))
 
 
-def cases(operator, dtype: torch.dtype, full: bool) -> Iterator[Case]:
+def cases(operator, dtype: torch.dtype, full: bool, device: str) -> Iterator[Case]:
     """Yield the cases of one operator and type: the first two samples, or all in all ways."""
     differentiable = operator.supports_autograd and dtype in operator.supported_backward_dtypes(
-        "cpu")
+        device)
     torch.manual_seed(1)
-    samples = operator.sample_inputs("cpu", dtype, requires_grad=differentiable)
+    samples = operator.sample_inputs(device, dtype, requires_grad=differentiable)
     for number, sample in enumerate(itertools.islice(samples, None if full else 2)):
         ways = [("", forward_and_backward)]
         if full:

@@ -25,7 +25,8 @@ MOST_DEATHS = 20  # of one job: each is recorded, and a job that keeps dying is 
 TOTALS = ("cases", "evicting", "replaying", "evictions", "not_here", "unequal_to_itself")
 
 # Fewest cases in a normal run, on any PyTorch; half of what there is.
-EXPECTED = {"operators": 1000, "modules": 400, "optimizers": 120, "composites": 10}
+EXPECTED = {"operators": 1000, "modules": 400, "optimizers": 120, "composites": 10,
+            "wide": 70}
 
 
 def known_different() -> set[str]:
