@@ -41,6 +41,7 @@
   M(6, looked_at, "a pointer that was asked for makes no new version")                 \
   M(6, tripwire, "raw writers that no dispatcher shows are not noticed")               \
   M(7, captured_operand, "what a captured graph uses can be evicted")                  \
+  M(7, captured_generator, "the seeds that a captured graph reads can be evicted")     \
   M(7, restored_in_capture, "evicted tensors are not restored before a capture")       \
   M(8, operand, "operands are not locked while the kernel runs")                       \
   M(8, replay_input, "inputs of a replay are not locked")                              \

@@ -387,6 +387,10 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
     rethrow_as_torch_error(engine());
   }
   if (info_.draws) [[unlikely]] capture_random(body, generator);
+  if (info_.draws && engine().capturing()) [[unlikely]] {
+    captured_generator_ = generator == nullptr ? &default_generator(engine().device())
+                                               : generator->unsafeGetGeneratorImpl();
+  }
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
   timer_ = body != nullptr ? engine().backend().timer() : nullptr;
   if (timer_ != nullptr) timed_ = timer_->begin(kind());
@@ -476,6 +480,17 @@ void InterceptedCall::finish() {
   }
   for (c10::TensorImpl* tensor : outputs_) {
     if (tensor != nullptr && !is_supported(tensor)) [[unlikely]] keep_components(tensor, lock);
+  }
+  if (captured_generator_ != nullptr) [[unlikely]] keep_captured_state(*captured_generator_, lock);
+}
+
+// The graph's kernels read seed and offset by address, and an operator writes them at each replay.
+void InterceptedCall::keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock) {
+  if (TIDEPOOL_MUTANT(7, captured_generator)) return;
+  for (const c10::Storage& storage : engine().backend().captured_state(generator)) {
+    see_storage(storage);
+    resolve(seen_.back());
+    if (seen_.back().storage != nullptr) engine().runtime().escape(seen_.back().storage, lock);
   }
 }
 

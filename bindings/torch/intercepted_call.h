@@ -95,6 +95,7 @@ class InterceptedCall {
   void capture_random(CallBody* body, const at::Generator* generator);
   remat::Storage* track_output(c10::TensorImpl* tensor);
   void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
+  void keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock);
 
   const OperatorInfo& info_;
   Engine* engine_ = nullptr;  // null: none of the arguments is ours
@@ -110,6 +111,7 @@ class InterceptedCall {
   uint32_t dimensions_ = 0;
   uint16_t immediates_ = 0;
   bool in_optimizer_ = false;   // t_in_optimizer at the beginning
+  const c10::GeneratorImpl* captured_generator_ = nullptr;  // drawn from while a graph is captured
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
   std::optional<DrawLock> draw_lock_;
   uint64_t kernel_start_ = 0;  // cycles

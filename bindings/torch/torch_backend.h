@@ -4,7 +4,11 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/GeneratorImpl.h>
+#include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
+
+#include <vector>
 
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/operator_timer.h"
@@ -30,6 +34,13 @@ class TorchBackend : public remat::Backend {
   virtual void remember_stream(remat::Storage& storage, StreamId user) {
     static_cast<void>(storage);
     static_cast<void>(user);
+  }
+
+  // The storages from which graphs that were captured while `generator` was drawn from read its state
+  // by address.
+  virtual std::vector<c10::Storage> captured_state(const c10::GeneratorImpl& generator) {
+    static_cast<void>(generator);
+    return {};
   }
 
   // Tells what operators cost; nullptr where they have run when they return.

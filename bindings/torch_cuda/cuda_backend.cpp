@@ -1,10 +1,12 @@
 #include "bindings/torch_cuda/cuda_backend.h"
 
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "allocator/fingerprint.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
@@ -12,6 +14,15 @@
 namespace tidepool::torch_cuda {
 
 namespace {
+
+// Explicit instantiations may name private members.
+using GeneratorState = c10::intrusive_ptr<at::CUDAGeneratorState>;
+template <GeneratorState at::CUDAGeneratorImpl::*Member>
+struct ReachState {
+  friend GeneratorState at::CUDAGeneratorImpl::*state_member() { return Member; }
+};
+GeneratorState at::CUDAGeneratorImpl::*state_member();
+template struct ReachState<&at::CUDAGeneratorImpl::state_>;
 
 // Each byte is read and written, at the bandwidth that the device's data sheet gives.
 double ns_per_byte(int device) {
@@ -47,6 +58,26 @@ void CudaBackend::copy(void* to, const void* from, size_t bytes) {
   const c10::cuda::CUDAGuard guard(memory_.index());
   C10_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
                                  c10::cuda::getCurrentCUDAStream(memory_.index())));
+}
+
+std::vector<c10::Storage> CudaBackend::captured_state(const c10::GeneratorImpl& generator) {
+  std::vector<c10::Storage> storages;
+  const auto add = [&](const at::TensorBase& tensor) {
+    if (tensor.defined()) storages.push_back(tensor.storage());
+  };
+  if (generator.device().type() != c10::kCUDA) return storages;
+  auto& state = *(static_cast<const at::CUDAGeneratorImpl&>(generator).*state_member());
+#if TIDEPOOL_TORCH_MINOR < 12
+  add(state.seed_extragraph_);
+  add(state.offset_extragraph_);
+#else
+  const std::lock_guard<std::mutex> guard(state.capture_states_mutex_);
+  for (const auto& [capture, captured] : state.capture_states_) {
+    add(captured->rng_state_seed_extragraph_);
+    add(captured->rng_state_offset_extragraph_);
+  }
+#endif
+  return storages;
 }
 
 uint64_t CudaBackend::copy_ns(size_t bytes) const {

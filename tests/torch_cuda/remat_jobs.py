@@ -126,6 +126,26 @@ def captured() -> dict:
     return found
 
 
+def captured_draws() -> dict:
+    """Capture a graph that draws: the seeds that it reads are written by an operator each time."""
+    own = torch.Generator("cuda").manual_seed(7)
+    x = torch.ones(64, 64, device="cuda")
+    noise = torch.empty(64, 64, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(own)
+    evict_all()
+    with torch.cuda.graph(graph):
+        torch.nn.functional.dropout(x, 0.5)
+        noise.normal_(generator=own)
+    evicted = []
+    for _ in range(GRAPH_ROUNDS):
+        graph.replay()
+        evicted.append(evict_all())
+    torch.cuda.synchronize()
+    graph.reset()
+    return {"evicted": evicted}
+
+
 def two_devices() -> dict:
     """Evict on both of two devices, and read across."""
     x, y = torch.randn(64, 64, device="cuda:0"), torch.randn(64, 64, device="cuda:1")
@@ -179,7 +199,8 @@ def varying() -> dict:
 
 CASES = {case.__name__: case for case in (
     other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
-    recorded_while_evicted, captured, two_devices, drawn, scalars_of_the_host, varying)}
+    recorded_while_evicted, captured, captured_draws, two_devices, drawn, scalars_of_the_host,
+    varying)}
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ ENVIRON = (("CUBLAS_WORKSPACE_CONFIG", ":16:8"),)
 DEVICE = {"memory": "8GiB", "granularity": "64KiB"}
 AMPLE = "256MiB"
 CASES = ("other_stream_restores", "input_written_after_a_hidden_read",
-         "input_dies_after_a_hidden_read", "recorded_while_evicted", "captured", "two_devices",
-         "drawn", "scalars_of_the_host", "varying")
+         "input_dies_after_a_hidden_read", "recorded_while_evicted", "captured", "captured_draws",
+         "two_devices", "drawn", "scalars_of_the_host", "varying")
 CHAOTIC = [(job, chaos) for number, job in enumerate(JOBS) for chaos in CHAOS
            if FULL or chaos == CHAOS[number % len(CHAOS)]]
 EVICTED, ESCAPED, RESIDENT_ROOT = 3, 4, 1
@@ -99,6 +99,10 @@ def test_what_a_graph_uses_stays(cases):
     found = cases[1]["captured"]
     assert found["during"] == 0
     assert found["states"][1] == found["after"][0] == ESCAPED
+
+
+def test_the_seeds_that_a_graph_reads_stay(cases):
+    assert set(cases[1]["captured_draws"]["evicted"]) == {0}
 
 
 def test_both_devices_evict(cases):
