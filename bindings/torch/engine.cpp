@@ -27,8 +27,18 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
                             settings.config.chaos == remat::Chaos::kRandom),
       allocator_(allocator),
       backend_(std::move(backend)),
+      recorder_(start_recorder(settings.trace, device)),
       runtime_(allocator, *backend_, settings.config) {
   runtime_.set_recording(settings.recording);
+  if (recorder_ == nullptr) return;
+  runtime_.set_observer(recorder_.get());
+  if (device.is_cpu()) allocator.set_observer(&recorder_->meter());
+}
+
+void Engine::finish_trace() {
+  if (recorder_ == nullptr) return;
+  runtime_.set_observer(nullptr);
+  recorder_->finish();
 }
 
 bool Engine::restore_everything() {
