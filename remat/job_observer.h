@@ -46,7 +46,9 @@ class JobObserver {
   virtual void died(Storage& storage) = 0;
   // The storage is used on this stream, too.
   virtual void used(Storage& storage, StreamId stream) = 0;
-  virtual void step_ended() = 0;
+  // True: it wants to know of every storage that lives.
+  virtual bool step_ended() = 0;
+  virtual void lives(Storage& storage) = 0;
   // This is the forked child of the process that is observed; nothing follows.
   virtual void forked() = 0;
 

@@ -98,7 +98,11 @@ void Runtime::chaos_at_allocation() {
 void Runtime::end_step() {
   DeviceLock lock(state_->mutex);
   if (state_->foresight != nullptr) state_->foresight->end_step(state_->residency.now());
-  if (state_->observer != nullptr) [[unlikely]] state_->observer->step_ended();
+  if (state_->observer != nullptr && state_->observer->step_ended()) [[unlikely]] {
+    state_->store.for_each_storage([&](Storage& storage) {
+      if (!storage.dead) state_->observer->lives(storage);
+    });
+  }
   state_->limits.cut_aged(++state_->step);
   state_->root_loss.sweep();
 }

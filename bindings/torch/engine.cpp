@@ -11,6 +11,7 @@
 #include "allocator/check.h"
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
+#include "bindings/torch/job_trace.h"
 
 namespace tidepool::torch_glue {
 

@@ -293,16 +293,19 @@ void TraceRecorder::used(remat::Storage& storage, StreamId stream) {
   event.stream = static_cast<uint32_t>(stream);
 }
 
-void TraceRecorder::step_ended() {
+bool TraceRecorder::step_ended() {
   ++steps_;
   calls_.clear();
   if (is_on()) {
     add(EventKind::kStep);
     if (steps_ >= settings_.last_step) end();
-    return;
+    return false;
   }
-  if (!ended_) on_ = steps_ + 1 >= settings_.first_step;
+  on_ = !ended_ && !forked_ && !gave_up_ && steps_ + 1 >= settings_.first_step;
+  return on_;
 }
+
+void TraceRecorder::lives(remat::Storage& storage) { number_of(storage); }
 
 // The thread is in the parent.
 void TraceRecorder::forked() {

@@ -49,7 +49,8 @@ class TraceRecorder final : public remat::JobObserver {
   void cut(remat::Storage& storage) override;
   void died(remat::Storage& storage) override;
   void used(remat::Storage& storage, StreamId stream) override;
-  void step_ended() override;
+  bool step_ended() override;
+  void lives(remat::Storage& storage) override;
   void forked() override;
 
  private:

@@ -15,7 +15,7 @@ class WorkspaceMeter final : public AllocatorObserver {
  public:
   // Starts to measure on this thread, unless that is being done already.
   void begin();
-  // Ends it. Returns the bytes at the fullest, less those that are left; 0 if begin() had no effect.
+  // Ends it. Returns the bytes at the fullest, less those that are left; 0 if nothing was measured.
   size_t end();
 
   void allocated(const BlockView& block) override;

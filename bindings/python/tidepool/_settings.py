@@ -29,7 +29,8 @@ LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "ag
 KEYS = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device", "poison", "handle",
         "allocator", "quiet", *LIMITS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
-# statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds use.
+# statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
+# use.
 RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
