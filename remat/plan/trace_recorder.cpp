@@ -89,13 +89,13 @@ class TraceRecorder::Writer {
     } catch (const std::exception& exception) {
       error = exception.what();
     }
+    if (!error.empty()) say_(fmt::format("no trace: {}", error));
     {
       std::lock_guard<std::mutex> guard(queue_->mutex);
       queue_->finished = true;
       queue_->waiting.clear();
     }
     queue_->changed.notify_all();
-    if (!error.empty()) say_(fmt::format("no trace: {}", error));
   }
 
  private:
