@@ -86,8 +86,10 @@ Owner BudgetedAllocator::owner(const void* address) const {
   return arena_->allocated_block(address).owner;
 }
 
-void BudgetedAllocator::set_owner(void* address, Owner owner) {
-  arena_->allocated_block(address).owner = owner;
+void BudgetedAllocator::set_owner(void* address, Owner owner) { owner_slot(address) = owner; }
+
+Owner& BudgetedAllocator::owner_slot(void* address) {
+  return arena_->allocated_block(address).owner;
 }
 
 size_t BudgetedAllocator::block_bytes(const void* address) const {

@@ -143,6 +143,8 @@ class BudgetedAllocator {
   size_t block_bytes(const void* address) const;
   StreamId stream(const void* address) const;
 
+  // Where the owner is written down, to look at it and set it at once; valid while the lock is held.
+  Owner& owner_slot(void* address);
   // Why `address` is not the start of an allocated block, naming it; "" if it is. Every function
   // above that takes an address of a block aborts with this text. Takes the lock.
   std::string misuse(const void* address) const;

@@ -52,6 +52,8 @@ class Backend {
   // Copies bytes between two blocks. Requires: lock not held.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
 
+  // Work may go to several streams; the same answer for life.
+  virtual bool has_streams() const { return false; }
   // The stream that execute() and copy() of the calling thread send their work to.
   virtual StreamId current_stream() const { return StreamId::kDefault; }
 

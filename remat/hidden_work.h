@@ -16,10 +16,12 @@ namespace tidepool::remat {
 class HiddenWork {
  public:
   HiddenWork(BudgetedAllocator& allocator, Backend& backend)
-      : allocator_(allocator), backend_(backend) {}
+      : allocator_(allocator), backend_(backend), has_streams_(backend.has_streams()) {}
 
+  // False: all work is done in the order in which it is given, and nothing here does anything.
+  bool has_streams() const { return has_streams_; }
   // The stream that work of this thread goes to.
-  StreamId stream() const { return backend_.current_stream(); }
+  StreamId stream() const { return has_streams_ ? backend_.current_stream() : StreamId::kDefault; }
 
   // Work that `stream` gets from now on may use the value's bytes, which stay where they are until
   // it has got it. May release the lock. Requires: available. Throws: DeviceError.
@@ -41,6 +43,7 @@ class HiddenWork {
  private:
   BudgetedAllocator& allocator_;
   Backend& backend_;
+  const bool has_streams_;
   bool other_streams_ = false;  // work has gone to another than the default stream
 };
 

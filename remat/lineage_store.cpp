@@ -124,9 +124,12 @@ void LineageStore::destroy(Value* value) {
 }
 
 void LineageStore::destroy(Record* record) {
-  dead_.push_back(record);
-  if (draining_) return;
+  if (draining_) {
+    dead_.push_back(record);
+    return;
+  }
   draining_ = true;
+  free_record(record);
   while (!dead_.empty()) {
     Record* next = dead_.back();
     dead_.pop_back();

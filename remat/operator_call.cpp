@@ -23,7 +23,7 @@ OperatorCall::~OperatorCall() {
   if (finished_ || (operands_.empty() && record_ == nullptr)) return;
   DeviceLock lock(state_.mutex);
   refuse(RootReason::kUnsupported);
-  if (prepared_) start_versions();
+  if (prepared_ && writes_) start_versions();
   if (prepared_ && state_.observer != nullptr) show({}, 0);
   if (record_ != nullptr) state_.store.release(record_);
   release_operands();
@@ -33,6 +33,9 @@ void OperatorCall::add(Storage* storage, Access access) {
   if (operands_.empty()) state_.turns.enter(holder_);
   state_.lock_storage(*storage);
   operands_.push_back({storage, access});
+  writes_ |= access != Access::kRead;
+  evicted_ |= storage->evicted;
+  edges_ += access == Access::kRead || access == Access::kUpdate;
 }
 
 void OperatorCall::begin_foreseen() {
@@ -103,16 +106,10 @@ void OperatorCall::decide() {
 bool OperatorCall::prepare(DeviceLock& lock) {
   ++state_.operators_seen;
   if (state_.foresight != nullptr) begin_foreseen();
-  bool evicted = false;
-  bool any_write = false;
-  for (const Operand& operand : operands_) {
-    evicted |= operand.storage->evicted;
-    any_write |= writes(operand);
-  }
   try {
-    if (evicted) [[unlikely]] restore_operands(lock);
-    if (any_write) protect_written(lock);
-    order_operands(lock);
+    if (evicted_) [[unlikely]] restore_operands(lock);
+    if (writes_) protect_written(lock);
+    if (state_.hidden_work.has_streams()) order_operands(lock);
   } catch (...) {
     if (state_.foresight != nullptr) state_.foresight->give_up();
     release_operands();
@@ -120,7 +117,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     throw;
   }
   decide();
-  if (any_write) {
+  if (writes_) {
     for (const Operand& operand : operands_) operand.storage->writing |= writes(operand);
   }
   prepared_ = true;
@@ -134,11 +131,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
 Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, size_t outputs) {
   TIDEPOOL_CHECK(prepared_ && reason_ == RootReason::kNone && record_ == nullptr,
                  "%s: not recordable, or recorded already", type.name);
-  size_t edges = 0;
-  for (const Operand& operand : operands_) {
-    edges += operand.access == Access::kRead || operand.access == Access::kUpdate;
-  }
-  record_ = state_.store.new_record(type, edges, written_ != nullptr ? 1 : outputs, body_bytes);
+  record_ = state_.store.new_record(type, edges_, written_ != nullptr ? 1 : outputs, body_bytes);
   uint16_t k = 0;
   for (const Operand& operand : operands_) {
     if (operand.access == Access::kOverwrite) {
@@ -220,7 +213,7 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   finished_ = true;
   state_.residency.tick(cost_ns);
   if (record_ != nullptr) check_record(cost_ns, outputs);
-  start_versions();
+  if (writes_) start_versions();
   attach_record(outputs);
   if (state_.observer != nullptr) [[unlikely]] show(outputs, cost_ns);
   if (state_.foresight != nullptr) state_.foresight->finish(foreseen_, outputs);

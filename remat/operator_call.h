@@ -77,7 +77,7 @@ class OperatorCall {
   void show(std::span<Storage* const> outputs, uint64_t cost_ns) const;
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);
-  // The operator's stream comes after hidden work on what it uses.
+  // The operator's stream comes after hidden work on what it uses. Requires: there are streams.
   void order_operands(DeviceLock& lock);
   void decide();
   void check_record(uint64_t cost_ns, std::span<Storage* const> outputs);
@@ -92,6 +92,9 @@ class OperatorCall {
   const RecordType* type_ = nullptr;
   uint64_t site_ = 0;
   Foresight::Call foreseen_;
+  size_t edges_ = 0;       // operands that are read or updated
+  bool writes_ = false;    // one of the operands
+  bool evicted_ = false;   // one of the operands, when it was added
   bool refused_ = false;  // by the caller, or for what it reads
   bool prepared_ = false;
   bool finished_ = false;

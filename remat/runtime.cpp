@@ -21,9 +21,11 @@ Runtime::~Runtime() {
 DeviceMutex& Runtime::mutex() { return state_->mutex; }
 
 Storage* Runtime::track(void* backend_storage, void* address, size_t bytes, RootReason reason) {
+  Owner& owner = state_->allocator.owner_slot(address);
+  if (owner != nullptr) return nullptr;
   Storage* storage = state_->store.new_storage(backend_storage, address, bytes, reason);
   storage->last_access = state_->residency.now();
-  state_->allocator.set_owner(address, storage);
+  owner = storage;
   return storage;
 }
 

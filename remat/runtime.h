@@ -77,8 +77,9 @@ class Runtime final : public Reclaimer {
 
   DeviceMutex& mutex();
 
-  // Starts to track a framework storage whose bytes are the block at `address`, as a root. The
-  // backend has taken its weak reference already. Sets the block's owner. Requires: lock held.
+  // Starts to track a framework storage whose bytes are the block at `address`, as a root; the
+  // backend takes its weak reference. Sets the block's owner; nullptr if it has one already, then
+  // nothing is tracked anew. Requires: lock held.
   Storage* track(void* backend_storage, void* address, size_t bytes, RootReason reason);
 
   // The tracked storage whose bytes start at `address`; nullptr if none. Requires: lock held.

@@ -204,7 +204,6 @@ bool Runtime::State::end_storage(Storage* storage, void* address) {
   Value& value = *std::exchange(storage->current, nullptr);
   residency.unlist(*storage);
   storage->dead = true;
-  if (address != nullptr) allocator.set_owner(address, nullptr);
   bool kept = false;
   const bool was_available = address != nullptr && !storage->writing;
   value.storage = nullptr;

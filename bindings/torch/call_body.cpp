@@ -12,20 +12,6 @@
 namespace tidepool::torch_glue {
 
 namespace {
-const uint64_t kHostKeys =
-    c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                         c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
-                         c10::DispatchKey::Conjugate, c10::DispatchKey::Negative})
-        .raw_repr();
-const uint64_t kCudaKeys =
-    kHostKeys | c10::DispatchKeySet({c10::DispatchKey::CUDA, c10::DispatchKey::AutogradCUDA,
-                                     c10::DispatchKey::AutocastCUDA})
-                    .raw_repr();
-}  // namespace
-
-uint64_t supported_keys() { return host_is_foreign() ? kCudaKeys : kHostKeys; }
-
-namespace {
 const uint64_t kReplayedKeys =
     c10::DispatchKeySet(
         {c10::DispatchKey::CPU, c10::DispatchKey::CUDA, c10::DispatchKey::Conjugate,
@@ -33,6 +19,18 @@ const uint64_t kReplayedKeys =
         .raw_repr();
 
 constexpr size_t round_up(size_t bytes) { return (bytes + 15) & ~size_t{15}; }
+
+// Mostly four numbers or fewer, for which a call of memcpy is a long way.
+void copy_numbers(int64_t* to, const int64_t* from, size_t count) {
+  switch (count) {
+    case 4: to[3] = from[3]; [[fallthrough]];
+    case 3: to[2] = from[2]; [[fallthrough]];
+    case 2: to[1] = from[1]; [[fallthrough]];
+    case 1: to[0] = from[0]; [[fallthrough]];
+    case 0: return;
+    default: std::memcpy(to, from, count * sizeof(int64_t));
+  }
+}
 }  // namespace
 
 size_t CallBody::bytes_for(const OperatorInfo& info, size_t slots, size_t dimensions,
@@ -80,9 +78,8 @@ void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
   const size_t dimensions = static_cast<size_t>(tensor->dim());
   slot.dimensions = static_cast<uint16_t>(dimensions);
   slot.sizes = next_dimension_;
-  std::memcpy(next_dimension_, tensor->sizes().data(), dimensions * sizeof(int64_t));
-  std::memcpy(next_dimension_ + dimensions, tensor->strides().data(),
-              dimensions * sizeof(int64_t));
+  copy_numbers(next_dimension_, tensor->sizes().data(), dimensions);
+  copy_numbers(next_dimension_ + dimensions, tensor->strides().data(), dimensions);
   if (TIDEPOOL_MUTANT(1, view_strides)) {
     for (size_t k = dimensions, stride = 1; k-- > 0; stride *= tensor->size(k)) {
       next_dimension_[dimensions + k] = static_cast<int64_t>(stride);

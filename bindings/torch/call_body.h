@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "bindings/torch/engine.h"
 #include "bindings/torch/numeric_state.h"
 #include "bindings/torch/operator_info.h"
 #include "bindings/torch/random_state.h"
@@ -85,7 +86,15 @@ class CallBody {
 
 // Dispatch keys of ordinary dense tensors of the engines' devices, and of CPU tensors, with and
 // without autograd; anything else is beyond us and makes results roots.
-uint64_t supported_keys();
+inline uint64_t supported_keys() {
+  using c10::DispatchKey;
+  constexpr c10::DispatchKeySet kHost({DispatchKey::CPU, DispatchKey::ADInplaceOrView,
+                                       DispatchKey::AutogradCPU, DispatchKey::AutocastCPU,
+                                       DispatchKey::Conjugate, DispatchKey::Negative});
+  constexpr c10::DispatchKeySet kCuda({DispatchKey::CUDA, DispatchKey::AutogradCUDA,
+                                       DispatchKey::AutocastCUDA});
+  return host_is_foreign() ? (kHost | kCuda).raw_repr() : kHost.raw_repr();
+}
 
 template <class TensorFor>
 void CallBody::push_arguments(torch::jit::Stack& stack, TensorFor&& tensor_for) const {

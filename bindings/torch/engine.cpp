@@ -19,6 +19,7 @@ namespace detail {
 std::array<std::atomic<Engine*>, kMostDevices> g_engines;
 c10::DeviceType g_device_type = c10::DeviceType::CPU;
 bool g_installed = false;
+std::atomic<uint64_t> g_out_of_memory_count{0};
 }  // namespace detail
 
 Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
@@ -105,15 +106,15 @@ void add_engine(std::unique_ptr<Engine> engine) {
 namespace {
 // What the last out-of-memory error of this thread said, before it became PyTorch's.
 thread_local std::optional<OutOfMemoryReport> t_last_report;
-thread_local uint64_t t_out_of_memory_count = 0;
+constinit thread_local uint64_t t_last_out_of_memory = 0;  // the count after it
 }  // namespace
 
 void note_out_of_memory(const OutOfMemoryReport& report) {
   t_last_report = report;
-  ++t_out_of_memory_count;
+  t_last_out_of_memory = ++detail::g_out_of_memory_count;
 }
 
-uint64_t out_of_memory_count() { return t_out_of_memory_count; }
+uint64_t detail::last_out_of_memory() { return t_last_out_of_memory; }
 
 void rethrow_as_torch_error(Engine& engine) {
   try {

@@ -80,6 +80,8 @@ inline constexpr size_t kMostDevices = 64;  // as many as PyTorch has
 extern std::array<std::atomic<Engine*>, kMostDevices> g_engines;
 extern c10::DeviceType g_device_type;
 extern bool g_installed;
+extern std::atomic<uint64_t> g_out_of_memory_count;
+uint64_t last_out_of_memory();  // the count after this thread's last one
 }  // namespace detail
 
 inline bool engines_installed() { return detail::g_installed; }
@@ -104,9 +106,15 @@ void for_each_engine(Visit&& visit) {
 
 // Remembers what this thread's out-of-memory error said, which becomes PyTorch's exception now.
 void note_out_of_memory(const OutOfMemoryReport& report);
-// How many of them this thread has had. An operator that ends well although one more came meanwhile
-// has gone on with less memory, perhaps by another algorithm.
-uint64_t out_of_memory_count();
+// How many of them there have been in this process.
+inline uint64_t out_of_memory_count() {
+  return detail::g_out_of_memory_count.load(std::memory_order_relaxed);
+}
+// This thread has had one since the count was `before`. An operator that ends well nevertheless has
+// gone on with less memory, perhaps by another algorithm.
+inline bool ran_out_of_memory_since(uint64_t before) {
+  return out_of_memory_count() != before && detail::last_out_of_memory() > before;
+}
 // Rethrows our own out-of-memory error as PyTorch's exception type. Called in a catch block.
 [[noreturn]] void rethrow_as_torch_error(Engine& engine);
 // The way back, for a kernel that ran within a restoration: throws our own error with the report of

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <span>
 
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
@@ -17,7 +18,7 @@
 
 namespace tidepool::torch_glue {
 
-thread_local bool t_in_optimizer = false;
+constinit thread_local bool t_in_optimizer = false;
 
 namespace {
 
@@ -38,8 +39,7 @@ remat::Role role_of(c10::TensorImpl* tensor, bool written) {
 }
 
 bool is_supported(const c10::TensorImpl* tensor) {
-  static const uint64_t supported = supported_keys();
-  return (tensor->key_set().raw_repr() & ~supported) == 0 &&
+  return (tensor->key_set().raw_repr() & ~supported_keys()) == 0 &&
          !tensor->has_symbolic_sizes_strides();
 }
 
@@ -220,8 +220,10 @@ void InterceptedCall::add_operands() {
     if (!seen_[k].supported) [[unlikely]] see_components(seen_[k].tensor, seen_[k].written);
   }
   for (size_t k = slots_; k < seen_.size(); ++k) resolve(seen_[k]);
-  for (const Seen& seen : seen_) {
-    if (seen.storage != nullptr) call().add(seen.storage, access_of(seen));
+  for (Seen& seen : seen_) {
+    if (seen.storage == nullptr) continue;
+    seen.access = access_of(seen);
+    call().add(seen.storage, seen.access);
   }
   if (!info_.replayable) call().refuse(remat::RootReason::kUnsupported);
   if (info_.varies != Variation::kNone && host_is_foreign() &&
@@ -229,7 +231,7 @@ void InterceptedCall::add_operands() {
     call().refuse(remat::RootReason::kVaries);
   }
   // What an optimizer updates depends on the whole step: restoring it would run that again.
-  if (t_in_optimizer && info_.writes && !info_.overwrites) {
+  if (in_optimizer_ && info_.writes && !info_.overwrites) {
     call().refuse(remat::RootReason::kPartialWrite);
   }
   if (!reads_foreign_) [[likely]] return;
@@ -276,14 +278,13 @@ CallBody* InterceptedCall::begin_body() {
   remat::Record* record = call().begin_record(
       info_, CallBody::bytes_for(info_, slots_, dimensions_, immediates_), outputs);
   CallBody& body = CallBody::construct(record->body, info_, slots_, dimensions_);
-  for (size_t k = 0; k < slots_; ++k) {
-    const Seen& seen = seen_[k];
+  for (const Seen& seen : std::span(seen_.data(), slots_)) {
     TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
     if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
     if (seen.home == Home::kImmediate) kind = TensorSlot::Kind::kImmediate;
     if (seen.home == Home::kStorage && !seen.side_written) {
-      kind = access_of(seen) == remat::Access::kOverwrite ? TensorSlot::Kind::kBlank
-                                                          : TensorSlot::Kind::kEdge;
+      kind = seen.access == remat::Access::kOverwrite ? TensorSlot::Kind::kBlank
+                                                      : TensorSlot::Kind::kEdge;
     }
     body.add_slot(kind, seen.tensor);
   }
@@ -363,6 +364,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   if (engine_ == nullptr) return nullptr;
   call_.emplace(engine().runtime());
   call().set_type(info_);
+  in_optimizer_ = t_in_optimizer;
   CallBody* body = nullptr;
   if (info_.draws && generator != nullptr && generator->device() != engine().device()) {
     call().refuse(remat::RootReason::kUnsupported);
@@ -428,12 +430,14 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
                             !engine().allocator().contains(data.get()))) {
     return nullptr;
   }
-  if (!TIDEPOOL_MUTANT(5, aliasing_output)) {
-    if (tensor->unsafe_storage().use_count() != 1) return nullptr;
-    if (engine().runtime().find(data.get()) != nullptr) return nullptr;  // an alias
+  if (TIDEPOOL_MUTANT(5, aliasing_output)) {
+    engine().allocator().set_owner(data.get(), nullptr);
+  } else if (tensor->unsafe_storage().use_count() != 1) {
+    return nullptr;
   }
   remat::Storage* tracked = start_tracking(engine(), storage, call().reason());
-  if (t_in_optimizer) {
+  if (tracked == nullptr) return nullptr;  // an alias
+  if (in_optimizer_) {
     tracked->role = remat::Role::kOptimizerState;
   } else if (reads_foreign_) {
     tracked->role = remat::Role::kInput;
@@ -446,7 +450,7 @@ void InterceptedCall::finish() {
   const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, bytes_moved())
                                              : CycleClock::ns_since(kernel_start_);
   draw_lock_.reset();
-  if (out_of_memory_count() != failures_before_) [[unlikely]] {
+  if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
     say_inexact();
     call().refuse(remat::RootReason::kUnsupported);
   }

@@ -70,6 +70,7 @@ class InterceptedCall {
     bool written = false;
     bool side_written = false;
     bool supported = true;
+    remat::Access access = remat::Access::kRead;  // where `storage` is set
   };
 
   Engine& engine() const { return *engine_; }
@@ -108,6 +109,7 @@ class InterceptedCall {
   size_t slots_ = 0;  // tensors seen as arguments; components come after them
   uint32_t dimensions_ = 0;
   uint16_t immediates_ = 0;
+  bool in_optimizer_ = false;   // t_in_optimizer at the beginning
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
   std::optional<DrawLock> draw_lock_;
   uint64_t kernel_start_ = 0;  // cycles
@@ -117,6 +119,6 @@ class InterceptedCall {
 };
 
 // Marks storages that this thread tracks first as optimizer state, while set.
-extern thread_local bool t_in_optimizer;
+extern constinit thread_local bool t_in_optimizer;
 
 }  // namespace tidepool::torch_glue

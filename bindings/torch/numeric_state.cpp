@@ -129,10 +129,9 @@ void change(const NumericState& from, const NumericState& to) {
   if (from.mkldnn_deterministic != to.mkldnn_deterministic) {
     context.setDeterministicMkldnn(to.mkldnn_deterministic);
   }
-  if (from.precision != to.precision) {
-    for (size_t k = 0; k < to.precision.size(); ++k) {
-      *precision_nodes()[k] = static_cast<at::Float32Precision>(to.precision[k]);
-    }
+  for (size_t k = 0; k < to.precision.size(); ++k) {
+    if (from.precision[k] == to.precision[k]) continue;
+    *precision_nodes()[k] = static_cast<at::Float32Precision>(to.precision[k]);
   }
   if (from.default_dtype != to.default_dtype && !TIDEPOOL_MUTANT(8, default_dtype)) {
     c10::set_default_dtype(
@@ -195,9 +194,12 @@ NumericState NumericState::capture(bool cuda) {
   state.flash_attention = context.userEnabledFlashSDP();
   state.math_attention = context.userEnabledMathSDP();
   state.default_dtype = static_cast<int8_t>(c10::get_default_dtype_as_scalartype());
-  for (size_t k = 0; k < state.precision.size(); ++k) {
-    state.precision[k] = static_cast<uint8_t>(*precision_nodes()[k]);
-  }
+  const PrecisionNodes& nodes = precision_nodes();
+  const auto read = [&](size_t from, size_t to) {
+    for (size_t k = from; k < to; ++k) state.precision[k] = static_cast<uint8_t>(*nodes[k]);
+  };
+  read(0, kHostPrecisions);
+  if (cuda) read(kHostPrecisions, nodes.size());
   return state;
 }
 

@@ -15,21 +15,22 @@ struct NumericState {
   int8_t autocast_dtype = -1;      // -1: autocast off
   int8_t default_dtype = 0;        // decides the result of integers with a Python float
   // at::Float32Precision as set, not as it comes out: generic; oneDNN's default, convolutions,
-  // recurrent layers, other matrix products; the same four of CUDA.
+  // recurrent layers, other matrix products; the same four of CUDA, 0 where it is not looked at.
+  static constexpr size_t kHostPrecisions = 5;
   std::array<uint8_t, 9> precision = {};
   int8_t cuda_autocast_dtype = -1;
   uint32_t cuda_switches = 0;  // a bit each; 0 where CUDA is not looked at
   int8_t blas_library = -1;
   int8_t linalg_library = -1;
-  bool grad_mode : 1 = false;
-  bool deterministic : 1 = false;
-  bool deterministic_warn_only : 1 = false;
-  bool fill_uninitialized : 1 = false;
-  bool mkldnn : 1 = false;
-  bool mkldnn_deterministic : 1 = false;
-  bool nnpack : 1 = false;
-  bool flash_attention : 1 = false;
-  bool math_attention : 1 = false;
+  bool grad_mode = false;
+  bool deterministic = false;
+  bool deterministic_warn_only = false;
+  bool fill_uninitialized = false;
+  bool mkldnn = false;
+  bool mkldnn_deterministic = false;
+  bool nnpack = false;
+  bool flash_attention = false;
+  bool math_attention = false;
 
   // `cuda`: the switches that matter on CUDA devices, too.
   static NumericState capture(bool cuda);

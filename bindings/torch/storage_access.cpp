@@ -64,10 +64,12 @@ void drop_weak_hold(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::d
 
 remat::Storage* start_tracking(Engine& engine, c10::StorageImpl* storage,
                               remat::RootReason reason) {
+  void* address = storage->_mutable_data_ptr_no_checks().get();
+  remat::Storage* tracked = engine.runtime().track(storage, address, storage->nbytes(), reason);
+  if (tracked == nullptr) return nullptr;
   hold_weakly(storage);
   tripwire::arm(storage);
-  void* address = storage->_mutable_data_ptr_no_checks().get();
-  return engine.runtime().track(storage, address, storage->nbytes(), reason);
+  return tracked;
 }
 
 bool take_bytes(c10::StorageImpl* storage, void* address, remat::Storage* tracking,

@@ -27,7 +27,8 @@ inline c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) {
 void hold_weakly(c10::StorageImpl* storage);
 void drop_weak_hold(c10::StorageImpl* storage);
 
-// Starts to track a storage whose bytes are a block of ours, as a root.
+// Starts to track a storage whose bytes are a block of ours, as a root. nullptr: another storage
+// with these bytes is tracked already.
 remat::Storage* start_tracking(Engine& engine, c10::StorageImpl* storage,
                               remat::RootReason reason);
 

@@ -18,6 +18,7 @@ class CudaBackend final : public torch_glue::TorchBackend {
   CudaBackend(CudaAllocator& allocator, DeviceMemory& memory);
 
   // Work is sent to the calling thread's current stream of the device.
+  bool has_streams() const override { return true; }
   StreamId current_stream() const override;
   void copy(void* to, const void* from, size_t bytes) override;
   // Waits for all work on the device: for debugging.

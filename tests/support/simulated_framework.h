@@ -119,6 +119,7 @@ class SimulatedFramework final : public remat::Backend {
 
   // The stream of all work from now on; several need an allocator with an order of streams.
   void set_stream(StreamId stream) { stream_ = stream; }
+  bool has_streams() const override { return true; }
   StreamId current_stream() const override { return stream_; }
   // Called for every block that a kernel or a copy uses, on the current stream.
   std::function<void(StreamId, const void*, size_t)> on_use;
