@@ -1,6 +1,7 @@
 #include "remat/plan/trace_recorder.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <chrono>
 #include <exception>
@@ -19,9 +20,8 @@ namespace tidepool::plan {
 namespace {
 
 constexpr size_t kChunkEvents = 4096;
-constexpr size_t kMostWaiting = 256;  // chunks: a million events, up to about 200 MiB
 constexpr uint32_t kMostStorages = 0xf000'0000;
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kPatience{30};
 
 const remat::RecordType kCut{"tidepool::cut"};
 
@@ -37,6 +37,22 @@ RootKind kind_of(remat::Role role) {
       return RootKind::kOther;
   }
 }
+
+// Signals are for the job's threads, as long as this lives.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 }  // namespace
 
@@ -162,10 +178,12 @@ class TraceRecorder::Writer {
 TraceRecorder::TraceRecorder(const RecordingSettings& settings, const TraceFacts& facts,
                              std::function<void(const std::string&)> say)
     : settings_(settings),
+      say_(std::move(say)),
       queue_(std::make_shared<Queue>()),
       filling_(std::make_unique<Chunk>()),
       on_(settings.first_step <= 1) {
-  std::thread([writer = std::make_shared<Writer>(queue_, settings.path, facts, std::move(say))] {
+  const NoSignals none;  // the thread inherits it
+  std::thread([writer = std::make_shared<Writer>(queue_, settings.path, facts, say_)] {
     pthread_setname_np(pthread_self(), "tidepool-trace");
     writer->run();
   }).detach();
@@ -176,8 +194,12 @@ TraceRecorder::~TraceRecorder() { finish(); }
 void TraceRecorder::finish() {
   if (forked_) return;
   if (!ended_) end();
+  if (gave_up_) return;
   std::unique_lock<std::mutex> guard(queue_->mutex);
-  queue_->changed.wait_for(guard, kPatience, [&] { return queue_->finished; });
+  if (queue_->changed.wait_for(guard, kPatience, [&] { return queue_->finished; })) return;
+  gave_up_ = true;
+  say_(fmt::format("no trace: {}: is still being written, and will be incomplete",
+                   settings_.path));
 }
 
 TraceRecorder::Event& TraceRecorder::add(EventKind kind) {
@@ -198,7 +220,7 @@ void TraceRecorder::hand_over() {
   {
     std::lock_guard<std::mutex> guard(queue_->mutex);
     gave_up_ = queue_->finished;
-    if (queue_->waiting.size() >= kMostWaiting) give_up("the file is slower than the job");
+    if (queue_->waiting.size() >= settings_.most_waiting) give_up("the file is slower than the job");
     if (storages_ >= kMostStorages) give_up("there are more storages than a trace can tell apart");
     if (!gave_up_) queue_->waiting.push_back(std::move(full));
     if (!queue_->spare.empty()) {

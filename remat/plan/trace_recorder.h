@@ -6,7 +6,7 @@
 // of anybody's and may be called by any thread, but finish() only without the device's lock.
 // Invariants: (1) storages are numbered in the order of the events that make them, and
 // Storage::observed is a number + 1, or 0; (2) events reach the file in the order in which they
-// happened; (3) at most kMostWaiting chunks wait.
+// happened; (3) no more chunks wait than the settings allow.
 #pragma once
 
 #include <condition_variable>
@@ -37,7 +37,8 @@ class TraceRecorder final : public remat::JobObserver {
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
-  // Completes the file; nothing is recorded afterwards. Waits for the file, for a minute at most.
+  // Completes the file; nothing is recorded afterwards. Waits for the file, for half a minute at
+  // most, and not at all if it was given up.
   // Requires: the runtime does not know this observer any more.
   void finish();
 
@@ -70,6 +71,7 @@ class TraceRecorder final : public remat::JobObserver {
   void give_up(const char* why);
 
   const RecordingSettings settings_;
+  const std::function<void(const std::string&)> say_;
   std::shared_ptr<Queue> queue_;
   std::unique_ptr<Chunk> filling_;
   WorkspaceMeter meter_;

@@ -25,6 +25,7 @@ examples:
   tidepool run --budget 8GiB -- python train.py --epochs 3
   tidepool run --budget 60% --stats out.json -m package.train
   tidepool run --budget 8GiB train.py
+  tidepool run --trace out.jsonl.gz --trace-steps 3:4 train.py
 
 Sizes: KiB is 1024, KB is 1000; % is of the memory that the process may use (machine or cgroup;
 of each GPU's memory on cuda).

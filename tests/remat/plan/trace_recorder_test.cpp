@@ -1,8 +1,14 @@
 #include "remat/plan/trace_recorder.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "remat/plan/memory_model.h"
 #include "remat/plan/simulated_job.h"
@@ -203,6 +209,34 @@ TEST_CASE("a file that cannot be written is said once, and the job goes on") {
     CHECK_THAT(said.text, ContainsSubstring(std::string("no trace: ") + path + ": cannot be"));
     CHECK(said.text.find('\n') == said.text.size() - 1);
   }
+}
+
+TEST_CASE("a file that takes nothing is given up, and nobody waits for it") {
+  const Trace trace = network_trace(2000, 100);
+  const TemporaryFile pipe("pipe");
+  std::remove(pipe.path().c_str());
+  REQUIRE(mkfifo(pipe.path().c_str(), 0600) == 0);
+  Said said;  // by a thread that hangs until somebody reads
+  {
+    RecordingSettings settings{pipe.path()};
+    settings.most_waiting = 2;
+    RecordedJob job(trace, 10'000'000, settings, said);
+    for (int k = 0; k < 4; ++k) {
+      for (const TraceEvent& event : trace.events) job.job.run(event);
+      job.job.drop_results();
+    }
+    job.runtime.set_observer(nullptr);
+    job.recorder.finish();
+  }
+  const int reader = open(pipe.path().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  REQUIRE(reader >= 0);
+  const auto has_said = [&] {
+    std::lock_guard<std::mutex> guard(said.mutex);
+    return said.text.ends_with('\n');
+  };
+  while (!has_said()) std::this_thread::yield();
+  CHECK_THAT(said.text, ContainsSubstring("slower than the job"));
+  close(reader);
 }
 
 TEST_CASE("a forked child records nothing and waits for nobody") {
