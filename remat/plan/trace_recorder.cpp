@@ -220,7 +220,7 @@ void TraceRecorder::hand_over() {
   {
     std::lock_guard<std::mutex> guard(queue_->mutex);
     gave_up_ = queue_->finished;
-    if (queue_->waiting.size() >= settings_.most_waiting) give_up("the file is slower than the job");
+    if (queue_->waiting.size() >= settings_.most_waiting) give_up("it is slower than the job");
     if (storages_ >= kMostStorages) give_up("there are more storages than a trace can tell apart");
     if (!gave_up_) queue_->waiting.push_back(std::move(full));
     if (!queue_->spare.empty()) {
