@@ -47,10 +47,11 @@ def test_streams_and_what_comes_from_the_host(ample):
     lines = read(ample)
     calls = [line for line in lines if "op" in line]
     assert len({call.get("stream", 0) for call in calls}) == 2
-    loaded = [call for call in calls if call["op"] == "aten::_to_copy" and call.get("stream")]
-    assert loaded and all(call["recordable"] is False for call in loaded)
-    doubled = {call["out"][0][0] for call in calls
-               if call["op"] == "aten::mul.Tensor" and call.get("stream")}
+    aside = [call for call in calls if call.get("stream")]
+    assert {call["op"] for call in aside} == {"aten::mul.Tensor"}
+    roots = {line["root"] for line in lines if "root" in line}
+    assert all(call["in"][0] in roots for call in aside)  # what was loaded
+    doubled = {call["out"][0][0] for call in aside}
     uses = [line for line in lines if "use" in line]
     assert {use["use"] for use in uses} >= doubled
     assert {use["stream"] for use in uses} == {0}
