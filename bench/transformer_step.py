@@ -1,8 +1,9 @@
 """What Tidepool adds to a training step of a 4-layer transformer while the budget is ample.
 
-Two comparisons, each interleaved: in one attached process, interception on against off on the
-thread; and a plain process against an attached one, which take turns. Times are of the processor
-(all threads), so that other programs on the machine count little. In percent of the step.
+Three comparisons, each interleaved: in one attached process, interception on against off on the
+thread; a plain process against an attached one, which take turns; and an attached one against one
+whose trace is recorded. Times are of the processor (all threads), so that other programs on the
+machine count little. In percent of the step.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import measure
 import torch
@@ -87,10 +90,12 @@ def measure_thread(width: int, rounds: int) -> list[measure.Result]:
 class Worker:
     """A process that takes a step whenever it is asked to."""
 
-    def __init__(self, attached: bool, width: int) -> None:
+    def __init__(self, attached: bool, width: int, trace: Path | None = None) -> None:
         command = [sys.executable, __file__, "--worker", "--width", str(width)]
         if attached:
-            command = [sys.executable, "-m", "tidepool", "run", "--budget", BUDGET, "--", *command]
+            traced = ["--trace", str(trace)] if trace else []
+            command = [sys.executable, "-m", "tidepool", "run", "--budget", BUDGET, *traced, "--",
+                       *command]
         environ = {k: v for k, v in os.environ.items() if not k.startswith("TIDEPOOL_")}
         environ |= {"TIDEPOOL_QUIET": "1", "CUDA_VISIBLE_DEVICES": ""}
         self.process = subprocess.Popen(command, env=environ, text=True, stdin=subprocess.PIPE,
@@ -128,13 +133,36 @@ def measure_processes(width: int, rounds: int) -> list[measure.Result]:
             percent(base, ours, f"d={width}: added by the process")]
 
 
+def measure_trace(width: int, rounds: int) -> list[measure.Result]:
+    """Compare an attached process with one that is recorded.
+
+    The recorder's thread works in bursts, some steps late: of 10 steps together its share is whole.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.jsonl.gz"
+        plain, traced = Worker(True, width), Worker(True, width, path)
+
+        def several(worker: Worker) -> float:
+            return sum(worker.step() for _ in range(10)) / 10
+
+        base, ours = take_turns(lambda: several(plain), lambda: several(traced), rounds // 3)
+        plain.end()
+        traced.end()
+        kilobytes = path.stat().st_size / 1e3 / (10 * (rounds // 3))
+    label = f"d={width}, {kilobytes:.1f} kB a step"
+    return [measure.summarize(f"{label}: no trace", "ms", base),
+            measure.summarize(f"{label}: a trace", "ms", ours),
+            percent(base, ours, f"{label}: added by the trace")]
+
+
 def main() -> None:
     parser = measure.options(__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--worker", action="store_true", help="used by this program itself")
-    parser.add_argument("--only-thread", action="store_true", help="skip the two processes")
+    parser.add_argument("--only-thread", action="store_true", help="skip all processes")
+    parser.add_argument("--only-trace", action="store_true", help="skip all but the trace")
     parsed = parser.parse_args()
     width, rounds = (32, 3) if parsed.smoke else (parsed.width, parsed.rounds)
     torch.set_num_threads(parsed.threads)
@@ -142,7 +170,14 @@ def main() -> None:
     if parsed.worker:
         work(parsed.width)
         return
-    results = [] if parsed.only_thread else measure_processes(width, rounds)
+    results = []
+    if not parsed.only_thread:
+        if not parsed.only_trace:
+            results += measure_processes(width, rounds)
+        results += measure_trace(width, rounds)
+    if parsed.only_trace:
+        measure.report(parsed, results)
+        return
     measure.report(parsed, results + measure_thread(width, rounds))
 
 

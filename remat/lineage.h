@@ -95,6 +95,7 @@ struct Storage {
   uint32_t step_number = 0;
   uint32_t needed_below = 0;   // of a policy that looks ahead: a position in step needed_step
   uint32_t needed_step = 0;
+  uint32_t observed = 0;       // the JobObserver's
   uint32_t locks = 0;      // operators and plans that need its bytes where they are
   uint16_t versions = 0;   // in-place versions since a root or a full overwrite
   bool evicted = false;
@@ -111,6 +112,7 @@ struct RecordType {
   const char* name = "";
   // Destroys a body. Runs under the lock: must not take it, nor run foreign code.
   void (*destroy_body)(void* body) = nullptr;
+  bool draws = false;  // random numbers
 };
 
 // One operator call. Lives in one slab: Record, edges, outputs, body.

@@ -24,12 +24,9 @@ OperatorCall::~OperatorCall() {
   DeviceLock lock(state_.mutex);
   refuse(RootReason::kUnsupported);
   if (prepared_ && writes_) start_versions();
+  if (prepared_ && state_.observer != nullptr) show({}, 0);
   if (record_ != nullptr) state_.store.release(record_);
   release_operands();
-}
-
-void OperatorCall::refuse(RootReason reason) {
-  if (reason_ == RootReason::kNone) reason_ = reason;
 }
 
 void OperatorCall::add(Storage* storage, Access access) {
@@ -44,7 +41,8 @@ void OperatorCall::add(Storage* storage, Access access) {
 void OperatorCall::begin_foreseen() {
   absl::InlinedVector<Storage*, 8> storages;
   for (const Operand& operand : operands_) storages.push_back(operand.storage);
-  foreseen_ = state_.foresight->begin(site_, {storages.data(), storages.size()},
+  const uint64_t site = reinterpret_cast<uintptr_t>(type_) ^ site_ << 48;
+  foreseen_ = state_.foresight->begin(site, {storages.data(), storages.size()},
                                       state_.residency.now());
 }
 
@@ -85,23 +83,23 @@ void OperatorCall::order_operands(DeviceLock& lock) {
 }
 
 void OperatorCall::decide() {
-  if (!state_.recording.load(std::memory_order_relaxed)) refuse(RootReason::kRecordingOff);
+  if (!state_.recording.load(std::memory_order_relaxed)) make_roots(RootReason::kRecordingOff);
   const Operand* written = nullptr;
   for (const Operand& operand : operands_) {
     if (operand.storage->dead || is_unstable(*operand.storage)) refuse(RootReason::kUnstableInput);
     if (operand.access != Access::kUpdate && operand.access != Access::kOverwrite) continue;
-    if (written != nullptr && !TIDEPOOL_MUTANT(5, list_write)) refuse(RootReason::kListWrite);
+    if (written != nullptr && !TIDEPOOL_MUTANT(5, list_write)) make_roots(RootReason::kListWrite);
     written = &operand;
   }
   if (written == nullptr || reason_ != RootReason::kNone) return;
   written_ = written->storage;
   if (written->access == Access::kUpdate) {
-    if (!state_.config.record_in_place) refuse(RootReason::kUnsupported);
-    if (written_->current->producer == nullptr) refuse(RootReason::kPartialWrite);
+    if (!state_.config.record_in_place) make_roots(RootReason::kUnsupported);
+    if (written_->current->producer == nullptr) make_roots(RootReason::kPartialWrite);
     return;
   }
   for (const Operand& operand : operands_) {
-    if (&operand != written && operand.storage == written_) refuse(RootReason::kUnsupported);
+    if (&operand != written && operand.storage == written_) make_roots(RootReason::kUnsupported);
   }
 }
 
@@ -123,6 +121,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     for (const Operand& operand : operands_) operand.storage->writing |= writes(operand);
   }
   prepared_ = true;
+  if (state_.observer != nullptr && type_ != nullptr) [[unlikely]] state_.observer->begins();
   if (TIDEPOOL_MUTANT(8, operand)) {
     for (const Operand& operand : operands_) state_.unlock_storage(*operand.storage);
   }
@@ -155,22 +154,22 @@ void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outp
   for (size_t k = 0; k < record.edge_count; ++k) {
     const Value& value = *record.edges[k].value;
     if (value.producer != nullptr) continue;
-    if (!value.available()) refuse(RootReason::kLostInput);
+    if (!value.available()) make_roots(RootReason::kLostInput);
     if (value.storage != nullptr && is_unstable(*value.storage)) {
       refuse(RootReason::kUnstableInput);
     }
   }
   if (record.written_edge != Record::kNoEdge &&
       record.edges[record.written_edge].value != written_->current) {
-    refuse(RootReason::kLostInput);
+    make_roots(RootReason::kLostInput);
   }
-  if (written_ != nullptr && written_->dead) refuse(RootReason::kUnsupported);
+  if (written_ != nullptr && written_->dead) make_roots(RootReason::kUnsupported);
   if (reason_ != RootReason::kNone) return;
   size_t output_bytes = written_ != nullptr ? written_->current->bytes : 0;
   for (const Storage* output : outputs) {
     if (output != nullptr) output_bytes += output->current->bytes;
   }
-  refuse(state_.limits.admit(record, written_, output_bytes));
+  make_roots(state_.limits.admit(record, written_, output_bytes));
 }
 
 // New versions of all written storages; the record, if it stands, produces one of them.
@@ -216,6 +215,7 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   if (record_ != nullptr) check_record(cost_ns, outputs);
   if (writes_) start_versions();
   attach_record(outputs);
+  if (state_.observer != nullptr) [[unlikely]] show(outputs, cost_ns);
   if (state_.foresight != nullptr) state_.foresight->finish(foreseen_, outputs);
   if (record_ != nullptr) {
     state_.operators_recorded += record_->linked;
@@ -228,6 +228,12 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   release_operands();
   state_.root_loss.sweep_if_due();
   if (state_.config.chaos != Chaos::kNone) [[unlikely]] state_.cause_chaos();
+}
+
+void OperatorCall::show(std::span<Storage* const> outputs, uint64_t cost_ns) const {
+  if (type_ == nullptr) return;
+  state_.observer->ran({*type_, site_, cost_ns, state_.hidden_work.stream(), !refused_,
+                        {operands_.data(), operands_.size()}, outputs});
 }
 
 void OperatorCall::release_operands() {

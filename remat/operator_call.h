@@ -31,12 +31,20 @@ class OperatorCall {
   // Locks `storage` and notes the access. Requires: lock held.
   void add(Storage* storage, Access access);
 
-  // What tells this call apart from others on the same storages (operator, place in the program):
-  // only for a policy that looks ahead. 0 unless said otherwise.
-  void set_site(uint64_t site) { site_ = site; }
+  // What tells this call apart from others on the same storages: the operator and, where the caller
+  // knows it, the place in the program. For a policy that looks ahead, and for an observer, which
+  // hears of no call whose operator it has not been told.
+  void set_type(const RecordType& type, uint64_t site = 0) {
+    type_ = &type;
+    site_ = site;
+  }
 
-  // Results will be roots for this reason, whatever else happens (first reason wins).
-  void refuse(RootReason reason);
+  // Results will be roots for this reason, whatever else happens (first reason wins). The caller's
+  // reasons concern the operator itself.
+  void refuse(RootReason reason) {
+    refused_ = true;
+    make_roots(reason);
+  }
 
   // Restores evicted operands; protects what depends on contents about to be written; decides
   // whether the call can be recorded: at most one kUpdate or kOverwrite operand, an updated value
@@ -60,13 +68,13 @@ class OperatorCall {
   RootReason reason() const { return reason_; }
 
  private:
-  struct Operand {
-    Storage* storage;
-    Access access;
-  };
-
   static bool writes(const Operand& operand) { return operand.access != Access::kRead; }
+  void make_roots(RootReason reason) {
+    if (reason_ == RootReason::kNone) reason_ = reason;
+  }
   void begin_foreseen();
+  // Tells the observer.
+  void show(std::span<Storage* const> outputs, uint64_t cost_ns) const;
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);
   // The operator's stream comes after hidden work on what it uses. Requires: there are streams.
@@ -81,11 +89,13 @@ class OperatorCall {
   Record* record_ = nullptr;
   Storage* written_ = nullptr;  // the storage that the record writes
   RootReason reason_ = RootReason::kNone;
+  const RecordType* type_ = nullptr;
   uint64_t site_ = 0;
   Foresight::Call foreseen_;
   size_t edges_ = 0;       // operands that are read or updated
   bool writes_ = false;    // one of the operands
   bool evicted_ = false;   // one of the operands, when it was added
+  bool refused_ = false;  // by the caller, or for what it reads
   bool prepared_ = false;
   bool finished_ = false;
   absl::InlinedVector<Operand, 8> operands_;

@@ -1,5 +1,7 @@
 #include "remat/runtime.h"
 
+#include <utility>
+
 #include "allocator/check.h"
 #include "remat/mutants.h"
 #include "remat/runtime_state.h"
@@ -61,6 +63,7 @@ void Runtime::make_resident(std::span<Storage* const> storages, DeviceLock& lock
 }
 
 void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
+  if (state_->observer != nullptr) [[unlikely]] state_->observer->cut(*storage);
   state_->cut(*storage, reason, lock);
 }
 
@@ -75,6 +78,7 @@ void Runtime::escape(Storage* storage, DeviceLock& lock) {
     throw;
   }
   storage->escaped = !TIDEPOOL_MUTANT(6, escaped_evicted);
+  if (state_->observer != nullptr && !storage->dead) [[unlikely]] state_->observer->cut(*storage);
   ++state_->escapes;
   unlock_storage(storage);
 }
@@ -96,8 +100,22 @@ void Runtime::chaos_at_allocation() {
 void Runtime::end_step() {
   DeviceLock lock(state_->mutex);
   if (state_->foresight != nullptr) state_->foresight->end_step(state_->residency.now());
+  if (state_->observer != nullptr && state_->observer->step_ended()) [[unlikely]] {
+    state_->store.for_each_storage([&](Storage& storage) {
+      if (!storage.dead) state_->observer->lives(storage);
+    });
+  }
   state_->limits.cut_aged(++state_->step);
   state_->root_loss.sweep();
+}
+
+void Runtime::set_observer(JobObserver* observer) {
+  DeviceLock lock(state_->mutex);
+  state_->observer = observer;
+}
+
+void Runtime::note_use(Storage& storage, StreamId stream) {
+  if (state_->observer != nullptr) [[unlikely]] state_->observer->used(storage, stream);
 }
 
 void Runtime::learn_from(const Runtime& other) {
@@ -157,6 +175,7 @@ void Runtime::resume_evicting() { state_->residency.thaw(); }
 bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }
 
 void Runtime::become_forked_child() {
+  if (JobObserver* observer = std::exchange(state_->observer, nullptr)) observer->forked();
   state_->residency.freeze();
   state_->turns.become_forked_child();
 }

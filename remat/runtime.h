@@ -17,6 +17,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "allocator/reclaimer.h"
 #include "remat/backend.h"
+#include "remat/job_observer.h"
 #include "remat/limits.h"
 #include "remat/lineage.h"
 #include "remat/restoration_error.h"
@@ -116,6 +117,11 @@ class Runtime final : public Reclaimer {
   // A step of the job has ended: ages lineage. Takes the lock.
   void end_step();
 
+  // Who hears what the job does from now on; nullptr: nobody. Takes the lock.
+  void set_observer(JobObserver* observer);
+  // The job uses the storage on a stream, beside those of its operators. Requires: lock held.
+  void note_use(Storage& storage, StreamId stream);
+
   // Knows from now on what `other` has learnt of its steps, as if they had been its own; nothing
   // where the policies do not look ahead. Both are between two steps. Takes both locks, in turn.
   void learn_from(const Runtime& other);
@@ -140,7 +146,7 @@ class Runtime final : public Reclaimer {
   // lock held, or no other thread.
   bool sweep_is_due() const;
 
-  // In a forked child: no evictions, no waiting; evicted storages are still restored.
+  // In a forked child: no evictions, no waiting, no observer; evicted storages are still restored.
   void become_forked_child();
 
   RuntimeStatistics statistics() const;  // takes the lock

@@ -201,6 +201,7 @@ void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) 
 }
 
 bool Runtime::State::end_storage(Storage* storage, void* address) {
+  if (observer != nullptr) [[unlikely]] observer->died(*storage);
   Value& value = *std::exchange(storage->current, nullptr);
   residency.unlist(*storage);
   storage->dead = true;

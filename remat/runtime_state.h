@@ -32,6 +32,7 @@ struct Runtime::State {
   LineageStore store;
   std::unique_ptr<Policy> policy;
   Foresight* const foresight;  // the policy's; nullptr: it has none
+  JobObserver* observer = nullptr;
   RootLoss root_loss;
   Turns turns;
   HiddenWork hidden_work;

@@ -16,7 +16,9 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //   {"device": "cpu", "budget_bytes": int > 0, "policy": str, "chaos": "none"|"op"|"alloc"|
 //    "random:SEED", "poison": bool, "handle_bytes": int (optional), "limits": {"depth": int,
 //    "versions": int, "age_steps": int, "records": int} (optional), "recording": bool (opt.),
-//    "trace_events": int (optional: events of the allocator to keep)}
+//    "trace_events": int (optional: events of the allocator to keep),
+//    "trace": {"path": str, "name": str, "first_step": int, "last_step": int} (optional: a file
+//    for the job's trace, and the steps that are recorded)}
 // Returns 0; or 2 and a message in `error` (cut to `error_bytes`, NUL-terminated); nothing is done.
 // A second call after a success is an error.
 TIDEPOOL_EXPORT int tidepool_attach(const char* settings, char* error, size_t error_bytes);
@@ -56,6 +58,9 @@ TIDEPOOL_EXPORT size_t tidepool_evict_all();
 // Marks storages first tracked on this thread, until switched off, as optimizer state in reports,
 // and counts a step of the job on each leave (ages lineage).
 TIDEPOOL_EXPORT void tidepool_optimizer_scope(int entering);
+
+// Completes the job's trace, if it is recorded; nothing is recorded afterwards.
+TIDEPOOL_EXPORT void tidepool_finish_trace();
 
 // Registers operators that were defined after attaching (cheap when there are none).
 TIDEPOOL_EXPORT void tidepool_rescan_operators();

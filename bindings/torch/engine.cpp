@@ -11,6 +11,7 @@
 #include "allocator/check.h"
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
+#include "bindings/torch/job_trace.h"
 
 namespace tidepool::torch_glue {
 
@@ -28,8 +29,18 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
                             settings.config.chaos == remat::Chaos::kRandom),
       allocator_(allocator),
       backend_(std::move(backend)),
+      recorder_(start_recorder(settings.trace, device)),
       runtime_(allocator, *backend_, settings.config) {
   runtime_.set_recording(settings.recording);
+  if (recorder_ == nullptr) return;
+  runtime_.set_observer(recorder_.get());
+  if (device.is_cpu()) allocator.set_observer(&recorder_->meter());
+}
+
+void Engine::finish_trace() {
+  if (recorder_ == nullptr) return;
+  runtime_.set_observer(nullptr);
+  recorder_->finish();
 }
 
 bool Engine::restore_everything() {

@@ -15,6 +15,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/settings.h"
 #include "bindings/torch/torch_backend.h"
+#include "remat/plan/trace_recorder.h"
 #include "remat/runtime.h"
 
 namespace tidepool::torch_glue {
@@ -50,11 +51,19 @@ class Engine {
   void begin_capture();
   void end_capture();
 
+  // Where the job's trace is recorded: who has to be told of all blocks; else nullptr.
+  AllocatorObserver* allocation_meter() {
+    return recorder_ != nullptr ? &recorder_->meter() : nullptr;
+  }
+  // Completes the trace; nothing is recorded afterwards.
+  void finish_trace();
+
  private:
   const c10::Device device_;
   const bool chaos_at_allocations_;
   BudgetedAllocator& allocator_;
   std::unique_ptr<TorchBackend> backend_;
+  std::unique_ptr<plan::TraceRecorder> recorder_;
   remat::Runtime runtime_;
   std::atomic<int> captures_{0};
 };

@@ -338,6 +338,7 @@ void InterceptedCall::hold_elsewhere() {
   }
   for (const std::unique_ptr<Elsewhere>& each : elsewhere_) {
     DeviceLock lock(each->engine.mutex());
+    each->call.set_type(info_);
     each->call.refuse(remat::RootReason::kUnsupported);
     Engine* const own = std::exchange(engine_, &each->engine);
     for (Seen& seen : seen_) {
@@ -362,6 +363,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   choose_engine();
   if (engine_ == nullptr) return nullptr;
   call_.emplace(engine().runtime());
+  call().set_type(info_);
   in_optimizer_ = t_in_optimizer;
   CallBody* body = nullptr;
   if (info_.draws && generator != nullptr && generator->device() != engine().device()) {
@@ -392,7 +394,8 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
                                                : generator->unsafeGetGeneratorImpl();
   }
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
-  timer_ = body != nullptr ? engine().backend().timer() : nullptr;
+  const bool timed = body != nullptr || engine().allocation_meter() != nullptr;
+  timer_ = timed ? engine().backend().timer() : nullptr;
   if (timer_ != nullptr) timed_ = timer_->begin(kind());
   failures_before_ = out_of_memory_count();
   kernel_start_ = CycleClock::now();

@@ -41,7 +41,6 @@ struct OperatorInfo : remat::RecordType {
   int storage_argument = -1;
   int switch_argument = -1;  // side writes, or variation, only if this bool argument is true
   bool is_metadata = false;    // views, `empty`: never looks at bytes; bypasses us
-  bool draws = false;
   bool writes = false;         // any writing argument
   bool overwrites = false;     // writes all of its one written argument and never reads it
   bool replayable = true;      // false: arguments or effects that a replay cannot reproduce

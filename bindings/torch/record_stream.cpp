@@ -20,7 +20,9 @@ bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream) {
   if (data.get_deleter() != &delete_evicted) return false;
   auto* tracked = static_cast<remat::Storage*>(data.get_context());
   if (stream.device() == engine->device()) {
-    engine->backend().remember_stream(*tracked, engine->backend().number_of(stream));
+    const StreamId user = engine->backend().number_of(stream);
+    engine->backend().remember_stream(*tracked, user);
+    engine->runtime().note_use(*tracked, user);
     return true;
   }
   // Of another device: its memory must not move any more.

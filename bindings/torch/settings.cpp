@@ -34,6 +34,16 @@ void read_limits(const SettingsReader& reader, remat::Limits& limits) {
   limits.records = reader.number("records", limits.records);
 }
 
+TraceSettings trace_settings(const SettingsReader& reader) {
+  TraceSettings settings;
+  plan::RecordingSettings& recording = settings.recording;
+  recording.path = reader.text("path", "");
+  recording.first_step = reader.number("first_step", recording.first_step);
+  recording.last_step = reader.number("last_step", recording.last_step);
+  settings.name = reader.text("name", "job");
+  return settings;
+}
+
 }  // namespace
 
 void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& config) {
@@ -55,6 +65,7 @@ void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settin
   // So that bytes which an operator leaves alone are the same each time, and stale ones show.
   allocator.poison |= config.chaos != remat::Chaos::kNone;
   read_limits(reader.part("limits"), config.limits);
+  settings.trace = trace_settings(reader.part("trace"));
 }
 
 Settings Settings::parse(const std::string& text) {

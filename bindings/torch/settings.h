@@ -6,14 +6,22 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/settings_reader.h"
+#include "remat/plan/recording_settings.h"
 #include "remat/runtime.h"
 
 namespace tidepool::torch_glue {
+
+// The trace of a job; without a path nothing is recorded.
+struct TraceSettings {
+  plan::RecordingSettings recording;
+  std::string name;
+};
 
 // What every engine is made with.
 struct RuntimeSettings {
   remat::RuntimeConfig config;
   bool recording = true;
+  TraceSettings trace;
 };
 
 struct Settings {

@@ -138,6 +138,11 @@ void tidepool_optimizer_scope(int entering) {
   if (g_operators_pending.load(std::memory_order_relaxed)) rescan_operators();
 }
 
+void tidepool_finish_trace() {
+  if (!engines_installed()) return;
+  for_each_engine([](Engine& engine) { engine.finish_trace(); });
+}
+
 void tidepool_rescan_operators() {
   if (engines_installed()) rescan_operators();
 }

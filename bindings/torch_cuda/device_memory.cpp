@@ -13,6 +13,10 @@ using c10::CachingDeviceAllocator::SegmentInfo;
 // stacks have to be gathered before the lock is taken.
 thread_local Context t_context;
 
+AllocatorObserver* meter_of(torch_glue::Engine* engine) {
+  return engine != nullptr ? engine->allocation_meter() : nullptr;
+}
+
 class ContextScope {
  public:
   explicit ContextScope(Context context) { t_context = std::move(context); }
@@ -51,6 +55,7 @@ void DeviceMemory::record_stream(void* address, cudaStream_t user) {
   DeviceLock lock(arena_.mutex());
   if (remat::Storage* storage = engine_->runtime().find(address)) {
     engine_->backend().remember_stream(*storage, arena_.id_of(handle(user)));
+    engine_->runtime().note_use(*storage, arena_.id_of(handle(user)));
   }
 }
 
@@ -68,6 +73,7 @@ cudaStream_t DeviceMemory::stream_of(const void* address) {
 // --- AllocatorObserver ---------------------------------------------------------------------------
 
 void DeviceMemory::allocated(const BlockView& block) {
+  if (AllocatorObserver* meter = meter_of(engine_)) [[unlikely]] meter->allocated(block);
   statistics_.allocated(block.requested_bytes, block.bytes);
   if (!history_.watched()) [[likely]] return;
   history_.block_allocated(block.address, t_context);
@@ -76,6 +82,7 @@ void DeviceMemory::allocated(const BlockView& block) {
 }
 
 void DeviceMemory::freed(const BlockView& block, bool still_used) {
+  if (AllocatorObserver* meter = meter_of(engine_)) [[unlikely]] meter->freed(block, still_used);
   statistics_.freed(block.requested_bytes, block.bytes);
   history_.block_freed(block.address);
   if (!history_.watched()) [[likely]] return;

@@ -12,8 +12,6 @@ namespace tidepool::plan {
 namespace {
 
 // The body of a record is the number of its operator.
-const remat::RecordType kReplayed{"simulated", nullptr};
-
 uint32_t operator_of(const remat::Record& record) {
   return *static_cast<const uint32_t*>(record.body);
 }
@@ -30,6 +28,7 @@ SimulatedJob::SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, siz
   for (size_t k = 0; partition && k < hints_.size(); ++k) {
     hints_[k] = remat::coop_placement(trace.names[k]);
   }
+  for (const std::string& name : trace.names) types_.push_back({name.c_str()});
   for (size_t k = 0; k < storages_.size(); ++k) storages_[k].index = static_cast<StorageIndex>(k);
 }
 
@@ -148,10 +147,10 @@ void SimulatedJob::run_operator(uint32_t index) {
   {
     DeviceLock lock(allocator_.mutex());
     add_operands(op, call);
-    call.set_site(uint64_t{op.name} << 32 ^ op.site);
+    call.set_type(types_[op.name], op.site);
     if (!op.recordable) call.refuse(remat::RootReason::kUnsupported);
     if (call.prepare(lock)) {
-      remat::Record* record = call.begin_record(kReplayed, sizeof index, op.outputs);
+      remat::Record* record = call.begin_record(types_[op.name], sizeof index, op.outputs);
       *static_cast<uint32_t*>(record->body) = index;
     }
   }

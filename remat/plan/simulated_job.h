@@ -85,7 +85,8 @@ class SimulatedJob final : public remat::Backend {
   BudgetedAllocator& allocator_;
   remat::Runtime* runtime_ = nullptr;
   const size_t usable_bytes_;
-  std::vector<PlacementHint> hints_;  // by name of operator
+  std::vector<remat::RecordType> types_;  // by name of operator; records refer to them
+  std::vector<PlacementHint> hints_;      // likewise
   std::vector<Storage> storages_;
   std::vector<uint32_t> created_;  // by operators, in this iteration
   JobCounts counts_;

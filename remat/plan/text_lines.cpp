@@ -15,11 +15,6 @@ constexpr size_t kChunk = 256u << 10;
 
 gzFile file_of(void* file) { return static_cast<gzFile>(file); }
 
-bool ends_with(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() &&
-         std::string_view(text).substr(text.size() - end.size()) == end;
-}
-
 }  // namespace
 
 TextLines::TextLines(const std::string& path) : path_(path), buffer_(2 * kChunk) {
@@ -78,44 +73,6 @@ bool TextLines::next(std::string_view* line) {
     ++line_number_;
     return true;
   }
-}
-
-TextFile::TextFile(const std::string& path) : path_(path) {
-  file_ = gzopen(path.c_str(), ends_with(path, ".gz") ? "wb" : "wbT");  // T: not compressed
-  if (file_ == nullptr) fail(std::strerror(errno));
-}
-
-TextFile::~TextFile() {
-  if (file_ != nullptr) gzclose(file_of(file_));
-}
-
-void TextFile::fail(const std::string& why) {
-  throw std::runtime_error(fmt::format("{}: cannot be written: {}", path_, why));
-}
-
-void TextFile::flush() {
-  if (pending_.empty()) return;
-  const int written =
-      gzwrite(file_of(file_), pending_.data(), static_cast<unsigned>(pending_.size()));
-  if (written <= 0) {
-    int code = Z_OK;
-    const char* why = gzerror(file_of(file_), &code);
-    fail(code == Z_ERRNO ? std::strerror(errno) : why);
-  }
-  pending_.clear();
-}
-
-void TextFile::write(std::string_view text) {
-  pending_ += text;
-  if (pending_.size() >= kChunk) flush();
-}
-
-void TextFile::close() {
-  flush();
-  gzFile file = file_of(file_);
-  file_ = nullptr;
-  const int code = gzclose(file);
-  if (code != Z_OK) fail(code == Z_ERRNO ? std::strerror(errno) : "the file is incomplete");
 }
 
 }  // namespace tidepool::plan

@@ -1,6 +1,5 @@
-// TextLines, TextFile: text read and written line by line, plain or compressed by gzip: a reader
-// finds out by itself, a writer compresses where the file's name ends in ".gz".
-// Own their files. Not thread safe. Throw: std::runtime_error naming the file and what failed.
+// TextLines: text read line by line, plain or compressed by gzip, which shows by itself.
+// Owns its file. Not thread safe. Throws: std::runtime_error naming the file and what failed.
 #pragma once
 
 #include <cstddef>
@@ -41,26 +40,6 @@ class TextLines {
   size_t begin_ = 0, end_ = 0;
   uint64_t line_number_ = 0;
   bool ended_ = true;
-};
-
-class TextFile {
- public:
-  explicit TextFile(const std::string& path);
-  // Closes without a word about failures: call close() first.
-  ~TextFile();
-  TextFile(const TextFile&) = delete;
-  TextFile& operator=(const TextFile&) = delete;
-
-  void write(std::string_view text);
-  void close();
-
- private:
-  void flush();
-  [[noreturn]] void fail(const std::string& why);
-
-  std::string path_;
-  void* file_ = nullptr;
-  std::string pending_;
 };
 
 }  // namespace tidepool::plan

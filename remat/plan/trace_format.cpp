@@ -7,16 +7,12 @@
 #include "nlohmann/json.hpp"
 #include "remat/plan/json_fields.h"
 #include "remat/plan/parse_lines.h"
+#include "remat/plan/trace_names.h"
 
 namespace tidepool::plan {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr std::array<const char*, 6> kKinds = {"other",  "parameter", "input",
-                                               "buffer", "gradient",  "optimizer_state"};
-// By Access; a read has no name.
-constexpr std::array<const char*, 4> kAccesses = {"", "update", "overwrite", "side"};
 
 template <size_t kCount>
 size_t index_of(const std::array<const char*, kCount>& names, const Json& value,
@@ -178,118 +174,5 @@ Trace TraceParser::finish() {
 }
 
 Trace read_trace(const std::string& path) { return parse_lines(path, TraceParser()); }
-
-TraceWriter::TraceWriter(const std::string& path, const TraceFacts& facts) : file_(path) {
-  line_ =
-      fmt::format(R"({{"tidepool_trace":{},"name":{},"device":{},"alignment":{})", kTraceVersion,
-                  Json(facts.name).dump(), Json(facts.device).dump(), facts.alignment);
-  auto out = std::back_inserter(line_);
-  if (facts.copy_bytes_per_ns > 0) {
-    fmt::format_to(out, R"(,"copy_bytes_per_ns":{})", facts.copy_bytes_per_ns);
-  }
-  if (facts.map_ns > 0) fmt::format_to(out, R"(,"map_ns":{})", facts.map_ns);
-  file_.write(line_ + "}\n");
-}
-
-void TraceWriter::write_line() {
-  line_ += "}\n";
-  file_.write(line_);
-  ++events_;
-}
-
-uint64_t TraceWriter::root(size_t bytes, RootKind kind) {
-  line_ = fmt::format(R"({{"root":{},"bytes":{})", storages_, bytes);
-  if (kind != RootKind::kOther) {
-    fmt::format_to(std::back_inserter(line_), R"(,"kind":"{}")", kKinds[static_cast<size_t>(kind)]);
-  }
-  write_line();
-  return storages_++;
-}
-
-uint64_t TraceWriter::call(const OperatorCallEntry& entry) {
-  line_ = fmt::format(R"({{"op":{},"ns":{})", Json(entry.name).dump(), entry.cost_ns);
-  auto out = std::back_inserter(line_);
-  auto list = [&](const char* name, const auto& items, auto&& write) {
-    if (items.empty()) return;
-    fmt::format_to(out, R"(,"{}":[)", name);
-    for (size_t k = 0; k < items.size(); ++k) {
-      if (k > 0) line_ += ',';
-      write(k);
-    }
-    line_ += ']';
-  };
-  list("in", entry.reads, [&](size_t k) { fmt::format_to(out, "{}", entry.reads[k]); });
-  list("out", entry.output_bytes,
-       [&](size_t k) { fmt::format_to(out, "[{},{}]", storages_ + k, entry.output_bytes[k]); });
-  list("write", entry.writes, [&](size_t k) {
-    fmt::format_to(out, R"([{},"{}"])", number(entry.writes[k].storage),
-                   kAccesses[static_cast<size_t>(entry.writes[k].access)]);
-  });
-  if (entry.workspace_bytes > 0) fmt::format_to(out, R"(,"workspace":{})", entry.workspace_bytes);
-  if (entry.site > 0) fmt::format_to(out, R"(,"site":{})", entry.site);
-  if (entry.stream > 0) fmt::format_to(out, R"(,"stream":{})", entry.stream);
-  if (entry.draws) line_ += R"(,"draws":true)";
-  if (!entry.recordable) line_ += R"(,"recordable":false)";
-  write_line();
-  const uint64_t first = storages_;
-  storages_ += entry.output_bytes.size();
-  return first;
-}
-
-void TraceWriter::release(uint64_t storage) {
-  line_ = fmt::format(R"({{"release":{})", storage);
-  write_line();
-}
-
-void TraceWriter::use(uint64_t storage, uint32_t stream) {
-  line_ = fmt::format(R"({{"use":{},"stream":{})", storage, stream);
-  write_line();
-}
-
-void TraceWriter::step() {
-  line_ = fmt::format(R"({{"step":{})", ++steps_);
-  write_line();
-}
-
-void TraceWriter::finish() {
-  file_.write(fmt::format("{{\"end\":{}}}\n", events_));
-  file_.close();
-}
-
-void write_trace(const Trace& trace, const std::string& path) {
-  TraceWriter writer(path, trace.facts);
-  std::vector<uint64_t> reads;
-  std::vector<size_t> output_bytes;
-  auto write_call = [&](const TraceOperator& op) {
-    reads.clear();
-    output_bytes.clear();
-    for (const StorageIndex read : trace.reads(op)) reads.push_back(number(read));
-    for (const StorageIndex output : trace.outputs(op)) {
-      output_bytes.push_back(trace.storages[number(output)].bytes);
-    }
-    writer.call({trace.names[op.name], op.cost_ns, reads, trace.writes(op), output_bytes,
-                 op.workspace_bytes, op.site, op.stream, op.draws, op.recordable});
-  };
-  for (const TraceEvent& event : trace.events) {
-    switch (event.kind) {
-      case EventKind::kRoot:
-        writer.root(trace.storages[event.index].bytes, trace.storages[event.index].kind);
-        break;
-      case EventKind::kOperator:
-        write_call(trace.operators[event.index]);
-        break;
-      case EventKind::kRelease:
-        writer.release(event.index);
-        break;
-      case EventKind::kUse:
-        writer.use(event.index, event.stream);
-        break;
-      case EventKind::kStep:
-        writer.step();
-        break;
-    }
-  }
-  writer.finish();
-}
 
 }  // namespace tidepool::plan

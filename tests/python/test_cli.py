@@ -32,6 +32,8 @@ def test_options_and_command_are_told_apart(arguments, options, command):
     (["--budget", "1GiB", "--chaos=often", "--", "true"], ["chaos 'often'", "random:SEED"]),
     (["--budget", "1GiB", "--stats", "/nowhere/x.json", "--", "true"], ["/nowhere/x.json"]),
     (["--budget", "1GiB", "--stats", __file__, "--", "true"], ["is no statistics file"]),
+    (["--trace", __file__, "--", "true"], ["--trace", "is no trace"]),
+    (["--trace", "x", "--trace-steps", "3:1", "--", "true"], ["trace_steps '3:1'", "FIRST:LAST"]),
     (["--", "true"], ["no budget"]),
     (["--budget", "1GiB"], ["no command"]),
     (["--budgte", "1GiB", "--", "true"], ["--budgte"]),

@@ -38,6 +38,15 @@ def test_everything_arrives():
     assert (settings.quiet, settings.stats) == (True, "x.json")
 
 
+@pytest.mark.parametrize("text, steps", [
+    ("3", (3, 3)), ("2:4", (2, 4)), ("2:", (2, None)), ("7:7", (7, 7))])
+def test_a_trace_needs_no_budget(text, steps):
+    settings = resolve({"trace": "out.gz", "trace_steps": text}, {})
+    assert (settings.trace, settings.trace_steps) == ("out.gz", steps)
+    assert settings.budget_bytes > 2**20
+    assert resolve({"trace": "out.gz", "device": "cuda"}, {}).budget_share == 1
+
+
 @pytest.mark.parametrize("before, after, moved", [
     ("backend:tidepool,tidepool_budget:1GiB", None, {"BACKEND": "tidepool", "BUDGET": "1GiB"}),
     ("expandable_segments:True", "expandable_segments:True", {}),
@@ -52,6 +61,11 @@ def test_conf_keys_are_moved(before, after, moved):
 
 
 @pytest.mark.parametrize("environ, parts", [
+    ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "4:2"}, ["'4:2'", "FIRST:LAST"]),
+    ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "0"}, ["'0'", "from 1"]),
+    ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "1:2:3"}, ["'1:2:3'"]),
+    ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_DEVICE": "cuda", "TIDEPOOL_POLICY": "none"},
+     ["TIDEPOOL_TRACE", "nothing can be recorded"]),
     ({"TIDEPOOL_BUDGET": "8gib"}, ["TIDEPOOL_BUDGET", "'8gib'", "GiB"]),
     ({"TIDEPOOL_BUDGET": "0"}, ["TIDEPOOL_BUDGET", "'0'", "more than zero"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POLICY": "nead1"},

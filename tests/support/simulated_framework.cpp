@@ -116,6 +116,7 @@ std::vector<SimulatedStorage*> SimulatedFramework::run(
     OperatorBody body, const std::vector<Argument>& inputs, Argument target, remat::Access access,
     Argument second, uint64_t cost_ns, bool supported, bool fail) {
   remat::OperatorCall call(*runtime_);
+  call.set_type(kHashing);
   body.inputs = static_cast<uint32_t>(inputs.size());
   body.reads_target = target.storage != nullptr && access == remat::Access::kUpdate;
   for (size_t k = 0; k < inputs.size(); ++k) body.slices[k] = inputs[k].slice;

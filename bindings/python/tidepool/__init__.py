@@ -22,6 +22,8 @@ def enable(
     chaos: str | None = None,
     device: str | None = None,
     stats: str | None = None,
+    trace: str | None = None,
+    trace_steps: str | int | None = None,
 ) -> None:
     """Attach to this process. Memory allocated before is never evicted, so call it early.
 
@@ -31,6 +33,8 @@ def enable(
         chaos: evict on purpose, for tests: op, alloc or random:SEED.
         device: cpu, or cuda.
         stats: a file for statistics at exit, JSON.
+        trace: a file for what the job does from now on, for tidepool-replay; ".gz" compresses.
+        trace_steps: the steps that are recorded, counted from 1: "3", "2:4" or "2:".
         What is not given comes from TIDEPOOL_* variables. In a job that `tidepool verify` runs,
         its settings count and nothing is done here.
 
@@ -45,7 +49,8 @@ def enable(
     if os.environ.get("TIDEPOOL_VERIFY"):
         return  # which of its runs has Tidepool is for `verify` to say
     _settings.take_from_conf(os.environ)
-    given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device, "stats": stats}
+    given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device, "stats": stats,
+             "trace": trace, "trace_steps": trace_steps}
     settings = _settings.resolve(given, os.environ)
     _autoload.suspended = True
     try:

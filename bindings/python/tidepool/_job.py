@@ -16,6 +16,7 @@ from . import (
     _sizes,
     _stats_file,
     _threads,
+    _trace_file,
 )
 from ._version import __version__
 
@@ -35,6 +36,7 @@ class Job:
         if os.getpid() != self.pid:
             return
         try:
+            self.plugin.finish_trace()
             devices = self.plugin.statistics()
             if not self.settings.quiet:
                 say(summary(self.settings, devices))
@@ -74,7 +76,7 @@ def attach(settings: _settings.Settings) -> Job:
     plugin = _plugin.load(device=settings.device)
     stats_file = _claim_stats_file(settings)
     try:
-        _attach(plugin, settings)
+        _attach(plugin, settings, _values_for_plugin(settings))
     except BaseException:
         if stats_file:
             stats_file.discard()
@@ -86,24 +88,34 @@ def attach(settings: _settings.Settings) -> Job:
     return _job
 
 
-def _attach(plugin: _plugin.Plugin, settings: _settings.Settings) -> None:
+def _values_for_plugin(settings: _settings.Settings) -> dict:
+    values = settings.for_plugin()
+    if settings.trace is not None:
+        first, last = settings.trace_steps
+        values["trace"] = {"path": str(_trace_file.claim(settings.trace, os.environ)),
+                           "name": _trace_file.name_of(settings.trace), "first_step": first,
+                           **({"last_step": last} if last is not None else {})}
+    return values
+
+
+def _attach(plugin: _plugin.Plugin, settings: _settings.Settings, values: dict) -> None:
     import torch
 
     if settings.rematerializes():
-        _attach_rematerializing(plugin, settings, torch)
+        _attach_rematerializing(plugin, values, torch)
     else:
-        plugin.attach(settings.for_plugin())
+        plugin.attach(values)
     if settings.device == "cuda":
         _sharing.move_before_sharing(plugin, torch.UntypedStorage)
 
 
-def _attach_rematerializing(plugin: _plugin.Plugin, settings: _settings.Settings, torch) -> None:
+def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None:
     import torch.optim.optimizer as optimizers  # its package hides it
 
     readers = _readers.Readers(plugin, torch)
     try:
         readers.install()
-        plugin.attach(settings.for_plugin())
+        plugin.attach(values)
     except BaseException:
         readers.uninstall()
         raise

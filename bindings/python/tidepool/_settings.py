@@ -27,14 +27,15 @@ CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch pr
 
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
-KEYS = ("budget", "policy", "chaos", "stats", "device", "poison", "handle", "room", "allocator",
-        "quiet", *LIMITS)
+KEYS = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device", "poison", "handle",
+        "room", "allocator", "quiet", *LIMITS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
-# statistics file, what `verify` asks of its jobs, and names that tests and other builds use.
-RESERVED = ("backend", "stats_owner", "verify", "mutant", "full")
+# statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
+# use.
+RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
-_PASSIVE = ("quiet", "stats_owner", "verify", "mutant", "full")
+_PASSIVE = ("quiet", "stats_owner", "trace_owner", "verify", "mutant", "full")
 
 
 class SettingsError(ValueError):
@@ -51,6 +52,8 @@ class Settings:
     policy: str = "need1"
     chaos: str = "none"
     stats: str | None = None
+    trace: str | None = None  # a file for the job's trace
+    trace_steps: tuple[int, int | None] = (1, None)  # the first and the last that it has
     poison: bool = False
     handle_bytes: int | None = None
     room: tuple[str, ...] = ROOM
@@ -182,6 +185,8 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         policy=_one_of(given, "policy", (*POLICIES, NO_POLICY), "need1"),
         chaos=_chaos(given),
         stats=given["stats"][1] if "stats" in given else None,
+        trace=given["trace"][1] if "trace" in given else None,
+        trace_steps=_steps(given),
         poison=_flag(given, "poison"),
         handle_bytes=_size(given["handle"], None) if "handle" in given else None,
         room=_room(given),
@@ -191,6 +196,9 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
     )
     if settings.chaos != "none" and not settings.rematerializes():
         raise _wrong(*given["chaos"], "expected none where nothing is evicted: "
+                                      f"policy {settings.policy}, allocator {settings.allocator}")
+    if settings.trace is not None and not settings.rematerializes():
+        raise _wrong(*given["trace"], "nothing can be recorded where nothing is evicted: "
                                       f"policy {settings.policy}, allocator {settings.allocator}")
     if device == "cpu" and settings.policy == NO_POLICY:
         raise _wrong(*given["policy"], "on cpu expected one that evicts, or device cuda")
@@ -249,10 +257,11 @@ def _budget(given: Mapping, device: str) -> tuple[int, float]:
             share = given["budget"][1].endswith("%")
             return (0, size / _PARTS) if share else (size, 0.0)
         return _size(given["budget"], _sizes.cpu_memory_bytes()), 0.0
-    if "chaos" in given and given["chaos"][1] != "none" and device == "cpu":
-        return _sizes.cpu_memory_bytes(), 0.0  # chaos needs no pressure
-    if "backend" in given and device == "cuda":
-        return 0, 1.0  # the caching allocator alone was asked for
+    chaos = "chaos" in given and given["chaos"][1] != "none"
+    if device == "cpu" and (chaos or "trace" in given):
+        return _sizes.cpu_memory_bytes(), 0.0  # neither needs pressure
+    if device == "cuda" and ("backend" in given or "trace" in given):
+        return 0, 1.0  # the caching allocator alone was asked for, or a trace
     others = ", ".join(origin for key, (origin, _) in given.items() if key not in _PASSIVE)
     beside = f" ({others} alone does not start Tidepool)" if others else ""
     raise SettingsError(f"no budget given{beside}: expected --budget, TIDEPOOL_BUDGET or budget=, "
@@ -271,6 +280,18 @@ def _chaos(given: Mapping) -> str:
     if text.startswith("random"):
         raise _wrong(origin, text, "expected random:SEED with a whole number, such as random:7")
     raise _wrong(origin, text, f"expected one of {', '.join(valid)}{nearest(text, valid)}")
+
+
+def _steps(given: Mapping) -> tuple[int, int | None]:
+    if "trace_steps" not in given:
+        return 1, None
+    origin, text = given["trace_steps"]
+    found = re.fullmatch(r"([0-9]+)(:([0-9]*))?", text)
+    first = int(found[1]) if found else 0
+    last = (int(found[3]) if found[3] else None) if found and found[2] else first
+    if first == 0 or (last is not None and last < first):
+        raise _wrong(origin, text, "expected a step, or FIRST:LAST, counted from 1")
+    return first, last
 
 
 def _flag(given: Mapping, key: str) -> bool:

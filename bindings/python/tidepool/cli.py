@@ -8,22 +8,24 @@ job: exit status and signals are the job's own, and the job's children inherit t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import _plugin, _settings, _stats_file, _verify
+from . import _plugin, _settings, _stats_file, _trace_file, _verify
 from ._version import __version__
 
 SHIM = _plugin.LIBRARY_FOLDER / "libtidepool_preload.so"
-_WITH_VALUE = ("--budget", "--policy", "--stats", "--device", "--steps")
+_WITH_VALUE = ("--budget", "--policy", "--stats", "--trace", "--trace-steps", "--device", "--steps")
 
 _EPILOG = """\
 examples:
   tidepool run --budget 8GiB -- python train.py --epochs 3
   tidepool run --budget 60% --stats out.json -m package.train
   tidepool run --budget 8GiB train.py
+  tidepool run --trace out.jsonl.gz --trace-steps 3:4 train.py
 
 Sizes: KiB is 1024, KB is 1000; % is of the memory that the process may use (machine or cgroup;
 of each GPU's memory on cuda).
@@ -119,7 +121,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
     """
     environ = dict(inherited)
     _settings.take_from_conf(environ)
-    keys = ("budget", "policy", "chaos", "stats", "device")
+    keys = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device")
     given = {key: getattr(options, key, None) for key in keys}
     settings = _settings.resolve(given, environ)
     for key, value in given.items():
@@ -134,6 +136,14 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
         path.unlink(missing_ok=True)  # so that what lies there afterwards is this job's
         environ["TIDEPOOL_STATS"] = str(path)
         environ[_stats_file.OWNER_VARIABLE] = _stats_file.new_job()
+    if settings.trace is not None:
+        path = Path(os.path.abspath(settings.trace))
+        if not _trace_file.may_replace(path):
+            raise Refusal(f"--trace {settings.trace!r}: exists and is no trace")
+        with contextlib.suppress(OSError):  # the job's recorder says what is wrong
+            path.unlink(missing_ok=True)
+        environ["TIDEPOOL_TRACE"] = str(path)
+        environ[_trace_file.OWNER_VARIABLE] = _stats_file.new_job()
     environ["LD_PRELOAD"] = preload_list(SHIM, environ.get("LD_PRELOAD", ""))
     return environ
 
@@ -175,6 +185,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Run an unmodified PyTorch job within a memory budget.", epilog=_EPILOG)
     _add_settings(run)
     run.add_argument("--stats", metavar="FILE", help="write statistics at exit, JSON")
+    run.add_argument("--trace", metavar="FILE[.gz]",
+                     help="record what the job does, for tidepool-replay; needs no budget")
+    run.add_argument("--trace-steps", metavar="FIRST[:LAST]",
+                     help="record these steps only, counted from 1; FIRST: is all from there on")
     verify = commands.add_parser(
         "verify", help="check that a job computes the same bits", formatter_class=shape,
         allow_abbrev=False, usage="tidepool verify --budget SIZE [options] -- COMMAND...\n"

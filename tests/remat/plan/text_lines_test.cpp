@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "remat/plan/text_file.h"
 #include "tests/remat/plan/sample_traces.h"
 #include "tests/support/catch.h"
 
@@ -50,23 +51,6 @@ TEST_CASE("a line without an end is told from one with it") {
   CHECK_FALSE(lines.ended());
 }
 
-TEST_CASE("what is written is read again, compressed where the name says so") {
-  const std::string text = many_lines();
-  for (const char* name : {"lines.txt", "lines.txt.gz"}) {
-    const TemporaryFile file(name);
-    {
-      TextFile out(file.path());
-      for (size_t at = 0; at < text.size(); at += 1000) out.write(text.substr(at, 1000));
-      out.close();
-    }
-    const bool compressed = file.path().back() == 'z';
-    CHECK((file.read().size() < text.size() / 2) == compressed);
-    std::string again;
-    for (const std::string& line : lines_of(file.path())) again += line + "\n";
-    CHECK(again == text);
-  }
-}
-
 TEST_CASE("a compressed file that is cut short or damaged is refused with its place") {
   const TemporaryFile file("lines.gz");
   {
@@ -85,9 +69,8 @@ TEST_CASE("a compressed file that is cut short or damaged is refused with its pl
   CHECK_THROWS_AS(lines_of(file.path()), std::runtime_error);
 }
 
-TEST_CASE("files that are not there are named") {
+TEST_CASE("a file that is not there is named") {
   CHECK_THROWS_WITH(TextLines("no/such/file"), Catch::Matchers::ContainsSubstring("no/such/file"));
-  CHECK_THROWS_WITH(TextFile("no/such/file"), Catch::Matchers::ContainsSubstring("no/such/file"));
 }
 
 }  // namespace

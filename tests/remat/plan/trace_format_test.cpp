@@ -1,6 +1,7 @@
 #include "remat/plan/trace_format.h"
 
 #include "remat/plan/parse_lines.h"
+#include "remat/plan/trace_writer.h"
 #include "tests/remat/plan/sample_traces.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
@@ -64,18 +65,6 @@ TEST_CASE("every event is read as documented") {
   CHECK(trace.events[4].stream == 1);
   CHECK(trace.events[5].kind == EventKind::kRelease);
   CHECK(trace.events[6].kind == EventKind::kStep);
-}
-
-TEST_CASE("what is written is read again, plain and compressed") {
-  for (const char* name : {"round.jsonl", "round.jsonl.gz"}) {
-    for (uint64_t seed = 1; seed <= 20; ++seed) {
-      const Trace trace = random_trace(seed, 200);
-      const TemporaryFile file(name);
-      write_trace(trace, file.path());
-      INFO("seed " << seed);
-      CHECK(difference(trace, read_trace(file.path())) == "");
-    }
-  }
 }
 
 TEST_CASE("a broken line is refused with its number and the reason") {

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "remat/plan/trace_format.h"
+#include "remat/plan/trace_writer.h"
 #include "tests/remat/plan/sample_traces.h"
 #include "tests/support/catch.h"
 

@@ -1,0 +1,51 @@
+"""Which process of a job writes which trace file.
+
+The first one takes the path as it was given; others, and those that they start, put their process
+id into the name. They know each other by TIDEPOOL_TRACE_OWNER, which the first one (or `tidepool
+run`) puts into the environment of its children.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+
+OWNER_VARIABLE = "TIDEPOOL_TRACE_OWNER"
+_STARTS = (b"\x1f\x8b", b'{"tidepool_trace"')  # of a compressed file, and of a trace
+
+
+def claim(path: str, environ: MutableMapping[str, str]) -> Path:
+    """Return the absolute path that this process writes to.
+
+    Where nothing can be written the path is returned as it was: the recorder says why.
+    """
+    target = Path(os.path.abspath(path))
+    if OWNER_VARIABLE not in environ:
+        environ[OWNER_VARIABLE] = str(os.getpid())
+        return target
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    except FileExistsError:
+        stem, dot, ending = target.name.partition(".")
+        return target.with_name(f"{stem}.{os.getpid()}{dot}{ending}")
+    except OSError:
+        pass
+    return target
+
+
+def may_replace(path: Path) -> bool:
+    """Return whether there is no such file, an empty one, or one that may be a trace."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(max(_STARTS, key=len)))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return not start or start.startswith(_STARTS)
+
+
+def name_of(path: str) -> str:
+    """Return what reports call a trace with this path: its name without endings."""
+    return Path(path).name.partition(".")[0] or "job"

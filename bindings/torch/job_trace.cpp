@@ -1,0 +1,42 @@
+#include "bindings/torch/job_trace.h"
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+namespace tidepool::torch_glue {
+namespace {
+
+constexpr size_t kHostAlignment = 64, kDeviceAlignment = 512;  // of blocks; see AllocatorConfig
+
+void say(const std::string& line) { std::fprintf(stderr, "tidepool: %s\n", line.c_str()); }
+
+// "out.json.gz", 1 -> "out.1.json.gz"
+std::string with_number(const std::string& path, int number) {
+  if (number <= 0) return path;
+  const size_t folder = path.rfind('/') + 1;  // 0 if there is none
+  const size_t dot = path.find('.', folder + 1);
+  const size_t end = dot == std::string::npos ? path.size() : dot;
+  return path.substr(0, end) + "." + std::to_string(number) + path.substr(end);
+}
+
+}  // namespace
+
+std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
+                                                    c10::Device device) {
+  if (settings.recording.path.empty()) return nullptr;
+  plan::TraceFacts facts;
+  facts.name = settings.name;
+  facts.device = device.is_cuda() ? "cuda" : "cpu";
+  facts.alignment = device.is_cuda() ? kDeviceAlignment : kHostAlignment;
+  plan::RecordingSettings recording = settings.recording;
+  recording.path = with_number(recording.path, device.has_index() ? device.index() : 0);
+  try {
+    return std::make_unique<plan::TraceRecorder>(recording, facts, &say);
+  } catch (const std::exception& error) {
+    say(std::string("no trace: ") + error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,18 @@
+// job_trace: starts to record the trace of what a job does on one device. See docs/trace-format.md.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+
+#include "bindings/torch/settings.h"
+#include "remat/plan/trace_recorder.h"
+
+namespace tidepool::torch_glue {
+
+// A recorder for the device; nullptr if nothing is to be recorded. The file of a second device has
+// its number in its name. What goes wrong is said on stderr, and the job goes on.
+std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
+                                                    c10::Device device);
+
+}  // namespace tidepool::torch_glue

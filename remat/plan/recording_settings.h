@@ -1,0 +1,19 @@
+// RecordingSettings: what of a job is recorded, and where. Plain data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tidepool::plan {
+
+struct RecordingSettings {
+  std::string path;
+  // Steps that are recorded, counted from 1; before the first and after the last nothing is.
+  uint64_t first_step = 1;
+  uint64_t last_step = UINT64_MAX;
+  // Chunks of 4096 events that may wait for the file; 256 are about a million events, 200 MiB.
+  size_t most_waiting = 256;
+};
+
+}  // namespace tidepool::plan

@@ -1,0 +1,18 @@
+// The words of the trace format: what reader and writer have to agree on. See docs/trace-format.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tidepool::plan {
+
+inline constexpr uint64_t kTraceVersion = 1;
+inline constexpr uint64_t kMostStreams = 0xffff;  // greatest number of a stream
+
+// By RootKind.
+inline constexpr std::array<const char*, 6> kKinds = {"other",  "parameter", "input",
+                                                      "buffer", "gradient",  "optimizer_state"};
+// By Access; a read has no name.
+inline constexpr std::array<const char*, 4> kAccesses = {"", "update", "overwrite", "side"};
+
+}  // namespace tidepool::plan
