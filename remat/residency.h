@@ -33,9 +33,9 @@ class Residency final : public LineageStore::Observer {
   void tick(uint64_t cost_ns) { now_ += cost_ns + 1; }
 
   bool evictable(const Storage& storage) const {
+    if (storage.next == nullptr || storage.locks > 0) return false;  // invariant 1
     const Value& value = *storage.current;
-    return storage.locks == 0 && !storage.evicted && !storage.escaped && !storage.fixed &&
-           !storage.dying && value.producer != nullptr &&
+    return !storage.escaped && !storage.fixed && !storage.dying &&
            (value.locks == 0 || TIDEPOOL_MUTANT(8, replay_input)) && value.kept == nullptr &&
            frozen_ == 0;
   }

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from . import _sizes
 
 # As in remat/policy.cpp, which has the list; the default first.
-POLICIES = ("need1", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps",
-            "dte", "random")
+POLICIES = ("need1", "planned", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size",
+            "msps", "dte", "random")
 NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
 ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the budget, to debug
