@@ -55,6 +55,10 @@ struct Output {
 
 class Search {
  public:
+  // A search simulates at most so many operators once it has tried all policies; each takes some
+  // microseconds.
+  static constexpr size_t kMostOperators = 1'000'000;
+
   Search(const Trace& step, const SimulationConfig& job, const PlannerConfig& config)
       : config_(config), job_(job), random_(config.seed) {
     job_.policy = "planned";
@@ -134,27 +138,30 @@ class Search {
   // All policies, as far as they run, the best first.
   std::vector<Candidate> portfolio() {
     std::vector<Candidate> found;
-    auto add = [&](const char* policy, double use_share) {
+    auto add = [&](const char* policy, double use_share, bool only_best) {
       Candidate candidate;
       candidate.plan.policy = policy;
       candidate.plan.use_share = use_share;
-      if (evaluate(candidate, nullptr)) found.push_back(std::move(candidate));
+      const bool has_best = only_best && !found.empty();
+      if (!evaluate(candidate, has_best ? &found.front() : nullptr)) return;
+      const auto worse = std::find_if(found.begin(), found.end(), [&](const Candidate& other) {
+        return candidate.score() < other.score();
+      });
+      found.insert(worse, std::move(candidate));
     };
-    for (const char* policy : {"need1", "dtr", "dtr-eq", "msps", "coop"}) add(policy, 0);
-    for (const double share : {0.5, 0.3, 0.7, 1.0}) add("next-use", share);
-    // What these run the others mostly do, too, and better.
-    if (found.empty()) {
-      for (const char* policy : {"size", "dtr-local", "lru"}) add(policy, 0);
-    }
-    std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-      return a.score() < b.score();
-    });
+    for (const char* policy : {"need1", "dtr", "dtr-eq", "msps", "coop"}) add(policy, 0, false);
+    for (const double share : {0.5, 0.3, 0.7, 1.0}) add("next-use", share, false);
+    // Mostly far behind: given up as soon as that shows.
+    for (const char* policy : {"size", "dtr-local", "lru"}) add(policy, 0, true);
     return found;
   }
 
   void climb(Candidate& best) {
     if (outputs_.empty() || best.overheads[0] <= 1) return;
-    while (simulations_ < config_.simulations) {
+    // Long steps leave time for fewer.
+    const size_t affordable = kMostOperators / std::max<size_t>(times_[0].operators.size(), 1);
+    const size_t most = std::min(config_.simulations, affordable);
+    while (simulations_ < most) {
       Candidate next;
       next.plan = best.plan;
       next.plan.weights.resize(outputs_.size(), 1.0F);

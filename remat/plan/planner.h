@@ -5,8 +5,8 @@
 // factors on the prices of single results, of all results of one kind of operator, or of a stretch
 // of the step, changed at random and kept where that is better (hill climbing). Each is simulated
 // with the recorded times, and again with others (PlannerConfig::perturbed), all of which it has to
-// run; its score is the mean overhead. Nothing is measured by the clock: the same step gives the
-// same plans.
+// run; its score is the mean overhead. A long step is simulated less often. Nothing is measured by
+// the clock: the same step gives the same plans.
 // In a running job: the step's trace is taken at its end (Runtime::steps() is its number), this
 // runs on a thread of its own, without the device's lock, and the first plan, with `step` set to
 // that number, goes to Runtime::set_plan() whenever it is found; steps that have come in between

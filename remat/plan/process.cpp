@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "allocator/sizes.h"
+#include "remat/plan/step_trace.h"
 #include "remat/restoration_error.h"
 
 namespace tidepool::plan {
@@ -55,14 +56,18 @@ void Process::run_events(const StepEnded& step_ended) {
   const double limit = config_.most_overhead * static_cast<double>(trace_.baseline_ns());
   job_.set_time_limit(static_cast<uint64_t>(std::min(limit, kMostNs)));
   bool has_steps = false;
+  const size_t steps_end = last_step_end(trace_);
   for (size_t k = 0; k < trace_.events.size(); ++k) {
+    // What the job does after its last mark belongs to a step, too.
+    const bool is_mark = trace_.events[k].kind == EventKind::kStep;
+    if (is_mark && k >= steps_end) continue;
     job_.run(trace_.events[k]);
-    if (trace_.events[k].kind != EventKind::kStep) continue;
+    if (!is_mark) continue;
     has_steps = true;
     if (step_ended) step_ended(k + 1);
   }
   if (config_.end_resident) job_.restore_all();
-  if (!has_steps) {
+  if (!has_steps || steps_end < trace_.events.size()) {
     runtime_.end_step();
     if (step_ended) step_ended(trace_.events.size());
   }

@@ -1,5 +1,6 @@
 #include "remat/plan/step_trace.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "allocator/check.h"
@@ -48,8 +49,7 @@ class Copier {
         builder_.use(number_[event.index], event.stream);
         break;
       case EventKind::kStep:
-        builder_.step();
-        break;
+        break;  // there is one, at the end
     }
   }
 
@@ -102,14 +102,27 @@ Trace step_trace(const Trace& trace, size_t begin, size_t end) {
   for (size_t k = 0; k < begin; ++k) copier.pass(trace.events[k]);
   copier.begin();
   for (size_t k = begin; k < end; ++k) copier.copy(trace.events[k]);
-  if (begin == end || trace.events[end - 1].kind != EventKind::kStep) copier.builder().step();
+  copier.builder().step();
   return copier.builder().take();
 }
 
 size_t step_begin(const Trace& trace, size_t end) {
   size_t begin = end > 0 ? end - 1 : 0;
+  if (end == trace.events.size()) begin = std::min(begin, last_step_end(trace));
   while (begin > 0 && trace.events[begin - 1].kind != EventKind::kStep) --begin;
   return begin;
+}
+
+size_t last_step_end(const Trace& trace) {
+  for (size_t k = trace.events.size(); k-- > 0;) {
+    if (trace.events[k].kind == EventKind::kOperator) {
+      while (k > 0 && trace.events[k].kind != EventKind::kStep) --k;
+      const bool after_mark = trace.events[k].kind == EventKind::kStep;
+      return after_mark ? k : trace.events.size();
+    }
+    if (trace.events[k].kind == EventKind::kStep) break;
+  }
+  return trace.events.size();
 }
 
 }  // namespace tidepool::plan

@@ -1,5 +1,7 @@
 #include "remat/plan/step_trace.h"
 
+#include <algorithm>
+
 #include "tests/remat/plan/sample_traces.h"
 #include "tests/support/catch.h"
 
@@ -39,6 +41,26 @@ TEST_CASE("a step is a trace whose roots are what it found alive") {
 )";
   CHECK(difference(second, trace_of(expected)).empty());
   CHECK(difference(step_trace(trace, 0, 7), step_trace(trace, 0, 6)).empty());  // marked anyway
+}
+
+TEST_CASE("operators after the last mark belong to the last step") {
+  const Trace trace = trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu"}
+{"root":0,"bytes":10}
+{"op":"f","ns":1,"in":[0],"out":[[1,10]]}
+{"step":1}
+{"op":"g","ns":2,"in":[1],"out":[[2,10]]}
+{"release":1}
+{"end":5}
+)");
+  CHECK(last_step_end(trace) == 2);
+  CHECK(step_begin(trace, 5) == 0);
+  const Trace step = step_trace(trace, 0, 5);
+  CHECK(step.operators.size() == 2);
+  CHECK(std::count_if(step.events.begin(), step.events.end(), [](const TraceEvent& event) {
+          return event.kind == EventKind::kStep;
+        }) == 1);
+  const Trace two = trace_of(kTwoSteps);
+  CHECK(last_step_end(two) == two.events.size());
 }
 
 TEST_CASE("the whole of a trace of one step is that step") {
