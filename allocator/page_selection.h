@@ -26,26 +26,31 @@ class PageSelector {
   explicit PageSelector(size_t page_bytes) : page_bytes_(page_bytes) {}
 
   // Finds the pages under blocks, whose holes consist of whole pages. `room` has no kMovable blocks
-  // and is not changed before the selection. O(blocks + pages).
+  // and is not changed before the selection. O(blocks).
   void lay_out(const RoomList& room);
-  // How many pages can be won at most. O(pages).
-  size_t attainable() const;
+  // How many pages can be won at most.
+  size_t attainable() const { return attainable_; }
 
   // Pages that touch blocks in [keep_begin, keep_end) are not taken. Nothing, and another may be
   // asked for, if fewer than `wanted` pages can be had. Requires: laid out, and nothing selected
-  // since. O(pages) if nothing can be had or is to be evicted, else O(blocks + victims·log blocks).
+  // since. O(blocks + wanted), and O(victims · log blocks) if anything is to be evicted.
   std::optional<PageSelection> select(size_t wanted, size_t keep_begin = 0, size_t keep_end = 0);
 
  private:
-  struct Page {
-    size_t number = 0;
-    uint64_t price = 0;      // of evictable blocks, about by their shares in this page
+  // Pages that the same blocks lie in: all those inside a block together, others each for itself.
+  struct Run {
+    size_t number = 0;       // of the first page
+    size_t pages = 1;
+    uint64_t price = 0;      // of evictable blocks, about by their shares in each page
     uint32_t occupants = 0;  // evictable blocks not yet picked
     bool kept = false;
   };
   struct Span {
-    uint32_t first = 0, last = 0;  // indices into pages_, both inclusive
+    uint32_t first = 0, last = 0;  // indices into runs_, both inclusive: at most three runs
   };
+  // Mostly a few blocks do: so many are kept in order at first.
+  static constexpr size_t kFewCandidates = 64;
+
   struct Candidate {
     double density;
     uint32_t item;
@@ -54,18 +59,24 @@ class PageSelector {
     }
   };
 
-  // Marks the pages under blocks in [begin, end). Returns those that were not marked before.
+  // Marks the pages under blocks in [begin, end). Returns the runs that were not marked before.
   std::vector<uint32_t> keep(size_t begin, size_t end);
-  void make_candidates(const RoomList& room);
+  // The cheapest candidates, as a heap: at most `most` of them. True if those are all.
+  bool make_candidates(const RoomList& room, size_t most);
+  // By price per byte, while fewer than `wanted` pages are won. Returns how many are.
+  size_t pick_cheapest(const RoomList& room, size_t wanted, std::vector<size_t>& victims);
   size_t pick(size_t item);           // pages that become free by it
   size_t unpick_loss(size_t item) const;
   void unpick(size_t item);
 
   const size_t page_bytes_;
   const RoomList* room_ = nullptr;  // what is laid out
-  std::vector<Page> pages_;  // committed ones, in address order; reused between calls
+  std::vector<Run> runs_;  // committed ones, in address order: the first run_count_; reused
+  size_t run_count_ = 0;
   std::vector<Span> spans_;  // of each block
   std::vector<Candidate> candidates_;
+  size_t attainable_ = 0;  // pages that are not kept
+  size_t free_ = 0;        // those among them without occupants
 };
 
 }  // namespace tidepool

@@ -54,6 +54,7 @@ class RoomList {
     return {offset(index), bytes(index, index + 1), price(index, index + 1), detail.block,
             detail.kind};
   }
+  RoomKind kind(size_t index) const { return details_[index].kind; }
   // Where the block starts; for size(): where the last one ends.
   size_t offset(size_t index) const { return offsets_[index]; }
   // The block that contains `offset`. Requires: there is one. O(log blocks).

@@ -66,7 +66,10 @@ void Foresight::finish(const Call& call, std::span<Storage* const> outputs) {
 
 void Foresight::end_step(uint64_t now_ns) {
   if (present_.entries.empty()) return;  // two marks in a row
-  steps_matched_ += matching_ && present_.entries.size() == last_.entries.size();
+  const bool same = matching_ && present_.entries.size() == last_.entries.size() &&
+                    present_.outputs.size() == last_.outputs.size();
+  steps_matched_ += same;
+  if (!same) same_since_ = step_;
   present_.length_ns = now_ns - present_.start_ns;
   std::swap(last_, present_);
   present_.clear();

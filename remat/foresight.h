@@ -50,6 +50,21 @@ class Foresight {
   // for what has begun. Requires: matching(), and a position of this step, or kNever.
   uint64_t time_until_ns(Position position) const;
 
+  // An output of a step: which operator made it, and its storage's number.
+  struct Output {
+    Position position = 0;
+    uint32_t number = 0;
+    size_t bytes = 0;
+    bool operator==(const Output&) const = default;
+  };
+  // No operator of the present step has begun.
+  bool between_steps() const { return present_.entries.empty(); }
+  // Of the step before, in its order; how many storages it had.
+  std::span<const Output> last_outputs() const { return last_.outputs; }
+  uint32_t last_storages() const { return last_.numbers; }
+  // The steps from this one on up to the last one have all been the same.
+  uint32_t same_since() const { return same_since_; }
+
   uint64_t steps_matched() const { return steps_matched_; }
   uint32_t step() const { return step_; }  // the present one's number, from 1
   void check_invariants() const;
@@ -63,12 +78,6 @@ class Foresight {
     uint64_t start_ns = 0;  // since the step's start
     uint32_t first_operand = 0;
     uint32_t operands = 0;
-  };
-  struct Output {
-    Position position = 0;
-    uint32_t number = 0;
-    size_t bytes = 0;
-    bool operator==(const Output&) const = default;
   };
   struct List {
     std::vector<Entry> entries;
@@ -85,6 +94,7 @@ class Foresight {
   void index_uses();
 
   uint32_t step_ = 1;
+  uint32_t same_since_ = 1;
   bool matching_ = false;
   List last_, present_;
   // Positions at which storage n of last_ is used: from uses_[first_use_[n]] on, up to that of

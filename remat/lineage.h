@@ -64,6 +64,7 @@ struct Value {
   uint32_t component = 0;  // node of a policy's union-find; 0: none
   uint32_t kept_slot = 0;  // where KeptBytes lists it; meaningful while `kept`
   uint32_t scratch = 0;    // of a plan being built, or the mark of a walk
+  uint32_t changed = 0;    // place in a policy's list of changes, from 1; 0: not there
   uint16_t output = 0;     // index among its producer's outputs
   RootReason reason = RootReason::kNone;
   size_t bytes = 0;
@@ -82,20 +83,14 @@ struct Value {
   inline void* address() const;
 };
 
-struct Storage {
+// A search for room looks at all of them: what it reads is in the first cache line.
+struct alignas(64) Storage {
   Value* current = nullptr;
-  void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)
-  void* address = nullptr;  // start of its bytes; nullptr while evicted
-  Storage* previous = nullptr;  // list of resident storages with lineage
-  Storage* next = nullptr;
-  uint64_t last_access = 0;     // on the runtime's logical clock
-  uint64_t cost_cached = 0;     // projected cost, ns; valid while cost_epoch is the policy's
-  uint32_t cost_epoch = 0;
-  uint32_t step_seen = 0;      // Foresight: the step that step_number is of
-  uint32_t step_number = 0;
-  uint32_t needed_below = 0;   // of a policy that looks ahead: a position in step needed_step
-  uint32_t needed_step = 0;
-  uint32_t observed = 0;       // the JobObserver's
+  Storage* next = nullptr;   // list of resident storages with lineage; nullptr: in no list
+  uint64_t last_access = 0;  // on the runtime's logical clock
+  // Projected cost, ns: own and above, and below; each valid while its epoch is the policy's.
+  uint64_t cost_above = 0, cost_below = 0;
+  uint32_t above_epoch = 0, below_epoch = 0;
   uint32_t locks = 0;      // operators and plans that need its bytes where they are
   uint16_t versions = 0;   // in-place versions since a root or a full overwrite
   bool evicted = false;
@@ -105,6 +100,14 @@ struct Storage {
   bool escaped = false;
   bool fixed = false;      // its address was handed out: never evicted, but its contents are seen
   Role role = Role::kOther;
+  void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)
+  void* address = nullptr;  // start of its bytes; nullptr while evicted
+  Storage* previous = nullptr;
+  uint32_t step_seen = 0;      // Foresight: the step that step_number is of
+  uint32_t step_number = 0;
+  uint32_t needed_below = 0;   // of a policy that looks ahead: a position in step needed_step
+  uint32_t needed_step = 0;
+  uint32_t observed = 0;       // the JobObserver's
 };
 
 // Static facts of one kind of record, owned by the backend for the life of the process.

@@ -116,7 +116,8 @@ uint32_t LineageStore::next_epoch() {
 }
 
 void LineageStore::destroy(Value* value) {
-  if (value->kept != nullptr || value->component != 0) observer_.value_dies(*value);
+  const bool known = value->component != 0 || value->changed != 0;
+  if (value->kept != nullptr || known) observer_.value_dies(*value);
   Record* producer = value->producer;
   if (producer != nullptr) producer->outputs[value->output] = nullptr;
   values_.put(value);

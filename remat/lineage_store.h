@@ -15,8 +15,8 @@ namespace tidepool::remat {
 
 class LineageStore {
  public:
-  // Told of a value that nobody refers to any more and that has `kept` bytes or a `component`,
-  // just before it is freed; must leave it with neither.
+  // Told of a value that nobody refers to any more and that has `kept` bytes or a `component`, or
+  // has `changed`, just before it is freed; must leave it with none of them.
   class Observer {
    public:
     virtual ~Observer() = default;

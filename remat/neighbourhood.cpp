@@ -43,7 +43,8 @@ uint64_t Neighbourhood::ancestor_values_ns(const Value& value) {
 
 uint64_t Neighbourhood::descendant_values_ns(const Value& value) {
   uint64_t sum = 0;
-  walk_down(value, [&](const Value& output) {
+  const Value* from = &value;
+  walk_down({&from, 1}, [&](const Value& output) {
     if (!counts(output)) return false;
     sum += output.producer->cost_ns;
     return true;

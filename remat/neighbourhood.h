@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "remat/lineage_store.h"
@@ -40,14 +41,15 @@ class Neighbourhood {
   template <typename Visit>
   void for_each_evicted_below(const Value& value, Visit&& visit);
 
-  // Calls `visit(Storage&)` for every resident storage whose neighbourhood `value` is in: those
-  // reached from it, up or down, through unavailable values. The same storage may come twice.
-  template <typename Visit>
-  void for_each_frontier(const Value& value, Visit&& visit) {
-    walk_up(value, visit);
-    walk_down(value, [&](const Value& output) {
+  // Calls `above(Storage&)` and `below(Storage&)` for every resident storage whose neighbourhood
+  // one of `values` is in: those reached from it, up or down, through unavailable values. The same
+  // storage may come twice. Linear in the regions together.
+  template <typename Above, typename Below>
+  void for_each_frontier(std::span<Value* const> values, Above&& above, Below&& below) {
+    walk_up(values, above);
+    walk_down(values, [&](const Value& output) {
       if (!output.available()) return true;
-      if (output.storage != nullptr) visit(*output.storage);
+      if (output.storage != nullptr) below(*output.storage);
       return false;
     });
   }
@@ -60,11 +62,11 @@ class Neighbourhood {
   };
 
   template <typename Visit>
-  void walk_up(const Value& value, Visit&& visit);
-  // Asks `goes_on(const Value&)` of every output of the distinct records below `value`, whether
+  void walk_up(std::span<Value* const> values, Visit&& visit);
+  // Asks `goes_on(const Value&)` of every output of the distinct records below `values`, whether
   // those that read it are looked at, too.
   template <typename GoesOn>
-  void walk_down(const Value& value, GoesOn&& goes_on);
+  void walk_down(std::span<const Value* const> values, GoesOn&& goes_on);
   Record* next_below(Frame& frame, uint32_t epoch);
 
   LineageStore& store_;
@@ -73,10 +75,9 @@ class Neighbourhood {
 };
 
 template <typename Visit>
-void Neighbourhood::walk_up(const Value& value, Visit&& visit) {
-  if (value.producer == nullptr) return;
+void Neighbourhood::walk_up(std::span<Value* const> values, Visit&& visit) {
   const uint32_t epoch = store_.next_epoch();
-  values_.assign(1, &value);
+  values_.assign(values.begin(), values.end());
   while (!values_.empty()) {
     Record* record = values_.back()->producer;
     values_.pop_back();
@@ -91,9 +92,9 @@ void Neighbourhood::walk_up(const Value& value, Visit&& visit) {
 }
 
 template <typename GoesOn>
-void Neighbourhood::walk_down(const Value& value, GoesOn&& goes_on) {
+void Neighbourhood::walk_down(std::span<const Value* const> values, GoesOn&& goes_on) {
   const uint32_t epoch = store_.next_epoch();
-  values_.assign(1, &value);
+  values_.assign(values.begin(), values.end());
   while (!values_.empty()) {
     const Edge* edge = values_.back()->consumers;
     values_.pop_back();
@@ -110,7 +111,8 @@ void Neighbourhood::walk_down(const Value& value, GoesOn&& goes_on) {
 
 template <typename Visit>
 void Neighbourhood::for_each_evicted_below(const Value& value, Visit&& visit) {
-  walk_down(value, [&](const Value& output) {
+  const Value* from = &value;
+  walk_down({&from, 1}, [&](const Value& output) {
     if (output.available()) return false;
     if (output.live_and_evicted()) visit(*output.storage);
     return true;

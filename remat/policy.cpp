@@ -14,6 +14,7 @@
 #include "remat/policies/msps.h"
 #include "remat/policies/need1.h"
 #include "remat/policies/next_use.h"
+#include "remat/policies/planned.h"
 #include "remat/policies/random.h"
 #include "remat/policies/size.h"
 
@@ -41,6 +42,7 @@ struct Entry {
 // where no library is loaded yet; a test compares the two.
 constexpr Entry kPolicies[] = {
     {"need1", of_store<Need1Policy>},
+    {"planned", of_store<PlannedPolicy>},
     {"next-use", of_store<NextUsePolicy>},
     {"coop", of_store<CoopPolicy>},
     {"dtr", of_store<DtrPolicy>},

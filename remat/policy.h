@@ -3,8 +3,9 @@
 // prices. Price ÷ bytes is the heuristic h of the papers that evict one storage after the other,
 // the least h first (DTR's loop): a policy whose h divides by the size leaves that division out,
 // one whose h does not multiplies by the size.
-// A policy may cache per storage (Storage::cost_cached, cost_epoch) and keep a union-find over
-// values (Value::component); it is told of every change of availability.
+// A policy may cache per storage (Storage::cost_above, cost_below and their epochs) and keep a
+// union-find over values (Value::component) or a list of them (Value::changed); it is told of every
+// change of availability.
 // Not thread safe: the device's lock is held. A policy is deterministic: same calls, same prices.
 #pragma once
 
@@ -21,6 +22,7 @@
 namespace tidepool::remat {
 
 class Foresight;
+struct StepPlan;
 
 // What a price depends on besides the storage and its neighbourhood.
 struct Circumstances {
@@ -52,16 +54,26 @@ class Policy {
   // has got a reader. All its edges are in place.
   virtual void availability_changed(Value& value) { static_cast<void>(value); }
 
-  // `value` is about to be freed and has a `component`, which must be 0 afterwards.
+  // `value` is about to be freed and has a `component` or has `changed`: both 0 afterwards.
   virtual void value_dies(Value& value) { static_cast<void>(value); }
 
   virtual void begin_search() {}
+
+  // Drops all that it keeps in values and storages, as if it had priced nothing and been told of no
+  // change; costs cached in storages may stay, for others to drop.
+  virtual void forget_all() {}
+
+  // What a plan says of the steps to come, for a policy that follows one.
+  virtual void set_plan(const StepPlan& plan) { static_cast<void>(plan); }
 
   // What the runtime has to tell of operators and steps, for a policy that looks ahead.
   virtual Foresight* foresight() { return nullptr; }
 
   // Aborts if a cached price differs from what a computation from nothing gives.
   virtual void check_invariants() {}
+
+  // Units of a fixed price in 1.
+  double unit() const { return unit_; }
 
   // A price as the allocator sums it: fixed-point, never zero (only free blocks are free), never
   // above Price::kGreatest.

@@ -134,7 +134,8 @@ void Residency::free_kept(Value& value) { allocator_.free_locked(take_kept(value
 
 void Residency::value_dies(Value& value) {
   if (value.kept != nullptr) free_kept(value);
-  if (value.component != 0 && policy_ != nullptr) policy_->value_dies(value);
+  const bool known = value.component != 0 || value.changed != 0;
+  if (known && policy_ != nullptr) policy_->value_dies(value);
 }
 
 void Residency::check_invariants(const LineageStore& store) const {

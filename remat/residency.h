@@ -34,13 +34,14 @@ class Residency final : public LineageStore::Observer {
 
   // Its bytes may be taken away, if they can be had again.
   bool at_rest(const Storage& storage) const {
+    if (storage.locks > 0) return false;
     const Value& value = *storage.current;
-    return storage.locks == 0 && !storage.evicted && !storage.escaped && !storage.fixed &&
-           !storage.dying && (value.locks == 0 || TIDEPOOL_MUTANT(8, replay_input)) &&
-           value.kept == nullptr && frozen_ == 0;
+    return !storage.evicted && !storage.escaped && !storage.fixed && !storage.dying &&
+           (value.locks == 0 || TIDEPOOL_MUTANT(8, replay_input)) && value.kept == nullptr &&
+           frozen_ == 0;
   }
   bool evictable(const Storage& storage) const {
-    return at_rest(storage) && storage.current->producer != nullptr;
+    return storage.next != nullptr && at_rest(storage);  // invariant 1
   }
 
   // Takes the storage's bytes away; on true the block is the caller's and has no owner.

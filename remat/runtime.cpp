@@ -120,13 +120,32 @@ void Runtime::note_use(Storage& storage, StreamId stream) {
 
 void Runtime::learn_from(const Runtime& other) {
   if (state_->foresight == nullptr || other.state_->foresight == nullptr) return;
-  Foresight learnt;
-  {
-    DeviceLock lock(other.state_->mutex);
-    learnt = *other.state_->foresight;
-  }
+  learn(other.foresight());
+}
+
+Foresight Runtime::foresight() const {
   DeviceLock lock(state_->mutex);
-  *state_->foresight = std::move(learnt);
+  return state_->foresight != nullptr ? *state_->foresight : Foresight();
+}
+
+void Runtime::learn(const Foresight& foresight) {
+  DeviceLock lock(state_->mutex);
+  if (state_->foresight != nullptr) *state_->foresight = foresight;
+}
+
+void Runtime::set_plan(const StepPlan& plan) {
+  DeviceLock lock(state_->mutex);
+  state_->policy->set_plan(plan);
+}
+
+uint32_t Runtime::steps() const {
+  DeviceLock lock(state_->mutex);
+  return state_->foresight != nullptr ? state_->foresight->step() - 1 : 0;
+}
+
+uint32_t Runtime::same_since() const {
+  DeviceLock lock(state_->mutex);
+  return state_->foresight != nullptr ? state_->foresight->same_since() : 0;
 }
 
 void Runtime::set_recording(bool on) {

@@ -17,10 +17,12 @@
 #include "allocator/budgeted_allocator.h"
 #include "allocator/reclaimer.h"
 #include "remat/backend.h"
+#include "remat/foresight.h"
 #include "remat/job_observer.h"
 #include "remat/limits.h"
 #include "remat/lineage.h"
 #include "remat/restoration_error.h"
+#include "remat/step_plan.h"
 
 namespace tidepool::remat {
 
@@ -125,6 +127,17 @@ class Runtime final : public Reclaimer {
   // Knows from now on what `other` has learnt of its steps, as if they had been its own; nothing
   // where the policies do not look ahead. Both are between two steps. Takes both locks, in turn.
   void learn_from(const Runtime& other);
+  // The same in two parts. Each takes the lock.
+  Foresight foresight() const;
+  void learn(const Foresight& foresight);
+
+  // For policies that follow a plan: the steps to come are expected to repeat step plan.step, as
+  // steps() counts. Takes the lock. Throws: std::invalid_argument naming an unknown policy.
+  void set_plan(const StepPlan& plan);
+  // Steps that have ended, as a policy that looks ahead counts them, and since which of them all
+  // were the same; 0 where the policy does not look ahead. Take the lock.
+  uint32_t steps() const;
+  uint32_t same_since() const;
 
   // Off: what is resident becomes roots, new results are roots. Takes the lock.
   void set_recording(bool on);

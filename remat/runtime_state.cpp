@@ -91,7 +91,7 @@ void Runtime::State::replace_value(Storage& storage, Value* fresh, void* snapsho
   Value* old = std::exchange(storage.current, fresh);
   old->storage = nullptr;
   fresh->storage = &storage;
-  storage.cost_epoch = 0;
+  storage.above_epoch = storage.below_epoch = 0;
   if (snapshot != nullptr) residency.keep(*old, snapshot);
   if (old->consumers != nullptr && old->kept == nullptr) residency.availability_changed(*old);
   store.release(old);

@@ -24,7 +24,8 @@ SimulatedJob::SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, siz
       allocator_(allocator),
       usable_bytes_(usable_bytes),
       hints_(trace.names.size(), PlacementHint::kTransient),
-      storages_(trace.storages.size()) {
+      storages_(trace.storages.size()),
+      evictions_(trace.storages.size()) {
   for (size_t k = 0; partition && k < hints_.size(); ++k) {
     hints_[k] = remat::coop_placement(trace.names[k]);
   }
@@ -218,7 +219,9 @@ void SimulatedJob::execute(const remat::Replay& replay) {
 }
 
 bool SimulatedJob::detach(remat::Storage& storage) {
-  static_cast<Storage*>(storage.backend)->address = nullptr;
+  auto* mine = static_cast<Storage*>(storage.backend);
+  mine->address = nullptr;
+  ++evictions_[number(mine->index)];
   return true;
 }
 

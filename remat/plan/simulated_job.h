@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -52,6 +53,8 @@ class SimulatedJob final : public remat::Backend {
   void drop_results();
 
   const JobCounts& counts() const { return counts_; }
+  // By storage of the trace: how often it was evicted so far.
+  std::span<const uint32_t> evictions() const { return evictions_; }
   // Greatest number of bytes handed out at once since the last call.
   size_t take_peak_bytes();
 
@@ -91,6 +94,7 @@ class SimulatedJob final : public remat::Backend {
   std::vector<uint32_t> created_;  // by operators, in this iteration
   JobCounts counts_;
   uint64_t limit_ns_ = UINT64_MAX;
+  std::vector<uint32_t> evictions_;
   uint64_t evictions_seen_ = 0;
   uint64_t remapped_seen_ = 0;
   size_t peak_bytes_ = 0;

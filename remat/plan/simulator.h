@@ -13,6 +13,14 @@
 
 namespace tidepool::plan {
 
+// How a planner searches; see planner.h.
+struct PlannerConfig {
+  size_t simulations = 120;  // at most, those with other times included; 0: no search
+  size_t perturbed = 2;      // so many times, operators' times are others than those recorded
+  double spread = 0.1;       // by so much: the deviation of the logarithm of an operator's time
+  uint64_t seed = 1;
+};
+
 struct SimulationConfig {
   std::string policy = "need1";
   MemoryModel memory = MemoryModel::kPages;
@@ -29,6 +37,13 @@ struct SimulationConfig {
   // runs under a smaller one under which it does not (fallback.h).
   bool fallback = false;
   bool check_invariants = false;  // of allocator and runtime, after each iteration
+  // For the policy `planned`: from the second iteration on steps follow plans found on those
+  // before, and `fallback` holds.
+  PlannerConfig planner;
+
+  bool searches_plans() const {
+    return policy == "planned" && iterations > 1 && planner.simulations > 0;
+  }
 };
 
 enum class SimulationStatus : uint8_t {

@@ -6,36 +6,75 @@
 
 namespace tidepool::remat {
 
-uint64_t CachedPolicy::cost(Storage& storage) {
-  if (storage.cost_epoch == epoch_) return storage.cost_cached;
-  storage.cost_cached = compute(storage);
-  storage.cost_epoch = epoch_;
-  if (changes_ == kPatience) changes_ = 0;  // a cache is valid from now on
-  return storage.cost_cached;
-}
-
-void CachedPolicy::drop_around(Value& value) {
-  if (changes_ == kPatience) return;
-  if (++changes_ == kPatience) {
-    ++epoch_;
-    return;
+void CachedPolicy::refresh(Storage& storage) {
+  if (storage.above_epoch != epoch_) {
+    storage.cost_above = compute_above(storage);
+    storage.above_epoch = epoch_;
   }
-  if (value.storage != nullptr) value.storage->cost_epoch = 0;
-  neighbourhood_.for_each_frontier(value, [](Storage& storage) { storage.cost_epoch = 0; });
+  if (storage.below_epoch != epoch_) {
+    storage.cost_below = compute_below(storage);
+    storage.below_epoch = epoch_;
+  }
+  any_cached_ = true;
 }
 
-void CachedPolicy::begin_search() {
-  if (changes_ < kPatience) changes_ = 0;
+void CachedPolicy::drop_changed() {
+  for (Value* value : changed_) {
+    value->changed = 0;
+    if (value->storage != nullptr) value->storage->above_epoch = value->storage->below_epoch = 0;
+  }
+  neighbourhood_.for_each_frontier(
+      changed_, [](Storage& above) { above.below_epoch = 0; },
+      [](Storage& below) { below.above_epoch = 0; });
+  changed_.clear();
+}
+
+void CachedPolicy::give_up() {
+  for (Value* value : changed_) value->changed = 0;
+  changed_.clear();
+  any_cached_ = false;
+  ++epoch_;
+}
+
+void CachedPolicy::value_dies(Value& value) {
+  if (value.changed != 0) {
+    changed_.back()->changed = value.changed;
+    changed_[value.changed - 1] = changed_.back();
+    changed_.pop_back();
+    value.changed = 0;
+  }
+  if (!any_cached_) return;
+  Value* dying = &value;
+  neighbourhood_.for_each_frontier(
+      {&dying, 1}, [](Storage& above) { above.below_epoch = 0; },
+      [](Storage& below) { below.above_epoch = 0; });
 }
 
 void CachedPolicy::check_invariants() {
+  for (size_t k = 0; k < changed_.size(); ++k) {
+    TIDEPOOL_CHECK(changed_[k]->changed == k + 1, "invariant 2: %u at %zu", changed_[k]->changed,
+                   k);
+  }
+  size_t listed = 0;
+  store_.for_each_value([&](const Value& value) { listed += value.changed != 0; });
+  TIDEPOOL_CHECK(listed == changed_.size(), "invariant 2: %zu marked, %zu listed", listed,
+                 changed_.size());
+  drop_changed();
   store_.for_each_storage([this](Storage& storage) {
-    if (storage.cost_epoch != epoch_ || storage.evicted || storage.current == nullptr) return;
+    if (storage.evicted || storage.current == nullptr) return;
     if (storage.current->producer == nullptr) return;
-    const uint64_t exact = compute(storage);
-    TIDEPOOL_CHECK(storage.cost_cached == exact,
-                   "invariant 1: cached cost %" PRIu64 ", by a fresh walk %" PRIu64,
-                   storage.cost_cached, exact);
+    if (storage.above_epoch == epoch_) {
+      const uint64_t exact = compute_above(storage);
+      TIDEPOOL_CHECK(storage.cost_above == exact,
+                     "invariant 1: cached cost above %" PRIu64 ", by a fresh walk %" PRIu64,
+                     storage.cost_above, exact);
+    }
+    if (storage.below_epoch == epoch_) {
+      const uint64_t exact = compute_below(storage);
+      TIDEPOOL_CHECK(storage.cost_below == exact,
+                     "invariant 1: cached cost below %" PRIu64 ", by a fresh walk %" PRIu64,
+                     storage.cost_below, exact);
+    }
   });
 }
 

@@ -29,6 +29,11 @@ void ComponentPolicy::value_dies(Value& value) {
   value.component = 0;
 }
 
+void ComponentPolicy::forget_all() {
+  store_.for_each_value([](Value& value) { value.component = 0; });
+  components_ = Components();
+}
+
 void ComponentPolicy::check_invariants() {
   components_.check_invariants();
   store_.for_each_value([](const Value& value) {

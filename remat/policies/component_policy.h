@@ -17,6 +17,7 @@ class ComponentPolicy : public Policy {
  public:
   void availability_changed(Value& value) override;
   void value_dies(Value& value) override;
+  void forget_all() override;
   void check_invariants() override;
 
  protected:

@@ -6,12 +6,17 @@ namespace tidepool::remat {
 
 void DtrPolicy::availability_changed(Value& value) {
   value.component = Neighbourhood::counts(value) ? 1 : 0;
-  drop_around(value);
+  CachedPolicy::availability_changed(value);
 }
 
 void DtrPolicy::value_dies(Value& value) {
   value.component = 0;
-  drop_around(value);
+  CachedPolicy::value_dies(value);
+}
+
+void DtrPolicy::forget_all() {
+  store_.for_each_value([](Value& value) { value.component = 0; });
+  CachedPolicy::forget_all();
 }
 
 void DtrPolicy::check_invariants() {

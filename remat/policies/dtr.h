@@ -23,13 +23,16 @@ class DtrPolicy final : public CachedPolicy {
   }
   void availability_changed(Value& value) override;
   void value_dies(Value& value) override;
+  void forget_all() override;
   void check_invariants() override;
 
  private:
-  uint64_t compute(Storage& storage) override {
+  uint64_t compute_above(const Storage& storage) override {
     const Value& value = *storage.current;
-    return value.producer->cost_ns + neighbourhood_.ancestor_values_ns(value) +
-           neighbourhood_.descendant_values_ns(value);
+    return value.producer->cost_ns + neighbourhood_.ancestor_values_ns(value);
+  }
+  uint64_t compute_below(Storage& storage) override {
+    return neighbourhood_.descendant_values_ns(*storage.current);
   }
 };
 

@@ -20,10 +20,11 @@ class MspsPolicy final : public CachedPolicy {
  private:
   static constexpr int kTimeBits = 5;  // a price is a time in ns: up to nine minutes
 
-  uint64_t compute(Storage& storage) override {
+  uint64_t compute_above(const Storage& storage) override {
     const Value& value = *storage.current;
     return value.producer->cost_ns + neighbourhood_.ancestor_values_ns(value);
   }
+  uint64_t compute_below(Storage&) override { return 0; }
 };
 
 }  // namespace tidepool::remat

@@ -22,10 +22,12 @@ class Need1Policy final : public CachedPolicy {
   }
 
  private:
-  uint64_t compute(Storage& storage) override {
+  uint64_t compute_above(const Storage& storage) override {
     const Value& value = *storage.current;
-    return value.producer->cost_ns + neighbourhood_.ancestors_ns(value) +
-           neighbourhood_.needed_descendants_ns(value);
+    return value.producer->cost_ns + neighbourhood_.ancestors_ns(value);
+  }
+  uint64_t compute_below(Storage& storage) override {
+    return neighbourhood_.needed_descendants_ns(*storage.current);
   }
 };
 

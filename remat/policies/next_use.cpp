@@ -7,17 +7,24 @@ namespace tidepool::remat {
 
 double NextUsePolicy::price(Storage& storage, const Circumstances& now) {
   // Of another step: another position.
-  if (storage.needed_step != foresight_.step()) storage.cost_epoch = 0;
+  if (storage.needed_step != foresight_.step()) storage.below_epoch = 0;
   const auto cost_ns = static_cast<double>(cost(storage));
   const Foresight::Position own = foresight_.next_use(storage);
   if (own == Foresight::kUnknown) return cost_ns / static_cast<double>(now.staleness_ns);
   // What is evicted below is restored when it is used, and the region changes then.
   const uint64_t distance_ns = foresight_.time_until_ns(std::min(own, storage.needed_below));
-  return cost_ns / std::sqrt(static_cast<double>(now.staleness_ns) *
-                             static_cast<double>(distance_ns > 0 ? distance_ns : 1));
+  const auto staleness = static_cast<double>(now.staleness_ns);
+  const auto distance = static_cast<double>(distance_ns > 0 ? distance_ns : 1);
+  if (share_ == 0.5) return cost_ns / std::sqrt(staleness * distance);
+  return cost_ns / (std::pow(staleness, 1 - share_) * std::pow(distance, share_));
 }
 
-uint64_t NextUsePolicy::compute(Storage& storage) {
+uint64_t NextUsePolicy::compute_above(const Storage& storage) {
+  const Value& value = *storage.current;
+  return value.producer->cost_ns + neighbourhood_.ancestors_ns(value);
+}
+
+uint64_t NextUsePolicy::compute_below(Storage& storage) {
   const Value& value = *storage.current;
   storage.needed_step = foresight_.step();
   storage.needed_below = Foresight::kNever;
@@ -25,8 +32,7 @@ uint64_t NextUsePolicy::compute(Storage& storage) {
     const Foresight::Position use = foresight_.next_use(below);
     if (use != Foresight::kUnknown) storage.needed_below = std::min(storage.needed_below, use);
   });
-  return value.producer->cost_ns + neighbourhood_.ancestors_ns(value) +
-         neighbourhood_.needed_descendants_ns(value);
+  return neighbourhood_.needed_descendants_ns(value);
 }
 
 void NextUsePolicy::check_invariants() {

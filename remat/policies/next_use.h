@@ -15,7 +15,10 @@ namespace tidepool::remat {
 
 class NextUsePolicy final : public CachedPolicy {
  public:
-  explicit NextUsePolicy(LineageStore& store) : CachedPolicy(store) {}
+  explicit NextUsePolicy(LineageStore& store) : CachedPolicy(store), foresight_(own_) {}
+  // With another's foresight, and C(v) / (staleness^(1 - share) · time^share).
+  NextUsePolicy(LineageStore& store, Foresight& foresight, double share)
+      : CachedPolicy(store), foresight_(foresight), share_(share) {}
 
   double price(Storage& storage, const Circumstances& now) override;
   std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
@@ -25,9 +28,12 @@ class NextUsePolicy final : public CachedPolicy {
   void check_invariants() override;
 
  private:
-  uint64_t compute(Storage& storage) override;
+  uint64_t compute_above(const Storage& storage) override;
+  uint64_t compute_below(Storage& storage) override;
 
-  Foresight foresight_;
+  Foresight own_;
+  Foresight& foresight_;
+  const double share_ = 0.5;
 };
 
 }  // namespace tidepool::remat

@@ -178,5 +178,38 @@ TEST_CASE("small blocks are weighed with all that shares their page") {
   CHECK(selection->victims == std::vector<size_t>{16});
 }
 
+TEST_CASE("a block of many pages takes as few steps as one of three, and each has its own pages") {
+  // Of three runs each: no page is shared.
+  std::vector<RoomItem> items;
+  for (size_t i = 0; i < 300; ++i) {
+    const size_t offset = items.empty() ? 0 : items.back().end();
+    items.push_back({offset, (3 + i % 5 * 1000) * kPage, 10 + i, BlockId{1}, RoomKind::kEvictable});
+  }
+  PageSelector selector(kPage);
+  const RoomList room(items);
+  selector.lay_out(room);
+  CHECK(selector.attainable() == items.back().end() / kPage);
+  const auto selection = selector.select(4003 + 3003);
+  REQUIRE(selection);
+  CHECK(selection->pages.size() == 4003 + 3003);
+  CHECK(selection->victims == std::vector<size_t>{3, 4});  // the least price per byte
+}
+
+TEST_CASE("victims beyond the first few candidates are the same as with all in order") {
+  std::vector<RoomItem> items;
+  for (size_t i = 0; i < 500; ++i) {
+    const size_t offset = items.empty() ? 0 : items.back().end();
+    items.push_back({offset, 2 * kPage, 1000 - i, BlockId{1}, RoomKind::kEvictable});
+  }
+  PageSelector selector(kPage);
+  const RoomList room(items);
+  selector.lay_out(room);
+  const auto selection = selector.select(600);
+  REQUIRE(selection);
+  std::vector<size_t> dearest_last(300);
+  for (size_t k = 0; k < 300; ++k) dearest_last[k] = 200 + k;
+  CHECK(selection->victims == dearest_last);
+}
+
 }  // namespace
 }  // namespace tidepool

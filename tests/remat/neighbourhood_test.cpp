@@ -75,9 +75,13 @@ TEST_CASE("the frontier is what a change of availability concerns") {
   Storage* d = built.result({c});
   built.evict(b);
   built.evict(c);
-  std::set<Storage*> seen;
-  near.for_each_frontier(*c->current, [&](Storage& storage) { seen.insert(&storage); });
-  CHECK(seen == std::set<Storage*>{a, d});
+  std::set<Storage*> above, below;
+  remat::Value* changed[] = {c->current};
+  near.for_each_frontier(
+      changed, [&](Storage& storage) { above.insert(&storage); },
+      [&](Storage& storage) { below.insert(&storage); });
+  CHECK(above == std::set<Storage*>{a});
+  CHECK(below == std::set<Storage*>{d});
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST_CASE("every policy's unit holds what it charges") {
 
 TEST_CASE("an unknown policy is named, and so are the known ones") {
   LineageBuilder built;
-  CHECK(policy_names().size() == 11);
+  CHECK(policy_names().size() == 12);
   CHECK(policy_names()[0] == RuntimeConfig().policy);
   for (const std::string& name : policy_names()) CHECK(make_policy(name, built.store) != nullptr);
   try {

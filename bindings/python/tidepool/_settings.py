@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from . import _sizes
 
 # As in remat/policy.cpp, which has the list; the default first.
-POLICIES = ("need1", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps",
-            "dte", "random")
+POLICIES = ("need1", "planned", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size",
+            "msps", "dte", "random")
 NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
 ROOM = ("windows", "moves", "remap")  # ways to make room, for comparison

@@ -7,7 +7,6 @@
 
 #include "allocator/size_text.h"
 #include "fmt/format.h"
-#include "remat/plan/simulator.h"
 
 namespace tidepool::plan {
 
@@ -21,13 +20,16 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --budget BYTES         such as 8GiB, 750MB or 123456
   --grid A:B:STEP        every ratio from A to B; writes CSV and SVG, one line for each policy
 
-  --policy P[,P...]      default: need1; --list-policies names them all
+  --policy P[,P...]      --list-policies names them all; default: need1 in the first iteration,
+                         from the second on a plan found by simulation of the one before
+                         (not given: need1)
   --memory M             exact: bytes are fungible; arena: one contiguous slab; pages (default):
                          virtual memory, windows and remapping
   --format F             tidepool (default), or dtr: logs of DTR's prototype
   --iterations N         run the trace N times and score the last (default 1)
   --json                 one JSON object for each run on standard output
 
+  --search N             simulations at most in search of a plan (default 120; 0: no plan)
   --jobs N               runs at a time (default: processors)
   --csv FILE, --svg FILE where a grid goes (default: TRACE-MEMORY.csv and .svg, here)
   --evict E              together (default): windows and selections; singly: DTR's loop
@@ -158,6 +160,10 @@ std::vector<Option> options_of_runs(ReplayOptions& out) {
 std::vector<Option> finer_options(ReplayOptions& out) {
   return {
       {"--jobs", [&](Text o, Text v) { out.jobs = parse_number<unsigned>(o, v, 1, 1024); }},
+      {"--search",
+       [&](Text o, Text v) {
+         out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000);
+       }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
       {"--svg", [&](Text, Text v) { out.svg_path = v; }},
       {"--evict",
@@ -201,7 +207,7 @@ void check(const ReplayOptions& options) {
   }
   for (const std::string& policy : options.policies) {
     try {
-      check_policy(policy);
+      if (policy != "default") check_policy(policy);
     } catch (const std::invalid_argument& error) {
       throw UsageError(fmt::format("--policy: {}", error.what()));
     }

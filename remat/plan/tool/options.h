@@ -11,6 +11,7 @@
 
 #include "remat/plan/dtr_log.h"
 #include "remat/plan/memory_model.h"
+#include "remat/plan/simulator.h"
 
 namespace tidepool::plan {
 
@@ -27,6 +28,7 @@ struct ReplayOptions {
   bool fallback = false;
   bool evict_singly = false, partition = false, record_in_place = true;
   uint32_t iterations = 1;
+  PlannerConfig planner;
   bool json = false;
   std::optional<bool> end_resident;    // not given: by the format
   std::optional<bool> lineage_limits;  // likewise
@@ -38,6 +40,9 @@ struct ReplayOptions {
   bool help = false;
   bool list_policies = false;
 };
+
+// The policy that `--policy default` stands for: need1 at first, then plans.
+inline constexpr const char* kDefaultPolicy = "planned";
 
 // What is wrong with a command line, for its user.
 class UsageError : public std::runtime_error {

@@ -23,6 +23,7 @@ Json fields_of(const Run& run) {
   out["iteration"] = result.iteration;
   out["status"] = name_of(result.status);
   out["overhead"] = ok ? Json(result.overhead) : Json(nullptr);
+  out["lower_bound"] = run.lower_bound ? Json(*run.lower_bound) : Json(nullptr);
   out["peak_bytes"] = result.peak_bytes;
   out["reserved_peak_bytes"] = result.reserved_peak_bytes;
   out["evictions"] = result.evictions;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "remat/plan/lower_bound.h"
 #include "remat/plan/trace_format.h"
 
 namespace tidepool::plan {
@@ -14,7 +15,8 @@ namespace {
 
 SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   SimulationConfig config;
-  config.policy = run.policy;
+  config.policy = run.policy == "default" ? kDefaultPolicy : run.policy;
+  config.planner = options.planner;
   config.memory = run.memory;
   config.budget_bytes = run.budget_bytes;
   config.iterations = options.iterations;
@@ -69,7 +71,9 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
   auto work = [&] {
     for (size_t k = next++; k < runs.size(); k = next++) {
       try {
-        runs[k].result = simulate(trace, config_for(options, runs[k]));
+        const SimulationConfig config = config_for(options, runs[k]);
+        runs[k].lower_bound = lower_bound(trace, config.budget_bytes, config.end_resident);
+        runs[k].result = simulate(trace, config);
       } catch (...) {
         std::lock_guard guard(mutex);
         failure = std::current_exception();

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Run {
   MemoryModel memory = MemoryModel::kPages;
   double ratio = 0;  // budget / peak of the unlimited run
   size_t budget_bytes = 0;
+  std::optional<double> lower_bound;  // of the overhead; nothing: no schedule fits
   SimulationResult result;
 };
 

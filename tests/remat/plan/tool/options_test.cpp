@@ -59,6 +59,14 @@ TEST_CASE("options are read, in either spelling") {
   CHECK_FALSE(options.grid);
 }
 
+TEST_CASE("the default policy has a name of its own, and a search a bound") {
+  const ReplayOptions options =
+      parsed({"a.jsonl", "--budget-ratio=0.5", "--policy=default,planned", "--search=7"});
+  CHECK(options.policies == std::vector<std::string>{"default", "planned"});
+  CHECK(options.planner.simulations == 7);
+  CHECK(parsed({"a.jsonl", "--budget-ratio=0.5"}).planner.simulations == 120);
+}
+
 TEST_CASE("a grid has both its ends") {
   const ReplayOptions options = parsed({"a", "--grid", "0.3:0.9:0.1"});
   CHECK(options.grid);

@@ -41,6 +41,10 @@ TEST_CASE("a JSON object has the documented keys") {
   CHECK(object["status"] == "ok");
   CHECK(object["peak_bytes"] == 900);
   CHECK(object["reason"].is_null());
+  CHECK(object["lower_bound"].is_null());  // no schedule fits
+  Run bounded = good();
+  bounded.lower_bound = 1.125;
+  CHECK(nlohmann::json::parse(json_line(bounded))["lower_bound"] == 1.125);
   CHECK(json_line(good()).find('\n') == std::string::npos);
 }
 
@@ -56,7 +60,7 @@ TEST_CASE("CSV has one heading, and cells of any text stay one cell") {
   const std::string text = csv_text(runs);
   CHECK_THAT(text, Catch::Matchers::StartsWith("trace,policy,memory,ratio,budget_bytes,"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
-  CHECK_THAT(text, ContainsSubstring("\nnet,need1,arena,0.5,1000,1000,2,ok,1.25,900,"));
+  CHECK_THAT(text, ContainsSubstring("\nnet,need1,arena,0.5,1000,1000,2,ok,1.25,,900,"));
   CHECK_THAT(text, ContainsSubstring(R"("no room, ""at all""")"));
 }
 

@@ -1,0 +1,244 @@
+#include "remat/plan/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "remat/plan/process.h"
+#include "remat/plan/trace_peak.h"
+
+namespace tidepool::plan {
+namespace {
+
+using remat::StepPlan;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t next() {  // splitmix64
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  size_t below(size_t bound) { return static_cast<size_t>(next() % bound); }
+  double unit() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
+  double normal() {  // Box and Muller
+    constexpr double kTurn = 6.283185307179586;
+    return std::sqrt(-2 * std::log(unit())) * std::cos(kTurn * unit());
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// A candidate and what it came to.
+struct Candidate {
+  StepPlan plan;
+  std::vector<double> overheads;   // with the recorded times, then with the others
+  std::vector<uint32_t> evictions;  // by output, with the recorded times
+
+  double score() const {
+    double sum = 0;
+    for (const double overhead : overheads) sum += overhead;
+    return sum / static_cast<double>(overheads.size());
+  }
+};
+
+// One output of the step that has bytes.
+struct Output {
+  StorageIndex storage{};
+  uint32_t name = 0;  // of its operator
+};
+
+class Search {
+ public:
+  // A search simulates at most so many operators once it has tried all policies; each takes some
+  // microseconds.
+  static constexpr size_t kMostOperators = 1'000'000;
+
+  Search(const Trace& step, const SimulationConfig& job, const PlannerConfig& config)
+      : config_(config), job_(job), random_(config.seed) {
+    job_.policy = "planned";
+    job_.iterations = 1;
+    job_.fallback = false;
+    times_.push_back(step);
+    for (size_t k = 0; k < config.perturbed; ++k) {
+      times_.push_back(with_other_times(step, config.spread, random_.next()));
+    }
+    for (const TraceOperator& op : step.operators) {
+      for (const StorageIndex output : step.outputs(op)) {
+        if (step.storages[number(output)].bytes > 0) outputs_.push_back({output, op.name});
+      }
+    }
+    learn();
+  }
+
+  std::vector<RankedPlan> run() {
+    std::vector<Candidate> found = portfolio();
+    if (found.empty()) return {};
+    climb(found.front());
+    std::vector<RankedPlan> ranked;
+    for (Candidate& each : found) ranked.push_back({std::move(each.plan), each.score()});
+    return ranked;
+  }
+
+ private:
+  // Under an ample budget: what the step is like.
+  void learn() {
+    SimulationConfig ample = job_;
+    ample.memory = MemoryModel::kExact;
+    ample.budget_bytes = std::max<size_t>(trace_peak(times_[0]).peak_bytes, 1);
+    const auto teacher = Process::make(times_[0], ample);
+    SimulationResult ignored;
+    teacher->run_iteration(&ignored);
+    foresight_ = teacher->runtime().foresight();
+    learnt_step_ = teacher->runtime().steps();
+  }
+
+  // One simulation; nothing if it fails, or computes more than `most_overhead`.
+  std::optional<double> simulate_once(Candidate& candidate, size_t times, double most_overhead) {
+    ++simulations_;
+    SimulationConfig config = job_;
+    config.most_overhead = std::min(job_.most_overhead, most_overhead);
+    const auto process = Process::make(times_[times], config);
+    if (process == nullptr) return std::nullopt;
+    process->learn(foresight_);
+    candidate.plan.step = learnt_step_;
+    process->set_plan(candidate.plan);
+    SimulationResult result;
+    if (!process->run_iteration(&result)) return std::nullopt;
+    process->report(&result);
+    if (times == 0) {
+      candidate.evictions.clear();
+      for (const Output& output : outputs_) {
+        candidate.evictions.push_back(process->evictions()[number(output.storage)]);
+      }
+    }
+    return result.overhead;
+  }
+
+  // Fills in the overheads. False: some time fails, or it is worse than `best` where that is given.
+  bool evaluate(Candidate& candidate, const Candidate* best) {
+    // Where times are others, chance decides a little, too: only the mean has to be better.
+    constexpr double kChance = 1.02;
+    candidate.overheads.clear();
+    for (size_t times = 0; times < times_.size(); ++times) {
+      double most = job_.most_overhead;
+      if (best != nullptr) most = best->overheads[times] * (times == 0 ? 1 : kChance);
+      const auto overhead = simulate_once(candidate, times, most);
+      if (!overhead) return false;
+      candidate.overheads.push_back(*overhead);
+    }
+    return best == nullptr || candidate.score() < best->score();
+  }
+
+  // All policies, as far as they run, the best first.
+  std::vector<Candidate> portfolio() {
+    std::vector<Candidate> found;
+    auto add = [&](const char* policy, double use_share, bool only_best) {
+      Candidate candidate;
+      candidate.plan.policy = policy;
+      candidate.plan.use_share = use_share;
+      const bool has_best = only_best && !found.empty();
+      if (!evaluate(candidate, has_best ? &found.front() : nullptr)) return;
+      const auto worse = std::find_if(found.begin(), found.end(), [&](const Candidate& other) {
+        return candidate.score() < other.score();
+      });
+      found.insert(worse, std::move(candidate));
+    };
+    for (const char* policy : {"need1", "dtr", "dtr-eq", "msps", "coop"}) add(policy, 0, false);
+    for (const double share : {0.5, 0.3, 0.7, 1.0}) add("next-use", share, false);
+    // Mostly far behind: given up as soon as that shows.
+    for (const char* policy : {"size", "dtr-local", "lru"}) add(policy, 0, true);
+    return found;
+  }
+
+  void climb(Candidate& best) {
+    if (outputs_.empty() || best.overheads[0] <= 1) return;
+    // Long steps leave time for fewer.
+    const size_t affordable = kMostOperators / std::max<size_t>(times_[0].operators.size(), 1);
+    const size_t most = std::min(config_.simulations, affordable);
+    while (simulations_ < most) {
+      Candidate next;
+      next.plan = best.plan;
+      next.plan.weights.resize(outputs_.size(), 1.0F);
+      change(next.plan.weights, best.evictions);
+      if (evaluate(next, &best)) best = std::move(next);
+    }
+  }
+
+  void multiply(float& weight, double factor) const {
+    constexpr double kLeast = 1e-4, kMost = 1e4;
+    weight = static_cast<float>(std::clamp(weight * factor, kLeast, kMost));
+  }
+
+  void change(std::vector<float>& weights, const std::vector<uint32_t>& evictions) {
+    constexpr double kFactors[] = {1.0 / 16, 1.0 / 4, 1.0 / 2, 2, 4, 16};
+    const double factor = kFactors[random_.below(std::size(kFactors))];
+    switch (random_.below(4)) {
+      case 0: {  // one kind of operator
+        const uint32_t name = outputs_[random_evicted(evictions)].name;
+        for (size_t k = 0; k < weights.size(); ++k) {
+          if (outputs_[k].name == name) multiply(weights[k], factor);
+        }
+        break;
+      }
+      case 1: {  // a stretch of the step
+        const size_t length = std::max<size_t>(weights.size() >> (2 + random_.below(5)), 1);
+        const size_t begin = random_.below(weights.size());
+        const size_t end = std::min(begin + length, weights.size());
+        for (size_t k = begin; k < end; ++k) multiply(weights[k], factor);
+        break;
+      }
+      default: {  // single ones, mostly what is evicted
+        const size_t count = size_t{1} << random_.below(4);
+        for (size_t k = 0; k < count; ++k) {
+          const bool any = random_.below(4) == 0;
+          const size_t at = any ? random_.below(weights.size()) : random_evicted(evictions);
+          multiply(weights[at], factor);
+        }
+      }
+    }
+  }
+
+  // An output that is evicted, or any if there is none.
+  size_t random_evicted(const std::vector<uint32_t>& evictions) {
+    const size_t start = random_.below(evictions.size());
+    for (size_t k = 0; k < evictions.size(); ++k) {
+      const size_t at = (start + k) % evictions.size();
+      if (evictions[at] > 0) return at;
+    }
+    return start;
+  }
+
+  const PlannerConfig config_;
+  SimulationConfig job_;
+  Random random_;
+  std::vector<Trace> times_;  // as recorded, then with others
+  std::vector<Output> outputs_;
+  remat::Foresight foresight_;
+  uint32_t learnt_step_ = 0;
+  size_t simulations_ = 0;
+};
+
+}  // namespace
+
+std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& job,
+                                   const PlannerConfig& config) {
+  return Search(step, job, config).run();
+}
+
+Trace with_other_times(const Trace& trace, double spread, uint64_t seed) {
+  Random random(seed);
+  Trace other = trace;
+  for (TraceOperator& op : other.operators) {
+    const double ns = static_cast<double>(op.cost_ns) * std::exp(spread * random.normal());
+    op.cost_ns = static_cast<uint64_t>(std::llround(std::min(ns, 0x1p44)));
+  }
+  return other;
+}
+
+}  // namespace tidepool::plan

@@ -1,0 +1,128 @@
+#include "remat/plan/step_trace.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "allocator/check.h"
+
+namespace tidepool::plan {
+namespace {
+
+constexpr uint64_t kNone = UINT64_MAX;
+
+class Copier {
+ public:
+  explicit Copier(const Trace& trace)
+      : trace_(trace),
+        builder_(trace.facts),
+        number_(trace.storages.size(), kNone),
+        alive_(number_.size()) {}
+
+  // Before the step.
+  void pass(const TraceEvent& event) {
+    if (event.kind == EventKind::kRoot) alive_[event.index] = true;
+    if (event.kind == EventKind::kRelease) alive_[event.index] = false;
+    if (event.kind != EventKind::kOperator) return;
+    for (const StorageIndex output : trace_.outputs(trace_.operators[event.index])) {
+      alive_[number(output)] = true;
+    }
+  }
+
+  void begin() {
+    for (uint32_t index = 0; index < alive_.size(); ++index) {
+      if (alive_[index]) add_root(index);
+    }
+  }
+
+  void copy(const TraceEvent& event) {
+    switch (event.kind) {
+      case EventKind::kRoot:
+        add_root(event.index);
+        break;
+      case EventKind::kOperator:
+        copy_operator(trace_.operators[event.index]);
+        break;
+      case EventKind::kRelease:
+        builder_.release(number_[event.index]);
+        break;
+      case EventKind::kUse:
+        builder_.use(number_[event.index], event.stream);
+        break;
+      case EventKind::kStep:
+        break;  // there is one, at the end
+    }
+  }
+
+  TraceBuilder& builder() { return builder_; }
+
+ private:
+  void add_root(uint32_t index) {
+    const TraceStorage& storage = trace_.storages[index];
+    number_[index] = builder_.root(storage.bytes, storage.kind);
+  }
+
+  void copy_operator(const TraceOperator& op) {
+    std::vector<uint64_t> reads;
+    std::vector<TraceWrite> writes;
+    std::vector<size_t> outputs;
+    for (const StorageIndex read : trace_.reads(op)) reads.push_back(number_[number(read)]);
+    for (const TraceWrite& write : trace_.writes(op)) {
+      writes.push_back({static_cast<StorageIndex>(number_[number(write.storage)]), write.access});
+    }
+    for (const StorageIndex output : trace_.outputs(op)) {
+      outputs.push_back(trace_.storages[number(output)].bytes);
+    }
+    OperatorCallEntry entry;
+    entry.name = trace_.names[op.name];
+    entry.cost_ns = op.cost_ns;
+    entry.reads = reads;
+    entry.writes = writes;
+    entry.output_bytes = outputs;
+    entry.workspace_bytes = op.workspace_bytes;
+    entry.site = op.site;
+    entry.stream = op.stream;
+    entry.draws = op.draws;
+    entry.recordable = op.recordable;
+    uint64_t made = builder_.call(entry);
+    for (const StorageIndex output : trace_.outputs(op)) number_[number(output)] = made++;
+  }
+
+  const Trace& trace_;
+  TraceBuilder builder_;
+  std::vector<uint64_t> number_;  // in the new trace, by index in the old one
+  std::vector<bool> alive_;  // when the step begins
+};
+
+}  // namespace
+
+Trace step_trace(const Trace& trace, size_t begin, size_t end) {
+  TIDEPOOL_CHECK(begin <= end && end <= trace.events.size(), "events %zu to %zu of %zu", begin,
+                 end, trace.events.size());
+  Copier copier(trace);
+  for (size_t k = 0; k < begin; ++k) copier.pass(trace.events[k]);
+  copier.begin();
+  for (size_t k = begin; k < end; ++k) copier.copy(trace.events[k]);
+  copier.builder().step();
+  return copier.builder().take();
+}
+
+size_t step_begin(const Trace& trace, size_t end) {
+  size_t begin = end > 0 ? end - 1 : 0;
+  if (end == trace.events.size()) begin = std::min(begin, last_step_end(trace));
+  while (begin > 0 && trace.events[begin - 1].kind != EventKind::kStep) --begin;
+  return begin;
+}
+
+size_t last_step_end(const Trace& trace) {
+  for (size_t k = trace.events.size(); k-- > 0;) {
+    if (trace.events[k].kind == EventKind::kOperator) {
+      while (k > 0 && trace.events[k].kind != EventKind::kStep) --k;
+      const bool after_mark = trace.events[k].kind == EventKind::kStep;
+      return after_mark ? k : trace.events.size();
+    }
+    if (trace.events[k].kind == EventKind::kStep) break;
+  }
+  return trace.events.size();
+}
+
+}  // namespace tidepool::plan

@@ -1,0 +1,72 @@
+// planned: the prices of a plan that was found on a recorded step, for as long as the job repeats
+// that step; need1's before there is a plan, and from the first difference on. A plan names another
+// policy and a factor for each of the step's results (step_plan.h); who searches for it is above
+// this folder (plan/planner.h).
+// Owns the policies that it has priced with; one is active, and it alone keeps anything in values
+// and storages: what the others kept there is dropped as soon as the job departs from the step.
+// Invariants: (1) another policy than need1 is active only while the step is foreseen and the plan
+// fits it; (2) those of the active policy; (3) those of Foresight.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "remat/foresight.h"
+#include "remat/policies/next_use.h"
+#include "remat/policy.h"
+#include "remat/step_plan.h"
+
+namespace tidepool::remat {
+
+class PlannedPolicy final : public Policy {
+ public:
+  explicit PlannedPolicy(LineageStore& store);
+
+  // The names that a plan may have: those whose prices depend on nothing but the storage, its
+  // neighbourhood and time.
+  static std::span<const std::string> candidates();
+
+  // Taken up by the next step. Throws: std::invalid_argument naming an unknown policy.
+  void set_plan(const StepPlan& plan) override;
+  // A plan is in use now.
+  bool follows_plan() const { return active_ != &*net_ || !weights_.empty(); }
+
+  double price(Storage& storage, const Circumstances& now) override {
+    if (foresight_.step() != step_) begin_step();
+    if (follows_plan() && !foresight_.matching()) [[unlikely]] use(*net_, {});
+    const double price = active_->price(storage, now) * scale_;
+    if (weights_.empty() || storage.step_seen != step_) return price;
+    return price * weights_[storage.step_number];
+  }
+  // In need1's unit, as price().
+  std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
+    return net_->time_price(ns, now);
+  }
+  void availability_changed(Value& value) override { active_->availability_changed(value); }
+  void value_dies(Value& value) override { active_->value_dies(value); }
+  void begin_search() override { active_->begin_search(); }
+  void forget_all() override { active_->forget_all(); }
+  Foresight* foresight() override { return &foresight_; }
+  void check_invariants() override;
+
+ private:
+  void begin_step();
+  // Makes `policy` the active one; `weights` are by number of the step's storages.
+  void use(Policy& policy, std::vector<float> weights);
+
+  LineageStore& store_;
+  Foresight foresight_;
+  const std::unique_ptr<Policy> net_;
+  std::map<std::string, std::unique_ptr<Policy>> others_;  // by name and share
+  Policy* active_;
+  double scale_ = 1;  // from the active policy's unit to need1's
+  std::vector<float> weights_;
+  std::optional<StepPlan> plan_;
+  uint32_t step_ = 0;  // the one that begin_step() has seen begin
+};
+
+}  // namespace tidepool::remat

@@ -1,0 +1,21 @@
+// StepPlan: what a search on a recorded step has found for the steps that repeat it: whose prices
+// to use, and by what factor to multiply that of each of the step's results. Plain data. Results
+// are named by their place in the step, so that a plan says nothing of objects or addresses: the
+// k-th of all outputs that have bytes, operator by operator (Foresight::last_outputs()).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tidepool::remat {
+
+struct StepPlan {
+  std::string policy = "need1";  // one that PlannedPolicy has
+  double use_share = 0.5;        // of next-use: how much the time of the next use counts
+  std::vector<float> weights;    // by output; empty: all are 1
+  uint32_t step = 0;             // the number of the step that it was found on
+};
+
+}  // namespace tidepool::remat

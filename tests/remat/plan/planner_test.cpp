@@ -1,0 +1,114 @@
+#include "remat/plan/planner.h"
+
+#include <cmath>
+
+#include "remat/plan/step_trace.h"
+#include "remat/plan/trace_peak.h"
+#include "tests/remat/plan/sample_traces.h"
+#include "tests/support/catch.h"
+
+namespace tidepool::plan {
+namespace {
+
+Trace step_of(uint64_t seed) {
+  const Trace trace = network_trace(24, 1000, 1000, seed);
+  return step_trace(trace, 0, trace.events.size());
+}
+
+SimulationConfig job_of(const Trace& step, double ratio) {
+  SimulationConfig job;
+  job.memory = MemoryModel::kExact;
+  job.budget_bytes =
+      static_cast<size_t>(static_cast<double>(trace_peak(step).peak_bytes) * ratio);
+  return job;
+}
+
+TEST_CASE("plans come the best first, and the climb beats all policies") {
+  size_t better = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace step = step_of(seed);
+    PlannerConfig config;
+    config.simulations = 300;
+    const auto plans = find_plans(step, job_of(step, 0.5), config);
+    REQUIRE(plans.size() > 2);
+    for (size_t k = 1; k < plans.size(); ++k) CHECK(plans[k - 1].score <= plans[k].score);
+    CHECK(plans[0].score > 1);
+    better += plans[0].score < plans[1].score - 1e-9;
+    for (size_t k = 1; k < plans.size(); ++k) CHECK(plans[k].plan.weights.empty());
+    // The same step gives the same plans.
+    CHECK(find_plans(step, job_of(step, 0.5), config)[0].plan.weights == plans[0].plan.weights);
+  }
+  CHECK(better >= 5);
+}
+
+TEST_CASE("a simulated job follows its plan from the second iteration on") {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Trace trace = network_trace(24, 1000, 1000, seed);
+    SimulationConfig config = job_of(trace, 0.5);
+    config.iterations = 2;
+    config.check_invariants = true;
+    const double plain = simulate(trace, config).overhead;
+    config.policy = "planned";
+    config.planner.simulations = 300;
+    const SimulationResult planned = simulate(trace, config);
+    REQUIRE(planned.status == SimulationStatus::kOk);
+    CHECK(planned.overhead < plain);
+    CHECK(planned.overhead >= 1);
+    config.iterations = 1;
+    config.fallback = false;
+    const double first = simulate(trace, config).overhead;
+    config.policy = "need1";
+    CHECK(first == simulate(trace, config).overhead);
+  }
+}
+
+TEST_CASE("with plans, what runs under a budget runs under every greater one") {
+  const Trace trace = network_trace(16, 1000, 1000, 3);
+  const size_t peak = trace_peak(trace).peak_bytes;
+  SimulationConfig config;
+  config.policy = "planned";
+  config.memory = MemoryModel::kArena;
+  config.iterations = 2;
+  config.planner.simulations = 12;
+  config.planner.perturbed = 0;
+  config.most_overhead = 2;
+  bool feasible = false;
+  size_t ran = 0;
+  for (size_t percent = 15; percent <= 100; percent += 5) {
+    config.budget_bytes = peak * percent / 100;
+    const bool ok = simulate(trace, config).status == SimulationStatus::kOk;
+    CHECK((ok || !feasible));
+    feasible |= ok;
+    ran += ok;
+  }
+  CHECK(ran > 3);
+}
+
+TEST_CASE("nothing is planned where nothing runs") {
+  const Trace step = step_of(1);
+  SimulationConfig job = job_of(step, 0.5);
+  job.budget_bytes = trace_peak(step).floor_bytes - 1;
+  CHECK(find_plans(step, job, {}).empty());
+}
+
+TEST_CASE("other times are other by as much as asked, and the rest is the same") {
+  Trace trace = network_trace(500, 1000, 1'000'000);
+  const Trace other = with_other_times(trace, 0.2, 7);
+  double sum = 0;
+  double squares = 0;
+  for (size_t k = 0; k < trace.operators.size(); ++k) {
+    const double log = std::log(static_cast<double>(other.operators[k].cost_ns) /
+                                static_cast<double>(trace.operators[k].cost_ns));
+    sum += log;
+    squares += log * log;
+    trace.operators[k].cost_ns = other.operators[k].cost_ns;
+  }
+  const auto count = static_cast<double>(trace.operators.size());
+  CHECK(std::abs(sum / count) < 0.03);
+  CHECK(std::sqrt(squares / count) > 0.17);
+  CHECK(std::sqrt(squares / count) < 0.23);
+  CHECK(difference(trace, other).empty());
+}
+
+}  // namespace
+}  // namespace tidepool::plan

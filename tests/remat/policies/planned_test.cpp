@@ -1,0 +1,149 @@
+#include "remat/policies/planned.h"
+
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/lineage_builder.h"
+#include "tests/support/random.h"
+
+namespace tidepool {
+namespace {
+
+using remat::PlannedPolicy;
+using remat::StepPlan;
+using remat::Storage;
+
+// x -> a -> b -> c, then c is read.
+struct Job {
+  LineageBuilder built{"planned"};
+  PlannedPolicy& policy = dynamic_cast<PlannedPolicy&>(*built.policy);
+  Storage *x = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
+  uint64_t now_ns = 1;
+
+  Storage* call(uint64_t site, Storage* operand, uint64_t cost_ns) {
+    const auto call = policy.foresight()->begin(site, {&operand, 1}, now_ns);
+    now_ns += 10;
+    Storage* made = built.result({operand}, cost_ns);
+    policy.foresight()->finish(call, {&made, 1});
+    return made;
+  }
+  void begin(uint64_t site = 1) { x = built.root(), a = call(site, x, 100); }
+  void go_on(uint64_t site = 2) { b = call(site, a, 200), c = call(3, b, 400); }
+  void end() { policy.foresight()->end_step(now_ns); }
+  void step() { begin(), go_on(), end(); }
+  double price(Storage* storage) { return policy.price(*storage, {2, 0}); }
+};
+
+StepPlan plan_of(const char* policy, std::vector<float> weights, uint32_t step = 1) {
+  StepPlan plan;
+  plan.policy = policy;
+  plan.weights = std::move(weights);
+  plan.step = step;
+  return plan;
+}
+
+TEST_CASE("need1's prices without a plan, the plan's factors with one") {
+  Job job;
+  job.begin(), job.go_on();
+  CHECK(job.price(job.b) == 200.0 / 2);
+  job.end();
+  job.policy.set_plan(plan_of("need1", {2, 0.5, 4}));
+  job.begin(), job.go_on();
+  CHECK(job.price(job.a) == 2 * 100.0 / 2);
+  CHECK(job.price(job.b) == 0.5 * 200.0 / 2);
+  CHECK(job.price(job.c) == 4 * 400.0 / 2);
+  CHECK(job.policy.follows_plan());
+  job.built.check();
+}
+
+TEST_CASE("a plan may name another policy, in the unit of need1") {
+  Job job;
+  job.step();
+  job.policy.set_plan(plan_of("msps", {}));
+  job.begin(), job.go_on();
+  job.built.evict(job.a);
+  const auto msps = remat::make_policy("msps", job.built.store);
+  const uint64_t own = msps->fixed(300).value;
+  const uint64_t priced = job.policy.fixed(job.price(job.b)).value;
+  CHECK(priced == own);
+  CHECK(job.policy.follows_plan());
+  job.built.check();
+}
+
+TEST_CASE("from the first difference on need1 prices, and the next step is without the plan") {
+  Job job;
+  job.step();
+  job.policy.set_plan(plan_of("dtr-eq", {1, 3, 1}));
+  job.begin();
+  CHECK(job.price(job.a) == 100.0 / 2);
+  CHECK(job.policy.follows_plan());
+  job.go_on(77);
+  CHECK(job.price(job.b) == 200.0 / 2);
+  CHECK(!job.policy.follows_plan());
+  job.built.check();
+  job.end();
+  job.begin(), job.go_on(77);
+  CHECK(job.price(job.b) == 200.0 / 2);  // this step is foreseen, but the plan is another's
+  job.end();
+  job.begin(), job.go_on(77);
+  CHECK(!job.policy.follows_plan());
+}
+
+TEST_CASE("a plan comes into use with a step, never within one") {
+  Job job;
+  job.step();
+  job.begin();
+  job.policy.set_plan(plan_of("need1", {2, 2, 2}));
+  job.go_on();
+  CHECK(job.price(job.b) == 200.0 / 2);
+  job.end();
+  job.begin();
+  CHECK(job.price(job.a) == 2 * 100.0 / 2);
+  job.go_on(), job.end();
+  // One of the wrong length is for another step.
+  job.policy.set_plan(plan_of("need1", {2, 2}));
+  job.begin();
+  CHECK(job.price(job.a) == 100.0 / 2);
+  CHECK_THROWS_AS(job.policy.set_plan(plan_of("random", {})), std::invalid_argument);
+}
+
+// Evictions and deaths, while the active policy changes from step to step: check() compares caches,
+// marks and components with what they should be.
+TEST_CASE("what a policy keeps is dropped when another takes over") {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    test::Random random(seed);
+    Job job;
+    job.step();
+    std::vector<Storage*> kept;
+    for (uint32_t step = 2; step < 12; ++step) {
+      const auto names = PlannedPolicy::candidates();
+      job.policy.set_plan(plan_of(names[random.below(names.size())].c_str(), {1, 2, 3}, step - 1));
+      job.begin();
+      job.price(job.a);
+      job.go_on(random.chance(20) ? 50 : 2);
+      for (Storage* storage : {job.a, job.b, job.c}) {
+        job.price(storage);
+        kept.push_back(storage);
+      }
+      for (int k = 0; k < 4; ++k) {
+        const size_t at = random.below(kept.size());
+        if (!kept[at]->evicted) {
+          job.built.evict(kept[at]);
+        } else if (random.chance(50)) {
+          job.built.install(kept[at]);
+        } else {
+          job.built.die(kept[at]);
+          kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+        for (Storage* storage : kept) {
+          if (!storage->evicted) job.price(storage);
+        }
+        job.built.check();
+      }
+      job.end();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool
