@@ -95,6 +95,8 @@ void LineageStore::set_producer(Value& value, Record& record, uint16_t k) {
 }
 
 void LineageStore::cut(Value& value, RootReason reason) {
+  // What has changed around it cannot be walked to from it afterwards.
+  if (value.changed != 0) observer_.value_dies(value);
   Record* record = value.producer;
   value.producer = nullptr;
   value.depth = 0;

@@ -133,7 +133,8 @@ void* Residency::take_kept(Value& value) {
 void Residency::free_kept(Value& value) { allocator_.free_locked(take_kept(value)); }
 
 void Residency::value_dies(Value& value) {
-  if (value.kept != nullptr) free_kept(value);
+  const bool is_cut = value.references > 0;  // it only loses its lineage
+  if (value.kept != nullptr && !is_cut) free_kept(value);
   const bool known = value.component != 0 || value.changed != 0;
   if (known && policy_ != nullptr) policy_->value_dies(value);
 }
