@@ -1,6 +1,8 @@
 #include "remat/operator_call.h"
 
 #include <algorithm>
+#include <functional>
+#include <string_view>
 
 #include "allocator/check.h"
 #include "remat/mutants.h"
@@ -41,7 +43,8 @@ void OperatorCall::add(Storage* storage, Access access) {
 void OperatorCall::begin_foreseen() {
   absl::InlinedVector<Storage*, 8> storages;
   for (const Operand& operand : operands_) storages.push_back(operand.storage);
-  const uint64_t site = reinterpret_cast<uintptr_t>(type_) ^ site_ << 48;
+  // By name: what one backend has learnt another may be told.
+  const uint64_t site = std::hash<std::string_view>()(type_->name) ^ site_ << 48;
   foreseen_ = state_.foresight->begin(site, {storages.data(), storages.size()},
                                       state_.residency.now());
 }

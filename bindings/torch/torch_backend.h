@@ -36,8 +36,8 @@ class TorchBackend : public remat::Backend {
     static_cast<void>(user);
   }
 
-  // The storages from which graphs that were captured while `generator` was drawn from read its state
-  // by address.
+  // The storages from which graphs that were captured while `generator` was drawn from read its
+  // state by address.
   virtual std::vector<c10::Storage> captured_state(const c10::GeneratorImpl& generator) {
     static_cast<void>(generator);
     return {};
