@@ -49,7 +49,7 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       turns(backend),
       hidden_work(allocator, backend),
       restorer(allocator, backend, store, residency, root_loss, turns, hidden_work),
-      mover(allocator, backend, store, residency, turns, hidden_work),
+      mover(allocator, backend, store, residency, root_loss, turns, hidden_work),
       limits(config.limits, store, residency),
       random(config.seed) {
   residency.set_policy(policy.get());
