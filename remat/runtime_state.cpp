@@ -188,6 +188,8 @@ void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) 
   void* copy = nullptr;
   if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);
   if (copy != nullptr) {
+    // While it was made, another thread may have begun to replay what reads the present bytes.
+    wait_until_unread(storage, lock);
     if (storage.dead || storage.current->consumers == nullptr) {
       allocator.free_locked(copy);
     } else {
