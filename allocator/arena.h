@@ -223,6 +223,8 @@ class Arena {
 
   // arena_moves.cpp: moving contents out of a window.
   bool can_move_blocks(const Request& request) const;
+  // No other stream uses the block, as far as the job has said.
+  bool is_alone(const Block& block, StreamId stream) const;
   // Whether the block is better moved than evicted at `evicting`; then `price` is what that costs.
   bool better_moved(const Block& block, const Request& request, Price evicting, Price& price) const;
   bool moves_something(const Window& window) const;

@@ -11,11 +11,14 @@ bool Arena::can_move_blocks(const Request& request) const {
          suspended_ == 0 && request.moves_left > 0;
 }
 
+// Else what other streams do with the bytes would have to be awaited, which moving is not worth.
+bool Arena::is_alone(const Block& block, StreamId stream) const {
+  return order_ == nullptr || (block.stream == stream && !block.shared);
+}
+
 bool Arena::better_moved(const Block& block, const Request& request, Price evicting,
                          Price& price) const {
-  if (block.bytes > request.move_limit_bytes) return false;
-  // What other streams do with the bytes would have to be awaited, which moving is not worth.
-  if (order_ != nullptr && (block.stream != request.stream || block.shared)) return false;
+  if (block.bytes > request.move_limit_bytes || !is_alone(block, request.stream)) return false;
   const Price moving = reclaimer_->move_price(block.owner);
   if (moving.barrier || (!evicting.barrier && evicting.value <= moving.value)) return false;
   price = moving;
@@ -73,10 +76,11 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
   for (const Move& move : moves) {
     if (move.to == BlockId::kNone) break;
     const Block& block = heap_[move.from.id];
-    // While another one was copied this one may have been freed, and its block used again.
+    // While another one was copied this one may have been freed, and its block used again, or
+    // another stream may have begun to use it.
     const bool same = placed && heap_.blocks().current(move.from) &&
                       block.state == BlockState::kAllocated && block.owner == move.owner &&
-                      block.bytes <= heap_[move.to].bytes;
+                      block.bytes <= heap_[move.to].bytes && is_alone(block, request.stream);
     const size_t requested_bytes = same ? block.requested_bytes : 0;
     if (!same || reclaimer_->move_price(move.owner).barrier ||
         !reclaimer_->move(lock, move.owner, address_of(move.to).pointer())) {

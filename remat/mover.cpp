@@ -32,9 +32,11 @@ bool Mover::move(Storage& storage, void* to, DeviceLock& lock) {
   turns_.take_turn(lock);  // at once: it is free, or this thread's
   ++storage.locks;
   ++value.references;
+  ++value.uses;  // whatever becomes of the storage meanwhile, the bytes that are read stay
   ++value.locks;
   const bool copied = copy(value, to, lock);
   --value.locks;
+  --value.uses;
   // The job may have freed the storage meanwhile: a root's bytes stay kept, for who needs them.
   bool moved = false;
   if (!storage.dead) {
@@ -44,6 +46,7 @@ bool Mover::move(Storage& storage, void* to, DeviceLock& lock) {
     residency_.availability_changed(value);
   }
   turns_.end_turn();
+  root_loss_.make_sweep_due();  // of what was kept for this value, or is kept of it
   store_.release(&value);
   if (--storage.locks == 0 && storage.dead) store_.free_storage(&storage);
   return moved;

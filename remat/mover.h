@@ -10,6 +10,7 @@
 #include "remat/hidden_work.h"
 #include "remat/lineage_store.h"
 #include "remat/residency.h"
+#include "remat/root_loss.h"
 #include "remat/turns.h"
 
 namespace tidepool::remat {
@@ -17,11 +18,12 @@ namespace tidepool::remat {
 class Mover {
  public:
   Mover(BudgetedAllocator& allocator, Backend& backend, LineageStore& store, Residency& residency,
-        Turns& turns, HiddenWork& hidden_work)
+        RootLoss& root_loss, Turns& turns, HiddenWork& hidden_work)
       : allocator_(allocator),
         backend_(backend),
         store_(store),
         residency_(residency),
+        root_loss_(root_loss),
         turns_(turns),
         hidden_work_(hidden_work) {}
 
@@ -41,6 +43,7 @@ class Mover {
   Backend& backend_;
   LineageStore& store_;
   Residency& residency_;
+  RootLoss& root_loss_;
   Turns& turns_;
   HiddenWork& hidden_work_;
 };

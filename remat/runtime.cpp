@@ -184,8 +184,10 @@ bool Runtime::has_restored() const {
 
 bool Runtime::has_evicted() const {
   bool found = false;
-  state_->store.for_each_storage(
-      [&](const Storage& storage) { found |= storage.evicted && !storage.dead; });
+  state_->store.for_each_storage([&](const Storage& storage) {
+    // What is being moved will be back at once.
+    found |= storage.evicted && !storage.dead && !storage.current->available();
+  });
   return found;
 }
 

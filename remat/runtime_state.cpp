@@ -49,7 +49,7 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       turns(backend),
       hidden_work(allocator, backend),
       restorer(allocator, backend, store, residency, root_loss, turns, hidden_work),
-      mover(allocator, backend, store, residency, turns, hidden_work),
+      mover(allocator, backend, store, residency, root_loss, turns, hidden_work),
       limits(config.limits, store, residency),
       random(config.seed) {
   residency.set_policy(policy.get());
@@ -188,6 +188,8 @@ void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) 
   void* copy = nullptr;
   if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);
   if (copy != nullptr) {
+    // While it was made, another thread may have begun to replay what reads the present bytes.
+    wait_until_unread(storage, lock);
     if (storage.dead || storage.current->consumers == nullptr) {
       allocator.free_locked(copy);
     } else {

@@ -2,6 +2,7 @@
 #include "allocator/simulated_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_reclaimer.h"
+#include "tests/support/simulated_streams.h"
 
 namespace tidepool {
 namespace {
@@ -132,6 +133,25 @@ TEST_CASE("a block freed while another is moved is left alone") {
   world.allocator.allocate(4 * kPage);
   CHECK(world.reclaimer.moved == Owners{world.owners[3]});
   CHECK(world.allocator.statistics().allocated_bytes == 14 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a block that another stream begins to use while one is moved is left alone") {
+  test::SimulatedStreams streams{2};  // outlives the allocator
+  World world;
+  world.allocator.set_stream_order(&streams);
+  for (size_t i : {2, 4, 9, 12, 13}) world.free(i);
+  world.owners[3]->move_price = 2;
+  world.owners[5]->move_price = 2;
+  world.reclaimer.on_move = [&](DeviceLock& lock, FakeOwner*, void*) {
+    lock.unlock();
+    world.allocator.record_stream(world.owners[5]->address, StreamId{1});
+    lock.lock();
+    return true;
+  };
+  CHECK_THROWS_AS(world.allocator.allocate(4 * kPage), OutOfMemory);
+  CHECK(world.reclaimer.moved == Owners{world.owners[3]});
+  CHECK(world.allocator.statistics().allocated_bytes == 11 * kPage);
   world.allocator.check_invariants();
 }
 

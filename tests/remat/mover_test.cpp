@@ -117,6 +117,43 @@ TEST_CASE("a storage that dies while it is copied leaves nothing behind but what
   }
 }
 
+TEST_CASE("the bytes of a root that dies while it is copied stay until the copy is done") {
+  World world;
+  Tensor x = world.input();
+  Tensor y = world.pure({x});
+  const size_t bytes = x->bytes() + y->bytes();
+  size_t allocated_bytes = 0;  // while it is copied
+  world.framework.on_use = [&](StreamId, const void*, size_t) {
+    if (allocated_bytes > 0) return;
+    world.drop(x);
+    world.runtime.end_step();  // sweeps the roots that nothing needs
+    allocated_bytes = world.allocator.statistics().allocated_bytes - y->bytes();
+  };
+  CHECK_FALSE(world.move(x));
+  world.framework.on_use = nullptr;
+  CHECK(allocated_bytes == 2 * (bytes - y->bytes()));  // where it comes from, and where it goes
+  world.check();
+  CHECK(world.matches(y));
+  world.pure({y});  // sweeps, as something has changed
+  CHECK(world.allocator.statistics().allocated_bytes == 2 * y->bytes());
+}
+
+TEST_CASE("a storage that is being moved does not count as evicted") {
+  World world;
+  Tensor x = world.input();
+  bool evicted = true;
+  world.framework.on_use = [&](StreamId, const void*, size_t) {
+    DeviceLock lock(world.mutex);
+    evicted = world.runtime.has_evicted();
+  };
+  CHECK(world.move(x));
+  world.framework.on_use = nullptr;
+  CHECK_FALSE(evicted);
+  CHECK(world.evict(world.pure({x})));
+  DeviceLock lock(world.mutex);
+  CHECK(world.runtime.has_evicted());
+}
+
 TEST_CASE("a value with lineage that dies while it is copied is freed") {
   World world;
   Tensor x = world.input();

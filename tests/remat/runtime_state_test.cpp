@@ -1,6 +1,10 @@
 // What several parts of the runtime do together: protecting the readers of a root, snapshots.
 #include "remat/runtime_state.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"
 
@@ -28,6 +32,43 @@ TEST_CASE("where the readers of a root do not fit, its old contents are copied b
   CHECK(job.matches(big));
   CHECK(job.matches(small));
   CHECK(job.statistics().retained_bytes == 0);
+  job.check();
+}
+
+TEST_CASE("a write waits for a replay that began while the old contents were copied") {
+  RematFixture job(32 << 10);
+  Tensor x = job.input(64);
+  Tensor big = job.pure({x}, 1500);
+  Tensor small = job.pure({x}, 16);
+  CHECK(job.evict(big));
+  CHECK(job.evict(small));
+  Tensor pinned = job.input(2500);
+  job.tracked(pinned);
+  const void* const contents = x->address;
+  const auto writer = std::this_thread::get_id();
+  std::thread reader;
+  std::atomic<bool> reading = false;
+  bool matched = false;
+  job.framework.on_use = [&](StreamId, const void* address, size_t bytes) {
+    if (std::this_thread::get_id() != writer) {
+      if (address != contents || reading.exchange(true)) return;
+      // Had the writer not to wait, it would be done before this has read.
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    } else if (bytes == x->bytes() && address != contents && !reader.joinable()) {  // the copy
+      job.evict(small);
+      reader = std::thread([&] { matched = job.matches(small); });
+      while (!reading) std::this_thread::yield();
+    }
+  };
+  job.update(x);
+  REQUIRE(reader.joinable());
+  reader.join();
+  job.framework.on_use = nullptr;
+  CHECK(matched);
+  CHECK(job.statistics().snapshots == 1);
+  CHECK(job.matches(x));
+  job.drop(pinned);
+  CHECK(job.matches(big));
   job.check();
 }
 

@@ -19,16 +19,24 @@ namespace tidepool::sim {
 namespace {
 
 struct Shared {
-  Shared(size_t budget_bytes, const remat::RuntimeConfig& config)
-      : allocator(space, mutex, allocator_config(budget_bytes)),
+  Shared(size_t budget_bytes, const remat::RuntimeConfig& config, bool slab)
+      : allocator(space, mutex, allocator_config(budget_bytes, slab)),
         framework(allocator, mutex),
         runtime(allocator, framework, config) {
     framework.set_runtime(&runtime);
+    // Others come in between, above all while bytes are copied.
+    if (slab) framework.on_use = [](StreamId, const void*, size_t) { std::this_thread::yield(); };
   }
 
-  static AllocatorConfig allocator_config(size_t budget_bytes) {
+  // `slab`: contents of blocks are moved, not pages.
+  static AllocatorConfig allocator_config(size_t budget_bytes, bool slab) {
     AllocatorConfig config;
     config.budget_bytes = budget_bytes;
+    if (slab) {
+      config.range_bytes = budget_bytes;
+      config.one_zone = true;
+      config.allow_remap = false;
+    }
     config.handle_bytes = 4096;
     config.poison = true;
     return config;
@@ -153,7 +161,23 @@ class Worker {
     } else if (choice < 19) {
       read();
     } else {
-      DeviceLock lock(shared_.mutex);
+      disturb();
+    }
+  }
+
+  // What a job does rarely.
+  void disturb() {
+    const uint64_t choice = random_.below(5);
+    if (choice == 0) return shared_.runtime.end_step();  // sweeps
+    SimulatedStorage* const own = own_[random_.below(own_.size())];
+    if (choice == 1) return shared_.framework.replace_bytes(own, random_.next());
+    DeviceLock lock(shared_.mutex);
+    if (choice == 2) {
+      shared_.runtime.pause_evicting(lock);
+      shared_.runtime.resume_evicting();
+    } else if (choice == 3) {
+      shared_.runtime.escape(shared_.framework.tracked(own), lock);
+    } else {
       shared_.runtime.evict_everything();
     }
   }
@@ -170,13 +194,14 @@ class Worker {
 // What all threads of a run lock at once fits into it.
 constexpr size_t kAmpleBytes = 18 * 4096;
 
-void run_threads(uint64_t seed, int threads, int steps, size_t budget_bytes,
-                 const std::string& policy) {
+// Returns how many blocks' contents were moved.
+uint64_t run_threads(uint64_t seed, int threads, int steps, size_t budget_bytes,
+                     const std::string& policy, bool slab) {
   remat::RuntimeConfig config;
   config.policy = policy;
   config.seed = seed;
   config.chaos = seed / 3 % 3 == 0 ? remat::Chaos::kRandom : remat::Chaos::kNone;
-  Shared shared(budget_bytes, config);
+  Shared shared(budget_bytes, config, slab);
   for (uint64_t k = 0; k < 6; ++k) shared.published.push_back(shared.framework.new_input(32, k));
   std::vector<std::thread> running;
   for (int t = 0; t < threads; ++t) {
@@ -210,21 +235,34 @@ void run_threads(uint64_t seed, int threads, int steps, size_t budget_bytes,
   if (budget_bytes >= kAmpleBytes && config.chaos == remat::Chaos::kNone) {
     CHECK(shared.out_of_memory < static_cast<uint64_t>(threads * steps) / 8);
   }
+  return shared.allocator.statistics().moves;
 }
 
-TEST_CASE("threads share one runtime", "[stress]") {
 #ifdef TIDEPOOL_SANITIZED
-  constexpr uint64_t kRounds = 6;
+constexpr uint64_t kRounds = 6;
 #else
-  constexpr uint64_t kRounds = 24;
+constexpr uint64_t kRounds = 24;
 #endif
-  const uint64_t rounds = std::getenv("TIDEPOOL_FULL") != nullptr ? 20 * kRounds : kRounds;
-  for (uint64_t seed = 0; seed < rounds; ++seed) {
+
+uint64_t rounds() { return std::getenv("TIDEPOOL_FULL") != nullptr ? 20 * kRounds : kRounds; }
+
+TEST_CASE("threads share one runtime", "[stress]") {
+  for (uint64_t seed = 0; seed < rounds(); ++seed) {
     INFO("seed " << seed);
     const std::span<const std::string> policies = remat::policy_names();
     run_threads(seed, 2 + static_cast<int>(seed % 3), 600, (6 + seed % 5 * 4) * 4096,
-                policies[seed % policies.size()]);
+                policies[seed % policies.size()], false);
   }
+}
+
+TEST_CASE("threads move the contents of each other's blocks", "[stress]") {
+  uint64_t moves = 0;
+  for (uint64_t seed = 0; seed < rounds(); ++seed) {
+    INFO("seed " << seed);
+    moves += run_threads(seed, 2 + static_cast<int>(seed % 3), 600, (6 + seed % 5 * 4) * 4096,
+                         seed % 2 == 0 ? "next-use" : "need1", true);
+  }
+  CHECK(moves > 0);
 }
 
 }  // namespace

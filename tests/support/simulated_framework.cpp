@@ -253,6 +253,7 @@ bool SimulatedFramework::take_reference_if_alive(SimulatedStorage* storage) {
 
 bool SimulatedFramework::detach(remat::Storage& storage) {
   auto* own = static_cast<SimulatedStorage*>(storage.backend);
+  if (own->address != storage.address) return false;  // it has got other bytes
   if (!take_reference_if_alive(own)) return false;
   own->address = nullptr;
   own->evicted = true;
