@@ -1,9 +1,15 @@
 #include "remat/mover.h"
 
+#include "allocator/address_space.h"
+
 namespace tidepool::remat {
 
 bool Mover::movable(const Storage& storage) const {
-  return residency_.at_rest(storage) && storage.current->uses == 0 &&
+  // Parameters and what else the job keeps are what code beyond PyTorch's operators may hold raw
+  // pointers to, unseen: they stay, as they always did.
+  const bool came_of_an_operator =
+      storage.current->producer != nullptr || storage.role == Role::kOther;
+  return came_of_an_operator && residency_.at_rest(storage) && storage.current->uses == 0 &&
          (turns_.is_free() || turns_.is_my_turn());
 }
 
@@ -13,15 +19,19 @@ bool Mover::copy(Value& value, void* to, DeviceLock& lock) {
   void* const from = value.address();
   // Other streams' uses of either block would have to be awaited.
   if (allocator_.stream(from) != stream || allocator_.stream(to) != stream) return false;
-  bool copied = true;
   try {
     hidden_work_.before_use(value, stream, lock);
-    lock.unlock();
+  } catch (const DeviceError&) {
+    return false;
+  }
+  bool copied = true;
+  lock.unlock();
+  try {
     backend_.copy(to, from, value.bytes);
-  } catch (...) {
+  } catch (...) {  // the device's errors come again, to the job's own work
     copied = false;
   }
-  if (!lock.owns_lock()) lock.lock();
+  lock.lock();
   hidden_work_.after_use(value, stream);
   return copied;
 }

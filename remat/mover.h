@@ -27,7 +27,8 @@ class Mover {
         turns_(turns),
         hidden_work_(hidden_work) {}
 
-  // Nobody uses the storage, nobody has its address, and no other thread is restoring.
+  // Nobody uses the storage, nobody has its address, no other thread is restoring, and an operator
+  // has made the contents.
   bool movable(const Storage& storage) const;
 
   // Of moving so much, in the unit of operators' costs.

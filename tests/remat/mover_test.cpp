@@ -69,6 +69,12 @@ TEST_CASE("what is used, fixed, escaped or evicted does not move") {
   CHECK_FALSE(world.move(x));
   storage->current->uses = 0;
   CHECK(world.move(x));
+  for (const remat::Role role :
+       {remat::Role::kParameter, remat::Role::kOptimizerState, remat::Role::kInput}) {
+    storage->role = role;
+    CHECK_FALSE(world.move(x));
+  }
+  storage->role = remat::Role::kOther;
   storage->escaped = true;
   CHECK_FALSE(world.move(x));
   storage->escaped = false;
