@@ -102,7 +102,7 @@ def test_what_a_graph_uses_stays(cases):
 
 
 def test_the_seeds_that_a_graph_reads_stay(cases):
-    assert set(cases[1]["captured_draws"]["evicted"]) == {0}
+    assert set(cases[1]["captured_draws"]["between_replays"]) == {0}
 
 
 def test_both_devices_evict(cases):
