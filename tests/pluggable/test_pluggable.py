@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.torch_floor
-
 
 def test_the_example_trains_within_its_budget(jobs):
     done = jobs.run(jobs.example, "256MiB")

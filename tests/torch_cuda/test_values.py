@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from value_traces import strange_calls
 
-pytestmark = pytest.mark.torch_floor
-
 JOBS = ("cnn", "cnn_without_cudnn", "unet", "gpt", "gpt_amp", "bert", "lstm")
 CHECKS = ("copies_are_true", "fills_are_true", "only_the_elements_of_a_view_are_written",
           "results_depend_on_all_that_is_read", "values_are_in_range",
