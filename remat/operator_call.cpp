@@ -44,7 +44,8 @@ void OperatorCall::begin_foreseen() {
   absl::InlinedVector<Storage*, 8> storages;
   for (const Operand& operand : operands_) storages.push_back(operand.storage);
   // By name: what one backend has learnt another may be told.
-  const uint64_t site = std::hash<std::string_view>()(type_->name) ^ site_ << 48;
+  const uint64_t type = type_ != nullptr ? std::hash<std::string_view>()(type_->name) : 0;
+  const uint64_t site = type ^ site_ << 48;
   foreseen_ = state_.foresight->begin(site, {storages.data(), storages.size()},
                                       state_.residency.now());
 }
