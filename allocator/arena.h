@@ -71,6 +71,7 @@ class Arena {
   AllocatorStatistics statistics() const;
   std::string trace_text() const { return trace_.text(); }
   size_t handle_bytes() const { return config_.handle_bytes; }
+  size_t allocated_bytes() const { return heap_.allocated_bytes(); }
   size_t committed_bytes() const { return pages_.committed() * config_.handle_bytes; }
   void check_invariants() const;
 

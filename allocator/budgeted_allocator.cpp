@@ -158,6 +158,8 @@ std::string BudgetedAllocator::trace_text() const {
   return arena_->trace_text();
 }
 
+size_t BudgetedAllocator::allocated_bytes() const { return arena_->allocated_bytes(); }
+
 size_t BudgetedAllocator::committed_bytes() const {
   DeviceLock lock(mutex_);
   return arena_->committed_bytes();

@@ -12,7 +12,7 @@ void Foresight::List::clear() {
   operands.clear();
   outputs.clear();
   numbers = 0;
-  start_ns = length_ns = 0;
+  start_ns = length_ns = fingerprint = 0;
   complete = true;
 }
 
@@ -35,7 +35,11 @@ Foresight::Call Foresight::begin(uint64_t site, std::span<Storage* const> operan
   if (!present_.complete) return call;
   Entry entry{site, now_ns - present_.start_ns, static_cast<uint32_t>(present_.operands.size()),
               static_cast<uint32_t>(operands.size())};
-  for (Storage* storage : operands) present_.operands.push_back(number_of(*storage));
+  present_.mix(site);
+  for (Storage* storage : operands) {
+    present_.operands.push_back(number_of(*storage));
+    present_.mix(present_.operands.back());
+  }
   present_.entries.push_back(entry);
   if (matching_) matching_ = begins_alike();
   return call;
@@ -60,6 +64,8 @@ void Foresight::finish(const Call& call, std::span<Storage* const> outputs) {
     const Output output{call.position, number_of(*storage), storage->current->bytes};
     const size_t at = present_.outputs.size();
     present_.outputs.push_back(output);
+    present_.mix(uint64_t{output.position} << 32 | output.number);
+    present_.mix(output.bytes);
     matching_ = matching_ && at < last_.outputs.size() && last_.outputs[at] == output;
   }
 }

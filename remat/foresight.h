@@ -62,6 +62,9 @@ class Foresight {
   // Of the step before, in its order; how many storages it had.
   std::span<const Output> last_outputs() const { return last_.outputs; }
   uint32_t last_storages() const { return last_.numbers; }
+  // Of all that the last step did, times aside: steps that did the same have the same; 0 before
+  // there is one.
+  uint64_t last_fingerprint() const { return last_.fingerprint; }
   // The steps from this one on up to the last one have all been the same.
   uint32_t same_since() const { return same_since_; }
 
@@ -85,7 +88,12 @@ class Foresight {
     std::vector<Output> outputs;
     uint32_t numbers = 0;
     uint64_t start_ns = 0, length_ns = 0;
+    uint64_t fingerprint = 0;
     bool complete = true;
+    void mix(uint64_t word) {
+      fingerprint = ((fingerprint ^ word) + 1) * 0x9E3779B97F4A7C15u;
+      fingerprint ^= fingerprint >> 29;
+    }
     void clear();
   };
 

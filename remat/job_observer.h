@@ -2,11 +2,13 @@
 // the order in which they end, deaths of storages, contents that change unseen, uses on other
 // streams, ends of steps. Replays, evictions and restorations are not among it, so that a job looks
 // the same under every budget.
+// An observer may listen to some steps only: to all others, only their ends are told.
 // Called with the device's lock held, so it must be quick, take no lock that anybody holds while
 // calling the runtime, and call neither the runtime nor the allocator. It may use
 // Storage::observed, which is its own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -36,8 +38,22 @@ struct ObservedCall {
   std::span<Storage* const> outputs{};  // nullptr where it made no memory of ours
 };
 
+// A step that has ended.
+struct StepEnd {
+  uint32_t step = 0;           // as Runtime::steps() counts; 0 where the policy does not look ahead
+  uint32_t same_since = 0;     // all steps from this one on have done the same
+  uint64_t fingerprint = 0;    // of what it did
+  uint64_t evictions = 0;      // so far
+  uint64_t computed_ns = 0;    // likewise: what the job's own operators cost
+  uint64_t replayed_ns = 0;    // likewise: what those that were replayed cost at first
+  size_t allocated_bytes = 0;  // now, by the allocator
+  bool repeated() const { return step > same_since; }
+};
+
 class JobObserver {
  public:
+  // It listens to what comes before the first end of a step.
+  virtual bool listens_at_once() const = 0;
   // An operator's kernel is about to run on this thread.
   virtual void begins() = 0;
   virtual void ran(const ObservedCall& call) = 0;
@@ -46,8 +62,8 @@ class JobObserver {
   virtual void died(Storage& storage) = 0;
   // The storage is used on this stream, too.
   virtual void used(Storage& storage, StreamId stream) = 0;
-  // True: it wants to know of every storage that lives.
-  virtual bool step_ended() = 0;
+  // True: it listens to the step that begins. If it did not before, it hears of all that lives.
+  virtual bool step_ended(const StepEnd& end) = 0;
   virtual void lives(Storage& storage) = 0;
   // This is the forked child of the process that is observed; nothing follows.
   virtual void forked() = 0;

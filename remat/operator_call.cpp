@@ -26,7 +26,7 @@ OperatorCall::~OperatorCall() {
   DeviceLock lock(state_.mutex);
   refuse(RootReason::kUnsupported);
   if (prepared_ && writes_) start_versions();
-  if (prepared_ && state_.observer != nullptr) show({}, 0);
+  if (prepared_ && state_.listener != nullptr) show({}, 0);
   if (record_ != nullptr) state_.store.release(record_);
   release_operands();
 }
@@ -125,7 +125,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     for (const Operand& operand : operands_) operand.storage->writing |= writes(operand);
   }
   prepared_ = true;
-  if (state_.observer != nullptr && type_ != nullptr) [[unlikely]] state_.observer->begins();
+  if (state_.listener != nullptr && type_ != nullptr) [[unlikely]] state_.listener->begins();
   if (TIDEPOOL_MUTANT(8, operand)) {
     for (const Operand& operand : operands_) state_.unlock_storage(*operand.storage);
   }
@@ -219,7 +219,7 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   if (record_ != nullptr) check_record(cost_ns, outputs);
   if (writes_) start_versions();
   attach_record(outputs);
-  if (state_.observer != nullptr) [[unlikely]] show(outputs, cost_ns);
+  if (state_.listener != nullptr) [[unlikely]] show(outputs, cost_ns);
   if (state_.foresight != nullptr) state_.foresight->finish(foreseen_, outputs);
   if (record_ != nullptr) {
     state_.operators_recorded += record_->linked;
@@ -236,7 +236,7 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
 
 void OperatorCall::show(std::span<Storage* const> outputs, uint64_t cost_ns) const {
   if (type_ == nullptr) return;
-  state_.observer->ran({*type_, site_, cost_ns, state_.hidden_work.stream(), !refused_,
+  state_.listener->ran({*type_, site_, cost_ns, state_.hidden_work.stream(), !refused_,
                         {operands_.data(), operands_.size()}, outputs});
 }
 

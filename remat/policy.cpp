@@ -41,8 +41,8 @@ struct Entry {
 // The one list of policies. bindings/python/tidepool/_settings.py has their names once more, for
 // where no library is loaded yet; a test compares the two.
 constexpr Entry kPolicies[] = {
-    {"need1", of_store<Need1Policy>},
     {"planned", of_store<PlannedPolicy>},
+    {"need1", of_store<Need1Policy>},
     {"next-use", of_store<NextUsePolicy>},
     {"coop", of_store<CoopPolicy>},
     {"dtr", of_store<DtrPolicy>},

@@ -207,6 +207,7 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   }
   statistics.replay_ns += now_ns() - start;
   ++statistics.operators_replayed;
+  statistics.replayed_cost_ns += record.cost_ns;
   for (size_t k = 0; k < record.edge_count; ++k) {
     if (record.edges[k].value != step.written) {
       hidden_work_.after_use(*record.edges[k].value, step.stream);

@@ -22,6 +22,7 @@ struct RestorationStatistics {
   uint64_t plans = 0, longest_plan = 0, plan_peak_bytes = 0, lean_plans = 0;
   uint64_t operators_replayed = 0, ghosts = 0, clones = 0;
   uint64_t replay_ns = 0, planning_ns = 0;
+  uint64_t replayed_cost_ns = 0;  // of operators, as their first run took
 };
 
 class Restorer {

@@ -63,7 +63,7 @@ void Runtime::make_resident(std::span<Storage* const> storages, DeviceLock& lock
 }
 
 void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
-  if (state_->observer != nullptr) [[unlikely]] state_->observer->cut(*storage);
+  if (state_->listener != nullptr) [[unlikely]] state_->listener->cut(*storage);
   state_->cut(*storage, reason, lock);
 }
 
@@ -78,7 +78,7 @@ void Runtime::escape(Storage* storage, DeviceLock& lock) {
     throw;
   }
   storage->escaped = !TIDEPOOL_MUTANT(6, escaped_evicted);
-  if (state_->observer != nullptr && !storage->dead) [[unlikely]] state_->observer->cut(*storage);
+  if (state_->listener != nullptr && !storage->dead) [[unlikely]] state_->listener->cut(*storage);
   ++state_->escapes;
   unlock_storage(storage);
 }
@@ -99,12 +99,12 @@ void Runtime::chaos_at_allocation() {
 
 void Runtime::end_step() {
   DeviceLock lock(state_->mutex);
-  if (state_->foresight != nullptr) state_->foresight->end_step(state_->residency.now());
-  if (state_->observer != nullptr && state_->observer->step_ended()) [[unlikely]] {
-    state_->store.for_each_storage([&](Storage& storage) {
-      if (!storage.dead) state_->observer->lives(storage);
-    });
+  if (state_->foresight != nullptr) {
+    state_->foresight->end_step(state_->residency.now());
+  } else if (state_->residency.evictions > 0) {
+    state_->foresight = state_->policy->foresight();
   }
+  if (state_->observer != nullptr) state_->tell_step_ended();
   state_->limits.cut_aged(++state_->step);
   state_->root_loss.sweep();
 }
@@ -112,10 +112,11 @@ void Runtime::end_step() {
 void Runtime::set_observer(JobObserver* observer) {
   DeviceLock lock(state_->mutex);
   state_->observer = observer;
+  state_->listener = observer != nullptr && observer->listens_at_once() ? observer : nullptr;
 }
 
 void Runtime::note_use(Storage& storage, StreamId stream) {
-  if (state_->observer != nullptr) [[unlikely]] state_->observer->used(storage, stream);
+  if (state_->listener != nullptr) [[unlikely]] state_->listener->used(storage, stream);
 }
 
 void Runtime::learn_from(const Runtime& other) {
@@ -146,6 +147,11 @@ uint32_t Runtime::steps() const {
 uint32_t Runtime::same_since() const {
   DeviceLock lock(state_->mutex);
   return state_->foresight != nullptr ? state_->foresight->same_since() : 0;
+}
+
+uint64_t Runtime::last_fingerprint() const {
+  DeviceLock lock(state_->mutex);
+  return state_->foresight != nullptr ? state_->foresight->last_fingerprint() : 0;
 }
 
 void Runtime::set_recording(bool on) {
@@ -196,6 +202,7 @@ void Runtime::resume_evicting() { state_->residency.thaw(); }
 bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }
 
 void Runtime::become_forked_child() {
+  state_->listener = nullptr;
   if (JobObserver* observer = std::exchange(state_->observer, nullptr)) observer->forked();
   state_->residency.freeze();
   state_->turns.become_forked_child();

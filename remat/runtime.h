@@ -34,12 +34,14 @@ enum class Chaos : uint8_t {
 };
 
 struct RuntimeConfig {
-  std::string policy = "need1";  // a name of policy_names()
+  std::string policy = "planned";  // a name of policy_names()
   Chaos chaos = Chaos::kNone;
   uint64_t seed = 0;  // of whatever is drawn: by chaos, or by the policy
   // Whether results of in-place operators can be evicted and made again (Coop's recomputable
   // in-place). Off: they are roots, for comparison.
   bool record_in_place = true;
+  // Where the policy looks ahead: it does so from the beginning, or once something was evicted.
+  bool foresight_at_once = true;
   Limits limits;
 };
 
@@ -131,13 +133,16 @@ class Runtime final : public Reclaimer {
   Foresight foresight() const;
   void learn(const Foresight& foresight);
 
-  // For policies that follow a plan: the steps to come are expected to repeat step plan.step, as
-  // steps() counts. Takes the lock. Throws: std::invalid_argument naming an unknown policy.
+  // For policies that follow a plan: it holds for steps that come after one like that which it was
+  // found on, and as far as they repeat it. Takes the lock. Throws: std::invalid_argument naming an
+  // unknown policy.
   void set_plan(const StepPlan& plan);
   // Steps that have ended, as a policy that looks ahead counts them, and since which of them all
-  // were the same; 0 where the policy does not look ahead. Take the lock.
+  // were the same; 0 where the policy does not look ahead, or not yet. Take the lock.
   uint32_t steps() const;
   uint32_t same_since() const;
+  // Of the last step; equal steps have equal ones. Takes the lock.
+  uint64_t last_fingerprint() const;
 
   // Off: what is resident becomes roots, new results are roots. Takes the lock.
   void set_recording(bool on);

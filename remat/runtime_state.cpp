@@ -44,7 +44,7 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       residency(allocator, backend),
       store(residency),
       policy(make_policy(config.policy, store, config.seed)),
-      foresight(policy->foresight()),
+      foresight(config.foresight_at_once ? policy->foresight() : nullptr),
       root_loss(store, residency),
       turns(backend),
       hidden_work(allocator, backend),
@@ -202,8 +202,27 @@ void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) 
   if (!storage.dead) start_root_version(storage, reason);
 }
 
+void Runtime::State::tell_step_ended() {
+  StepEnd end;
+  if (foresight != nullptr) {
+    end.step = foresight->step() - 1;
+    end.same_since = foresight->same_since();
+    end.fingerprint = foresight->last_fingerprint();
+  }
+  end.evictions = residency.evictions;
+  end.computed_ns = residency.now();
+  end.replayed_ns = restorer.statistics.replayed_cost_ns;
+  end.allocated_bytes = allocator.allocated_bytes();
+  const bool listened = listener != nullptr;
+  listener = observer->step_ended(end) ? observer : nullptr;
+  if (listened || listener == nullptr) return;
+  store.for_each_storage([&](Storage& storage) {
+    if (!storage.dead) listener->lives(storage);
+  });
+}
+
 bool Runtime::State::end_storage(Storage* storage, void* address) {
-  if (observer != nullptr) [[unlikely]] observer->died(*storage);
+  if (listener != nullptr) [[unlikely]] listener->died(*storage);
   Value& value = *std::exchange(storage->current, nullptr);
   residency.unlist(*storage);
   storage->dead = true;

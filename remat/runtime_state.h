@@ -31,8 +31,9 @@ struct Runtime::State {
   Residency residency;
   LineageStore store;
   std::unique_ptr<Policy> policy;
-  Foresight* const foresight;  // the policy's; nullptr: it has none
+  Foresight* foresight;  // the policy's; nullptr: it has none, or does not look ahead yet
   JobObserver* observer = nullptr;
+  JobObserver* listener = nullptr;  // the observer, while it wants to hear of more than steps
   RootLoss root_loss;
   Turns turns;
   HiddenWork hidden_work;
@@ -86,6 +87,9 @@ struct Runtime::State {
     const uint64_t staleness_ns = residency.now() - storage.last_access;
     return {staleness_ns > 0 ? staleness_ns : 1, free_beside_bytes};
   }
+
+  // The observer hears of it, and of all that lives where it begins to listen.
+  void tell_step_ended();
 
   // Chaos at an operator or an allocation.
   void cause_chaos();

@@ -15,7 +15,7 @@ struct StepPlan {
   std::string policy = "need1";  // one that PlannedPolicy has
   double use_share = 0.5;        // of next-use: how much the time of the next use counts
   std::vector<float> weights;    // by output; empty: all are 1
-  uint32_t step = 0;             // the number of the step that it was found on
+  uint64_t fingerprint = 0;      // of the step that it is for (Foresight::last_fingerprint())
 };
 
 }  // namespace tidepool::remat

@@ -16,6 +16,8 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //   {"device": "cpu", "budget_bytes": int > 0, "policy": str, "chaos": "none"|"op"|"alloc"|
 //    "random:SEED", "poison": bool, "handle_bytes": int (optional), "limits": {"depth": int,
 //    "versions": int, "age_steps": int, "records": int} (optional), "recording": bool (opt.),
+//    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the
+//    job, or at the ends of its steps),
 //    "trace_events": int (optional: events of the allocator to keep),
 //    "trace": {"path": str, "name": str, "first_step": int, "last_step": int} (optional: a file
 //    for the job's trace, and the steps that are recorded)}
@@ -59,8 +61,9 @@ TIDEPOOL_EXPORT size_t tidepool_evict_all();
 // and counts a step of the job on each leave (ages lineage).
 TIDEPOOL_EXPORT void tidepool_optimizer_scope(int entering);
 
-// Completes the job's trace, if it is recorded; nothing is recorded afterwards.
-TIDEPOOL_EXPORT void tidepool_finish_trace();
+// The job ends: completes its trace, if that is recorded, and stops a search for a plan; there will
+// be no other.
+TIDEPOOL_EXPORT void tidepool_finish();
 
 // Registers operators that were defined after attaching (cheap when there are none).
 TIDEPOOL_EXPORT void tidepool_rescan_operators();

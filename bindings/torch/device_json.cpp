@@ -3,7 +3,8 @@
 namespace tidepool::torch_glue {
 
 nlohmann::json device_json(const AllocatorStatistics& memory,
-                           const remat::RuntimeStatistics& remat) {
+                           const remat::RuntimeStatistics& remat,
+                           const plan::BackgroundPlannerStatistics& planning) {
   nlohmann::json roots = nlohmann::json::object();
   for (size_t k = 1; k < static_cast<size_t>(remat::RootReason::kCount); ++k) {
     roots[remat::kRootReasonNames[k]] = remat.root_bytes[k];
@@ -43,6 +44,10 @@ nlohmann::json device_json(const AllocatorStatistics& memory,
       {"retained_bytes", remat.retained_bytes},
       {"plans", remat.plans},
       {"longest_plan", remat.longest_plan},
+      {"step_searches", planning.searches},
+      {"step_search_ns", planning.search_ns},
+      {"step_plans", planning.plans},
+      {"step_plans_taken_back", planning.taken_back},
       {"values", remat.values},
       {"records", remat.records},
       {"storages", remat.storages},

@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/budgeted_allocator.h"
+#include "remat/plan/background_planner.h"
 #include "remat/runtime.h"
 
 namespace tidepool::torch_glue {
 
 nlohmann::json device_json(const AllocatorStatistics& memory,
-                           const remat::RuntimeStatistics& remat);
+                           const remat::RuntimeStatistics& remat,
+                           const plan::BackgroundPlannerStatistics& planning);
 
 }  // namespace tidepool::torch_glue

@@ -22,6 +22,15 @@ bool g_installed = false;
 std::atomic<uint64_t> g_out_of_memory_count{0};
 }  // namespace detail
 
+namespace {
+
+bool plans(const RuntimeSettings& settings) {
+  return settings.config.policy == "planned" && settings.planning != Planning::kOff &&
+         settings.config.chaos == remat::Chaos::kNone;
+}
+
+}  // namespace
+
 Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
                std::unique_ptr<TorchBackend> backend, const RuntimeSettings& settings)
     : device_(device),
@@ -30,17 +39,42 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
       allocator_(allocator),
       backend_(std::move(backend)),
       recorder_(start_recorder(settings.trace, device)),
-      runtime_(allocator, *backend_, settings.config) {
+      runtime_(allocator, *backend_, settings.config),
+      waits_for_plans_(settings.planning == Planning::kWait) {
   runtime_.set_recording(settings.recording);
-  if (recorder_ == nullptr) return;
-  runtime_.set_observer(recorder_.get());
-  if (device.is_cpu()) allocator.set_observer(&recorder_->meter());
+  if (recorder_ != nullptr) {
+    runtime_.set_observer(recorder_.get());
+  } else if (plans(settings)) {
+    plan::BackgroundPlannerConfig config;
+    config.limits = settings.config.limits;
+    config.facts = trace_facts(device);
+    planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
+    runtime_.set_observer(planner_.get());
+  }
+  if (device.is_cpu() && allocation_meter() != nullptr) {
+    allocator.set_observer(allocation_meter());
+  }
 }
 
-void Engine::finish_trace() {
-  if (recorder_ == nullptr) return;
+AllocatorObserver* Engine::allocation_meter() {
+  if (recorder_ != nullptr) return &recorder_->meter();
+  return planner_ != nullptr ? &planner_->meter() : nullptr;
+}
+
+void Engine::end_step() {
+  runtime_.end_step();
+  if (waits_for_plans_ && planner_ != nullptr) planner_->wait();
+}
+
+plan::BackgroundPlannerStatistics Engine::planning() const {
+  return planner_ != nullptr ? planner_->statistics() : plan::BackgroundPlannerStatistics();
+}
+
+void Engine::finish() {
+  if (recorder_ == nullptr && planner_ == nullptr) return;
   runtime_.set_observer(nullptr);
-  recorder_->finish();
+  if (recorder_ != nullptr) recorder_->finish();
+  if (planner_ != nullptr) planner_->stop();
 }
 
 bool Engine::restore_everything() {

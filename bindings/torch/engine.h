@@ -15,6 +15,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/settings.h"
 #include "bindings/torch/torch_backend.h"
+#include "remat/plan/background_planner.h"
 #include "remat/plan/trace_recorder.h"
 #include "remat/runtime.h"
 
@@ -51,12 +52,15 @@ class Engine {
   void begin_capture();
   void end_capture();
 
-  // Where the job's trace is recorded: who has to be told of all blocks; else nullptr.
-  AllocatorObserver* allocation_meter() {
-    return recorder_ != nullptr ? &recorder_->meter() : nullptr;
-  }
-  // Completes the trace; nothing is recorded afterwards.
-  void finish_trace();
+  // The job's trace is recorded.
+  bool is_traced() const { return recorder_ != nullptr; }
+  // Where steps may be recorded: who has to be told of all blocks; else nullptr.
+  AllocatorObserver* allocation_meter();
+  // A step of the job has ended.
+  void end_step();
+  plan::BackgroundPlannerStatistics planning() const;
+  // Completes the trace, and stops a search for a plan; nothing is recorded afterwards.
+  void finish();
 
  private:
   const c10::Device device_;
@@ -65,6 +69,8 @@ class Engine {
   std::unique_ptr<TorchBackend> backend_;
   std::unique_ptr<plan::TraceRecorder> recorder_;
   remat::Runtime runtime_;
+  const bool waits_for_plans_;
+  std::unique_ptr<plan::BackgroundPlanner> planner_;  // only where there is no recorder
   std::atomic<int> captures_{0};
 };
 

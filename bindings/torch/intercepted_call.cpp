@@ -316,7 +316,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
                                                : generator->unsafeGetGeneratorImpl();
   }
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
-  const bool timed = body != nullptr || engine().allocation_meter() != nullptr;
+  const bool timed = body != nullptr || engine().is_traced();
   timer_ = timed ? engine().backend().timer() : nullptr;
   if (timer_ != nullptr) timed_ = timer_->begin(kind());
   failures_before_ = out_of_memory_count();

@@ -22,13 +22,18 @@ std::string with_number(const std::string& path, int number) {
 
 }  // namespace
 
+plan::TraceFacts trace_facts(c10::Device device) {
+  plan::TraceFacts facts;
+  facts.device = device.is_cuda() ? "cuda" : "cpu";
+  facts.alignment = device.is_cuda() ? kDeviceAlignment : kHostAlignment;
+  return facts;
+}
+
 std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
                                                     c10::Device device) {
   if (settings.recording.path.empty()) return nullptr;
-  plan::TraceFacts facts;
+  plan::TraceFacts facts = trace_facts(device);
   facts.name = settings.name;
-  facts.device = device.is_cuda() ? "cuda" : "cpu";
-  facts.alignment = device.is_cuda() ? kDeviceAlignment : kHostAlignment;
   plan::RecordingSettings recording = settings.recording;
   recording.path = with_number(recording.path, device.has_index() ? device.index() : 0);
   try {

@@ -34,6 +34,13 @@ void read_limits(const SettingsReader& reader, remat::Limits& limits) {
   limits.records = reader.number("records", limits.records);
 }
 
+Planning planning_of(const std::string& text) {
+  if (text == "background") return Planning::kBackground;
+  if (text == "wait") return Planning::kWait;
+  if (text == "off") return Planning::kOff;
+  throw std::invalid_argument("planning: '" + text + "' is not one of background, wait, off");
+}
+
 TraceSettings trace_settings(const SettingsReader& reader) {
   TraceSettings settings;
   plan::RecordingSettings& recording = settings.recording;
@@ -61,6 +68,8 @@ void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settin
   settings.recording = reader.flag("recording", true);
   remat::RuntimeConfig& config = settings.config;
   config.policy = reader.text("policy", config.policy);
+  config.foresight_at_once = false;
+  settings.planning = planning_of(reader.text("planning", "background"));
   config.chaos = chaos_of(reader.text("chaos", "none"), config.seed);
   // So that bytes which an operator leaves alone are the same each time, and stale ones show.
   allocator.poison |= config.chaos != remat::Chaos::kNone;

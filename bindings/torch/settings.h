@@ -17,9 +17,14 @@ struct TraceSettings {
   std::string name;
 };
 
+// What the policy `planned` does while the job runs: it searches beside it, or the job waits at
+// the end of a step for the search, so that it runs the same way each time, or there are no plans.
+enum class Planning : uint8_t { kBackground, kWait, kOff };
+
 // What every engine is made with.
 struct RuntimeSettings {
   remat::RuntimeConfig config;
+  Planning planning = Planning::kBackground;
   bool recording = true;
   TraceSettings trace;
 };

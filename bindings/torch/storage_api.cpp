@@ -134,13 +134,13 @@ size_t tidepool_evict_all() {
 void tidepool_optimizer_scope(int entering) {
   t_in_optimizer = entering != 0;
   if (!engines_installed() || entering != 0) return;
-  for_each_engine([](Engine& engine) { engine.runtime().end_step(); });
+  for_each_engine([](Engine& engine) { engine.end_step(); });
   if (g_operators_pending.load(std::memory_order_relaxed)) rescan_operators();
 }
 
-void tidepool_finish_trace() {
+void tidepool_finish() {
   if (!engines_installed()) return;
-  for_each_engine([](Engine& engine) { engine.finish_trace(); });
+  for_each_engine([](Engine& engine) { engine.finish(); });
 }
 
 void tidepool_rescan_operators() {

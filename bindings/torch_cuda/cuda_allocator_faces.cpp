@@ -142,10 +142,14 @@ std::string CudaAllocator::statistics_json() {
     if (memory == nullptr) continue;
     const DeviceStats both =
         memory->statistics(inner().getDeviceStats(static_cast<DeviceIndex>(device)));
-    const remat::RuntimeStatistics remat =
-        memory->engine() != nullptr ? memory->engine()->runtime().statistics()
-                                    : remat::RuntimeStatistics{};
-    nlohmann::json json = torch_glue::device_json(memory->allocator().statistics(), remat);
+    remat::RuntimeStatistics remat;
+    plan::BackgroundPlannerStatistics planning;
+    if (torch_glue::Engine* engine = memory->engine()) {
+      remat = engine->runtime().statistics();
+      planning = engine->planning();
+    }
+    nlohmann::json json =
+        torch_glue::device_json(memory->allocator().statistics(), remat, planning);
     json["reserved_bytes"] = both.reserved_bytes[0].current;
     json["reserved_peak_bytes"] = both.reserved_bytes[0].peak;
     json["allocated_bytes"] = both.allocated_bytes[0].current;

@@ -95,7 +95,6 @@ class Search {
     SimulationResult ignored;
     teacher->run_iteration(&ignored);
     foresight_ = teacher->runtime().foresight();
-    learnt_step_ = teacher->runtime().steps();
   }
 
   // One simulation; nothing if it fails, or computes more than `most_overhead`.
@@ -106,7 +105,7 @@ class Search {
     const auto process = Process::make(times_[times], config);
     if (process == nullptr) return std::nullopt;
     process->learn(foresight_);
-    candidate.plan.step = learnt_step_;
+    candidate.plan.fingerprint = foresight_.last_fingerprint();
     process->set_plan(candidate.plan);
     SimulationResult result;
     if (!process->run_iteration(&result)) return std::nullopt;
@@ -220,7 +219,6 @@ class Search {
   std::vector<Trace> times_;  // as recorded, then with others
   std::vector<Output> outputs_;
   remat::Foresight foresight_;
-  uint32_t learnt_step_ = 0;
   size_t simulations_ = 0;
 };
 

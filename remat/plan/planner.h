@@ -7,11 +7,8 @@
 // with the recorded times, and again with others (PlannerConfig::perturbed), all of which it has to
 // run; its score is the mean overhead. A long step is simulated less often. Nothing is measured by
 // the clock: the same step gives the same plans.
-// In a running job: the step's trace is taken at its end (Runtime::steps() is its number), this
-// runs on a thread of its own, without the device's lock, and the first plan, with `step` set to
-// that number, goes to Runtime::set_plan() whenever it is found; steps that have come in between
-// matter only if they were different, and then the plan is not taken up. A job under a limit below
-// its budget (fallback.h) gets it by BudgetedAllocator::set_limit() between two steps.
+// A running job has it from background_planner.h. A job under a limit below its budget (fallback.h)
+// would get that by BudgetedAllocator::set_limit() between two steps; nobody does so yet.
 // Thread safe: searches share nothing.
 #pragma once
 

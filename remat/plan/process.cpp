@@ -43,6 +43,7 @@ Process::Process(const Trace& trace, const SimulationConfig& config, SimulatedMe
       job_(trace, allocator_, config.budget_bytes, config.partition),
       runtime_(allocator_, job_, runtime_config(config)) {
   job_.set_runtime(&runtime_);
+  job_.set_stop(config.stop);
 }
 
 Process::Sums Process::sums() const {

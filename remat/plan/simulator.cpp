@@ -39,13 +39,13 @@ class Plans {
     if (!config_.searches_plans()) return;
     const uint32_t step = process.runtime().steps();
     const uint32_t same_since = process.runtime().same_since();
-    if (planned_step_ >= same_since && planned_step_ > 0) return;
+    if (planned_ != 0 && planned_ == process.runtime().last_fingerprint()) return;
     if (step > 1 && same_since == step) return;
     give(process, end, rank);
   }
   void give(Process& process, size_t end, size_t rank) {
     if (!config_.searches_plans()) return;
-    planned_step_ = process.runtime().steps();
+    planned_ = process.runtime().last_fingerprint();
     const size_t begin = step_begin(trace_, end);
     const auto [found, missing] = found_.try_emplace({begin, end});
     if (missing) {
@@ -55,17 +55,17 @@ class Plans {
     if (ranked.empty()) return;
     most_ = std::max(most_, ranked.size());
     remat::StepPlan plan = ranked[std::min(rank, ranked.size() - 1)].plan;
-    plan.step = planned_step_;
+    plan.fingerprint = planned_;
     process.set_plan(plan);
   }
-  void forget_step() { planned_step_ = 0; }
+  void forget_step() { planned_ = 0; }
   size_t most() const { return most_; }
 
  private:
   const Trace& trace_;
   const SimulationConfig& config_;
   std::map<std::pair<size_t, size_t>, std::vector<RankedPlan>> found_;
-  uint32_t planned_step_ = 0;  // the one that the present plan was found on; 0: there is none
+  uint64_t planned_ = 0;  // the step that the present plan is for; 0: there is none
   size_t most_ = 0;            // plans found for one step
 };
 

@@ -3,6 +3,7 @@
 // Thread safe: runs share nothing but the trace, which they only read.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,6 +37,7 @@ struct SimulationConfig {
   // From the second iteration on the trace is known: an iteration that would fail under its budget
   // runs under a smaller one under which it does not (fallback.h).
   bool fallback = false;
+  const std::atomic<bool>* stop = nullptr;  // once it is true, all simulations fail
   bool check_invariants = false;  // of allocator and runtime, after each iteration
   // For the policy `planned`: from the second iteration on steps follow plans found on those
   // before, and `fallback` holds.

@@ -36,7 +36,8 @@ void PlannedPolicy::set_plan(const StepPlan& plan) {
 void PlannedPolicy::begin_step() {
   step_ = foresight_.step();
   const auto outputs = foresight_.last_outputs();
-  const bool fits = plan_ && foresight_.matching() && plan_->step >= foresight_.same_since() &&
+  const bool fits = plan_ && foresight_.matching() &&
+                    plan_->fingerprint == foresight_.last_fingerprint() &&
                     (plan_->weights.empty() || plan_->weights.size() == outputs.size());
   if (!fits) {
     if (follows_plan()) use(*net_, {});

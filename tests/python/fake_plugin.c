@@ -66,6 +66,6 @@ int tidepool_state(void *storage) { return (void)storage, 0; }
 int tidepool_evict(void *storage) { return (void)storage, 0; }
 size_t tidepool_evict_all(void) { return 0; }
 void tidepool_optimizer_scope(int entering) { steps += !entering; }
-void tidepool_finish_trace(void) {}
+void tidepool_finish(void) {}
 void tidepool_rescan_operators(void) {}
 void tidepool_recording(int on) { (void)on; }

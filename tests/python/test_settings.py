@@ -10,9 +10,9 @@ from tidepool._settings import SettingsError, resolve
 
 def test_defaults():
     settings = resolve({"budget": "2GiB"}, {})
-    assert settings.for_plugin() == {"device": "cpu", "budget_bytes": 2**31, "policy": "need1",
+    assert settings.for_plugin() == {"device": "cpu", "budget_bytes": 2**31, "policy": "planned",
                                      "chaos": "none", "poison": False}
-    assert settings.describe() == "budget 2 GiB on cpu, policy need1"
+    assert settings.describe() == "budget 2 GiB on cpu, policy planned"
 
 
 def test_arguments_win_over_variables_and_variables_over_conf_keys():
@@ -32,7 +32,7 @@ def test_everything_arrives():
         "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_MUTANT": "x",
         "TIDEPOOL_FULL": "1", "TIDEPOOL_ROOM": "windows+moves"})
     assert settings.for_plugin() == {
-        "device": "cpu", "budget_bytes": 2**30, "policy": "need1", "chaos": "random:7",
+        "device": "cpu", "budget_bytes": 2**30, "policy": "planned", "chaos": "random:7",
         "poison": True, "handle_bytes": 65536, "allow_remap": False,
         "limits": {"depth": 3, "versions": 4, "age_steps": 5, "records": 6}}
     assert (settings.quiet, settings.stats) == (True, "x.json")

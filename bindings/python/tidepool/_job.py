@@ -36,7 +36,7 @@ class Job:
         if os.getpid() != self.pid:
             return
         try:
-            self.plugin.finish_trace()
+            self.plugin.finish()
             devices = self.plugin.statistics()
             if not self.settings.quiet:
                 say(summary(self.settings, devices))

@@ -42,7 +42,7 @@ _SIGNATURES = {
     "tidepool_evict": (ctypes.c_int, [_ADDRESS]),
     "tidepool_evict_all": (_SIZE, []),
     "tidepool_optimizer_scope": (None, [ctypes.c_int]),
-    "tidepool_finish_trace": (None, []),
+    "tidepool_finish": (None, []),
     "tidepool_rescan_operators": (None, []),
     "tidepool_recording": (None, [ctypes.c_int]),
 }
@@ -66,7 +66,7 @@ class Plugin:
         self.thread = library.tidepool_thread
         self.optimizer_scope = library.tidepool_optimizer_scope
         self.rescan_operators = library.tidepool_rescan_operators
-        self.finish_trace = library.tidepool_finish_trace
+        self.finish = library.tidepool_finish
         self.evict = library.tidepool_evict
         self.evict_all = library.tidepool_evict_all
         self.recording = library.tidepool_recording

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from . import _sizes
 
 # As in remat/policy.cpp, which has the list; the default first.
-POLICIES = ("need1", "planned", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size",
+POLICIES = ("planned", "need1", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size",
             "msps", "dte", "random")
+DEFAULT_POLICY = "default"  # another name for the first
 NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
 ROOM = ("windows", "moves", "remap")  # ways to make room, for comparison
+PLANNING = ("background", "wait", "off")  # what `planned` does while the job runs
 ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the budget, to debug
 PREFIX = "TIDEPOOL_"
 CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch prefers the first
@@ -28,7 +30,7 @@ CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch pr
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
 KEYS = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device", "poison", "handle",
-        "room", "allocator", "quiet", *LIMITS)
+        "planning", "room", "allocator", "quiet", *LIMITS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
 # use.
@@ -49,7 +51,8 @@ class Settings:
     budget_bytes: int = 0
     budget_share: float = 0.0  # of a GPU's memory, where that is what was given
     device: str = "cpu"
-    policy: str = "need1"
+    policy: str = POLICIES[0]
+    planning: str = PLANNING[0]
     chaos: str = "none"
     stats: str | None = None
     trace: str | None = None  # a file for the job's trace
@@ -71,6 +74,8 @@ class Settings:
                   "poison": self.poison}
         if self.rematerializes():
             values["policy"] = self.policy
+            if self.planning != PLANNING[0]:
+                values["planning"] = self.planning
         else:
             values["rematerialize"] = False
         if self.budget_share:
@@ -182,7 +187,8 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         budget_bytes=budget_bytes,
         budget_share=budget_share,
         device=device,
-        policy=_one_of(given, "policy", (*POLICIES, NO_POLICY), "need1"),
+        policy=_policy(given),
+        planning=_one_of(given, "planning", PLANNING, PLANNING[0]),
         chaos=_chaos(given),
         stats=given["stats"][1] if "stats" in given else None,
         trace=given["trace"][1] if "trace" in given else None,
@@ -218,6 +224,11 @@ def _one_of(given: Mapping, key: str, valid: tuple[str, ...], default: str) -> s
     if text not in valid:
         raise _wrong(origin, text, f"expected one of {', '.join(valid)}{nearest(text, valid)}")
     return text
+
+
+def _policy(given: Mapping) -> str:
+    name = _one_of(given, "policy", (*POLICIES, DEFAULT_POLICY, NO_POLICY), DEFAULT_POLICY)
+    return POLICIES[0] if name == DEFAULT_POLICY else name
 
 
 def _room(given: Mapping) -> tuple[str, ...]:

@@ -205,13 +205,12 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--budget", metavar="SIZE",
                          help="hard cap: 8GiB, 8GB, plain bytes or 60%%")
     command.add_argument("--policy", metavar="NAME",
-                         help=f"what to evict: {', '.join(_settings.POLICIES)} (default: need1)")
+                         help=f"what to evict: {', '.join(_settings.POLICIES)} (default: planned)")
     command.add_argument("--chaos", metavar="MODE",
                          help="evict on purpose, for tests: op (the default of a bare --chaos), "
                               "alloc or random:SEED; give it as --chaos=MODE")
     command.add_argument("--device", metavar="NAME",
-                         help="cpu or cuda (default: cuda if a GPU is visible, else cpu; on cuda "
-                              "this version allocates within the budget, and evicts nothing)")
+                         help="cpu or cuda (default: cuda if a GPU is visible, else cpu)")
 
 
 def _step_count(text: str) -> int:

@@ -32,22 +32,22 @@ struct Job {
   void end() { policy.foresight()->end_step(now_ns); }
   void step() { begin(), go_on(), end(); }
   double price(Storage* storage) { return policy.price(*storage, {2, 0}); }
+  // For the last step.
+  StepPlan plan_of(const char* name, std::vector<float> weights) {
+    StepPlan plan;
+    plan.policy = name;
+    plan.weights = std::move(weights);
+    plan.fingerprint = policy.foresight()->last_fingerprint();
+    return plan;
+  }
 };
-
-StepPlan plan_of(const char* policy, std::vector<float> weights, uint32_t step = 1) {
-  StepPlan plan;
-  plan.policy = policy;
-  plan.weights = std::move(weights);
-  plan.step = step;
-  return plan;
-}
 
 TEST_CASE("need1's prices without a plan, the plan's factors with one") {
   Job job;
   job.begin(), job.go_on();
   CHECK(job.price(job.b) == 200.0 / 2);
   job.end();
-  job.policy.set_plan(plan_of("need1", {2, 0.5, 4}));
+  job.policy.set_plan(job.plan_of("need1", {2, 0.5, 4}));
   job.begin(), job.go_on();
   CHECK(job.price(job.a) == 2 * 100.0 / 2);
   CHECK(job.price(job.b) == 0.5 * 200.0 / 2);
@@ -59,7 +59,7 @@ TEST_CASE("need1's prices without a plan, the plan's factors with one") {
 TEST_CASE("a plan may name another policy, in the unit of need1") {
   Job job;
   job.step();
-  job.policy.set_plan(plan_of("msps", {}));
+  job.policy.set_plan(job.plan_of("msps", {}));
   job.begin(), job.go_on();
   job.built.evict(job.a);
   const auto msps = remat::make_policy("msps", job.built.store);
@@ -73,7 +73,7 @@ TEST_CASE("a plan may name another policy, in the unit of need1") {
 TEST_CASE("from the first difference on need1 prices, and the next step is without the plan") {
   Job job;
   job.step();
-  job.policy.set_plan(plan_of("dtr-eq", {1, 3, 1}));
+  job.policy.set_plan(job.plan_of("dtr-eq", {1, 3, 1}));
   job.begin();
   CHECK(job.price(job.a) == 100.0 / 2);
   CHECK(job.policy.follows_plan());
@@ -93,7 +93,7 @@ TEST_CASE("a plan comes into use with a step, never within one") {
   Job job;
   job.step();
   job.begin();
-  job.policy.set_plan(plan_of("need1", {2, 2, 2}));
+  job.policy.set_plan(job.plan_of("need1", {2, 2, 2}));
   job.go_on();
   CHECK(job.price(job.b) == 200.0 / 2);
   job.end();
@@ -101,10 +101,10 @@ TEST_CASE("a plan comes into use with a step, never within one") {
   CHECK(job.price(job.a) == 2 * 100.0 / 2);
   job.go_on(), job.end();
   // One of the wrong length is for another step.
-  job.policy.set_plan(plan_of("need1", {2, 2}));
+  job.policy.set_plan(job.plan_of("need1", {2, 2}));
   job.begin();
   CHECK(job.price(job.a) == 100.0 / 2);
-  CHECK_THROWS_AS(job.policy.set_plan(plan_of("random", {})), std::invalid_argument);
+  CHECK_THROWS_AS(job.policy.set_plan(job.plan_of("random", {})), std::invalid_argument);
 }
 
 // Evictions and deaths, while the active policy changes from step to step: check() compares caches,
@@ -117,7 +117,7 @@ TEST_CASE("what a policy keeps is dropped when another takes over") {
     std::vector<Storage*> kept;
     for (uint32_t step = 2; step < 12; ++step) {
       const auto names = PlannedPolicy::candidates();
-      job.policy.set_plan(plan_of(names[random.below(names.size())].c_str(), {1, 2, 3}, step - 1));
+      job.policy.set_plan(job.plan_of(names[random.below(names.size())].c_str(), {1, 2, 3}));
       job.begin();
       job.price(job.a);
       job.go_on(random.chance(20) ? 50 : 2);

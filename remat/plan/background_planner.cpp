@@ -1,0 +1,250 @@
+#include "remat/plan/background_planner.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "remat/lineage.h"
+#include "remat/plan/planner.h"
+#include "remat/plan/service_thread.h"
+
+namespace tidepool::plan {
+namespace {
+
+constexpr uint32_t kMostPatience = 64;
+constexpr uint32_t kTrialSteps = 2;
+// By so much a plan's steps may replay more, as costs that are measured vary.
+constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
+constexpr uint32_t kDead = UINT32_MAX;
+
+uint64_t thread_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Of every output of the step with bytes, by the number of its storage; 1 for all others.
+std::vector<float> by_storage(const std::vector<float>& weights, const Trace& trace) {
+  std::vector<float> result(trace.storages.size(), 1.0F);
+  if (weights.empty()) return result;
+  size_t next = 0;
+  for (const TraceOperator& op : trace.operators) {
+    for (const StorageIndex output : trace.outputs(op)) {
+      if (trace.storages[number(output)].bytes > 0) result[number(output)] = weights[next++];
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+// A step that was recorded.
+struct BackgroundPlanner::Recording {
+  std::unique_ptr<JobEvents> events;
+  std::vector<uint32_t> outputs;  // of operators, as Foresight has them: their storages, or kDead
+  size_t allocated_bytes = 0;     // when it began
+  uint64_t fingerprint = 0;
+};
+
+struct BackgroundPlanner::Search {
+  std::atomic<bool> stop{false};
+  bool found = false;  // with mutex_, until it is over
+};
+
+BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator& allocator,
+                                     const BackgroundPlannerConfig& config)
+    : runtime_(runtime),
+      allocator_(allocator),
+      config_(config),
+      recording_(std::make_unique<Recording>()) {}
+
+BackgroundPlanner::~BackgroundPlanner() { stop(); }
+
+void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
+  for (const remat::Storage* output : outputs) {
+    if (output == nullptr) continue;
+    recording_->outputs.push_back(output->dead ? kDead : output->observed - 1);
+  }
+}
+
+void BackgroundPlanner::before_event() {
+  if (filling()->events.size() >= config_.most_events) set_recording(false);
+}
+
+bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
+  const remat::StepEnd before = std::exchange(last_, end);
+  const double own_ns = static_cast<double>(end.computed_ns - before.computed_ns);
+  const double share =
+      static_cast<double>(end.replayed_ns - before.replayed_ns) / std::max(own_ns, 1.0);
+  start_step();
+  if (forked_) return false;
+  repeats_ = end.repeated() ? repeats_ + 1 : 0;
+  if (phase_ == Phase::kRecording) {
+    phase_ = Phase::kWatching;
+    share_before_ = (share_before_ + share) / 2;
+    if (end.repeated()) start_search(end);
+    set_recording(false);
+    return false;
+  }
+  if (phase_ == Phase::kSearching && !is_searching()) {
+    phase_ = last_search_->found ? Phase::kTrying : Phase::kWatching;
+    planned_shares_ = planned_steps_ = 0;
+    return false;  // the plan may have come in the middle of this step
+  }
+  if (!end.repeated()) return false;
+  if (end.fingerprint == planned_) {
+    if (phase_ == Phase::kTrying) try_plan(share);
+    return false;
+  }
+  if (repeats_ < patience_ || end.evictions == before.evictions) return false;
+  share_before_ = share;
+  return start_recording(end);
+}
+
+// Whatever was found, or is being looked for, was for other steps.
+bool BackgroundPlanner::start_recording(const remat::StepEnd& end) {
+  if (is_searching()) {
+    last_search_->stop = true;
+    return false;
+  }
+  phase_ = Phase::kRecording;
+  filling()->clear();
+  forget_storages();
+  recording_->outputs.clear();
+  recording_->allocated_bytes = end.allocated_bytes;
+  set_recording(true);
+  return true;
+}
+
+void BackgroundPlanner::start_search(const remat::StepEnd& end) {
+  planned_ = end.fingerprint;
+  if (!recording()) return;  // the step was too long
+  add(EventKind::kStep);
+  auto recorded = std::make_shared<Recording>(std::move(*recording_));
+  *recording_ = {};
+  recorded->events = std::exchange(filling(), std::make_unique<JobEvents>());
+  recorded->fingerprint = end.fingerprint;
+  auto search = std::make_shared<Search>();
+  if (!start(search, [this, recorded, search] { return find(*recorded, *search); })) return;
+  last_search_ = std::move(search);
+  patience_ = std::min(patience_ * 2, kMostPatience);
+  phase_ = Phase::kSearching;
+}
+
+void BackgroundPlanner::try_plan(double share) {
+  planned_shares_ += share;
+  if (++planned_steps_ < kTrialSteps) return;
+  phase_ = Phase::kWatching;
+  if (planned_shares_ / kTrialSteps <= kTolerance * share_before_ + kToleratedShare) return;
+  // The lock is held here, so somebody else has to say it.
+  start(std::make_shared<Search>(), [this] {
+    runtime_.set_plan({});
+    const std::lock_guard<std::mutex> guard(mutex_);
+    ++statistics_.taken_back;
+    return false;
+  });
+}
+
+// On a thread of its own, if there can be one.
+bool BackgroundPlanner::start(std::shared_ptr<Search> search, std::function<bool()> work) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (stopped_ || search_ != nullptr) return false;
+  try {
+    start_service_thread("tidepool-plan", [this, search, work = std::move(work)] {
+      setpriority(PRIO_PROCESS, 0, 19);  // of this thread
+      bool found = false;
+      try {
+        found = work();
+      } catch (const std::exception&) {
+        // The step is not one that can be simulated, or there is no memory: no plan.
+      }
+      const std::lock_guard<std::mutex> done(mutex_);
+      search->found = found;
+      statistics_.search_ns += thread_ns();
+      search_ = nullptr;
+      changed_.notify_all();
+    });
+  } catch (const std::exception&) {
+    return false;
+  }
+  search_ = std::move(search);
+  return true;
+}
+
+// On the thread. True if the runtime has a plan now.
+bool BackgroundPlanner::find(const Recording& recorded, const Search& search) {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    ++statistics_.searches;
+  }
+  TraceBuilder builder(config_.facts);
+  play(*recorded.events, builder);
+  const Trace trace = builder.take();
+  size_t known_bytes = 0;  // of what lived when the step began
+  for (const TraceEvent& event : trace.events) {
+    if (event.kind != EventKind::kRoot) break;
+    known_bytes += trace.aligned_bytes(static_cast<StorageIndex>(event.index));
+  }
+  SimulationConfig job;
+  job.memory = MemoryModel::kPages;
+  job.budget_bytes = allocator_.statistics().budget_bytes;
+  const size_t other_bytes = recorded.allocated_bytes - std::min(known_bytes,
+                                                                 recorded.allocated_bytes);
+  job.budget_bytes -= std::min(other_bytes, job.budget_bytes);
+  job.granularity = allocator_.handle_bytes();
+  job.limits = config_.limits;
+  job.stop = &search.stop;
+  const std::vector<RankedPlan> plans = find_plans(trace, job, config_.planner);
+  if (search.stop || plans.empty()) return false;
+  const remat::StepPlan& best = plans.front().plan;
+  if (best.policy == "need1" && best.weights.empty()) return false;  // as without one
+  remat::StepPlan plan = best;
+  plan.fingerprint = recorded.fingerprint;
+  if (!plan.weights.empty()) {
+    const std::vector<float> weights = by_storage(best.weights, trace);
+    plan.weights.clear();
+    for (const uint32_t storage : recorded.outputs) {
+      plan.weights.push_back(storage == kDead ? 1.0F : weights[storage]);
+    }
+  }
+  runtime_.set_plan(plan);
+  const std::lock_guard<std::mutex> guard(mutex_);
+  ++statistics_.plans;
+  return true;
+}
+
+bool BackgroundPlanner::is_searching() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return search_ != nullptr;
+}
+
+void BackgroundPlanner::wait() {
+  if (forked_) return;
+  std::unique_lock<std::mutex> guard(mutex_);
+  changed_.wait(guard, [&] { return search_ == nullptr; });
+}
+
+void BackgroundPlanner::stop() {
+  if (forked_) return;
+  std::unique_lock<std::mutex> guard(mutex_);
+  stopped_ = true;
+  if (search_ == nullptr) return;
+  search_->stop = true;
+  changed_.wait(guard, [&] { return search_ == nullptr; });
+}
+
+// The thread, if there is one, is in the parent, which may hold the mutex.
+void BackgroundPlanner::forked() { forked_ = true; }
+
+BackgroundPlannerStatistics BackgroundPlanner::statistics() const {
+  if (forked_) return {};
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return statistics_;
+}
+
+}  // namespace tidepool::plan

@@ -1,0 +1,115 @@
+#include "remat/plan/event_recorder.h"
+
+#include "remat/lineage.h"
+#include "remat/runtime.h"
+
+namespace tidepool::plan {
+namespace {
+
+const remat::RecordType kCut{"tidepool::cut"};
+
+RootKind kind_of(remat::Role role) {
+  switch (role) {
+    case remat::Role::kParameter:
+      return RootKind::kParameter;
+    case remat::Role::kOptimizerState:
+      return RootKind::kOptimizerState;
+    case remat::Role::kInput:
+      return RootKind::kInput;
+    default:
+      return RootKind::kOther;
+  }
+}
+
+}  // namespace
+
+JobEvent& EventRecorder::add(EventKind kind) {
+  if (!filling_->events.empty()) before_event();
+  JobEvent& event = filling_->events.emplace_back();
+  event.kind = kind;
+  return event;
+}
+
+uint32_t EventRecorder::make(remat::Storage& storage) {
+  storage.observed = ++storages_;
+  return storages_ - 1;
+}
+
+uint32_t EventRecorder::number_of(remat::Storage& storage) {
+  if (storage.observed != 0) return storage.observed - 1;
+  JobEvent& root = add(EventKind::kRoot);
+  root.bytes = storage.current->bytes;
+  root.root = kind_of(storage.role);
+  return make(storage);
+}
+
+void EventRecorder::begins() {
+  if (recording_) meter_.begin();
+}
+
+void EventRecorder::ran(const remat::ObservedCall& call) {
+  const size_t workspace_bytes = meter_.end();
+  if (!recording_) return;
+  for (const remat::Operand& operand : call.operands) {
+    // Contents that an operator makes in memory which nobody has seen: a result.
+    const bool fresh = operand.access == remat::Access::kOverwrite;
+    if (!operand.storage->dead && !fresh) number_of(*operand.storage);
+  }
+  JobEvent event;
+  event.kind = EventKind::kOperator;
+  event.type = &call.type;
+  event.draws = call.type.draws;
+  event.recordable = call.recordable;
+  event.cost_ns = call.cost_ns;
+  event.stream = static_cast<uint32_t>(call.stream);
+  event.bytes = workspace_bytes;
+  event.site = ++calls_[&call.type];
+  JobEvent& added = add(EventKind::kOperator);
+  const uint32_t first_output = storages_;
+  for (const remat::Operand& operand : call.operands) {
+    remat::Storage& storage = *operand.storage;
+    if (storage.dead || storage.observed > first_output) continue;
+    if (storage.observed == 0) {
+      make(storage);
+      filling_->output_bytes.push_back(storage.current->bytes);
+      ++event.outputs;
+      continue;
+    }
+    filling_->operands.push_back({storage.observed - 1, operand.access});
+    ++event.operands;
+  }
+  for (remat::Storage* output : call.outputs) {
+    if (output == nullptr || output->dead) continue;
+    make(*output);
+    filling_->output_bytes.push_back(output->current->bytes);
+    ++event.outputs;
+  }
+  added = event;
+  made(call.outputs);
+}
+
+void EventRecorder::cut(remat::Storage& storage) {
+  if (!recording_ || storage.observed == 0) return;
+  const remat::Operand written{&storage, remat::Access::kUpdate};
+  ran({.type = kCut, .recordable = false, .operands = {&written, 1}});
+}
+
+void EventRecorder::died(remat::Storage& storage) {
+  if (!recording_ || storage.observed == 0) return;
+  add(EventKind::kRelease).storage = storage.observed - 1;
+}
+
+void EventRecorder::used(remat::Storage& storage, StreamId stream) {
+  if (!recording_ || storage.observed == 0) return;
+  JobEvent& event = add(EventKind::kUse);
+  event.storage = storage.observed - 1;
+  event.stream = static_cast<uint32_t>(stream);
+}
+
+// Whatever number an earlier recording gave it.
+void EventRecorder::lives(remat::Storage& storage) {
+  storage.observed = 0;
+  number_of(storage);
+}
+
+}  // namespace tidepool::plan

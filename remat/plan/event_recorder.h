@@ -1,0 +1,65 @@
+// EventRecorder: writes down what the runtime tells its observer, as events. What becomes of the
+// lists is its descendants' concern, and when it records: they set `recording`.
+// Owns the list that is being filled. The observer's functions need the device's lock.
+// Invariants: (1) storages are numbered in the order of the events that make them, and
+// Storage::observed is a number + 1 for all that live while it records; (2) events are in the order
+// in which they happened.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "allocator/allocator_observer.h"
+#include "remat/job_observer.h"
+#include "remat/plan/job_events.h"
+#include "remat/plan/workspace_meter.h"
+
+namespace tidepool::plan {
+
+class EventRecorder : public remat::JobObserver {
+ public:
+  // To be told of all blocks.
+  AllocatorObserver& meter() { return meter_; }
+
+  void begins() final;
+  void ran(const remat::ObservedCall& call) final;
+  void cut(remat::Storage& storage) final;
+  void died(remat::Storage& storage) final;
+  void used(remat::Storage& storage, StreamId stream) final;
+  void lives(remat::Storage& storage) final;
+
+ protected:
+  EventRecorder() : filling_(std::make_unique<JobEvents>()) {}
+  ~EventRecorder() = default;
+
+  // The list has at least one event; whoever takes it leaves an empty one. Called before another
+  // event is added.
+  virtual void before_event() {}
+  // An operator's results have been written down.
+  virtual void made(std::span<remat::Storage* const> outputs) { (void)outputs; }
+
+  bool recording() const { return recording_; }
+  void set_recording(bool on) { recording_ = on; }
+  // Calls of one kind of operator are counted by step.
+  void start_step() { calls_.clear(); }
+  JobEvent& add(EventKind kind);
+  std::unique_ptr<JobEvents>& filling() { return filling_; }
+  // How many storages have been named so far.
+  uint32_t storages() const { return storages_; }
+  void forget_storages() { storages_ = 0; }
+
+ private:
+  // The number of a storage that an event is about to name; one that is not known becomes a root.
+  uint32_t number_of(remat::Storage& storage);
+  uint32_t make(remat::Storage& storage);
+
+  bool recording_ = false;
+  std::unique_ptr<JobEvents> filling_;
+  WorkspaceMeter meter_;
+  absl::flat_hash_map<const remat::RecordType*, uint64_t> calls_;  // of this step, by operator
+  uint32_t storages_ = 0;
+};
+
+}  // namespace tidepool::plan

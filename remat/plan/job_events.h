@@ -1,0 +1,76 @@
+// JobEvents: what a job did, event by event, as an observer heard it: lists that cost little to
+// write, and a way to play them to whatever makes a trace of them (TraceWriter, TraceBuilder).
+// Plain data. Storages are numbered from 0 in the order of the events that make them, over all
+// lists of a recording.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "remat/lineage.h"
+#include "remat/plan/merged_operands.h"
+#include "remat/plan/trace.h"
+
+namespace tidepool::plan {
+
+struct JobEvent {
+  EventKind kind = EventKind::kStep;
+  RootKind root = RootKind::kOther;
+  bool draws = false;
+  bool recordable = true;
+  uint32_t storage = 0;  // kRelease, kUse
+  uint32_t stream = 0;
+  uint32_t operands = 0, outputs = 0;  // how many of the lists are the operator's
+  const remat::RecordType* type = nullptr;
+  uint64_t cost_ns = 0;
+  uint64_t site = 0;
+  size_t bytes = 0;  // of a root; of an operator's workspace
+};
+
+struct JobEvents {
+  std::vector<JobEvent> events;
+  std::vector<MergedOperands::Operand> operands;  // of all operators, in their order
+  std::vector<size_t> output_bytes;               // likewise
+
+  void clear() {
+    events.clear();
+    operands.clear();
+    output_bytes.clear();
+  }
+};
+
+// Tells `sink` of all of them. Throws: what it throws.
+template <typename Sink>
+void play(const JobEvents& job, Sink& sink) {
+  MergedOperands merged;
+  const MergedOperands::Operand* operand = job.operands.data();
+  const size_t* output = job.output_bytes.data();
+  for (const JobEvent& event : job.events) {
+    switch (event.kind) {
+      case EventKind::kRoot:
+        sink.root(event.bytes, event.root);
+        break;
+      case EventKind::kOperator:
+        merged.merge({operand, event.operands});
+        sink.call({event.type->name, event.cost_ns, merged.reads(), merged.writes(),
+                   std::span(output, event.outputs), event.bytes, event.site, event.stream,
+                   event.draws, event.recordable});
+        break;
+      case EventKind::kRelease:
+        sink.release(event.storage);
+        break;
+      case EventKind::kUse:
+        sink.use(event.storage, event.stream);
+        break;
+      case EventKind::kStep:
+        sink.step();
+        break;
+    }
+    operand += event.operands;
+    output += event.outputs;
+  }
+}
+
+}  // namespace tidepool::plan

@@ -1,0 +1,13 @@
+// start_service_thread: a thread of ours beside the job's: it takes no signals, which are for the
+// job's threads, has a name that tools show, and is waited for by nobody.
+#pragma once
+
+#include <functional>
+
+namespace tidepool::plan {
+
+// `name`: at most 15 characters. `work` owns all that it uses, and does not throw.
+// Throws: std::system_error if there can be no thread.
+void start_service_thread(const char* name, std::function<void()> work);
+
+}  // namespace tidepool::plan

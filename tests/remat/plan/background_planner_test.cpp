@@ -1,0 +1,183 @@
+#include "remat/plan/background_planner.h"
+
+#include <cstdint>
+
+#include "remat/plan/memory_model.h"
+#include "remat/plan/simulated_job.h"
+#include "remat/plan/trace_peak.h"
+#include "tests/remat/plan/sample_traces.h"
+#include "tests/support/catch.h"
+
+namespace tidepool::plan {
+namespace {
+
+constexpr size_t kBytes = 100'000;
+
+Trace network(uint64_t seed) { return network_trace(24, kBytes, 1000, seed); }
+
+size_t budget_of(const Trace& trace, double ratio) {
+  return static_cast<size_t>(static_cast<double>(trace_peak(trace).peak_bytes) * ratio);
+}
+
+remat::RuntimeConfig planned() {
+  remat::RuntimeConfig config;
+  config.policy = "planned";
+  config.foresight_at_once = false;
+  return config;
+}
+
+BackgroundPlannerConfig planner_of(const Trace& trace, size_t simulations) {
+  BackgroundPlannerConfig config;
+  config.facts = trace.facts;
+  config.planner.simulations = simulations;
+  return config;
+}
+
+// A process whose job does in each step what a trace says, all of it or its beginning. The search
+// for a plan is waited for at each step's end.
+struct PlannedJob {
+  PlannedJob(const Trace& trace, double ratio, BackgroundPlannerConfig config)
+      : trace_(trace),
+        memory(*make_memory(MemoryModel::kPages, budget_of(trace, ratio), 0)),
+        allocator(*memory.space, mutex, memory.config),
+        job(trace, allocator, memory.config.budget_bytes),
+        runtime(allocator, job, planned()),
+        planner(runtime, allocator, config) {
+    allocator.set_observer(&planner.meter());
+    runtime.set_observer(&planner);
+    job.set_runtime(&runtime);
+  }
+  ~PlannedJob() { runtime.set_observer(nullptr); }
+
+  // Runs a step of so many events and drops what they made. Returns what it computed.
+  uint64_t step(size_t events = SIZE_MAX) {
+    const uint64_t computed = run(events);
+    planner.wait();
+    runtime.check_invariants();
+    return computed;
+  }
+  uint64_t run(size_t events = SIZE_MAX) {
+    const uint64_t before = job.counts().compute_ns;
+    for (const TraceEvent& event : trace_.events) {
+      if (events-- == 0) break;
+      if (event.kind != EventKind::kStep) job.run(event);
+    }
+    const uint64_t computed = job.counts().compute_ns - before;
+    job.drop_results();
+    runtime.end_step();
+    return computed;
+  }
+  // The last of so many.
+  uint64_t steps(size_t count, size_t events = SIZE_MAX) {
+    uint64_t last = 0;
+    for (size_t k = 0; k < count; ++k) last = step(events);
+    return last;
+  }
+
+  const Trace& trace_;
+  SimulatedMemory memory;
+  DeviceMutex mutex;
+  BudgetedAllocator allocator;
+  SimulatedJob job;
+  remat::Runtime runtime;
+  BackgroundPlanner planner;
+};
+
+TEST_CASE("a job that repeats its steps under pressure gets a plan that makes them cheaper") {
+  size_t better = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace trace = network(seed);
+    PlannedJob job(trace, 0.5, planner_of(trace, 300));
+    // The first has to evict, the next two are alike, the fourth is recorded.
+    const uint64_t without = job.steps(4);
+    CHECK(job.planner.statistics().searches == 1);
+    CHECK(without > trace.baseline_ns());
+    const uint64_t with = job.steps(4);
+    // A plan may be better for other times only.
+    CHECK(with <= without);
+    better += with < without;
+    CHECK((job.planner.statistics().plans == 1 || with == without));
+    CHECK(job.planner.statistics().taken_back == 0);
+    CHECK(job.planner.statistics().searches == 1);
+  }
+  CHECK(better >= 3);
+}
+
+TEST_CASE("nothing is looked for where nothing is evicted") {
+  const Trace trace = network(1);
+  PlannedJob job(trace, 2, planner_of(trace, 20));
+  job.steps(8);
+  CHECK(job.planner.statistics().searches == 0);
+  CHECK(job.runtime.steps() == 0);
+}
+
+TEST_CASE("a plan whose steps replay more than those before it is taken back") {
+  const Trace trace = network(2);
+  PlannedJob job(trace, 0.5, planner_of(trace, 200));
+  const uint64_t without = job.steps(4);
+  REQUIRE(job.planner.statistics().plans == 1);
+  remat::StepPlan bad;
+  bad.fingerprint = job.runtime.last_fingerprint();
+  bad.policy = "size";
+  job.runtime.set_plan(bad);
+  REQUIRE(job.step() > without + without / 40);
+  job.steps(3);
+  CHECK(job.planner.statistics().taken_back == 1);
+  CHECK(job.step() == without);
+}
+
+TEST_CASE("a job whose steps keep changing is looked at ever less often") {
+  const Trace trace = network(3);
+  PlannedJob job(trace, 0.5, planner_of(trace, 20));
+  for (size_t k = 0; k < 20; ++k) {
+    job.steps(4);
+    job.step(trace.events.size() / 2);
+  }
+  CHECK(job.planner.statistics().searches >= 1);
+  CHECK(job.planner.statistics().searches <= 3);
+}
+
+TEST_CASE("a step that differs now and then costs no plan") {
+  const Trace trace = network(3);
+  PlannedJob job(trace, 0.5, planner_of(trace, 300));
+  job.steps(8);
+  REQUIRE(job.planner.statistics().plans == 1);
+  const uint64_t with = job.step();
+  job.step(trace.events.size() / 2);
+  job.steps(1);  // comes after another step, and is not foreseen
+  CHECK(job.step() == with);
+  CHECK(job.planner.statistics().searches == 1);
+}
+
+TEST_CASE("a step that is too long for a search is left alone") {
+  const Trace trace = network(4);
+  BackgroundPlannerConfig config = planner_of(trace, 20);
+  config.most_events = trace.events.size() / 2;
+  PlannedJob job(trace, 0.5, config);
+  job.steps(8);
+  CHECK(job.planner.statistics().searches == 0);
+}
+
+TEST_CASE("a search ends soon when it is told to, and there is no other") {
+  const Trace trace = network(5);
+  PlannedJob job(trace, 0.5, planner_of(trace, 1'000'000'000));
+  for (size_t k = 0; k < 4; ++k) job.run();
+  CHECK(job.planner.statistics().plans == 0);  // that takes hours
+  job.planner.stop();
+  CHECK(job.planner.statistics().plans == 0);
+  for (size_t k = 0; k < 4; ++k) job.run();
+  CHECK(job.planner.statistics().searches <= 1);
+}
+
+TEST_CASE("a forked child waits for no search, and begins none") {
+  const Trace trace = network(6);
+  PlannedJob job(trace, 0.5, planner_of(trace, 20));
+  job.steps(3);
+  job.runtime.become_forked_child();
+  job.planner.wait();
+  job.planner.stop();
+  CHECK(job.planner.statistics().searches == 0);
+}
+
+}  // namespace
+}  // namespace tidepool::plan
