@@ -123,6 +123,7 @@ def test_what_goes_wrong_is_noticed(tmp_path):
     assert groups["dies"]["wrong"] == ["the process died"]
 
 
+@pytest.mark.skipif(not FULL, reason="takes a while")
 def test_a_job_goes_on_where_it_was_stopped(tmp_path):
     out = tmp_path / "modules.jsonl"
     some = ["--only", "nn.Linear,nn.GELU"]

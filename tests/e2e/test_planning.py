@@ -1,0 +1,61 @@
+"""A job that repeats its steps under a budget gets a plan for them, and computes the same."""
+
+import sys
+
+import harness
+
+BUDGET = "32MiB"
+JOB = """
+import sys
+import torch
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+layers = []
+for _ in range(8):
+    layers += [torch.nn.Linear(128, 256), torch.nn.Tanh(), torch.nn.Dropout(0.1),
+               torch.nn.Linear(256, 128), torch.nn.LayerNorm(128)]
+model = torch.nn.Sequential(*layers)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+for step in range(int(sys.argv[1])):
+    loss = model(torch.randn(1024, 128)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 8 == 7:
+        print(step, loss.item().hex())
+for parameter in model.parameters():
+    print(parameter.double().sum().item().hex())
+"""
+
+
+def run_job(tmp_path, steps: int, planning: str | None = None):
+    """Run the job, without Tidepool or with; return what it printed, and its statistics."""
+    script, stats = tmp_path / "job.py", tmp_path / "stats.json"
+    script.write_text(JOB)
+    front = harness.attached(BUDGET, stats=stats) if planning else []
+    environ = {"TIDEPOOL_PLANNING": planning} if planning else {}
+    done = harness.run([*front, sys.executable, str(script), str(steps)], **environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, harness.read_stats(stats) if planning else None
+
+
+def test_steps_that_follow_a_plan_give_the_same_bits(tmp_path):
+    plain, _ = run_job(tmp_path, 20)
+    found, planned = run_job(tmp_path, 20, "wait")
+    assert found == plain
+    assert planned["step_searches"] == planned["step_plans"] == 1
+    assert planned["step_search_ns"] > 0
+    assert planned["reserved_peak_bytes"] <= planned["budget_bytes"]
+    found, without = run_job(tmp_path, 20, "off")
+    assert found == plain
+    assert without["step_searches"] == 0
+    assert without["evictions"] > 0
+    # The plan was followed: other storages are evicted than without it.
+    evicted = ("evictions", "evicted_bytes", "operators_replayed")
+    assert [planned[key] for key in evicted] != [without[key] for key in evicted]
+
+
+def test_a_job_may_end_while_a_search_is_under_way(tmp_path):
+    _, stats = run_job(tmp_path, 5, "background")
+    assert stats["step_searches"] <= 1
