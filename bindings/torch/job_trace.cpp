@@ -4,6 +4,8 @@
 #include <exception>
 #include <string>
 
+#include "bindings/torch/host_prices.h"
+
 namespace tidepool::torch_glue {
 namespace {
 
@@ -29,6 +31,11 @@ std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& setting
   facts.name = settings.name;
   facts.device = device.is_cuda() ? "cuda" : "cpu";
   facts.alignment = device.is_cuda() ? kDeviceAlignment : kHostAlignment;
+  if (device.is_cpu()) {
+    facts.copy_bytes_per_ns = 1 / double{kHostCopyNsPerByte};
+    facts.map_ns = kHostMapNs;
+  }
+  facts.blocks = settings.blocks;
   plan::RecordingSettings recording = settings.recording;
   recording.path = with_number(recording.path, device.has_index() ? device.index() : 0);
   try {

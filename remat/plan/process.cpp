@@ -61,14 +61,14 @@ void Process::run_events(const StepEnded& step_ended) {
   for (size_t k = 0; k < trace_.events.size(); ++k) {
     // What the job does after its last mark belongs to a step, too.
     const bool is_mark = trace_.events[k].kind == EventKind::kStep;
-    if (is_mark && k >= steps_end) continue;
+    if (is_mark && k >= steps_end && !trace_.facts.blocks) continue;
     job_.run(trace_.events[k]);
     if (!is_mark) continue;
     has_steps = true;
     if (step_ended) step_ended(k + 1);
   }
   if (config_.end_resident) job_.restore_all();
-  if (!has_steps || steps_end < trace_.events.size()) {
+  if (!has_steps || (steps_end < trace_.events.size() && !trace_.facts.blocks)) {
     runtime_.end_step();
     if (step_ended) step_ended(trace_.events.size());
   }

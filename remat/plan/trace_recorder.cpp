@@ -68,12 +68,16 @@ struct TraceRecorder::Event {
   uint64_t cost_ns = 0;
   uint64_t site = 0;
   size_t bytes = 0;  // of a root; of an operator's workspace
+  uint32_t block = BlockChange::kNone;  // a root's
+  uint32_t changes = 0;                 // of blocks, while an operator runs; of the chunk's list
 };
 
 struct TraceRecorder::Chunk {
   std::vector<Event> events;
   std::vector<MergedOperands::Operand> operands;
   std::vector<size_t> output_bytes;
+  std::vector<uint32_t> output_blocks;  // likewise, or empty
+  std::vector<BlockChange> changes;     // of operators, and of kBlock
   bool last = false;
 };
 
@@ -128,10 +132,19 @@ class TraceRecorder::Writer {
     }
     const MergedOperands::Operand* operand = chunk->operands.data();
     const size_t* output = chunk->output_bytes.data();
+    const uint32_t* block = chunk->output_blocks.data();
+    const BlockChange* change = chunk->changes.data();
+    const bool has_blocks = !chunk->output_blocks.empty();
     for (const Event& event : chunk->events) {
-      write(file, event, {operand, event.operands}, {output, event.outputs});
+      write(file, event,
+            {{operand, event.operands},
+             {output, event.outputs},
+             {block, has_blocks ? event.outputs : 0},
+             {change, event.changes}});
       operand += event.operands;
       output += event.outputs;
+      block += has_blocks ? event.outputs : 0;
+      change += event.changes;
     }
     if (chunk->last) {
       file.finish();
@@ -140,21 +153,30 @@ class TraceRecorder::Writer {
     chunk->events.clear();
     chunk->operands.clear();
     chunk->output_bytes.clear();
+    chunk->output_blocks.clear();
+    chunk->changes.clear();
     std::lock_guard<std::mutex> guard(queue_->mutex);
     queue_->spare.push_back(std::move(chunk));
     return true;
   }
 
-  void write(TraceWriter& file, const Event& event,
-             std::span<const MergedOperands::Operand> operands, std::span<const size_t> outputs) {
+  struct Lists {
+    std::span<const MergedOperands::Operand> operands;
+    std::span<const size_t> output_bytes;
+    std::span<const uint32_t> output_blocks;
+    std::span<const BlockChange> changes;
+  };
+
+  void write(TraceWriter& file, const Event& event, const Lists& lists) {
     switch (event.kind) {
       case EventKind::kRoot:
-        file.root(event.bytes, event.root);
+        file.root(event.bytes, event.root, event.block);
         break;
       case EventKind::kOperator:
-        merged_.merge(operands);
-        file.call({event.type->name, event.cost_ns, merged_.reads(), merged_.writes(), outputs,
-                   event.bytes, event.site, event.stream, event.draws, event.recordable});
+        merged_.merge(lists.operands);
+        file.call({event.type->name, event.cost_ns, merged_.reads(), merged_.writes(),
+                   lists.output_bytes, event.bytes, event.site, event.stream, event.draws,
+                   event.recordable, lists.changes, lists.output_blocks});
         break;
       case EventKind::kRelease:
         file.release(event.storage);
@@ -164,6 +186,9 @@ class TraceRecorder::Writer {
         break;
       case EventKind::kStep:
         file.step();
+        break;
+      case EventKind::kBlock:
+        file.block(lists.changes[0]);
         break;
     }
   }
@@ -181,6 +206,7 @@ TraceRecorder::TraceRecorder(const RecordingSettings& settings, const TraceFacts
       say_(std::move(say)),
       queue_(std::make_shared<Queue>()),
       filling_(std::make_unique<Chunk>()),
+      has_blocks_(facts.blocks),
       on_(settings.first_step <= 1) {
   const NoSignals none;  // the thread inherits it
   std::thread([writer = std::make_shared<Writer>(queue_, settings.path, facts, say_)] {
@@ -203,10 +229,23 @@ void TraceRecorder::finish() {
 }
 
 TraceRecorder::Event& TraceRecorder::add(EventKind kind) {
+  if (!in_operator_ && !blocks_.changes().empty()) add_blocks();
+  return append(kind);
+}
+
+TraceRecorder::Event& TraceRecorder::append(EventKind kind) {
   if (filling_->events.size() >= kChunkEvents) hand_over();
   Event& event = filling_->events.emplace_back();
   event.kind = kind;
   return event;
+}
+
+void TraceRecorder::add_blocks() {
+  for (const BlockChange& change : blocks_.changes()) {
+    append(EventKind::kBlock).changes = 1;
+    filling_->changes.push_back(change);
+  }
+  blocks_.clear();
 }
 
 void TraceRecorder::give_up(const char* why) {
@@ -250,11 +289,22 @@ uint32_t TraceRecorder::number_of(remat::Storage& storage) {
   Event& root = add(EventKind::kRoot);
   root.bytes = storage.current->bytes;
   root.root = kind_of(storage.role);
+  if (has_blocks_) root.block = blocks_.give(storage.address);
   return make(storage);
 }
 
+void TraceRecorder::make_output(remat::Storage& storage) {
+  make(storage);
+  filling_->output_bytes.push_back(storage.current->bytes);
+  if (has_blocks_) filling_->output_blocks.push_back(blocks_.give(storage.address));
+}
+
 void TraceRecorder::begins() {
-  if (is_on()) meter_.begin();
+  if (!is_on()) return;
+  meter_.begin();
+  if (!has_blocks_) return;
+  add_blocks();
+  in_operator_ = true;
 }
 
 void TraceRecorder::ran(const remat::ObservedCall& call) {
@@ -273,15 +323,19 @@ void TraceRecorder::ran(const remat::ObservedCall& call) {
   event.stream = static_cast<uint32_t>(call.stream);
   event.bytes = workspace_bytes;
   event.site = ++calls_[&call.type];
-  Event& added = add(EventKind::kOperator);
+  if (std::exchange(in_operator_, false)) {
+    event.changes = static_cast<uint32_t>(blocks_.changes().size());
+  } else {
+    add_blocks();
+  }
+  Event& added = append(EventKind::kOperator);
   event.kind = EventKind::kOperator;
   const uint32_t first_output = storages_;
   for (const remat::Operand& operand : call.operands) {
     remat::Storage& storage = *operand.storage;
     if (storage.dead || storage.observed > first_output) continue;
     if (storage.observed == 0) {
-      make(storage);
-      filling_->output_bytes.push_back(storage.current->bytes);
+      make_output(storage);
       ++event.outputs;
       continue;
     }
@@ -290,10 +344,12 @@ void TraceRecorder::ran(const remat::ObservedCall& call) {
   }
   for (remat::Storage* output : call.outputs) {
     if (output == nullptr || output->dead) continue;
-    make(*output);
-    filling_->output_bytes.push_back(output->current->bytes);
+    make_output(*output);
     ++event.outputs;
   }
+  filling_->changes.insert(filling_->changes.end(), blocks_.changes().begin(),
+                           blocks_.changes().end());
+  blocks_.clear();
   added = event;
 }
 

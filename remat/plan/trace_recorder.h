@@ -21,6 +21,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "allocator/allocator_observer.h"
 #include "remat/job_observer.h"
+#include "remat/plan/block_book.h"
 #include "remat/plan/recording_settings.h"
 #include "remat/plan/trace.h"
 #include "remat/plan/workspace_meter.h"
@@ -43,7 +44,10 @@ class TraceRecorder final : public remat::JobObserver {
   void finish();
 
   // To be told of all blocks.
-  AllocatorObserver& meter() { return meter_; }
+  AllocatorObserver& meter() {
+    if (has_blocks_) return blocks_;
+    return meter_;
+  }
 
   void begins() override;
   void ran(const remat::ObservedCall& call) override;
@@ -63,9 +67,13 @@ class TraceRecorder final : public remat::JobObserver {
 
   bool is_on() const { return on_ && !gave_up_; }
   Event& add(EventKind kind);
+  Event& append(EventKind kind);
   // The number of a storage that an event is about to name; one that is not known becomes a root.
   uint32_t number_of(remat::Storage& storage);
   uint32_t make(remat::Storage& storage);
+  void make_output(remat::Storage& storage);
+  // Writes down what has become of blocks outside of operators.
+  void add_blocks();
   void hand_over();
   void end();
   void give_up(const char* why);
@@ -75,6 +83,9 @@ class TraceRecorder final : public remat::JobObserver {
   std::shared_ptr<Queue> queue_;
   std::unique_ptr<Chunk> filling_;
   WorkspaceMeter meter_;
+  const bool has_blocks_;
+  BlockBook blocks_{meter_};
+  bool in_operator_ = false;  // what becomes of blocks is an operator's
   absl::flat_hash_map<const remat::RecordType*, uint64_t> calls_;  // of this step, by operator
   uint64_t steps_ = 0;
   uint32_t storages_ = 0;

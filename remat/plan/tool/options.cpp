@@ -164,6 +164,7 @@ std::vector<Option> finer_options(ReplayOptions& out) {
        [&](Text o, Text v) {
          out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000);
        }},
+      {"--log", [&](Text, Text v) { out.log_path = v; }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
       {"--svg", [&](Text, Text v) { out.svg_path = v; }},
       {"--evict",
@@ -201,6 +202,11 @@ void check(const ReplayOptions& options) {
   }
   if (!options.grid && !(options.csv_path + options.svg_path).empty()) {
     throw UsageError("--csv and --svg go with --grid");
+  }
+  const bool one_run = options.traces.size() == 1 && options.policies.size() == 1 &&
+                       options.iterations == 1 && !options.grid;
+  if (!options.log_path.empty() && !one_run) {
+    throw UsageError("--log goes with one trace, policy, budget and iteration");
   }
   if (options.traces.size() > 1 && !(options.csv_path + options.svg_path).empty()) {
     throw UsageError("--csv and --svg go with one trace");
