@@ -1,9 +1,9 @@
 """Compares what Tidepool does for running jobs with what its simulator says, one by one.
 
-Each network is recorded once with ample memory. Then it runs under budgets, driven by the costs of
-its trace, and logs what is done for it; the simulator runs the trace under the same budgets and logs
-the same. The logs should be equal, line by line, and the bits those of the plain job. Step times are
-those of runs that are not driven, which take turns with plain ones.
+Each network is recorded once with ample memory. Then it runs under budgets, driven by the costs
+of its trace, and logs what is done for it; the simulator runs the trace under the same budgets and
+logs the same. The logs should be equal, line by line, and the bits those of the plain job. Step
+times are those of runs that are not driven, which take turns with plain ones.
 
 A budget is r: fixed bytes (parameters, gradients, optimizer's state, batch), and that share of the
 rest of the peak.
@@ -173,8 +173,8 @@ def results_of(network: Network, points: list[Point]) -> list[measure.Result]:
 
 def markdown(networks: list[Network], points: list[Point]) -> str:
     """Return all points as a table."""
-    lines = ["| network | r | policy | budget MiB | evictions | replays | equal lines | bits |"
-             " step / plain |", "|" + " --- |" * 9]
+    lines = ["| network | r | policy | budget MiB | evictions | replays | equal lines | bits "
+             "| step / plain |", "|" + " --- |" * 9]
     plain = {network.name: min(network.plain_seconds) for network in networks}
     for point in points:
         logs = point.logs
@@ -190,8 +190,8 @@ def markdown(networks: list[Network], points: list[Point]) -> str:
     return "\n".join(["# The running job against its simulation", "",
                       "Evictions and replays of jobs driven by the costs of their traces, and",
                       "whether the simulation has the same, line by line. `step / plain`: the",
-                      "shortest step's processor time of runs with measured costs, by that of plain",
-                      "runs, after a first step that warms up.", "", *lines, "",
+                      "shortest step's processor time of runs with measured costs, by that of",
+                      "plain runs, after a first step that warms up.", "", *lines, "",
                       f"Plain steps: {'; '.join(steps)}.", "", *differing]) + "\n"
 
 

@@ -1,4 +1,5 @@
-// What a CPU's copies and moved pages are taken to cost until they have been measured, and in traces.
+// HostPrices: what copies and moved pages are taken to cost on a CPU until they have been measured,
+// and in traces.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@ class CpuBackend : public torch_glue::TorchBackend {
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
 
  private:
-  std::atomic<float> copy_ns_per_byte_{torch_glue::kHostCopyNsPerByte};  // refined by every large copy
+  // Refined by every large copy.
+  std::atomic<float> copy_ns_per_byte_{torch_glue::kHostCopyNsPerByte};
 };
 
 }  // namespace tidepool::torch_cpu

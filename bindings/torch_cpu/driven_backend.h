@@ -1,7 +1,7 @@
-// DrivenBackend: the CPU's backend of a job that is driven by a trace of itself: operators, copies and
-// moved pages cost what the trace says, so that every decision is the same each time and in the
-// trace's simulation; and a log tells what is done. For tests and measurements of jobs of one thread.
-// Not thread safe; it logs with the device's lock held.
+// DrivenBackend: the CPU's backend of a job that is driven by a trace of itself: operators, copies
+// and moved pages cost what the trace says, so that every decision is the same each time and in the
+// trace's simulation; and a log tells what is done. For tests and measurements of jobs of one
+// thread. Not thread safe; it logs with the device's lock held.
 #pragma once
 
 #include <memory>

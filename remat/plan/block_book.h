@@ -1,11 +1,10 @@
 // BlockBook: numbers the blocks of memory that a job allocates, in their order, and lists what
 // becomes of them: allocated, freed, or a storage's from some time on. What a storage's block is
 // freed for is the storage's death, which others tell of.
-// Hears of all threads' blocks, and takes all that happens between two calls of take() together, so
-// it is for jobs of one thread, in which nothing is evicted. Owns nothing but its lists. Not thread
-// safe: the device's lock is held.
-// Invariant: (1) the numbers of blocks that are listed as freed were listed as allocated before, and
-// belong to no storage.
+// Hears of all threads' blocks, and of those of restorations, so it is for jobs of one thread in
+// which nothing is evicted. Owns nothing but its lists. Not thread safe: the device's lock is held.
+// Invariant: (1) blocks that are listed as freed were listed as allocated before, and belong to no
+// storage.
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,8 @@ uint32_t TraceBuilder::name_index(std::string_view name) {
 }
 
 // Blocks that storages are to lie in are allocated by then, or by the changes, and nobody else's.
-void TraceBuilder::check_blocks(std::span<const BlockChange> changes, std::span<const uint32_t> storages,
+void TraceBuilder::check_blocks(std::span<const BlockChange> changes,
+                                std::span<const uint32_t> storages,
                                 std::span<const size_t> bytes) const {
   if (!trace_.facts.blocks) {
     if (changes.empty() && storages.empty()) return;
@@ -70,12 +71,15 @@ void TraceBuilder::check_blocks(std::span<const BlockChange> changes, std::span<
     if (change.bytes > 0) {
       check_bytes("a block", change.bytes);
       const size_t next = free_blocks_.size() + made.size();
-      if (change.block != next) throw TraceError(fmt::format("block {} where {} is next", change.block, next));
+      if (change.block != next) {
+        throw TraceError(fmt::format("block {} where {} is next", change.block, next));
+      }
       made.push_back(change.bytes);
       continue;
     }
     if (bytes_of(change.block) == 0) {
-      throw TraceError(fmt::format("block {} is freed, which is a storage's or unknown", change.block));
+      throw TraceError(
+          fmt::format("block {} is freed, which is a storage's, freed or unknown", change.block));
     }
     gone.push_back(change.block);
   }
@@ -179,7 +183,8 @@ uint64_t TraceBuilder::call(const OperatorCallEntry& entry) {
   op.block_changes = static_cast<uint32_t>(entry.block_changes.size());
   add_blocks(entry.block_changes);
   for (size_t k = 0; k < entry.output_bytes.size(); ++k) {
-    const uint32_t block = entry.output_blocks.empty() ? BlockChange::kNone : entry.output_blocks[k];
+    const uint32_t block =
+        entry.output_blocks.empty() ? BlockChange::kNone : entry.output_blocks[k];
     trace_.operands.push_back(
         add_storage({entry.output_bytes[k], false, RootKind::kOther, block}));
     ++op.outputs;

@@ -5,8 +5,8 @@
 // through which every reader makes it, so that no trace is malformed. Invariants of a built trace:
 // (1) an event names only storages that are alive by then; (2) a storage dies at most once; (3) an
 // operator's lists are slices of the trace's own; (4) what it writes is not among what it reads,
-// and is there once; (5) blocks are numbered in the order in which they are allocated, and a storage
-// has one that is allocated, which is no other storage's. See docs/trace-format.md.
+// and is there once; (5) blocks are numbered in the order in which they are allocated, and a
+// storage has one that is allocated, which is no other storage's. See docs/trace-format.md.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ constexpr size_t number(StorageIndex index) { return static_cast<size_t>(index);
 // What a storage whose contents come from outside is to the job; only for reports and placement.
 enum class RootKind : uint8_t { kOther, kParameter, kInput, kBuffer, kGradient, kOptimizerState };
 
-// What becomes of a block of memory: it is allocated, with so many bytes, or freed, with 0. Blocks of
-// storages are freed by the storages' deaths.
+// What becomes of a block of memory: it is allocated, with so many bytes, or freed, with 0. Blocks
+// of storages are freed by the storages' deaths.
 struct BlockChange {
   static constexpr uint32_t kNone = 0xffff'ffff;  // no block
 

@@ -34,7 +34,8 @@ size_t index_of(const std::array<const char*, kCount>& names, const Json& value,
 // The first of an entry [number, second] of the list `field`, or of one with `size` parts.
 uint64_t first_number(const Json& entry, const char* field, size_t size = 2) {
   if (!entry.is_array() || entry.size() != size) {
-    throw TraceError(fmt::format("\"{}\" has an entry that has not {} parts", field, size));
+    const char* expected = size == 2 ? "is no pair" : "has not three parts: number, bytes, block";
+    throw TraceError(fmt::format("\"{}\" has an entry that {}", field, expected));
   }
   return as_count(entry[0], field);
 }

@@ -47,7 +47,9 @@ uint64_t TraceWriter::root(size_t bytes, RootKind kind, uint32_t block) {
   if (kind != RootKind::kOther) {
     fmt::format_to(std::back_inserter(line_), R"(,"kind":"{}")", kKinds[static_cast<size_t>(kind)]);
   }
-  if (block != BlockChange::kNone) fmt::format_to(std::back_inserter(line_), R"(,"block":{})", block);
+  if (block != BlockChange::kNone) {
+    fmt::format_to(std::back_inserter(line_), R"(,"block":{})", block);
+  }
   write_line();
   return storages_++;
 }

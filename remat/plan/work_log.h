@@ -1,9 +1,9 @@
-// WorkLog: writes down what is done for a job, line by line: which storage lost its bytes, got bytes
-// again, which call ran once more, what was copied. Storages are numbered as in the job's trace, calls
-// in the order in which they begin (contents that change unseen are no calls), so that the logs of a
-// running job and of its simulation can be compared. A line is
+// WorkLog: writes down what is done for a job, line by line: which storage lost its bytes, got
+// bytes again, which call ran once more, what was copied. Storages are numbered as in the job's
+// trace, calls in the order in which they begin (contents that change unseen are no calls), so that
+// the logs of a running job and of its simulation can be compared. A line is
 //   CALL evict STORAGE OFFSET, CALL restore STORAGE OFFSET, CALL replay CALL, or CALL copy BYTES
-// where the first CALL is the last one that has begun, and OFFSET is that of the block in the range.
+// where the first CALL is the last one that has begun, and OFFSET says where the block lies.
 // A block that is moved is evicted, copied and restored.
 // Owns its file; every line is in it at once. Not thread safe. For tests and measurements.
 #pragma once

@@ -43,6 +43,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --mutate M             dtr: copy (default): a mutated tensor is a new storage; in-place: it is not
   --handle BYTES         pages: granularity of mappings (default: 2 MiB on a GPU, 4 KiB on a CPU)
   --map-ns N             price of mapping one handle (default: the trace's)
+  --log FILE             of one run: what is done for the job, line by line
 )";
 
 namespace {
