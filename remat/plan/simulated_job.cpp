@@ -155,6 +155,10 @@ void SimulatedJob::add_operands(const TraceOperator& op, remat::OperatorCall& ca
   auto add = [&](StorageIndex index, Access access) {
     if (has_bytes(index)) call.add(tracked(index), access);
   };
+  for (const TraceArgument& argument : trace_.arguments(op)) {
+    add(argument.storage, argument.access);
+  }
+  if (op.arguments > 0) return;
   for (const TraceWrite& write : trace_.writes(op)) add(write.storage, write.access);
   for (const StorageIndex read : trace_.reads(op)) add(read, Access::kRead);
 }

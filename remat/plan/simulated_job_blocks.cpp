@@ -1,4 +1,5 @@
-// SimulatedJob where the trace has blocks: memory is allocated and freed exactly as it was in the job.
+// SimulatedJob where the trace has blocks: what is allocated and freed is what the job allocated
+// and freed.
 #include <algorithm>
 #include <utility>
 

@@ -137,6 +137,18 @@ void TraceBuilder::check_call(const OperatorCallEntry& entry) const {
       throw TraceError(fmt::format("storage {} is written twice", number(written)));
     }
   }
+  for (const TraceArgument& argument : entry.arguments) {
+    const StorageIndex index = check_alive(number(argument.storage));
+    const bool listed =
+        std::find(entry.reads.begin(), entry.reads.end(), number(index)) != entry.reads.end() ||
+        std::any_of(entry.writes.begin(), entry.writes.end(),
+                    [&](const TraceWrite& write) { return write.storage == index; });
+    if (listed) continue;
+    throw TraceError(fmt::format("argument {} is neither read nor written", number(index)));
+  }
+  if (!entry.arguments.empty() && !trace_.facts.blocks) {
+    throw TraceError("arguments in a trace without blocks");
+  }
   for (const size_t bytes : entry.output_bytes) check_bytes("an output", bytes);
   check_bytes("a workspace", entry.workspace_bytes);
   if (trace_.facts.blocks || !entry.output_blocks.empty()) {
@@ -179,6 +191,10 @@ uint64_t TraceBuilder::call(const OperatorCallEntry& entry) {
     ++op.writes;
   }
   const uint64_t first = next_storage();
+  op.first_argument = static_cast<uint32_t>(trace_.argument_list.size());
+  op.arguments = static_cast<uint32_t>(entry.arguments.size());
+  trace_.argument_list.insert(trace_.argument_list.end(), entry.arguments.begin(),
+                              entry.arguments.end());
   op.first_block_change = static_cast<uint32_t>(trace_.block_changes.size());
   op.block_changes = static_cast<uint32_t>(entry.block_changes.size());
   add_blocks(entry.block_changes);

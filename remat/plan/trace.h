@@ -52,6 +52,12 @@ struct TraceWrite {
   Access access = Access::kUpdate;  // any but kRead
 };
 
+// One tensor argument of an operator.
+struct TraceArgument {
+  StorageIndex storage{};
+  Access access = Access::kRead;
+};
+
 struct TraceOperator {
   uint32_t name = 0;  // index into Trace::names
   uint32_t stream = 0;
@@ -60,9 +66,10 @@ struct TraceOperator {
   size_t workspace_bytes = 0;
   bool draws = false;      // from a random generator
   bool recordable = true;  // false: its results are roots
-  // Slices of Trace::operands (reads, then outputs), Trace::writes and Trace::block_changes.
-  uint32_t first_operand = 0, first_write = 0, first_block_change = 0;
-  uint32_t block_changes = 0;
+  // Slices of Trace::operands (reads, then outputs), Trace::writes, Trace::argument_list and
+  // Trace::block_changes.
+  uint32_t first_operand = 0, first_write = 0, first_argument = 0, first_block_change = 0;
+  uint32_t block_changes = 0, arguments = 0;
   uint16_t reads = 0, outputs = 0, writes = 0;
 };
 
@@ -97,6 +104,7 @@ struct Trace {
   std::vector<TraceOperator> operators;
   std::vector<StorageIndex> operands;
   std::vector<TraceWrite> write_list;
+  std::vector<TraceArgument> argument_list;
   std::vector<BlockChange> block_changes;
   std::vector<TraceEvent> events;
 
@@ -108,6 +116,11 @@ struct Trace {
   }
   std::span<const TraceWrite> writes(const TraceOperator& op) const {
     return {write_list.data() + op.first_write, op.writes};
+  }
+  // Those that are storages of their own, in the operator's order, if that is known: a storage may
+  // be there several times, for views. Else empty: writes come first, then reads, each once.
+  std::span<const TraceArgument> arguments(const TraceOperator& op) const {
+    return {argument_list.data() + op.first_argument, op.arguments};
   }
   // What an operator allocates and frees while it runs, in that order.
   std::span<const BlockChange> changes(const TraceOperator& op) const {
@@ -137,6 +150,7 @@ struct OperatorCallEntry {
   bool recordable = true;
   std::span<const BlockChange> block_changes = {};
   std::span<const uint32_t> output_blocks = {};  // by output; empty in a trace without blocks
+  std::span<const TraceArgument> arguments = {};  // empty: as in Trace::arguments()
 };
 
 // What was wrong with an entry; readers add the file and the line.

@@ -156,6 +156,20 @@ void TraceParser::read_outputs(const Json& list) {
   }
 }
 
+void TraceParser::read_arguments(const Json& list) {
+  arguments_.clear();
+  for (const Json& entry : list) {
+    const bool read = !entry.is_array();
+    const uint64_t storage = read ? as_count(entry, "args") : first_number(entry, "args");
+    if (!builder_->is_alive(storage)) {
+      throw TraceError(fmt::format("\"args\" names storage {}, which is not there", storage));
+    }
+    const Access access =
+        read ? Access::kRead : static_cast<Access>(index_of(kAccesses, entry[1], "args"));
+    arguments_.push_back({static_cast<StorageIndex>(storage), access});
+  }
+}
+
 void TraceParser::read_blocks(const Json& list) {
   block_changes_.clear();
   for (const Json& entry : list) {
@@ -193,11 +207,13 @@ void TraceParser::add_operator(const Json& line) {
   read_outputs(fields.list("out"));
   read_writes(fields.list("write"));
   read_blocks(fields.list("blocks"));
+  read_arguments(fields.list("args"));
   entry.reads = reads_;
   entry.output_bytes = output_bytes_;
   entry.writes = writes_;
   entry.block_changes = block_changes_;
   entry.output_blocks = output_blocks_;
+  entry.arguments = arguments_;
   entry.workspace_bytes = fields.count_or("workspace", 0);
   entry.site = fields.count_or("site", 0);
   entry.stream = static_cast<uint32_t>(fields.count_or("stream", 0, kMostStreams));

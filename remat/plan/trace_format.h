@@ -32,6 +32,7 @@ class TraceParser {
   void read_outputs(const Json& line);
   void read_writes(const Json& line);
   void read_blocks(const Json& list);
+  void read_arguments(const Json& list);
 
   std::optional<TraceBuilder> builder_;
   bool ended_ = false;
@@ -41,6 +42,7 @@ class TraceParser {
   std::vector<uint64_t> reads_;
   std::vector<size_t> output_bytes_;
   std::vector<TraceWrite> writes_;
+  std::vector<TraceArgument> arguments_;
   std::vector<BlockChange> block_changes_;
   std::vector<uint32_t> output_blocks_;
 };

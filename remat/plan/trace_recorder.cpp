@@ -176,7 +176,7 @@ class TraceRecorder::Writer {
         merged_.merge(lists.operands);
         file.call({event.type->name, event.cost_ns, merged_.reads(), merged_.writes(),
                    lists.output_bytes, event.bytes, event.site, event.stream, event.draws,
-                   event.recordable, lists.changes, lists.output_blocks});
+                   event.recordable, lists.changes, lists.output_blocks, arguments()});
         break;
       case EventKind::kRelease:
         file.release(event.storage);
@@ -191,6 +191,11 @@ class TraceRecorder::Writer {
         file.block(lists.changes[0]);
         break;
     }
+  }
+
+  // Only in a trace that is to repeat the job exactly.
+  std::span<const TraceArgument> arguments() const {
+    return facts_.blocks ? merged_.arguments() : std::span<const TraceArgument>();
   }
 
   const std::shared_ptr<Queue> queue_;

@@ -76,6 +76,15 @@ uint64_t TraceWriter::call(const OperatorCallEntry& entry) {
     fmt::format_to(out, R"([{},"{}"])", number(entry.writes[k].storage),
                    kAccesses[static_cast<size_t>(entry.writes[k].access)]);
   });
+  list("args", entry.arguments, [&](size_t k) {
+    const TraceArgument& argument = entry.arguments[k];
+    if (argument.access == Access::kRead) {
+      fmt::format_to(out, "{}", number(argument.storage));
+    } else {
+      fmt::format_to(out, R"([{},"{}"])", number(argument.storage),
+                     kAccesses[static_cast<size_t>(argument.access)]);
+    }
+  });
   list("blocks", entry.block_changes, [&](size_t k) {
     const BlockChange& change = entry.block_changes[k];
     if (change.bytes > 0) {
@@ -137,7 +146,7 @@ void write_trace(const Trace& trace, const std::string& path) {
     }
     writer.call({trace.names[op.name], op.cost_ns, reads, trace.writes(op), output_bytes,
                  op.workspace_bytes, op.site, op.stream, op.draws, op.recordable, trace.changes(op),
-                 output_blocks});
+                 output_blocks, trace.arguments(op)});
   };
   for (const TraceEvent& event : trace.events) {
     switch (event.kind) {

@@ -176,8 +176,9 @@ const std::string kWithBlocks = R"({"tidepool_trace":2,"name":"t","device":"cpu"
 {"block":1,"bytes":16}
 {"root":0,"bytes":8,"block":0}
 {"op":"f","ns":3,"in":[0],"out":[[1,16,1],[2,30,2]],"blocks":[[2,32],[3,8],3,[4,9]]}
+{"op":"g","ns":3,"in":[0],"write":[[2,"update"]],"args":[0,[2,"update"],0]}
 {"free":4}
-{"end":5}
+{"end":6}
 )";
 
 TEST_CASE("a trace can say where its storages lie") {
@@ -186,13 +187,18 @@ TEST_CASE("a trace can say where its storages lie") {
   CHECK(trace.storages[0].block == 0);
   CHECK(trace.storages[1].block == 1);
   CHECK(trace.storages[2].block == 2);
-  REQUIRE(trace.events.size() == 5);
+  REQUIRE(trace.events.size() == 6);
   CHECK(trace.events[0].kind == EventKind::kBlock);
   CHECK(trace.block_changes[trace.events[1].index].bytes == 16);
   const std::span<const BlockChange> changes = trace.changes(trace.operators[0]);
   REQUIRE(changes.size() == 4);
   CHECK((changes[0].block == 2 && changes[0].bytes == 32));
   CHECK((changes[2].block == 3 && changes[2].bytes == 0));
+  CHECK(trace.arguments(trace.operators[0]).empty());
+  const std::span<const TraceArgument> arguments = trace.arguments(trace.operators[1]);
+  REQUIRE(arguments.size() == 3);
+  CHECK((number(arguments[1].storage) == 2 && arguments[1].access == Access::kUpdate));
+  CHECK((number(arguments[2].storage) == 0 && arguments[2].access == Access::kRead));
   const TraceEvent& last = trace.events.back();
   CHECK(last.kind == EventKind::kBlock);
   CHECK((trace.block_changes[last.index].block == 4 && trace.block_changes[last.index].bytes == 0));
@@ -216,6 +222,8 @@ TEST_CASE("blocks that cannot be are refused") {
       {R"({"root":3,"bytes":8,"block":1})", "in block 1, which has 0"},
       {R"({"op":"g","ns":1,"out":[[3,8]]})", "has not three parts"},
       {R"({"op":"g","ns":1,"out":[[3,8,4],[4,8,4]]})", "in block 4, which has 0"},
+      {R"({"op":"g","ns":1,"in":[0],"args":[0,2]})", "argument 2 is neither read nor written"},
+      {R"({"op":"g","ns":1,"in":[0],"args":[7]})", "\"args\" names storage 7, which is not there"},
       {R"({"op":"g","ns":1,"blocks":[4,4]})", "block 4 is freed"},
       {R"({"op":"g","ns":1,"blocks":[[5,0]]})", "a block of 0 bytes"},
       {R"({"op":"g","ns":1,"blocks":[[5,8,1]]})", R"("blocks" has an entry that is no pair)"},
@@ -223,7 +231,7 @@ TEST_CASE("blocks that cannot be are refused") {
   const std::string before = kWithBlocks.substr(0, kWithBlocks.find("{\"free\""));
   for (const Case& each : cases) {
     INFO(each.line);
-    CHECK_THROWS_WITH(trace_of(before + each.line + "\n{\"end\":5}\n"),
+    CHECK_THROWS_WITH(trace_of(before + each.line + "\n{\"end\":6}\n"),
                       ContainsSubstring(each.reason));
   }
   CHECK_THROWS_WITH(trace_of(kTwo + "{\"block\":0,\"bytes\":8}\n{\"end\":3}\n"),

@@ -264,7 +264,7 @@ const std::string kBlocksJob = R"({"tidepool_trace":2,"name":"job","device":"cpu
 {"op":"g","ns":7,"in":[1],"out":[[3,60,2]],"blocks":[[7,20],7],"workspace":20,"site":1}
 {"release":2}
 {"free":6}
-{"op":"h","ns":8,"in":[3],"write":[[1,"update"]],"site":1}
+{"op":"h","ns":8,"in":[3],"write":[[1,"update"]],"args":[3,[1,"update"],3],"site":1}
 {"step":1}
 {"end":11}
 )";
