@@ -36,7 +36,7 @@ def without_blocks(path: Path) -> list[dict]:
     """Return the lines of a trace that are in every trace of the job."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
-        for name in ("ns", "block", "blocks") if "op" in line or "root" in line else ():
+        for name in ("ns", "block", "blocks", "args") if "op" in line or "root" in line else ():
             line.pop(name, None)
         if "out" in line:
             line["out"] = [entry[:2] for entry in line["out"]]

@@ -47,7 +47,6 @@ TEST_CASE("many operands are merged as few are") {
 }
 
 TEST_CASE("arguments are kept where merging loses their order or number") {
-  using Operand = MergedOperands::Operand;
   MergedOperands merged;
   auto arguments = [&](const std::vector<Operand>& operands) {
     merged.merge(operands);

@@ -117,8 +117,8 @@ TEST_CASE("a trace that is cut short is refused") {
 }
 
 TEST_CASE("other versions and other files are refused") {
-  CHECK_THROWS_WITH(trace_of(R"({"tidepool_trace":2,"name":"t","device":"cpu"})"),
-                    "1: unknown version 2; expected 1");
+  CHECK_THROWS_WITH(trace_of(R"({"tidepool_trace":3,"name":"t","device":"cpu"})"),
+                    "1: unknown version 3; expected 1 or 2");
   CHECK_THROWS_WITH(trace_of(R"({"INSTRUCTION":"CALL"})"),
                     ContainsSubstring("no trace of Tidepool"));
   CHECK_THROWS_WITH(trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu","alignment":3})"),
