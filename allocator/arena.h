@@ -65,6 +65,7 @@ class Arena {
   bool contains(const void* address) const {
     return Address::of(address).value - base_.value < heap_.range_bytes();
   }
+  size_t offset(const void* address) const { return Address::of(address).value - base_.value; }
   void fill(void* address, size_t bytes) {
     if (suspended_ == 0) space_.fill(Address::of(address), bytes, kPoison);
   }

@@ -82,6 +82,8 @@ void BudgetedAllocator::free_after(void* address, std::shared_ptr<Fence> fence) 
 
 bool BudgetedAllocator::contains(const void* address) const { return arena_->contains(address); }
 
+size_t BudgetedAllocator::offset(const void* address) const { return arena_->offset(address); }
+
 Owner BudgetedAllocator::owner(const void* address) const {
   return arena_->allocated_block(address).owner;
 }

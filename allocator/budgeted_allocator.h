@@ -140,6 +140,8 @@ class BudgetedAllocator {
 
   // True if `address` lies in this allocator's range. Lock-free.
   bool contains(const void* address) const;
+  // From the start of the range to `address`, which lies in it. Lock-free.
+  size_t offset(const void* address) const;
 
   // Owner and size of the allocated block that starts at `address`; O(1), no search.
   // Requires: lock held; `address` is the start of an allocated block.

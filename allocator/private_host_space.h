@@ -16,8 +16,10 @@ namespace tidepool {
 
 class PrivateHostSpace final : public AddressSpace {
  public:
+  static constexpr size_t kGranularity = size_t{64} << 10;
+
   // `granularity`: a power of two, multiple of the system's page size.
-  explicit PrivateHostSpace(size_t granularity = size_t{64} << 10);
+  explicit PrivateHostSpace(size_t granularity = kGranularity);
 
   size_t granularity() const override { return ledger_.granularity(); }
   size_t mapping_limit() const override { return ledger_.mapping_limit(); }

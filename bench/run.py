@@ -21,7 +21,8 @@ from pathlib import Path
 
 import measure
 
-PYTHON = ("operator_overhead", "transformer_step", "cuda_pairs", "cuda_patterns")
+PYTHON = ("operator_overhead", "transformer_step", "product_vs_simulator", "cuda_pairs",
+          "cuda_patterns")
 REPETITIONS = 9
 # What our C++ benchmarks count besides time.
 COUNTERS = {"reserved", "refused", "smallest", "smallest_MiB", "price", "windows", "remaps",

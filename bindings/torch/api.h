@@ -19,8 +19,14 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the
 //    job, or at the ends of its steps),
 //    "trace_events": int (optional: events of the allocator to keep),
-//    "trace": {"path": str, "name": str, "first_step": int, "last_step": int} (optional: a file
-//    for the job's trace, and the steps that are recorded)}
+//    "trace": {"path": str, "name": str, "first_step": int, "last_step": int, "blocks": bool}
+//    (optional: a file for the job's trace, the steps that are recorded, and whether it has blocks;
+//    TIDEPOOL_TRACE_BLOCKS=1),
+//    "costs": {"path": str, "log": str} (optional, for tests and measurements of jobs of one
+//    thread; TIDEPOOL_COSTS and TIDEPOOL_EVENT_LOG: operators, copies and maps cost what the trace
+//    in that uncompressed file says, which is of the same job: another operator where the trace has
+//    one is an error; and a file for what is done for the job, as remat/plan/work_log.h has it.
+//    Needs "trace", whose numbers of storages the log has)}
 // Returns 0; or 2 and a message in `error` (cut to `error_bytes`, NUL-terminated); nothing is done.
 // A second call after a success is an error.
 TIDEPOOL_EXPORT int tidepool_attach(const char* settings, char* error, size_t error_bytes);

@@ -318,7 +318,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
   const bool timed = body != nullptr || engine().is_traced();
   timer_ = timed ? engine().backend().timer() : nullptr;
-  if (timer_ != nullptr) timed_ = timer_->begin(kind());
+  if (timer_ != nullptr) timed_ = timer_->begin(info_, call().record(), kind());
   failures_before_ = out_of_memory_count();
   kernel_start_ = CycleClock::now();
   return body;

@@ -4,6 +4,8 @@
 #include <exception>
 #include <string>
 
+#include "bindings/torch/host_prices.h"
+
 namespace tidepool::torch_glue {
 namespace {
 
@@ -26,6 +28,10 @@ plan::TraceFacts trace_facts(c10::Device device) {
   plan::TraceFacts facts;
   facts.device = device.is_cuda() ? "cuda" : "cpu";
   facts.alignment = device.is_cuda() ? kDeviceAlignment : kHostAlignment;
+  if (device.is_cpu()) {
+    facts.copy_bytes_per_ns = 1 / double{kHostCopyNsPerByte};
+    facts.map_ns = kHostMapNs;
+  }
   return facts;
 }
 
@@ -34,6 +40,7 @@ std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& setting
   if (settings.recording.path.empty()) return nullptr;
   plan::TraceFacts facts = trace_facts(device);
   facts.name = settings.name;
+  facts.blocks = settings.blocks;
   plan::RecordingSettings recording = settings.recording;
   recording.path = with_number(recording.path, device.has_index() ? device.index() : 0);
   try {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "remat/lineage.h"
+
 namespace tidepool::torch_glue {
 
 class OperatorTimer {
@@ -18,8 +20,9 @@ class OperatorTimer {
     void* start = nullptr;
   };
 
-  // Before the kernel, on the calling thread's stream. Never waits, never throws.
-  virtual Call begin(uint64_t kind) = 0;
+  // Before the kernel, on the calling thread's stream. `record`: nullptr if the call cannot be run
+  // again. Never waits; throws only what ends the call.
+  virtual Call begin(const remat::RecordType& type, const remat::Record* record, uint64_t kind) = 0;
   // After it: its cost in ns, as far as it is known; else an estimate from the `bytes` that it
   // reads and writes.
   virtual uint64_t end(const Call& call, size_t bytes) = 0;

@@ -48,6 +48,10 @@ TraceSettings trace_settings(const SettingsReader& reader) {
   recording.first_step = reader.number("first_step", recording.first_step);
   recording.last_step = reader.number("last_step", recording.last_step);
   settings.name = reader.text("name", "job");
+  settings.blocks = reader.flag("blocks", false);
+  if (settings.blocks && recording.first_step > 1) {
+    throw std::invalid_argument("trace.blocks: expected the trace to begin with step 1");
+  }
   return settings;
 }
 
@@ -89,6 +93,9 @@ Settings Settings::parse(const std::string& text) {
     throw std::invalid_argument("budget_bytes: expected more than 0");
   }
   read_runtime_settings(reader, settings.runtime, settings.allocator);
+  const SettingsReader costs = reader.part("costs");
+  settings.driven.costs_path = costs.text("path", "");
+  settings.driven.log_path = costs.text("log", "");
   return settings;
 }
 

@@ -15,6 +15,13 @@ namespace tidepool::torch_glue {
 struct TraceSettings {
   plan::RecordingSettings recording;
   std::string name;
+  bool blocks = false;  // where storages lie is recorded, too
+};
+
+// A job that is driven by a trace of itself; without a path it is not.
+struct DrivenSettings {
+  std::string costs_path;
+  std::string log_path;  // empty: what is done is not logged
 };
 
 // What the policy `planned` does while the job runs: it searches beside it, or the job waits at
@@ -32,6 +39,7 @@ struct RuntimeSettings {
 struct Settings {
   AllocatorConfig allocator;
   RuntimeSettings runtime;
+  DrivenSettings driven;
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
   static Settings parse(const std::string& json);

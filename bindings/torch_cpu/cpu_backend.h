@@ -4,11 +4,12 @@
 
 #include <atomic>
 
+#include "bindings/torch/host_prices.h"
 #include "bindings/torch/torch_backend.h"
 
 namespace tidepool::torch_cpu {
 
-class CpuBackend final : public torch_glue::TorchBackend {
+class CpuBackend : public torch_glue::TorchBackend {
  public:
   explicit CpuBackend(DeviceMutex& mutex) : TorchBackend(c10::Device(c10::kCPU), mutex) {}
 
@@ -18,7 +19,8 @@ class CpuBackend final : public torch_glue::TorchBackend {
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
 
  private:
-  std::atomic<float> copy_ns_per_byte_{0.25F};  // refined by every large copy
+  // Refined by every large copy.
+  std::atomic<float> copy_ns_per_byte_{torch_glue::kHostCopyNsPerByte};
 };
 
 }  // namespace tidepool::torch_cpu

@@ -1,40 +1,59 @@
 #include "bindings/torch_cpu/cpu_engine.h"
 
 #include <memory>
-#include <utility>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "allocator/private_host_space.h"
 #include "bindings/torch/engine.h"
+#include "bindings/torch/host_prices.h"
 #include "bindings/torch_cpu/cpu_allocator.h"
 #include "bindings/torch_cpu/cpu_backend.h"
+#include "bindings/torch_cpu/driven_backend.h"
 #include "bindings/torch_cpu/mkl_kernels.h"
 
 namespace tidepool::torch_cpu {
 namespace {
 
 struct Memory {
-  explicit Memory(AllocatorConfig config)
-      : allocator(space, mutex, with_prices(std::move(config))) {}
-  static AllocatorConfig with_prices(AllocatorConfig config) {
-    config.remap_ns_per_handle = 5000;
-    config.measure_remaps = true;
-    return config;
-  }
+  explicit Memory(const AllocatorConfig& config) : allocator(space, mutex, config) {}
 
   PrivateHostSpace space;
   DeviceMutex mutex;
   BudgetedAllocator allocator;
 };
 
+// Of a job that is driven by a trace; nullptr if this one is not.
+std::unique_ptr<plan::RecordedCosts> recorded_costs(const torch_glue::Settings& settings) {
+  const torch_glue::DrivenSettings& driven = settings.driven;
+  if (driven.costs_path.empty()) return nullptr;
+  if (settings.runtime.trace.recording.path.empty()) {
+    throw std::invalid_argument("costs: expected a trace to be recorded, too");
+  }
+  return std::make_unique<plan::RecordedCosts>(driven.costs_path);
+}
+
+std::unique_ptr<CpuBackend> make_backend(const torch_glue::Settings& settings, Memory& memory,
+                                         const plan::RecordedCosts* costs) {
+  if (costs == nullptr) return std::make_unique<CpuBackend>(memory.mutex);
+  const std::string& log_path = settings.driven.log_path;
+  auto log = log_path.empty() ? nullptr : std::make_unique<plan::WorkLog>(log_path);
+  return std::make_unique<DrivenBackend>(memory.allocator, *costs, std::move(log));
+}
+
 }  // namespace
 
 void attach_cpu(const torch_glue::Settings& settings) {
   if (torch_glue::engines_installed()) throw std::runtime_error("Tidepool is attached already");
   choose_mkl_kernels();
-  auto memory = std::make_unique<Memory>(settings.allocator);
+  const std::unique_ptr<plan::RecordedCosts> costs = recorded_costs(settings);
+  AllocatorConfig config = settings.allocator;
+  config.remap_ns_per_handle = costs ? costs->facts().map_ns : torch_glue::kHostMapNs;
+  config.measure_remaps = costs == nullptr;
+  auto memory = std::make_unique<Memory>(config);
   auto engine = std::make_unique<torch_glue::Engine>(
-      c10::Device(c10::kCPU), memory->allocator, std::make_unique<CpuBackend>(memory->mutex),
+      c10::Device(c10::kCPU), memory->allocator, make_backend(settings, *memory, costs.get()),
       settings.runtime);
   torch_glue::install_engines(c10::kCPU, settings.runtime.recording);
   torch_glue::add_engine(std::move(engine));

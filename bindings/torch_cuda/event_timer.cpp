@@ -44,7 +44,8 @@ void EventTimer::fetch() {
   }
 }
 
-torch_glue::OperatorTimer::Call EventTimer::begin(uint64_t kind) {
+torch_glue::OperatorTimer::Call EventTimer::begin(const remat::RecordType&, const remat::Record*,
+                                                  uint64_t kind) {
   std::lock_guard<std::mutex> guard(mutex_);
   if (!pending_.empty()) fetch();
   if (costs_.size() >= kMostKinds) costs_.clear();

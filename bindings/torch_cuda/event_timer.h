@@ -19,7 +19,7 @@ class EventTimer final : public torch_glue::OperatorTimer {
  public:
   explicit EventTimer(c10::DeviceIndex device) : device_(device) {}
 
-  Call begin(uint64_t kind) override;
+  Call begin(const remat::RecordType&, const remat::Record*, uint64_t kind) override;
   uint64_t end(const Call& call, size_t bytes) override;
 
  private:

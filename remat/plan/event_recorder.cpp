@@ -1,5 +1,7 @@
 #include "remat/plan/event_recorder.h"
 
+#include <utility>
+
 #include "remat/lineage.h"
 #include "remat/runtime.h"
 
@@ -24,10 +26,23 @@ RootKind kind_of(remat::Role role) {
 }  // namespace
 
 JobEvent& EventRecorder::add(EventKind kind) {
+  if (!in_operator_ && !blocks_.changes().empty()) add_blocks();
+  return append(kind);
+}
+
+JobEvent& EventRecorder::append(EventKind kind) {
   if (!filling_->events.empty()) before_event();
   JobEvent& event = filling_->events.emplace_back();
   event.kind = kind;
   return event;
+}
+
+void EventRecorder::add_blocks() {
+  for (const BlockChange& change : blocks_.changes()) {
+    append(EventKind::kBlock).changes = 1;
+    filling_->changes.push_back(change);
+  }
+  blocks_.clear();
 }
 
 uint32_t EventRecorder::make(remat::Storage& storage) {
@@ -40,11 +55,22 @@ uint32_t EventRecorder::number_of(remat::Storage& storage) {
   JobEvent& root = add(EventKind::kRoot);
   root.bytes = storage.current->bytes;
   root.root = kind_of(storage.role);
+  if (has_blocks_) root.block = blocks_.give(storage.address);
   return make(storage);
 }
 
+void EventRecorder::make_output(remat::Storage& storage) {
+  make(storage);
+  filling_->output_bytes.push_back(storage.current->bytes);
+  if (has_blocks_) filling_->output_blocks.push_back(blocks_.give(storage.address));
+}
+
 void EventRecorder::begins() {
-  if (recording_) meter_.begin();
+  if (!recording_) return;
+  meter_.begin();
+  if (!has_blocks_) return;
+  add_blocks();
+  in_operator_ = true;
 }
 
 void EventRecorder::ran(const remat::ObservedCall& call) {
@@ -64,14 +90,18 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
   event.stream = static_cast<uint32_t>(call.stream);
   event.bytes = workspace_bytes;
   event.site = ++calls_[&call.type];
-  JobEvent& added = add(EventKind::kOperator);
+  if (std::exchange(in_operator_, false)) {
+    event.changes = static_cast<uint32_t>(blocks_.changes().size());
+  } else {
+    add_blocks();
+  }
+  JobEvent& added = append(EventKind::kOperator);
   const uint32_t first_output = storages_;
   for (const remat::Operand& operand : call.operands) {
     remat::Storage& storage = *operand.storage;
     if (storage.dead || storage.observed > first_output) continue;
     if (storage.observed == 0) {
-      make(storage);
-      filling_->output_bytes.push_back(storage.current->bytes);
+      make_output(storage);
       ++event.outputs;
       continue;
     }
@@ -80,10 +110,12 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
   }
   for (remat::Storage* output : call.outputs) {
     if (output == nullptr || output->dead) continue;
-    make(*output);
-    filling_->output_bytes.push_back(output->current->bytes);
+    make_output(*output);
     ++event.outputs;
   }
+  filling_->changes.insert(filling_->changes.end(), blocks_.changes().begin(),
+                           blocks_.changes().end());
+  blocks_.clear();
   added = event;
   made(call.outputs);
 }

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "allocator/allocator_observer.h"
 #include "remat/job_observer.h"
+#include "remat/plan/block_book.h"
 #include "remat/plan/job_events.h"
 #include "remat/plan/workspace_meter.h"
 
@@ -21,7 +22,10 @@ namespace tidepool::plan {
 class EventRecorder : public remat::JobObserver {
  public:
   // To be told of all blocks.
-  AllocatorObserver& meter() { return meter_; }
+  AllocatorObserver& meter() {
+    if (has_blocks_) return blocks_;
+    return meter_;
+  }
 
   void begins() final;
   void ran(const remat::ObservedCall& call) final;
@@ -31,7 +35,9 @@ class EventRecorder : public remat::JobObserver {
   void lives(remat::Storage& storage) final;
 
  protected:
-  EventRecorder() : filling_(std::make_unique<JobEvents>()) {}
+  // `has_blocks`: what becomes of blocks is written down, too (block_book.h).
+  explicit EventRecorder(bool has_blocks = false)
+      : filling_(std::make_unique<JobEvents>()), has_blocks_(has_blocks) {}
   ~EventRecorder() = default;
 
   // The list has at least one event; whoever takes it leaves an empty one. Called before another
@@ -54,10 +60,17 @@ class EventRecorder : public remat::JobObserver {
   // The number of a storage that an event is about to name; one that is not known becomes a root.
   uint32_t number_of(remat::Storage& storage);
   uint32_t make(remat::Storage& storage);
+  void make_output(remat::Storage& storage);
+  JobEvent& append(EventKind kind);
+  // Writes down what has become of blocks outside of operators.
+  void add_blocks();
 
   bool recording_ = false;
   std::unique_ptr<JobEvents> filling_;
   WorkspaceMeter meter_;
+  const bool has_blocks_;
+  BlockBook blocks_{meter_};
+  bool in_operator_ = false;  // what becomes of blocks is an operator's
   absl::flat_hash_map<const remat::RecordType*, uint64_t> calls_;  // of this step, by operator
   uint32_t storages_ = 0;
 };

@@ -27,36 +27,48 @@ struct JobEvent {
   uint64_t cost_ns = 0;
   uint64_t site = 0;
   size_t bytes = 0;  // of a root; of an operator's workspace
+  uint32_t block = BlockChange::kNone;  // a root's
+  uint32_t changes = 0;                 // of blocks, likewise of the lists
 };
 
 struct JobEvents {
   std::vector<JobEvent> events;
   std::vector<MergedOperands::Operand> operands;  // of all operators, in their order
   std::vector<size_t> output_bytes;               // likewise
+  std::vector<uint32_t> output_blocks;            // likewise, or empty
+  std::vector<BlockChange> changes;               // of operators, and of kBlock
 
   void clear() {
     events.clear();
     operands.clear();
     output_bytes.clear();
+    output_blocks.clear();
+    changes.clear();
   }
 };
 
-// Tells `sink` of all of them. Throws: what it throws.
+// Tells `sink` of all of them. `exactly`: arguments, too, as they were, for a trace with blocks.
+// Throws: what it throws.
 template <typename Sink>
-void play(const JobEvents& job, Sink& sink) {
+void play(const JobEvents& job, Sink& sink, bool exactly = false) {
   MergedOperands merged;
+  const bool has_blocks = !job.output_blocks.empty();
+  const uint32_t* block = job.output_blocks.data();
+  const BlockChange* change = job.changes.data();
   const MergedOperands::Operand* operand = job.operands.data();
   const size_t* output = job.output_bytes.data();
   for (const JobEvent& event : job.events) {
     switch (event.kind) {
       case EventKind::kRoot:
-        sink.root(event.bytes, event.root);
+        sink.root(event.bytes, event.root, event.block);
         break;
       case EventKind::kOperator:
         merged.merge({operand, event.operands});
         sink.call({event.type->name, event.cost_ns, merged.reads(), merged.writes(),
                    std::span(output, event.outputs), event.bytes, event.site, event.stream,
-                   event.draws, event.recordable});
+                   event.draws, event.recordable, std::span(change, event.changes),
+                   std::span(block, has_blocks ? event.outputs : 0),
+                   exactly ? merged.arguments() : std::span<const TraceArgument>()});
         break;
       case EventKind::kRelease:
         sink.release(event.storage);
@@ -67,9 +79,14 @@ void play(const JobEvents& job, Sink& sink) {
       case EventKind::kStep:
         sink.step();
         break;
+      case EventKind::kBlock:
+        sink.block(*change);
+        break;
     }
     operand += event.operands;
     output += event.outputs;
+    block += has_blocks ? event.outputs : 0;
+    change += event.changes;
   }
 }
 

@@ -45,6 +45,15 @@ void MergedOperands::merge(std::span<const Operand> operands) {
       writes_.push_back({static_cast<StorageIndex>(operand.storage), operand.access});
     }
   }
+  const auto is_read = [](const Operand& operand) { return operand.access == Access::kRead; };
+  const bool reads_last = std::is_sorted(
+      operands.begin(), operands.end(),
+      [&](const Operand& one, const Operand& other) { return is_read(one) < is_read(other); });
+  arguments_.clear();
+  if (reads_last && operands.size() == merged_.size()) return;
+  for (const Operand& operand : operands) {
+    arguments_.push_back({static_cast<StorageIndex>(operand.storage), operand.access});
+  }
 }
 
 }  // namespace tidepool::plan

@@ -22,12 +22,15 @@ class MergedOperands {
   void merge(std::span<const Operand> operands);
   std::span<const uint64_t> reads() const { return reads_; }
   std::span<const TraceWrite> writes() const { return writes_; }
+  // All of them as they were, if that cannot be seen from writes and reads, in this order.
+  std::span<const TraceArgument> arguments() const { return arguments_; }
 
  private:
   std::vector<Operand> merged_;
   absl::flat_hash_map<uint32_t, size_t> places_;  // of storages in merged_, where they are many
   std::vector<uint64_t> reads_;
   std::vector<TraceWrite> writes_;
+  std::vector<TraceArgument> arguments_;
 };
 
 }  // namespace tidepool::plan

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "allocator/private_host_space.h"
 #include "allocator/sizes.h"
 #include "remat/plan/step_trace.h"
 #include "remat/restoration_error.h"
@@ -28,6 +29,7 @@ remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
 std::unique_ptr<Process> Process::make(const Trace& trace, const SimulationConfig& config) {
   size_t granularity = config.granularity;
   if (granularity == 0 && trace.facts.device == "cuda") granularity = 2 * kMiB;
+  if (granularity == 0 && trace.facts.blocks) granularity = PrivateHostSpace::kGranularity;
   auto memory = make_memory(config.memory, config.budget_bytes, granularity);
   if (!memory) return nullptr;
   memory->config.remap_ns_per_handle = trace.facts.map_ns;
@@ -62,14 +64,14 @@ void Process::run_events(const StepEnded& step_ended) {
   for (size_t k = 0; k < trace_.events.size(); ++k) {
     // What the job does after its last mark belongs to a step, too.
     const bool is_mark = trace_.events[k].kind == EventKind::kStep;
-    if (is_mark && k >= steps_end) continue;
+    if (is_mark && k >= steps_end && !trace_.facts.blocks) continue;
     job_.run(trace_.events[k]);
     if (!is_mark) continue;
     has_steps = true;
     if (step_ended) step_ended(k + 1);
   }
   if (config_.end_resident) job_.restore_all();
-  if (!has_steps || steps_end < trace_.events.size()) {
+  if (!has_steps || (steps_end < trace_.events.size() && !trace_.facts.blocks)) {
     runtime_.end_step();
     if (step_ended) step_ended(trace_.events.size());
   }

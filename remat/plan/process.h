@@ -23,6 +23,8 @@ class Process {
   void learn(const remat::Foresight& foresight) { runtime_.learn(foresight); }
   void set_plan(const remat::StepPlan& plan) { runtime_.set_plan(plan); }
   const remat::Runtime& runtime() const { return runtime_; }
+  // See SimulatedJob.
+  void set_log(WorkLog* log) { job_.set_log(log); }
 
   // Called when a step has ended, with the events of the iteration that have run by then.
   using StepEnded = std::function<void(size_t events)>;

@@ -6,6 +6,7 @@
 #include "absl/container/inlined_vector.h"
 #include "allocator/check.h"
 #include "remat/operator_call.h"
+#include "remat/plan/recorded_costs.h"
 #include "remat/policies/coop_placement.h"
 
 namespace tidepool::plan {
@@ -14,6 +15,19 @@ namespace {
 // The body of a record is the number of its operator.
 uint32_t operator_of(const remat::Record& record) {
   return *static_cast<const uint32_t*>(record.body);
+}
+
+remat::Role role_of(RootKind kind) {
+  switch (kind) {
+    case RootKind::kParameter:
+      return remat::Role::kParameter;
+    case RootKind::kOptimizerState:
+      return remat::Role::kOptimizerState;
+    case RootKind::kInput:
+      return remat::Role::kInput;
+    default:
+      return remat::Role::kOther;
+  }
 }
 
 }  // namespace
@@ -31,6 +45,11 @@ SimulatedJob::SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, siz
   }
   for (const std::string& name : trace.names) types_.push_back({name.c_str()});
   for (size_t k = 0; k < storages_.size(); ++k) storages_[k].index = static_cast<StorageIndex>(k);
+  uint32_t calls = 0;
+  for (const TraceOperator& op : trace.operators) {
+    calls_.push_back(calls);
+    calls += trace.names[op.name] != kCutName;
+  }
 }
 
 void SimulatedJob::advance(uint64_t ns) {
@@ -70,10 +89,21 @@ void SimulatedJob::run(const TraceEvent& event) {
   if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) throw TimeIsUp("stopped");
   const auto storage = static_cast<StorageIndex>(event.index);
   switch (event.kind) {
-    case EventKind::kRoot:
-      if (at(storage).alive) break;  // it has outlived the iteration before
-      begin(storage, has_bytes(storage) ? allocate(trace_.storages[event.index].bytes) : nullptr);
+    case EventKind::kRoot: {
+      const TraceStorage& root = trace_.storages[event.index];
+      if (at(storage).alive) {  // it has outlived the iteration before
+        if (trace_.facts.blocks) free_bytes(std::exchange(blocks_[root.block], nullptr));
+        break;
+      }
+      void* address = nullptr;
+      if (trace_.facts.blocks) {
+        address = std::exchange(blocks_[root.block], nullptr);
+      } else if (root.bytes > 0) {
+        address = allocate(root.bytes);
+      }
+      begin(storage, address);
       break;
+    }
     case EventKind::kOperator:
       run_operator(event.index);
       break;
@@ -84,6 +114,9 @@ void SimulatedJob::run(const TraceEvent& event) {
       break;  // one stream does all the work here
     case EventKind::kStep:
       runtime_->end_step();
+      break;
+    case EventKind::kBlock:
+      change_block(trace_.block_changes[event.index]);
       break;
   }
 }
@@ -107,16 +140,26 @@ void SimulatedJob::end(StorageIndex index) {
   }
 }
 
+remat::Storage* SimulatedJob::tracked(StorageIndex index) {
+  Storage& storage = at(index);
+  if (storage.tracked == nullptr) {
+    const TraceStorage& found = trace_.storages[number(index)];
+    const size_t bytes = trace_.facts.blocks ? found.bytes : trace_.aligned(found.bytes);
+    storage.tracked =
+        runtime_->track(&storage, storage.address, bytes, remat::RootReason::kUntracked);
+    storage.tracked->role = role_of(found.kind);
+  }
+  return storage.tracked;
+}
+
 void SimulatedJob::add_operands(const TraceOperator& op, remat::OperatorCall& call) {
   auto add = [&](StorageIndex index, Access access) {
-    Storage& storage = at(index);
-    if (!has_bytes(index)) return;
-    if (storage.tracked == nullptr) {
-      storage.tracked = runtime_->track(&storage, storage.address, trace_.aligned_bytes(index),
-                                        remat::RootReason::kUntracked);
-    }
-    call.add(storage.tracked, access);
+    if (has_bytes(index)) call.add(tracked(index), access);
   };
+  for (const TraceArgument& argument : trace_.arguments(op)) {
+    add(argument.storage, argument.access);
+  }
+  if (op.arguments > 0) return;
   for (const TraceWrite& write : trace_.writes(op)) add(write.storage, write.access);
   for (const StorageIndex read : trace_.reads(op)) add(read, Access::kRead);
 }
@@ -145,9 +188,11 @@ std::vector<void*> SimulatedJob::allocate_outputs(const TraceOperator& op) {
 
 void SimulatedJob::run_operator(uint32_t index) {
   const TraceOperator& op = trace_.operators[index];
+  if (trace_.names[op.name] == kCutName) return cut(op);
   remat::OperatorCall call(*runtime_);
   {
     DeviceLock lock(allocator_.mutex());
+    add_early_outputs(op, call);
     add_operands(op, call);
     call.set_type(types_[op.name], op.site);
     if (!op.recordable) call.refuse(remat::RootReason::kUnsupported);
@@ -156,21 +201,37 @@ void SimulatedJob::run_operator(uint32_t index) {
       *static_cast<uint32_t*>(record->body) = index;
     }
   }
-  const std::vector<void*> addresses = allocate_outputs(op);
+  if (log_ != nullptr) log_->begin_call(calls_[index]);
+  const std::vector<void*> addresses = make_outputs(op);
   DeviceLock lock(allocator_.mutex());
   absl::InlinedVector<remat::Storage*, 4> fresh;
-  for (size_t k = 0; k < addresses.size(); ++k) {
-    const StorageIndex output = trace_.outputs(op)[k];
-    begin(output, addresses[k]);
+  for (const StorageIndex output : trace_.outputs(op)) {
+    if (!is_made_by(op, output)) continue;
+    void* address = addresses[fresh.size()];
+    begin(output, address);
     created_.push_back(static_cast<uint32_t>(output));
-    Storage& storage = at(output);
-    if (addresses[k] != nullptr) {
-      storage.tracked = runtime_->track(&storage, storage.address, trace_.aligned_bytes(output),
-                                        remat::RootReason::kUntracked);
-    }
-    fresh.push_back(storage.tracked);
+    fresh.push_back(address != nullptr ? tracked(output) : nullptr);
   }
   call.finish(lock, {fresh.data(), fresh.size()}, op.cost_ns);
+}
+
+// As the framework does where it hands out the address of a storage, which then stays.
+void SimulatedJob::cut(const TraceOperator& op) {
+  DeviceLock lock(allocator_.mutex());
+  for (const TraceWrite& write : trace_.writes(op)) {
+    if (!has_bytes(write.storage)) continue;
+    remat::Storage* storage = tracked(write.storage);
+    runtime_->lock_storage(storage);
+    try {
+      runtime_->make_resident({&storage, 1}, lock);
+      runtime_->cut(storage, remat::RootReason::kRawWrite, lock);
+    } catch (...) {
+      runtime_->unlock_storage(storage);
+      throw;
+    }
+    storage->fixed = true;
+    runtime_->unlock_storage(storage);
+  }
 }
 
 void SimulatedJob::restore_all() {
@@ -198,10 +259,16 @@ void SimulatedJob::drop_results() {
     if (storages_[index].alive) end(static_cast<StorageIndex>(index));
   }
   created_.clear();
+  for (void*& address : blocks_) {
+    if (address != nullptr) free_bytes(std::exchange(address, nullptr));
+  }
 }
 
 void SimulatedJob::execute(const remat::Replay& replay) {
-  const TraceOperator& op = trace_.operators[operator_of(*replay.record)];
+  const uint32_t index = operator_of(*replay.record);
+  const TraceOperator& op = trace_.operators[index];
+  if (log_ != nullptr) log_->replayed(calls_[index]);
+  if (trace_.facts.blocks) return replay_with_blocks(op, replay.outputs);
   if (replay.record->writes()) {
     if (op.workspace_bytes > 0) free_bytes(allocate(op.workspace_bytes, hints_[op.name]));
     advance(op.cost_ns);
@@ -221,13 +288,20 @@ void SimulatedJob::execute(const remat::Replay& replay) {
 
 bool SimulatedJob::detach(remat::Storage& storage) {
   auto* mine = static_cast<Storage*>(storage.backend);
+  if (log_ != nullptr) {
+    log_->evicted(static_cast<uint32_t>(mine->index), allocator_.offset(mine->address));
+  }
   mine->address = nullptr;
   ++evictions_[number(mine->index)];
   return true;
 }
 
 bool SimulatedJob::attach(remat::Storage& storage, void* address) {
-  static_cast<Storage*>(storage.backend)->address = address;
+  auto* mine = static_cast<Storage*>(storage.backend);
+  mine->address = address;
+  if (log_ != nullptr) {
+    log_->restored(static_cast<uint32_t>(mine->index), allocator_.offset(address));
+  }
   return true;
 }
 
@@ -236,13 +310,13 @@ void SimulatedJob::forget(remat::Storage& storage) {
 }
 
 void SimulatedJob::copy(void*, const void*, size_t bytes) {
+  if (log_ != nullptr) log_->copied(bytes);
   counts_.copied_bytes += bytes;
   advance(copy_ns(bytes));
 }
 
 uint64_t SimulatedJob::copy_ns(size_t bytes) const {
-  const double speed = trace_.facts.copy_bytes_per_ns;
-  return speed > 0 ? static_cast<uint64_t>(static_cast<double>(bytes) / speed) : 0;
+  return trace_.facts.copy_ns(bytes);
 }
 
 }  // namespace tidepool::plan

@@ -1,6 +1,7 @@
 // SimulatedJob: runs the events of a trace on the allocator, runtime and policy of production, with
 // a virtual clock in place of kernels: an operator allocates its outputs, and its recorded cost
-// passes. Also the runtime's backend: a replay does the same.
+// passes. Also the runtime's backend: a replay does the same. Where the trace has blocks, operators
+// allocate and free exactly what they did in the job, and what lies outside storages is there, too.
 // Owns the job's storages; not the allocator or the runtime. Not thread safe.
 // Invariants: (1) a storage has bytes, is evicted, or is dead; (2) time only grows.
 #pragma once
@@ -15,6 +16,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "remat/backend.h"
 #include "remat/plan/trace.h"
+#include "remat/plan/work_log.h"
 #include "remat/runtime.h"
 
 namespace tidepool::plan {
@@ -40,6 +42,8 @@ class SimulatedJob final : public remat::Backend {
   SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes,
                bool partition = false);
   void set_runtime(remat::Runtime* runtime) { runtime_ = runtime; }
+  // Who writes down what is done for the job from now on; nullptr: nobody.
+  void set_log(WorkLog* log) { log_ = log; }
 
   // From now on the clock may advance by this much; then TimeIsUp is thrown.
   void set_time_limit(uint64_t ns) { limit_ns_ = counts_.compute_ns + ns; }
@@ -82,8 +86,22 @@ class SimulatedJob final : public remat::Backend {
   void begin(StorageIndex index, void* address);
   void end(StorageIndex index);
   void run_operator(uint32_t index);
+  // The contents of a storage have changed unseen.
+  void cut(const TraceOperator& op);
+  remat::Storage* tracked(StorageIndex index);
   void add_operands(const TraceOperator& op, remat::OperatorCall& call);
+  // What is there before the operator runs is its operand, if also a result.
+  bool is_made_by(const TraceOperator& op, StorageIndex output) const;
+  void add_early_outputs(const TraceOperator& op, remat::OperatorCall& call);
+  // The operator's own blocks, in the order in which they are allocated; nullptr for what it frees
+  // itself. `first`: the number of the first.
+  std::vector<void*> run_changes(const TraceOperator& op, bool replayed);
+  uint32_t first_block(const TraceOperator& op) const;
+  void change_block(const BlockChange& change);
+  // Without those that are there before it runs.
+  std::vector<void*> make_outputs(const TraceOperator& op);
   std::vector<void*> allocate_outputs(const TraceOperator& op);
+  void replay_with_blocks(const TraceOperator& op, std::span<void*> outputs);
   void* allocate(size_t bytes, PlacementHint hint = PlacementHint::kTransient);
   void free_bytes(void* address) { runtime_->free(address); }
   void advance(uint64_t ns);
@@ -95,6 +113,8 @@ class SimulatedJob final : public remat::Backend {
   std::vector<remat::RecordType> types_;  // by name of operator; records refer to them
   std::vector<PlacementHint> hints_;      // likewise
   std::vector<Storage> storages_;
+  std::vector<void*> blocks_;    // by number; nullptr: freed, or a storage's
+  std::vector<uint32_t> calls_;  // by operator: how many calls there are before it
   std::vector<uint32_t> created_;  // by operators, in this iteration
   JobCounts counts_;
   uint64_t limit_ns_ = UINT64_MAX;
@@ -103,6 +123,7 @@ class SimulatedJob final : public remat::Backend {
   uint64_t evictions_seen_ = 0;
   uint64_t remapped_seen_ = 0;
   size_t peak_bytes_ = 0;
+  WorkLog* log_ = nullptr;
 };
 
 }  // namespace tidepool::plan

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 #include "remat/plan/fallback.h"
@@ -136,6 +137,20 @@ SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
     limited.budget_bytes = limit_bytes;
     return run_all(trace, limited);
   });
+}
+
+SimulationResult simulate_logged(const Trace& trace, const SimulationConfig& config,
+                                 const std::string& log_path) {
+  SimulationResult result;
+  result.limit_bytes = config.budget_bytes;
+  result.iteration = 1;
+  WorkLog log(log_path);
+  const std::unique_ptr<Process> process = Process::make(trace, config);
+  if (process == nullptr) throw std::runtime_error("the budget is less than one handle");
+  process->set_log(&log);
+  process->run_iteration(&result);
+  process->report(&result);
+  return result;
 }
 
 }  // namespace tidepool::plan

@@ -84,4 +84,9 @@ void check_policy(const std::string& name);
 // Throws: as check_policy().
 SimulationResult simulate(const Trace& trace, const SimulationConfig& config);
 
+// One iteration, as a job has it that knows nothing, with a log of what is done for it. Throws: as
+// check_policy(); std::runtime_error if the log cannot be written.
+SimulationResult simulate_logged(const Trace& trace, const SimulationConfig& config,
+                                 const std::string& log_path);
+
 }  // namespace tidepool::plan

@@ -10,11 +10,16 @@ namespace {
 
 constexpr uint64_t kNone = UINT64_MAX;
 
+TraceFacts without_blocks(TraceFacts facts) {
+  facts.blocks = false;
+  return facts;
+}
+
 class Copier {
  public:
   explicit Copier(const Trace& trace)
       : trace_(trace),
-        builder_(trace.facts),
+        builder_(without_blocks(trace.facts)),
         number_(trace.storages.size(), kNone),
         alive_(number_.size()) {}
 
@@ -50,6 +55,8 @@ class Copier {
         break;
       case EventKind::kStep:
         break;  // there is one, at the end
+      case EventKind::kBlock:
+        break;  // a fresh process lays its memory out anew
     }
   }
 

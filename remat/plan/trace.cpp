@@ -38,6 +38,7 @@ StorageIndex TraceBuilder::add_storage(const TraceStorage& storage) {
   const auto index = static_cast<StorageIndex>(trace_.storages.size());
   trace_.storages.push_back(storage);
   alive_.push_back(true);
+  if (storage.block != BlockChange::kNone) free_blocks_[storage.block] = 0;  // it is the storage's
   return index;
 }
 
@@ -50,9 +51,71 @@ uint32_t TraceBuilder::name_index(std::string_view name) {
   return index;
 }
 
-uint64_t TraceBuilder::root(size_t bytes, RootKind kind) {
+// Blocks that storages are to lie in are allocated by then, or by the changes, and nobody else's.
+void TraceBuilder::check_blocks(std::span<const BlockChange> changes,
+                                std::span<const uint32_t> storages,
+                                std::span<const size_t> bytes) const {
+  if (!trace_.facts.blocks) {
+    if (changes.empty() && storages.empty()) return;
+    throw TraceError("blocks in a trace without");
+  }
+  std::vector<size_t> made;
+  std::vector<uint32_t> gone;
+  auto bytes_of = [&](uint32_t block) -> size_t {
+    if (std::find(gone.begin(), gone.end(), block) != gone.end()) return 0;
+    if (block < free_blocks_.size()) return free_blocks_[block];
+    const size_t place = block - free_blocks_.size();
+    return place < made.size() ? made[place] : 0;
+  };
+  for (const BlockChange& change : changes) {
+    if (change.bytes > 0) {
+      check_bytes("a block", change.bytes);
+      const size_t next = free_blocks_.size() + made.size();
+      if (change.block != next) {
+        throw TraceError(fmt::format("block {} where {} is next", change.block, next));
+      }
+      made.push_back(change.bytes);
+      continue;
+    }
+    if (bytes_of(change.block) == 0) {
+      throw TraceError(
+          fmt::format("block {} is freed, which is a storage's, freed or unknown", change.block));
+    }
+    gone.push_back(change.block);
+  }
+  if (storages.size() != bytes.size()) throw TraceError("a storage without a block");
+  for (size_t k = 0; k < storages.size(); ++k) {
+    if (bytes[k] > bytes_of(storages[k]) || bytes[k] == 0) {
+      throw TraceError(fmt::format("a storage of {} bytes in block {}, which has {}", bytes[k],
+                                   storages[k], bytes_of(storages[k])));
+    }
+    gone.push_back(storages[k]);
+  }
+}
+
+void TraceBuilder::add_blocks(std::span<const BlockChange> changes) {
+  for (const BlockChange& change : changes) {
+    if (change.bytes > 0) {
+      free_blocks_.push_back(change.bytes);
+    } else {
+      free_blocks_[change.block] = 0;
+    }
+    trace_.block_changes.push_back(change);
+  }
+}
+
+void TraceBuilder::block(BlockChange change) {
+  check_blocks({&change, 1}, {}, {});
+  trace_.events.push_back(
+      {EventKind::kBlock, static_cast<uint32_t>(trace_.block_changes.size()), 0});
+  add_blocks({&change, 1});
+}
+
+uint64_t TraceBuilder::root(size_t bytes, RootKind kind, uint32_t block) {
   check_bytes("a root", bytes);
-  const StorageIndex index = add_storage({bytes, true, kind});
+  const bool has_block = block != BlockChange::kNone;
+  if (has_block || trace_.facts.blocks) check_blocks({}, {&block, 1}, {&bytes, 1});
+  const StorageIndex index = add_storage({bytes, true, kind, block});
   trace_.events.push_back({EventKind::kRoot, static_cast<uint32_t>(index), 0});
   return number(index);
 }
@@ -74,8 +137,25 @@ void TraceBuilder::check_call(const OperatorCallEntry& entry) const {
       throw TraceError(fmt::format("storage {} is written twice", number(written)));
     }
   }
+  for (const TraceArgument& argument : entry.arguments) {
+    const StorageIndex index = check_alive(number(argument.storage));
+    const bool listed =
+        std::find(entry.reads.begin(), entry.reads.end(), number(index)) != entry.reads.end() ||
+        std::any_of(entry.writes.begin(), entry.writes.end(),
+                    [&](const TraceWrite& write) { return write.storage == index; });
+    if (listed) continue;
+    throw TraceError(fmt::format("argument {} is neither read nor written", number(index)));
+  }
+  if (!entry.arguments.empty() && !trace_.facts.blocks) {
+    throw TraceError("arguments in a trace without blocks");
+  }
   for (const size_t bytes : entry.output_bytes) check_bytes("an output", bytes);
   check_bytes("a workspace", entry.workspace_bytes);
+  if (trace_.facts.blocks || !entry.output_blocks.empty()) {
+    check_blocks(entry.block_changes, entry.output_blocks, entry.output_bytes);
+  } else {
+    check_blocks(entry.block_changes, {}, {});
+  }
 }
 
 uint64_t TraceBuilder::call(const OperatorCallEntry& entry) {
@@ -111,8 +191,18 @@ uint64_t TraceBuilder::call(const OperatorCallEntry& entry) {
     ++op.writes;
   }
   const uint64_t first = next_storage();
-  for (const size_t bytes : entry.output_bytes) {
-    trace_.operands.push_back(add_storage({bytes, false, RootKind::kOther}));
+  op.first_argument = static_cast<uint32_t>(trace_.argument_list.size());
+  op.arguments = static_cast<uint32_t>(entry.arguments.size());
+  trace_.argument_list.insert(trace_.argument_list.end(), entry.arguments.begin(),
+                              entry.arguments.end());
+  op.first_block_change = static_cast<uint32_t>(trace_.block_changes.size());
+  op.block_changes = static_cast<uint32_t>(entry.block_changes.size());
+  add_blocks(entry.block_changes);
+  for (size_t k = 0; k < entry.output_bytes.size(); ++k) {
+    const uint32_t block =
+        entry.output_blocks.empty() ? BlockChange::kNone : entry.output_blocks[k];
+    trace_.operands.push_back(
+        add_storage({entry.output_bytes[k], false, RootKind::kOther, block}));
     ++op.outputs;
   }
   trace_.events.push_back(

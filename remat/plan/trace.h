@@ -5,7 +5,8 @@
 // through which every reader makes it, so that no trace is malformed. Invariants of a built trace:
 // (1) an event names only storages that are alive by then; (2) a storage dies at most once; (3) an
 // operator's lists are slices of the trace's own; (4) what it writes is not among what it reads,
-// and is there once. See docs/trace-format.md.
+// and is there once; (5) blocks are numbered in the order in which they are allocated, and a
+// storage has one that is allocated, which is no other storage's. See docs/trace-format.md.
 #pragma once
 
 #include <cstddef>
@@ -30,15 +31,31 @@ constexpr size_t number(StorageIndex index) { return static_cast<size_t>(index);
 // What a storage whose contents come from outside is to the job; only for reports and placement.
 enum class RootKind : uint8_t { kOther, kParameter, kInput, kBuffer, kGradient, kOptimizerState };
 
+// What becomes of a block of memory: it is allocated, with so many bytes, or freed, with 0. Blocks
+// of storages are freed by the storages' deaths.
+struct BlockChange {
+  static constexpr uint32_t kNone = 0xffff'ffff;  // no block
+
+  uint32_t block = kNone;
+  size_t bytes = 0;
+};
+
 struct TraceStorage {
   size_t bytes = 0;
   bool root = false;  // its first contents come from outside
   RootKind kind = RootKind::kOther;
+  uint32_t block = BlockChange::kNone;  // where it lies, in a trace that has blocks
 };
 
 struct TraceWrite {
   StorageIndex storage{};
   Access access = Access::kUpdate;  // any but kRead
+};
+
+// One tensor argument of an operator.
+struct TraceArgument {
+  StorageIndex storage{};
+  Access access = Access::kRead;
 };
 
 struct TraceOperator {
@@ -49,16 +66,18 @@ struct TraceOperator {
   size_t workspace_bytes = 0;
   bool draws = false;      // from a random generator
   bool recordable = true;  // false: its results are roots
-  // Slices of Trace::operands (reads, then outputs) and Trace::writes.
-  uint32_t first_operand = 0, first_write = 0;
+  // Slices of Trace::operands (reads, then outputs), Trace::writes, Trace::argument_list and
+  // Trace::block_changes.
+  uint32_t first_operand = 0, first_write = 0, first_argument = 0, first_block_change = 0;
+  uint32_t block_changes = 0, arguments = 0;
   uint16_t reads = 0, outputs = 0, writes = 0;
 };
 
-enum class EventKind : uint8_t { kRoot, kOperator, kRelease, kUse, kStep };
+enum class EventKind : uint8_t { kRoot, kOperator, kRelease, kUse, kStep, kBlock };
 
 struct TraceEvent {
   EventKind kind = EventKind::kStep;
-  uint32_t index = 0;   // the operator, or else the storage
+  uint32_t index = 0;   // the operator, the change of a block, or else the storage
   uint32_t stream = 0;  // kUse: the stream that uses it beside its own
 };
 
@@ -69,6 +88,13 @@ struct TraceFacts {
   size_t alignment = 1;          // sizes of storages count in multiples of it: a power of two
   double copy_bytes_per_ns = 0;  // how fast the device copies; 0: unknown, copies are free
   uint64_t map_ns = 0;           // what mapping one handle costs
+  bool blocks = false;           // where each storage lies is in the trace
+
+  uint64_t copy_ns(size_t bytes) const {
+    return copy_bytes_per_ns > 0
+               ? static_cast<uint64_t>(static_cast<double>(bytes) / copy_bytes_per_ns)
+               : 0;
+  }
 };
 
 struct Trace {
@@ -78,6 +104,8 @@ struct Trace {
   std::vector<TraceOperator> operators;
   std::vector<StorageIndex> operands;
   std::vector<TraceWrite> write_list;
+  std::vector<TraceArgument> argument_list;
+  std::vector<BlockChange> block_changes;
   std::vector<TraceEvent> events;
 
   std::span<const StorageIndex> reads(const TraceOperator& op) const {
@@ -88,6 +116,15 @@ struct Trace {
   }
   std::span<const TraceWrite> writes(const TraceOperator& op) const {
     return {write_list.data() + op.first_write, op.writes};
+  }
+  // Those that are storages of their own, in the operator's order, if that is known: a storage may
+  // be there several times, for views. Else empty: writes come first, then reads, each once.
+  std::span<const TraceArgument> arguments(const TraceOperator& op) const {
+    return {argument_list.data() + op.first_argument, op.arguments};
+  }
+  // What an operator allocates and frees while it runs, in that order.
+  std::span<const BlockChange> changes(const TraceOperator& op) const {
+    return {block_changes.data() + op.first_block_change, op.block_changes};
   }
   // Of a storage, in the memory that is modelled.
   size_t aligned_bytes(StorageIndex storage) const {
@@ -111,6 +148,9 @@ struct OperatorCallEntry {
   uint32_t stream = 0;
   bool draws = false;
   bool recordable = true;
+  std::span<const BlockChange> block_changes = {};
+  std::span<const uint32_t> output_blocks = {};  // by output; empty in a trace without blocks
+  std::span<const TraceArgument> arguments = {};  // empty: as in Trace::arguments()
 };
 
 // What was wrong with an entry; readers add the file and the line.
@@ -126,13 +166,17 @@ class TraceBuilder {
   explicit TraceBuilder(TraceFacts facts);
 
   // Each returns the number of the (first) storage that it makes.
-  uint64_t root(size_t bytes, RootKind kind);
+  uint64_t root(size_t bytes, RootKind kind, uint32_t block = BlockChange::kNone);
   uint64_t call(const OperatorCallEntry& entry);
+
+  // Outside of operators.
+  void block(BlockChange change);
 
   void release(uint64_t storage);
   void use(uint64_t storage, uint32_t stream);
   void step();
 
+  bool has_blocks() const { return trace_.facts.blocks; }
   uint64_t next_storage() const { return trace_.storages.size(); }
   bool is_alive(uint64_t storage) const { return storage < alive_.size() && alive_[storage]; }
   size_t bytes(uint64_t storage) const { return trace_.storages[storage].bytes; }
@@ -148,11 +192,15 @@ class TraceBuilder {
   StorageIndex check_alive(uint64_t storage) const;
   static void check_bytes(const char* what, uint64_t bytes);
   void check_call(const OperatorCallEntry& entry) const;
+  void check_blocks(std::span<const BlockChange> changes, std::span<const uint32_t> storages,
+                    std::span<const size_t> bytes) const;
+  void add_blocks(std::span<const BlockChange> changes);
   StorageIndex add_storage(const TraceStorage& storage);
   uint32_t name_index(std::string_view name);
 
   Trace trace_;
   std::vector<bool> alive_;
+  std::vector<size_t> free_blocks_;  // bytes of blocks that no storage has, by number; 0: freed
   std::map<std::string, uint32_t, std::less<>> names_;
 };
 

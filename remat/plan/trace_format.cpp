@@ -31,12 +31,19 @@ size_t index_of(const std::array<const char*, kCount>& names, const Json& value,
                                expected));
 }
 
-// A pair [number, second] of the list `field`.
-uint64_t pair_number(const Json& pair, const char* field) {
-  if (!pair.is_array() || pair.size() != 2) {
-    throw TraceError(fmt::format("\"{}\" has an entry that is no pair", field));
+// The first of an entry [number, second] of the list `field`, or of one with `size` parts.
+uint64_t first_number(const Json& entry, const char* field, size_t size = 2) {
+  if (!entry.is_array() || entry.size() != size) {
+    const char* expected = size == 2 ? "is no pair" : "has not three parts: number, bytes, block";
+    throw TraceError(fmt::format("\"{}\" has an entry that {}", field, expected));
   }
-  return as_count(pair[0], field);
+  return as_count(entry[0], field);
+}
+
+uint32_t as_block(const Json& value, const char* field) {
+  const uint64_t block = as_count(value, field);
+  if (block >= BlockChange::kNone) throw TraceError(fmt::format("unknown block {}", block));
+  return static_cast<uint32_t>(block);
 }
 
 }  // namespace
@@ -57,10 +64,12 @@ void TraceParser::add_header(const Json& line) {
     throw TraceError("no trace of Tidepool: the first line has no \"tidepool_trace\"");
   }
   const uint64_t version = fields.count("tidepool_trace");
-  if (version != kTraceVersion) {
-    throw TraceError(fmt::format("unknown version {}; expected {}", version, kTraceVersion));
+  if (version != kTraceVersion && version != kBlocksVersion) {
+    throw TraceError(fmt::format("unknown version {}; expected {} or {}", version, kTraceVersion,
+                                 kBlocksVersion));
   }
   TraceFacts facts;
+  facts.blocks = version == kBlocksVersion;
   facts.name = fields.text("name");
   facts.device = fields.text("device");
   facts.alignment = fields.count_or("alignment", 1);
@@ -75,6 +84,15 @@ void TraceParser::add_event(const Json& line) {
     add_operator(line);
   } else if (line.contains("root")) {
     add_root(line);
+  } else if (line.contains("block")) {
+    const uint32_t block = as_block(*fields.find("block"), "block");
+    const uint64_t bytes = fields.count("bytes");
+    if (bytes == 0) throw TraceError("a block of 0 bytes");
+    builder_->block({block, bytes});
+    fields.check_all_read();
+  } else if (line.contains("free")) {
+    builder_->block({as_block(*fields.find("free"), "free"), 0});
+    fields.check_all_read();
   } else if (line.contains("release")) {
     builder_->release(fields.count("release"));
     fields.check_all_read();
@@ -100,8 +118,8 @@ void TraceParser::add_event(const Json& line) {
     return;
   } else {
     throw TraceError(
-        "no event: expected \"op\", \"root\", \"release\", \"use\", \"step\" or "
-        "\"end\"");
+        "no event: expected \"op\", \"root\", \"release\", \"use\", \"step\", \"block\", "
+        "\"free\" or \"end\"");
   }
   ++events_;
 }
@@ -117,26 +135,59 @@ void TraceParser::add_root(const Json& line) {
   if (const Json* named = fields.find("kind")) {
     kind = static_cast<RootKind>(index_of(kKinds, *named, "kind"));
   }
+  uint32_t block = BlockChange::kNone;
+  if (const Json* place = fields.find("block")) block = as_block(*place, "block");
   fields.check_all_read();
-  builder_->root(bytes, kind);
+  builder_->root(bytes, kind, block);
 }
 
 void TraceParser::read_outputs(const Json& list) {
   output_bytes_.clear();
+  output_blocks_.clear();
+  const bool blocks = builder_->has_blocks();
   for (const Json& pair : list) {
-    const uint64_t number = pair_number(pair, "out");
+    const uint64_t number = first_number(pair, "out", blocks ? 3 : 2);
     const uint64_t next = builder_->next_storage() + output_bytes_.size();
     if (number != next) {
       throw TraceError(fmt::format("storage {} where {} is next", number, next));
     }
     output_bytes_.push_back(as_count(pair[1], "out"));
+    if (blocks) output_blocks_.push_back(as_block(pair[2], "out"));
+  }
+}
+
+void TraceParser::read_arguments(const Json& list) {
+  arguments_.clear();
+  for (const Json& entry : list) {
+    const bool read = !entry.is_array();
+    const uint64_t storage = read ? as_count(entry, "args") : first_number(entry, "args");
+    if (!builder_->is_alive(storage)) {
+      throw TraceError(fmt::format("\"args\" names storage {}, which is not there", storage));
+    }
+    const Access access =
+        read ? Access::kRead : static_cast<Access>(index_of(kAccesses, entry[1], "args"));
+    arguments_.push_back({static_cast<StorageIndex>(storage), access});
+  }
+}
+
+void TraceParser::read_blocks(const Json& list) {
+  block_changes_.clear();
+  for (const Json& entry : list) {
+    if (!entry.is_array()) {
+      block_changes_.push_back({as_block(entry, "blocks"), 0});
+      continue;
+    }
+    first_number(entry, "blocks");
+    const uint64_t bytes = as_count(entry[1], "blocks");
+    if (bytes == 0) throw TraceError("a block of 0 bytes");
+    block_changes_.push_back({as_block(entry[0], "blocks"), bytes});
   }
 }
 
 void TraceParser::read_writes(const Json& list) {
   writes_.clear();
   for (const Json& pair : list) {
-    const uint64_t number = pair_number(pair, "write");
+    const uint64_t number = first_number(pair, "write");
     if (!builder_->is_alive(number)) {
       throw TraceError(fmt::format("\"write\" names storage {}, which is {}", number,
                                    number < builder_->next_storage() ? "dead" : "unknown"));
@@ -155,9 +206,14 @@ void TraceParser::add_operator(const Json& line) {
   for (const Json& number : fields.list("in")) reads_.push_back(as_count(number, "in"));
   read_outputs(fields.list("out"));
   read_writes(fields.list("write"));
+  read_blocks(fields.list("blocks"));
+  read_arguments(fields.list("args"));
   entry.reads = reads_;
   entry.output_bytes = output_bytes_;
   entry.writes = writes_;
+  entry.block_changes = block_changes_;
+  entry.output_blocks = output_blocks_;
+  entry.arguments = arguments_;
   entry.workspace_bytes = fields.count_or("workspace", 0);
   entry.site = fields.count_or("site", 0);
   entry.stream = static_cast<uint32_t>(fields.count_or("stream", 0, kMostStreams));

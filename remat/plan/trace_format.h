@@ -1,4 +1,4 @@
-// Reads Tidepool's trace format, version 1: JSON lines; what is broken is refused. See
+// Reads Tidepool's trace format: JSON lines; what is broken is refused. See
 // docs/trace-format.md. trace_writer.h writes it.
 #pragma once
 
@@ -31,6 +31,8 @@ class TraceParser {
   void add_operator(const Json& line);
   void read_outputs(const Json& line);
   void read_writes(const Json& line);
+  void read_blocks(const Json& list);
+  void read_arguments(const Json& list);
 
   std::optional<TraceBuilder> builder_;
   bool ended_ = false;
@@ -40,6 +42,9 @@ class TraceParser {
   std::vector<uint64_t> reads_;
   std::vector<size_t> output_bytes_;
   std::vector<TraceWrite> writes_;
+  std::vector<TraceArgument> arguments_;
+  std::vector<BlockChange> block_changes_;
+  std::vector<uint32_t> output_blocks_;
 };
 
 // Reads all of it. Throws: TraceError "FILE:LINE: reason"; std::runtime_error if the file cannot be

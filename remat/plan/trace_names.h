@@ -7,6 +7,7 @@
 namespace tidepool::plan {
 
 inline constexpr uint64_t kTraceVersion = 1;
+inline constexpr uint64_t kBlocksVersion = 2;  // of traces that have blocks
 inline constexpr uint64_t kMostStreams = 0xffff;  // greatest number of a stream
 
 // By RootKind.

@@ -70,7 +70,7 @@ class TraceRecorder::Writer {
       queue_->waiting.erase(queue_->waiting.begin());
       last = queue_->last && queue_->waiting.empty();
     }
-    play(*chunk, file);
+    play(*chunk, file, facts_.blocks);
     if (last) {
       file.finish();
       return false;
@@ -89,7 +89,8 @@ class TraceRecorder::Writer {
 
 TraceRecorder::TraceRecorder(const RecordingSettings& settings, const TraceFacts& facts,
                              std::function<void(const std::string&)> say)
-    : settings_(settings),
+    : EventRecorder(facts.blocks),
+      settings_(settings),
       say_(std::move(say)),
       queue_(std::make_shared<Queue>()) {
   set_recording(listens_at_once());

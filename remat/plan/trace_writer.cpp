@@ -25,8 +25,9 @@ std::string json_text(std::string_view text) {
 
 TraceWriter::TraceWriter(const std::string& path, const TraceFacts& facts) : file_(path) {
   line_ =
-      fmt::format(R"({{"tidepool_trace":{},"name":{},"device":{},"alignment":{})", kTraceVersion,
-                  json_text(facts.name), json_text(facts.device), facts.alignment);
+      fmt::format(R"({{"tidepool_trace":{},"name":{},"device":{},"alignment":{})",
+                  facts.blocks ? kBlocksVersion : kTraceVersion, json_text(facts.name),
+                  json_text(facts.device), facts.alignment);
   auto out = std::back_inserter(line_);
   if (facts.copy_bytes_per_ns > 0) {
     fmt::format_to(out, R"(,"copy_bytes_per_ns":{})", facts.copy_bytes_per_ns);
@@ -41,10 +42,13 @@ void TraceWriter::write_line() {
   ++events_;
 }
 
-uint64_t TraceWriter::root(size_t bytes, RootKind kind) {
+uint64_t TraceWriter::root(size_t bytes, RootKind kind, uint32_t block) {
   line_ = fmt::format(R"({{"root":{},"bytes":{})", storages_, bytes);
   if (kind != RootKind::kOther) {
     fmt::format_to(std::back_inserter(line_), R"(,"kind":"{}")", kKinds[static_cast<size_t>(kind)]);
+  }
+  if (block != BlockChange::kNone) {
+    fmt::format_to(std::back_inserter(line_), R"(,"block":{})", block);
   }
   write_line();
   return storages_++;
@@ -63,11 +67,31 @@ uint64_t TraceWriter::call(const OperatorCallEntry& entry) {
     line_ += ']';
   };
   list("in", entry.reads, [&](size_t k) { fmt::format_to(out, "{}", entry.reads[k]); });
-  list("out", entry.output_bytes,
-       [&](size_t k) { fmt::format_to(out, "[{},{}]", storages_ + k, entry.output_bytes[k]); });
+  list("out", entry.output_bytes, [&](size_t k) {
+    fmt::format_to(out, "[{},{}", storages_ + k, entry.output_bytes[k]);
+    if (!entry.output_blocks.empty()) fmt::format_to(out, ",{}", entry.output_blocks[k]);
+    line_ += ']';
+  });
   list("write", entry.writes, [&](size_t k) {
     fmt::format_to(out, R"([{},"{}"])", number(entry.writes[k].storage),
                    kAccesses[static_cast<size_t>(entry.writes[k].access)]);
+  });
+  list("args", entry.arguments, [&](size_t k) {
+    const TraceArgument& argument = entry.arguments[k];
+    if (argument.access == Access::kRead) {
+      fmt::format_to(out, "{}", number(argument.storage));
+    } else {
+      fmt::format_to(out, R"([{},"{}"])", number(argument.storage),
+                     kAccesses[static_cast<size_t>(argument.access)]);
+    }
+  });
+  list("blocks", entry.block_changes, [&](size_t k) {
+    const BlockChange& change = entry.block_changes[k];
+    if (change.bytes > 0) {
+      fmt::format_to(out, "[{},{}]", change.block, change.bytes);
+    } else {
+      fmt::format_to(out, "{}", change.block);
+    }
   });
   if (entry.workspace_bytes > 0) fmt::format_to(out, R"(,"workspace":{})", entry.workspace_bytes);
   if (entry.site > 0) fmt::format_to(out, R"(,"site":{})", entry.site);
@@ -78,6 +102,12 @@ uint64_t TraceWriter::call(const OperatorCallEntry& entry) {
   const uint64_t first = storages_;
   storages_ += entry.output_bytes.size();
   return first;
+}
+
+void TraceWriter::block(BlockChange change) {
+  line_ = change.bytes > 0 ? fmt::format(R"({{"block":{},"bytes":{})", change.block, change.bytes)
+                        : fmt::format(R"({{"free":{})", change.block);
+  write_line();
 }
 
 void TraceWriter::release(uint64_t storage) {
@@ -104,20 +134,28 @@ void write_trace(const Trace& trace, const std::string& path) {
   TraceWriter writer(path, trace.facts);
   std::vector<uint64_t> reads;
   std::vector<size_t> output_bytes;
+  std::vector<uint32_t> output_blocks;
   auto write_call = [&](const TraceOperator& op) {
     reads.clear();
     output_bytes.clear();
+    output_blocks.clear();
     for (const StorageIndex read : trace.reads(op)) reads.push_back(number(read));
     for (const StorageIndex output : trace.outputs(op)) {
       output_bytes.push_back(trace.storages[number(output)].bytes);
+      if (trace.facts.blocks) output_blocks.push_back(trace.storages[number(output)].block);
     }
     writer.call({trace.names[op.name], op.cost_ns, reads, trace.writes(op), output_bytes,
-                 op.workspace_bytes, op.site, op.stream, op.draws, op.recordable});
+                 op.workspace_bytes, op.site, op.stream, op.draws, op.recordable, trace.changes(op),
+                 output_blocks, trace.arguments(op)});
   };
   for (const TraceEvent& event : trace.events) {
     switch (event.kind) {
       case EventKind::kRoot:
-        writer.root(trace.storages[event.index].bytes, trace.storages[event.index].kind);
+        writer.root(trace.storages[event.index].bytes, trace.storages[event.index].kind,
+                    trace.storages[event.index].block);
+        break;
+      case EventKind::kBlock:
+        writer.block(trace.block_changes[event.index]);
         break;
       case EventKind::kOperator:
         write_call(trace.operators[event.index]);

@@ -1,4 +1,4 @@
-// TraceWriter: writes Tidepool's trace format, version 1, event by event, as a job makes it. See
+// TraceWriter: writes Tidepool's trace format, event by event, as a job makes it. See
 // docs/trace-format.md. Not thread safe. Throws: std::runtime_error naming the file.
 #pragma once
 
@@ -15,9 +15,10 @@ class TraceWriter {
  public:
   TraceWriter(const std::string& path, const TraceFacts& facts);
 
-  uint64_t root(size_t bytes, RootKind kind);
+  uint64_t root(size_t bytes, RootKind kind, uint32_t block = BlockChange::kNone);
   // Returns the number of the first output.
   uint64_t call(const OperatorCallEntry& entry);
+  void block(BlockChange change);
   void release(uint64_t storage);
   void use(uint64_t storage, uint32_t stream);
   void step();

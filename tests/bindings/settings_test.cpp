@@ -88,5 +88,17 @@ TEST_CASE("an entry that does not fit is named, and never converted") {
   }
 }
 
+TEST_CASE("a job that is driven by a trace") {
+  const auto settings = torch_glue::Settings::parse(
+      R"({"budget_bytes": 1, "trace": {"path": "t", "blocks": true},
+          "costs": {"path": "c", "log": "l"}})");
+  CHECK(settings.runtime.trace.blocks);
+  CHECK(settings.driven.costs_path == "c");
+  CHECK(settings.driven.log_path == "l");
+  CHECK(torch_glue::Settings::parse(R"({"budget_bytes": 1})").driven.costs_path.empty());
+  CHECK(cpu_refusal(R"(, "trace": {"path": "t", "blocks": true, "first_step": 2})") ==
+        "trace.blocks: expected the trace to begin with step 1");
+}
+
 }  // namespace
 }  // namespace tidepool

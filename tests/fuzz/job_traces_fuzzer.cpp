@@ -25,9 +25,13 @@ class Liveness {
       const TraceOperator& op = trace_.operators.at(event.index);
       for (const StorageIndex read : trace_.reads(op)) need(number(read));
       for (const TraceWrite& write : trace_.writes(op)) need(number(write.storage));
+      for (const TraceArgument& argument : trace_.arguments(op)) need(number(argument.storage));
+      for (const BlockChange& change : trace_.changes(op)) see(change);
       for (const StorageIndex output : trace_.outputs(op)) start(number(output));
     } else if (event.kind == EventKind::kRoot) {
       start(event.index);
+    } else if (event.kind == EventKind::kBlock) {
+      see(trace_.block_changes.at(event.index));
     } else if (event.kind != EventKind::kStep) {
       need(event.index);
       if (event.kind == EventKind::kRelease) alive_[event.index] = false;
@@ -41,11 +45,28 @@ class Liveness {
   }
   void start(size_t storage) {
     TIDEPOOL_CHECK(storage == next_, "storage %zu where %zu is next", storage, next_);
+    if (trace_.facts.blocks) {
+      const uint32_t block = trace_.storages[storage].block;
+      TIDEPOOL_CHECK(block < free_blocks_.size() && free_blocks_[block], "block %u is taken",
+                     block);
+      free_blocks_[block] = false;
+    }
     alive_[next_++] = true;
+  }
+  void see(const BlockChange& change) {
+    if (change.bytes > 0) {
+      TIDEPOOL_CHECK(change.block == free_blocks_.size(), "block %u is not next", change.block);
+      free_blocks_.push_back(true);
+      return;
+    }
+    TIDEPOOL_CHECK(change.block < free_blocks_.size() && free_blocks_[change.block],
+                   "block %u is freed, but not there", change.block);
+    free_blocks_[change.block] = false;
   }
 
   const Trace& trace_;
   std::vector<bool> alive_;
+  std::vector<bool> free_blocks_;  // by number: allocated, and no storage's
   size_t next_ = 0;
 };
 

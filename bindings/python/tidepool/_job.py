@@ -94,7 +94,10 @@ def _values_for_plugin(settings: _settings.Settings) -> dict:
         first, last = settings.trace_steps
         values["trace"] = {"path": str(_trace_file.claim(settings.trace, os.environ)),
                            "name": _trace_file.name_of(settings.trace), "first_step": first,
-                           **({"last_step": last} if last is not None else {})}
+                           **({"last_step": last} if last is not None else {}),
+                           **({"blocks": True} if os.environ.get("TIDEPOOL_TRACE_BLOCKS") else {})}
+    if costs := os.environ.get("TIDEPOOL_COSTS"):
+        values["costs"] = {"path": costs, "log": os.environ.get("TIDEPOOL_EVENT_LOG", "")}
     return values
 
 

@@ -33,11 +33,13 @@ KEYS = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device", 
         "planning", "room", "allocator", "quiet", *LIMITS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
-# use.
-RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full")
+# use; what drives a job by a trace of itself (bindings/torch/api.h).
+RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full", "costs",
+            "event_log", "trace_blocks")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
-_PASSIVE = ("quiet", "stats_owner", "trace_owner", "verify", "mutant", "full")
+_PASSIVE = ("quiet", "stats_owner", "trace_owner", "verify", "mutant", "full", "costs",
+            "event_log", "trace_blocks")
 
 
 class SettingsError(ValueError):

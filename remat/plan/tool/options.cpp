@@ -43,6 +43,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --mutate M             dtr: copy (default): a mutated tensor is a new storage; in-place: it is not
   --handle BYTES         pages: granularity of mappings (default: 2 MiB on a GPU, 4 KiB on a CPU)
   --map-ns N             price of mapping one handle (default: the trace's)
+  --log FILE             of one run: what is done for the job, line by line
 )";
 
 namespace {
@@ -164,6 +165,7 @@ std::vector<Option> finer_options(ReplayOptions& out) {
        [&](Text o, Text v) {
          out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000);
        }},
+      {"--log", [&](Text, Text v) { out.log_path = v; }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
       {"--svg", [&](Text, Text v) { out.svg_path = v; }},
       {"--evict",
@@ -201,6 +203,11 @@ void check(const ReplayOptions& options) {
   }
   if (!options.grid && !(options.csv_path + options.svg_path).empty()) {
     throw UsageError("--csv and --svg go with --grid");
+  }
+  const bool one_run = options.traces.size() == 1 && options.policies.size() == 1 &&
+                       options.iterations == 1 && !options.grid;
+  if (!options.log_path.empty() && !one_run) {
+    throw UsageError("--log goes with one trace, policy, budget and iteration");
   }
   if (options.traces.size() > 1 && !(options.csv_path + options.svg_path).empty()) {
     throw UsageError("--csv and --svg go with one trace");

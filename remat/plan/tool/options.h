@@ -36,6 +36,7 @@ struct ReplayOptions {
   size_t handle_bytes = 0;         // 0: by the trace's device
   std::optional<uint64_t> map_ns;  // not given: the trace's
   unsigned jobs = 0;               // 0: as many as there are processors
+  std::string log_path;            // of the one run; empty: none
   std::string csv_path, svg_path;  // of a grid; empty: named after the trace
   bool help = false;
   bool list_policies = false;

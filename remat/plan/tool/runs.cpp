@@ -73,7 +73,9 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
       try {
         const SimulationConfig config = config_for(options, runs[k]);
         runs[k].lower_bound = lower_bound(trace, config.budget_bytes, config.end_resident);
-        runs[k].result = simulate(trace, config);
+        runs[k].result = options.log_path.empty()
+                             ? simulate(trace, config)
+                             : simulate_logged(trace, config, options.log_path);
       } catch (...) {
         std::lock_guard guard(mutex);
         failure = std::current_exception();

@@ -46,5 +46,20 @@ TEST_CASE("many operands are merged as few are") {
   CHECK(number(merged.writes()[0].storage) == 50);
 }
 
+TEST_CASE("arguments are kept where merging loses their order or number") {
+  MergedOperands merged;
+  auto arguments = [&](const std::vector<Operand>& operands) {
+    merged.merge(operands);
+    return merged.arguments().size();
+  };
+  CHECK(arguments({}) == 0);
+  CHECK(arguments({{1, Access::kUpdate}, {2, Access::kRead}, {3, Access::kRead}}) == 0);
+  CHECK(arguments({{1, Access::kRead}, {2, Access::kRead}, {1, Access::kRead}}) == 3);
+  CHECK(arguments({{1, Access::kRead}, {2, Access::kUpdate}}) == 2);
+  CHECK(number(merged.arguments()[1].storage) == 2);
+  CHECK(merged.arguments()[1].access == Access::kUpdate);
+  CHECK(arguments({{1, Access::kUpdate}, {1, Access::kRead}}) == 2);
+}
+
 }  // namespace
 }  // namespace tidepool::plan

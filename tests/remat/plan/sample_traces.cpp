@@ -123,14 +123,18 @@ Trace random_trace(uint64_t seed, size_t events) { return RandomTrace(seed).make
 std::string difference(const Trace& a, const Trace& b) {
   auto text = [](const Trace& trace) {
     std::vector<std::string> lines = {
-        fmt::format("{} {} {} {} {}", trace.facts.name, trace.facts.device, trace.facts.alignment,
-                    trace.facts.copy_bytes_per_ns, trace.facts.map_ns)};
+        fmt::format("{} {} {} {} {} {}", trace.facts.name, trace.facts.device,
+                    trace.facts.alignment, trace.facts.copy_bytes_per_ns, trace.facts.map_ns,
+                    trace.facts.blocks)};
     for (const TraceEvent& event : trace.events) {
       std::string line = fmt::format("{} {}", static_cast<int>(event.kind), event.stream);
-      if (event.kind != EventKind::kOperator && event.kind != EventKind::kStep) {
+      if (event.kind == EventKind::kBlock) {
+        const BlockChange& change = trace.block_changes[event.index];
+        line += fmt::format(" b{}={}", change.block, change.bytes);
+      } else if (event.kind != EventKind::kOperator && event.kind != EventKind::kStep) {
         const TraceStorage& storage = trace.storages[event.index];
-        line += fmt::format(" #{} {} {} {}", event.index, storage.bytes, storage.root,
-                            static_cast<int>(storage.kind));
+        line += fmt::format(" #{} {} {} {} {}", event.index, storage.bytes, storage.root,
+                            static_cast<int>(storage.kind), storage.block);
       } else if (event.kind == EventKind::kOperator) {
         const TraceOperator& op = trace.operators[event.index];
         line += fmt::format(" {} {} {} {} {} {} {}:", trace.names[op.name], op.cost_ns, op.stream,
@@ -140,7 +144,15 @@ std::string difference(const Trace& a, const Trace& b) {
           line += fmt::format(" w{}/{}", number(write.storage), static_cast<int>(write.access));
         }
         for (const StorageIndex output : trace.outputs(op)) {
-          line += fmt::format(" o{}={}", number(output), trace.storages[number(output)].bytes);
+          const TraceStorage& made = trace.storages[number(output)];
+          line += fmt::format(" o{}={}/{}", number(output), made.bytes, made.block);
+        }
+        for (const TraceArgument& argument : trace.arguments(op)) {
+          line += fmt::format(" a{}/{}", number(argument.storage),
+                              static_cast<int>(argument.access));
+        }
+        for (const BlockChange& change : trace.changes(op)) {
+          line += fmt::format(" b{}={}", change.block, change.bytes);
         }
       }
       lines.push_back(std::move(line));

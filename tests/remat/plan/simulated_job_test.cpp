@@ -125,5 +125,87 @@ TEST_CASE("time that is up ends a job between operators, and nothing is lost") {
   world.check();
 }
 
+TEST_CASE("where a trace has blocks, a job allocates and frees what it says, and so do replays") {
+  const Trace trace = trace_of(R"({"tidepool_trace":2,"name":"t","device":"cpu"}
+{"block":0,"bytes":100}
+{"block":1,"bytes":30}
+{"root":0,"bytes":100,"block":0}
+{"op":"f","ns":5,"in":[0],"out":[[1,20,3]],"blocks":[[2,40],[3,20],2,[4,7]]}
+{"op":"g","ns":6,"in":[1],"out":[[2,30,1]],"blocks":[[5,50],5]}
+{"release":1}
+{"free":4}
+{"end":7}
+)");
+  World world(trace, 1000);
+  const size_t held[] = {100, 130, 130, 157, 157, 137, 130};
+  for (size_t k = 0; k < trace.events.size(); ++k) {
+    world.job.run(trace.events[k]);
+    CHECK(world.held() == held[k]);
+    world.check();
+    if (k != 4) continue;
+    CHECK(world.job.take_peak_bytes() == 207);
+    {
+      DeviceLock lock(world.mutex);
+      CHECK(world.runtime.evict_everything() == 2);
+    }
+    CHECK(world.held() == 107);
+    world.job.restore_all();  // with their workspaces; and what a replay leaves beside is freed
+    CHECK(world.held() == 157);
+    CHECK(world.job.take_peak_bytes() == 207);
+    CHECK(world.job.counts().compute_ns == 2 * (5 + 6));
+  }
+  world.job.drop_results();
+  CHECK(world.held() == 100);
+  for (const TraceEvent& event : trace.events) world.job.run(event);  // the root lives on
+  CHECK(world.held() == 130);
+  world.check();
+}
+
+TEST_CASE("a storage whose contents change unseen stays where it is") {
+  const Trace trace = trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu"}
+{"op":"f","ns":5,"out":[[0,20]]}
+{"op":"f","ns":5,"in":[0],"out":[[1,20]]}
+{"op":"tidepool::cut","ns":0,"write":[[0,"update"]],"recordable":false}
+{"op":"f","ns":5,"write":[[0,"overwrite"]]}
+{"end":4}
+)");
+  World world(trace, 1000);
+  for (size_t k = 0; k < 2; ++k) world.job.run(trace.events[k]);
+  {
+    DeviceLock lock(world.mutex);
+    CHECK(world.runtime.evict_everything() == 2);
+  }
+  world.job.run(trace.events[2]);  // what is handed out is restored
+  CHECK(world.held() == 20);
+  world.job.run(trace.events[3]);
+  CHECK(world.runtime.statistics().operators_seen == 3);
+  DeviceLock lock(world.mutex);
+  CHECK(world.runtime.evict_everything() == 0);
+}
+
+TEST_CASE("what is done for a job is logged with the numbers of its trace") {
+  const Trace trace = trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu"}
+{"root":0,"bytes":64}
+{"op":"tidepool::cut","ns":0,"write":[[0,"update"]],"recordable":false}
+{"op":"f","ns":5,"in":[0],"out":[[1,64]]}
+{"op":"g","ns":6,"in":[1],"out":[[2,64]]}
+{"op":"h","ns":6,"in":[1]}
+{"end":5}
+)");
+  const TemporaryFile file("work.log");
+  World world(trace, 1000);
+  WorkLog log(file.path());
+  world.job.set_log(&log);
+  for (size_t k = 0; k < 4; ++k) world.job.run(trace.events[k]);
+  {
+    DeviceLock lock(world.mutex);
+    CHECK(world.runtime.evict_everything() == 2);
+  }
+  world.job.run(trace.events[4]);
+  world.job.copy(nullptr, nullptr, 9);
+  CHECK(file.read() ==
+        "1 evict 2 128\n1 evict 1 64\n1 replay 0\n1 restore 1 64\n2 copy 9\n");
+}
+
 }  // namespace
 }  // namespace tidepool::plan

@@ -279,5 +279,26 @@ TEST_CASE("an unknown policy is named with the known ones") {
   CHECK_THROWS_AS(simulate(trace_of(kFive), config), std::invalid_argument);
 }
 
+TEST_CASE("a logged simulation is one iteration of the other, and says what it did") {
+  const Trace trace = network_trace(20, 1000);
+  SimulationConfig config;
+  config.memory = MemoryModel::kExact;
+  config.budget_bytes = trace_peak(trace).peak_bytes / 2;
+  const TemporaryFile file("work.log");
+  const SimulationResult plain = simulate(trace, config);
+  const SimulationResult logged = simulate_logged(trace, config, file.path());
+  CHECK(logged.status == SimulationStatus::kOk);
+  CHECK(logged.overhead == plain.overhead);
+  const std::string text = file.read();
+  uint64_t evictions = 0, replays = 0;
+  for (size_t at = 0; (at = text.find(" evict ", at)) != std::string::npos; ++at) ++evictions;
+  for (size_t at = 0; (at = text.find(" replay ", at)) != std::string::npos; ++at) ++replays;
+  CHECK(evictions == plain.evictions);
+  CHECK(replays == plain.operators_replayed);
+  CHECK(evictions > 0);
+  config.budget_bytes = 10;
+  CHECK_THROWS(simulate_logged(trace, config, "/no/such/folder/work.log"));
+}
+
 }  // namespace
 }  // namespace tidepool::plan

@@ -117,8 +117,8 @@ TEST_CASE("a trace that is cut short is refused") {
 }
 
 TEST_CASE("other versions and other files are refused") {
-  CHECK_THROWS_WITH(trace_of(R"({"tidepool_trace":2,"name":"t","device":"cpu"})"),
-                    "1: unknown version 2; expected 1");
+  CHECK_THROWS_WITH(trace_of(R"({"tidepool_trace":3,"name":"t","device":"cpu"})"),
+                    "1: unknown version 3; expected 1 or 2");
   CHECK_THROWS_WITH(trace_of(R"({"INSTRUCTION":"CALL"})"),
                     ContainsSubstring("no trace of Tidepool"));
   CHECK_THROWS_WITH(trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu","alignment":3})"),
@@ -169,6 +169,73 @@ TEST_CASE("random damage is refused or read, never more") {
   }
   CHECK(refused > 1000);
   CHECK(refused < 1500);
+}
+
+const std::string kWithBlocks = R"({"tidepool_trace":2,"name":"t","device":"cpu","alignment":64}
+{"block":0,"bytes":8}
+{"block":1,"bytes":16}
+{"root":0,"bytes":8,"block":0}
+{"op":"f","ns":3,"in":[0],"out":[[1,16,1],[2,30,2]],"blocks":[[2,32],[3,8],3,[4,9]]}
+{"op":"g","ns":3,"in":[0],"write":[[2,"update"]],"args":[0,[2,"update"],0]}
+{"free":4}
+{"end":6}
+)";
+
+TEST_CASE("a trace can say where its storages lie") {
+  const Trace trace = trace_of(kWithBlocks);
+  CHECK(trace.facts.blocks);
+  CHECK(trace.storages[0].block == 0);
+  CHECK(trace.storages[1].block == 1);
+  CHECK(trace.storages[2].block == 2);
+  REQUIRE(trace.events.size() == 6);
+  CHECK(trace.events[0].kind == EventKind::kBlock);
+  CHECK(trace.block_changes[trace.events[1].index].bytes == 16);
+  const std::span<const BlockChange> changes = trace.changes(trace.operators[0]);
+  REQUIRE(changes.size() == 4);
+  CHECK((changes[0].block == 2 && changes[0].bytes == 32));
+  CHECK((changes[2].block == 3 && changes[2].bytes == 0));
+  CHECK(trace.arguments(trace.operators[0]).empty());
+  const std::span<const TraceArgument> arguments = trace.arguments(trace.operators[1]);
+  REQUIRE(arguments.size() == 3);
+  CHECK((number(arguments[1].storage) == 2 && arguments[1].access == Access::kUpdate));
+  CHECK((number(arguments[2].storage) == 0 && arguments[2].access == Access::kRead));
+  const TraceEvent& last = trace.events.back();
+  CHECK(last.kind == EventKind::kBlock);
+  CHECK((trace.block_changes[last.index].block == 4 && trace.block_changes[last.index].bytes == 0));
+  const TemporaryFile file("blocks.jsonl");
+  write_trace(trace, file.path());
+  CHECK(file.read() == kWithBlocks);
+}
+
+TEST_CASE("blocks that cannot be are refused") {
+  struct Case {
+    std::string line, reason;
+  };
+  const Case cases[] = {
+      {R"({"block":6,"bytes":8})", "block 6 where 5 is next"},
+      {R"({"block":5,"bytes":0})", "a block of 0 bytes"},
+      {R"({"free":2})", "block 2 is freed, which is a storage's"},
+      {R"({"free":3})", "block 3 is freed, which is a storage's, freed"},
+      {R"({"free":9})", "block 9 is freed"},
+      {R"({"root":3,"bytes":8})", "in block 4294967295, which has 0"},
+      {R"({"root":3,"bytes":10,"block":4})", "a storage of 10 bytes in block 4, which has 9"},
+      {R"({"root":3,"bytes":8,"block":1})", "in block 1, which has 0"},
+      {R"({"op":"g","ns":1,"out":[[3,8]]})", "has not three parts"},
+      {R"({"op":"g","ns":1,"out":[[3,8,4],[4,8,4]]})", "in block 4, which has 0"},
+      {R"({"op":"g","ns":1,"in":[0],"args":[0,2]})", "argument 2 is neither read nor written"},
+      {R"({"op":"g","ns":1,"in":[0],"args":[7]})", "\"args\" names storage 7, which is not there"},
+      {R"({"op":"g","ns":1,"blocks":[4,4]})", "block 4 is freed"},
+      {R"({"op":"g","ns":1,"blocks":[[5,0]]})", "a block of 0 bytes"},
+      {R"({"op":"g","ns":1,"blocks":[[5,8,1]]})", R"("blocks" has an entry that is no pair)"},
+  };
+  const std::string before = kWithBlocks.substr(0, kWithBlocks.find("{\"free\""));
+  for (const Case& each : cases) {
+    INFO(each.line);
+    CHECK_THROWS_WITH(trace_of(before + each.line + "\n{\"end\":6}\n"),
+                      ContainsSubstring(each.reason));
+  }
+  CHECK_THROWS_WITH(trace_of(kTwo + "{\"block\":0,\"bytes\":8}\n{\"end\":3}\n"),
+                    ContainsSubstring("blocks in a trace without"));
 }
 
 }  // namespace

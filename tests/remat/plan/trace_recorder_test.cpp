@@ -252,5 +252,26 @@ TEST_CASE("a forked child records nothing and waits for nobody") {
   CHECK(file.read().find("\"end\"") == std::string::npos);
 }
 
+// Memory that is there before it is used or never is, workspaces, blocks that outlive operators.
+const std::string kBlocksJob = R"({"tidepool_trace":2,"name":"job","device":"cpu","alignment":1}
+{"block":0,"bytes":100}
+{"block":1,"bytes":50}
+{"block":2,"bytes":60}
+{"root":0,"bytes":100,"block":0}
+{"op":"f","ns":5,"in":[0],"out":[[1,40,3],[2,8,5]],"blocks":[[3,40],[4,70],4,[5,8],[6,9]],)"
+    R"("workspace":53,"site":1}
+{"free":1}
+{"op":"g","ns":7,"in":[1],"out":[[3,60,2]],"blocks":[[7,20],7],"workspace":20,"site":1}
+{"release":2}
+{"free":6}
+{"op":"h","ns":8,"in":[3],"write":[[1,"update"]],"args":[3,[1,"update"],3],"site":1}
+{"step":1}
+{"end":11}
+)";
+
+TEST_CASE("where storages lie is recorded, and what lies between them") {
+  CHECK(record(trace_of(kBlocksJob), 10'000) == kBlocksJob);
+}
+
 }  // namespace
 }  // namespace tidepool::plan

@@ -82,6 +82,10 @@ TEST_CASE("a budget is a size") {
   CHECK_THROWS_WITH(parsed({"a", "--budget", "much"}), ContainsSubstring("--budget: "));
 }
 
+TEST_CASE("one run can be logged") {
+  CHECK(parsed({"a", "--budget", "1GiB", "--log", "x"}).log_path == "x");
+}
+
 TEST_CASE("help needs nothing else") {
   CHECK(parsed({"--help"}).help);
   CHECK(parsed({"--list-policies"}).list_policies);
@@ -114,6 +118,9 @@ TEST_CASE("a wrong command line is refused with what was expected") {
       {{"a", "--budget-ratio", "1", "--end-resident", "1"}, "yes or no"},
       {{"a", "--budget-ratio", "1", "--csv", "x"}, "go with --grid"},
       {{"a", "b", "--grid", "0.1:0.2:0.1", "--csv", "x"}, "one trace"},
+      {{"a", "--grid", "0.1:0.2:0.1", "--log", "x"}, "--log goes with one trace"},
+      {{"a", "--budget-ratio", "1", "--policy", "need1,coop", "--log", "x"}, "--log goes with"},
+      {{"a", "--budget-ratio", "1", "--iterations", "2", "--log", "x"}, "--log goes with"},
   };
   for (const Case& each : cases) {
     CHECK_THROWS_WITH(parsed(each.arguments), ContainsSubstring(each.reason));

@@ -1,0 +1,45 @@
+// DrivenBackend: the CPU's backend of a job that is driven by a trace of itself: operators, copies
+// and moved pages cost what the trace says, so that every decision is the same each time and in the
+// trace's simulation; and a log tells what is done. For tests and measurements of jobs of one
+// thread. Not thread safe; it logs with the device's lock held.
+#pragma once
+
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "allocator/budgeted_allocator.h"
+#include "bindings/torch/operator_timer.h"
+#include "bindings/torch_cpu/cpu_backend.h"
+#include "remat/plan/recorded_costs.h"
+#include "remat/plan/work_log.h"
+
+namespace tidepool::torch_cpu {
+
+class DrivenBackend final : public CpuBackend, private torch_glue::OperatorTimer {
+ public:
+  // `log`: nullptr where there is none. Requires: the job's trace is recorded, which numbers its
+  // storages.
+  DrivenBackend(BudgetedAllocator& allocator, plan::RecordedCosts costs,
+                std::unique_ptr<plan::WorkLog> log);
+
+  void execute(const remat::Replay& replay) override;
+  bool detach(remat::Storage& storage) override;
+  bool attach(remat::Storage& storage, void* address) override;
+  void copy(void* to, const void* from, size_t bytes) override;
+  uint64_t copy_ns(size_t bytes) const override { return costs_.facts().copy_ns(bytes); }
+  torch_glue::OperatorTimer* timer() override { return this; }
+
+ private:
+  using Call = torch_glue::OperatorTimer::Call;
+  // Throws: std::runtime_error if the job does not do what the trace says.
+  Call begin(const remat::RecordType& type, const remat::Record* record, uint64_t kind) override;
+  uint64_t end(const Call&, size_t) override { return cost_ns_; }
+
+  BudgetedAllocator& allocator_;
+  plan::RecordedCosts costs_;
+  std::unique_ptr<plan::WorkLog> log_;
+  uint64_t cost_ns_ = 0;  // of the call that has begun last
+  absl::flat_hash_map<const remat::Record*, uint32_t> calls_;
+};
+
+}  // namespace tidepool::torch_cpu

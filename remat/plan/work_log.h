@@ -1,0 +1,42 @@
+// WorkLog: writes down what is done for a job, line by line: which storage lost its bytes, got
+// bytes again, which call ran once more, what was copied. Storages are numbered as in the job's
+// trace, calls in the order in which they begin (contents that change unseen are no calls), so that
+// the logs of a running job and of its simulation can be compared. A line is
+//   CALL evict STORAGE OFFSET, CALL restore STORAGE OFFSET, CALL replay CALL, or CALL copy BYTES
+// where the first CALL is the last one that has begun, and OFFSET says where the block lies.
+// A block that is moved is evicted, copied and restored.
+// Owns its file; every line is in it at once. Not thread safe. For tests and measurements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+namespace tidepool::plan {
+
+class WorkLog {
+ public:
+  static constexpr uint32_t kUnknown = 0xffff'ffff;  // a storage or call that has no number
+
+  // Throws: std::runtime_error naming the file.
+  explicit WorkLog(const std::string& path);
+
+  void begin_call(uint32_t call) { call_ = call; }
+  void evicted(uint32_t storage, size_t offset) { write("evict", storage, offset); }
+  void restored(uint32_t storage, size_t offset) { write("restore", storage, offset); }
+  void replayed(uint32_t call);
+  void copied(size_t bytes);
+
+ private:
+  void write(const char* what, uint32_t storage, size_t offset);
+
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
+  uint32_t call_ = 0;
+};
+
+}  // namespace tidepool::plan
