@@ -132,6 +132,7 @@ void Arena::set_reclaimer(Reclaimer* reclaimer) {
                  static_cast<void*>(reclaimer));
   reclaimer_ = reclaimer;
   prices_free_beside_ = reclaimer->asks_for_free_beside();
+  allows_shortlists_ = reclaimer->allows_shortlists();
 }
 
 void Arena::set_observer(AllocatorObserver* observer) {
@@ -263,6 +264,7 @@ void Arena::check_invariants() const {
   pages_.check_invariants();
   heap_.check_invariants(pages_);
   room_.check_invariants();
+  shortlists_.check_invariants();
   TIDEPOOL_CHECK(committed_bytes() <= counts_.budget_bytes, "(1) %zu bytes committed of %zu",
                  committed_bytes(), counts_.budget_bytes);
   size_t awaiting = 0;

@@ -18,6 +18,7 @@
 #include "allocator/page_selection.h"
 #include "allocator/page_transaction.h"
 #include "allocator/room_list.h"
+#include "allocator/shortlists.h"
 #include "allocator/stream_clocks.h"
 #include "allocator/trace_ring.h"
 #include "allocator/window_search.h"
@@ -209,6 +210,10 @@ class Arena {
   // arena_reclaim.cpp: evicting.
   Outcome reclaim(DeviceLock& lock, Request& request, BlockId& served);
   void begin_search();
+  // Adds the time since the last call, or since begin_search(), to that of searches.
+  void count_search();
+  // Remembers what is cheapest in room_, which lists all blocks.
+  void make_shortlist(const Request& request);
   // `moving`: list what can be moved as such where that is cheaper than evicting it.
   void list_room(const Request& request, bool moving = false);
   // The allocated block may be evicted, if its owner's price is no barrier.
@@ -222,6 +227,24 @@ class Arena {
   std::optional<Window> find_window_anywhere(size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,
                       BlockId& served);
+
+  // arena_shortlist.cpp: without a look at all blocks. An excerpt is a room_ of some blocks, added
+  // in address order, with barriers for the gaps.
+  Wanted wanted_by(const Request& request) const;
+  void start_excerpt(size_t blocks);
+  void add_to_excerpt(BlockId id, const Request& request);
+  void add_gap(size_t end);
+  void end_excerpt();
+  // Lists in free_pages_ the stream's free blocks that may have whole pages, by address.
+  void find_free_pages(StreamId stream);
+  // Serves a request from free_pages_ if these do: no window costs less.
+  Outcome take_free_pages(DeviceLock& lock, const Request& request, BlockId& served);
+  // Serves a request from the blocks of the list for it; kNothing: all have to be looked at.
+  Outcome reclaim_shortlisted(DeviceLock& lock, const Request& request, BlockId& served);
+  // An excerpt of the list's blocks, those beside them that are free, and free_pages_.
+  void list_shortlist(const Request& request, Shortlist& list);
+  // No block listed costs less than the window.
+  bool is_cheapest(const Window& window) const;
 
   // arena_moves.cpp: moving contents out of a window.
   bool can_move_blocks(const Request& request) const;
@@ -261,6 +284,7 @@ class Arena {
   PageSelector selector_;
   Reclaimer* reclaimer_ = nullptr;
   bool prices_free_beside_ = false;  // what the reclaimer says
+  bool allows_shortlists_ = false;   // the same
   AllocatorObserver* observer_ = nullptr;
   StreamOrder* order_ = nullptr;  // null: there is one stream
   std::string order_error_;       // what the device said when it last refused an order
@@ -282,8 +306,12 @@ class Arena {
 
   // Of the search under way; kept for their memory.
   uint32_t search_ = 0;
+  uint64_t searching_since_ns_ = 0;
   BlockWalk walk_;
-  RoomList room_;  // all blocks
+  RoomList room_;  // all blocks, or an excerpt
+  size_t excerpt_zone_ = 0;
+  std::vector<BlockId> free_pages_;
+  Shortlists shortlists_;
   std::array<size_t, kZoneCount + 1> zone_begins_{};
 };
 

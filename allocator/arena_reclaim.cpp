@@ -121,38 +121,60 @@ uint64_t Arena::price_of(const PageSelection& selection) {
 }
 
 void Arena::begin_search() {
+  searching_since_ns_ = now_ns();
   ++search_;
   if (reclaimer_ != nullptr) reclaimer_->begin_search();
 }
 
+void Arena::count_search() {
+  const uint64_t at_ns = now_ns();
+  counts_.search_ns += at_ns - searching_since_ns_;
+  searching_since_ns_ = at_ns;
+}
+
+void Arena::make_shortlist(const Request& request) {
+  const auto zone = static_cast<size_t>(request.zone);
+  shortlists_.choose(room_, zone_begins_[zone], zone_begins_[zone + 1], heap_.blocks(),
+                     wanted_by(request));
+}
+
 Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockId& served) {
   begin_search();
-  const uint64_t start_ns = now_ns();
   if (can_move_pages()) {
     list_room(request);
     Site site;
     const auto selection = select_pages(request, site);
     if (selection && selection->victims.empty()) {
-      counts_.search_ns += now_ns() - start_ns;
+      count_search();
       heap_.hold_merging();
       return fill_site(lock, request, site, selection->pages, served);
     }
   }
   const bool evicted = evict_cheapest(request.stream);
-  counts_.search_ns += now_ns() - start_ns;
+  count_search();
   return evicted ? Outcome::kRetry : Outcome::kNothing;
 }
 
 Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& served) {
   if (config_.evict_singly) return evict_one(lock, request, served);
   begin_search();
+  Outcome outcome = Outcome::kNothing;
+  if (allows_shortlists_) {
+    find_free_pages(request.stream);
+    outcome = take_free_pages(lock, request, served);
+  }
+  if (outcome != Outcome::kNothing) return outcome;
   // Pages that move cost less than their contents: there, contents move only where nothing else
   // helps.
   bool moving = can_move_blocks(request) && !can_move_pages();
+  const bool shortlists = allows_shortlists_ && !moving;
+  if (shortlists) outcome = reclaim_shortlisted(lock, request, served);
+  if (outcome != Outcome::kNothing) return outcome;
+  count_search();
   // Each round but the last has a victim refused, which is a barrier from then on, or finds no
   // place for a block to move to, or is the first that may move blocks.
   while (true) {
-    const uint64_t start_ns = now_ns();
+    searching_since_ns_ = now_ns();
     list_room(request, moving);
     std::optional<Window> window;
     if (config_.allow_windows) window = find_window(request.zone, request.bytes);
@@ -162,7 +184,8 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
     if (config_.allow_windows && !window && !selection) {
       window = find_window_anywhere(request.bytes);
     }
-    counts_.search_ns += now_ns() - start_ns;
+    if (shortlists && !moving) make_shortlist(request);
+    count_search();
     if (!window && !selection) {
       if (moving || !can_move_blocks(request)) return Outcome::kNothing;
       moving = true;
@@ -175,9 +198,9 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
     }
 
     if (window && (!selection || window->price <= price_of(*selection))) {
-      Outcome outcome = take_window(lock, request, *window, served);
-      if (outcome == Outcome::kNothing) continue;
-      return outcome;
+      outcome = take_window(lock, request, *window, served);
+      if (outcome != Outcome::kNothing) return outcome;
+      continue;
     }
     if (!evict_victims(selection->victims)) {
       heap_.flush();
@@ -208,10 +231,9 @@ bool Arena::evict_cheapest(StreamId stream) {
 void Arena::make_bytes(DeviceLock& lock, const Request& request) {
   while (request.asked_bytes > config_.requested_limit_bytes ||
          heap_.requested_bytes() > config_.requested_limit_bytes - request.asked_bytes) {
-    const uint64_t start_ns = now_ns();
     begin_search();
     const bool evicted = evict_cheapest(request.stream);
-    counts_.search_ns += now_ns() - start_ns;
+    count_search();
     if (evicted) continue;
     if (reclaimer_ == nullptr || !reclaimer_->wait_for_room(lock)) out_of_memory(request);
     ++counts_.retries;

@@ -85,6 +85,7 @@ struct AllocatorStatistics {
   uint64_t windows = 0;      // requests served by a contiguous window
   uint64_t remaps = 0;       // requests served by moving pages
   uint64_t remapped_bytes = 0;
+  uint64_t shortlisted = 0;  // of both: found without a look at all blocks
   uint64_t moves = 0;         // blocks whose contents were moved to make room
   uint64_t moved_bytes = 0;
   uint64_t lent = 0;          // requests served by another stream's memory

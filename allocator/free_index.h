@@ -24,6 +24,17 @@ class FreeIndex {
   // The smallest block of at least `bytes`, or kNone. The block stays in the index.
   BlockId best_fit(size_t bytes) const;
 
+  // Calls visit(BlockId) for every block of at least `bytes`, which must not change the index.
+  template <typename Visit>
+  void for_each(size_t bytes, Visit&& visit) const {
+    for (size_t index = next_class(class_of(bytes)); index < kClasses;
+         index = next_class(index + 1)) {
+      for (BlockId id = heads_[index]; id != BlockId::kNone; id = blocks_[id].link_next) {
+        if (blocks_[id].bytes >= bytes) visit(id);
+      }
+    }
+  }
+
   size_t count() const { return count_; }
   size_t bytes() const { return bytes_; }
   void check_invariants() const;

@@ -61,6 +61,11 @@ class Heap {
   BlockId find_awaiting(Zone zone, size_t bytes) const {
     return awaiting_[static_cast<size_t>(zone)].best_fit(bytes);
   }
+  // Calls visit(BlockId) for every kFree block on the stream of at least `bytes`, in no order.
+  template <typename Visit>
+  void for_each_free(StreamId stream, size_t bytes, Visit&& visit) {
+    for (const FreeIndex& index : pool(stream).free) index.for_each(bytes, visit);
+  }
   // The allocated block that starts at `offset`, or kNone.
   BlockId allocated_at(size_t offset) const;
 

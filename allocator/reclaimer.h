@@ -51,6 +51,10 @@ class Reclaimer {
   // Whether prices depend on `free_beside_bytes`, which is else 0. Never changes.
   virtual bool asks_for_free_beside() const { return false; }
 
+  // Whether a request may be served from what an earlier search found cheapest (Shortlists), at
+  // present prices; else every search looks at all blocks. Never changes.
+  virtual bool allows_shortlists() const { return false; }
+
   // `free_beside_bytes`: of the free blocks that touch the owner's.
   // Requires: lock held, `owner` not null.
   virtual Price price(Owner owner, size_t free_beside_bytes = 0) = 0;

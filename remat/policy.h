@@ -49,6 +49,10 @@ class Policy {
   // Whether prices depend on Circumstances::free_beside_bytes.
   virtual bool asks_for_free_beside() const { return false; }
 
+  // Whether a request may be served from what an earlier search found cheapest, as long as that
+  // costs no more than what was left out did; else each search is exact, as in the papers.
+  virtual bool allows_shortlists() const { return false; }
+
   // `value` has just become available, or has just become unavailable (evicted, overwritten,
   // dead while something reads it), or, being evicted, has just lost its storage, or, unavailable,
   // has got a reader. All its edges are in place.

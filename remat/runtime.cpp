@@ -228,6 +228,8 @@ void Runtime::begin_search() { state_->policy->begin_search(); }
 
 bool Runtime::asks_for_free_beside() const { return state_->policy->asks_for_free_beside(); }
 
+bool Runtime::allows_shortlists() const { return state_->policy->allows_shortlists(); }
+
 Price Runtime::price(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
   if (!state_->residency.evictable(storage)) return Price::blocked();

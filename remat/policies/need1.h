@@ -17,6 +17,8 @@ class Need1Policy final : public CachedPolicy {
     return static_cast<double>(cost(storage)) / static_cast<double>(now.staleness_ns);
   }
 
+  bool allows_shortlists() const override { return true; }
+
   std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
     return static_cast<double>(ns) / static_cast<double>(now.staleness_ns);
   }

@@ -46,6 +46,7 @@ class PlannedPolicy final : public Policy {
   std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
     return net_->time_price(ns, now);
   }
+  bool allows_shortlists() const override { return true; }
   void availability_changed(Value& value) override { active_->availability_changed(value); }
   void value_dies(Value& value) override { active_->value_dies(value); }
   void begin_search() override { active_->begin_search(); }

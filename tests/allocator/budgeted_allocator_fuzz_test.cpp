@@ -58,15 +58,16 @@ void on_abort(int) {
 }
 
 struct Totals {
-  size_t served = 0, refused = 0, windows = 0, remaps = 0, moves = 0, faults = 0;
+  size_t served = 0, refused = 0, windows = 0, remaps = 0, shortlisted = 0, moves = 0, faults = 0;
 };
 
 template <typename Space, bool kHasMemory>
 class Model {
  public:
-  explicit Model(const AllocatorConfig& config)
+  Model(const AllocatorConfig& config, bool shortlists)
       : counting_(inner_, config.budget_bytes), space_(counting_),
         allocator_(space_, mutex_, config) {
+    reclaimer_.shortlists = shortlists;
     allocator_.set_reclaimer(&reclaimer_);
     reclaimer_.allocator = &allocator_;
     reclaimer_.on_move = [this](DeviceLock&, FakeOwner* owner, void* to) {
@@ -124,6 +125,7 @@ class Model {
     AllocatorStatistics statistics = allocator_.statistics();
     totals.windows += statistics.windows;
     totals.remaps += statistics.remaps;
+    totals.shortlisted += statistics.shortlisted;
     totals.moves += statistics.moves;
     CHECK(statistics.allocated_bytes == 0);
     CHECK(statistics.requested_bytes == 0);
@@ -215,8 +217,8 @@ AllocatorConfig fuzz_config(uint64_t seed) {
 
 template <typename Space, bool kHasMemory>
 void run_list(const std::vector<Operation>& operations, const AllocatorConfig& config,
-              Totals& totals) {
-  Model<Space, kHasMemory> model(config);
+              bool shortlists, Totals& totals) {
+  Model<Space, kHasMemory> model(config, shortlists);
   running = &operations;
   auto previous = std::signal(SIGABRT, on_abort);
   try {
@@ -237,6 +239,7 @@ std::vector<Operation> random_list(uint64_t seed) {
   std::vector<Operation> operations;
   unsigned faults = random.chance(50) ? 2 : 0;
   unsigned large = static_cast<unsigned>(random.between(5, 60));
+  const bool few_sizes = random.chance(30);  // shortlists are by size
   for (size_t i = 0; i < kLength; ++i) {
     if (random.chance(faults)) {
       operations.push_back({Kind::kFault, random.between(1, 12), 0});
@@ -244,8 +247,10 @@ std::vector<Operation> random_list(uint64_t seed) {
     uint64_t choice = random.below(100);
     size_t number = random.below(1000);
     if (choice < 58) {
-      size_t bytes = random.chance(large) ? random.between(1, 14 * kPage)
-                                          : random.between(1, size_t{1} << random.between(4, 15));
+      size_t bytes = few_sizes ? kPage * (random.chance(90) ? 1 : 2)
+                     : random.chance(large)
+                         ? random.between(1, 14 * kPage)
+                         : random.between(1, size_t{1} << random.between(4, 15));
       operations.push_back({Kind::kAllocate, bytes, number});
     } else if (choice < 80) {
       operations.push_back({Kind::kFree, 0, number});
@@ -266,14 +271,16 @@ template <typename Space, bool kHasMemory>
 void fuzz(uint64_t first_seed, uint64_t lists) {
   Totals totals;
   for (uint64_t seed = first_seed; seed < first_seed + lists; ++seed) {
-    run_list<Space, kHasMemory>(random_list(seed), fuzz_config(seed), totals);
+    run_list<Space, kHasMemory>(random_list(seed), fuzz_config(seed), seed % 2 != 0, totals);
   }
   INFO(totals.served << " served, " << totals.refused << " refused, " << totals.windows
                      << " windows, " << totals.remaps << " remaps, "
+                     << totals.shortlisted << " from shortlists, "
                      << totals.moves << " moves, " << totals.faults << " faults");
   CHECK(totals.windows > lists);
   CHECK(totals.remaps > lists);
   if (lists >= 100) CHECK(totals.moves > 0);  // a few in a hundred lists
+  CHECK(totals.shortlisted > lists / 10);
   CHECK(totals.faults > lists / 10);
   CHECK(totals.refused > 0);
 }

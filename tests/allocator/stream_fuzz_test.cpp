@@ -57,12 +57,13 @@ struct Totals {
 
 class Model {
  public:
-  explicit Model(const AllocatorConfig& config)
+  Model(const AllocatorConfig& config, bool shortlists)
       : watching_(inner_, streams_),
         counting_(watching_, config.budget_bytes),
         space_(counting_),
         allocator_(space_, mutex_, config) {
     allocator_.set_stream_order(&streams_);
+    reclaimer_.shortlists = shortlists;
     allocator_.set_reclaimer(&reclaimer_);
     reclaimer_.on_evict = [this](FakeOwner* owner) { live_.erase(owner->address); };
   }
@@ -231,10 +232,10 @@ void print(const std::vector<Operation>& operations, size_t count) {
 }
 
 void run_list(const std::vector<Operation>& operations, const AllocatorConfig& config,
-              Totals& totals) {
+              bool shortlists, Totals& totals) {
   size_t at = 0;
   try {
-    Model model(config);
+    Model model(config, shortlists);
     for (; at < operations.size(); ++at) model.run(operations[at], totals);
     model.finish(totals);
   } catch (...) {  // Catch2 leaves a failed test by an exception
@@ -250,6 +251,7 @@ std::vector<Operation> random_list(uint64_t seed) {
   const unsigned captures = random.chance(30) ? 4 : 0;
   const unsigned large = static_cast<unsigned>(random.between(5, 60));
   const size_t streams = random.between(2, kStreams);
+  const bool few_sizes = random.chance(30);  // shortlists are by size
   for (size_t i = 0; i < kLength; ++i) {
     const size_t number = random.below(1000);
     const size_t stream = random.below(streams);
@@ -262,8 +264,10 @@ std::vector<Operation> random_list(uint64_t seed) {
     }
     const uint64_t choice = random.below(100);
     if (choice < 46) {
-      size_t bytes = random.chance(large) ? random.between(1, 14 * kPage)
-                                          : random.between(1, size_t{1} << random.between(4, 15));
+      size_t bytes = few_sizes ? kPage * (random.chance(90) ? 1 : 2)
+                     : random.chance(large)
+                         ? random.between(1, 14 * kPage)
+                         : random.between(1, size_t{1} << random.between(4, 15));
       operations.push_back({Kind::kAllocate, bytes, number, stream});
     } else if (choice < 66) {
       operations.push_back({Kind::kFree, 0, number, 0});
@@ -292,7 +296,7 @@ TEST_CASE("random operation lists on several streams race nowhere") {
     config.alignment = 512;
     config.allow_remap = seed % 5 != 0;
     config.allow_windows = seed % 7 != 0 || !config.allow_remap;
-    run_list(random_list(seed), config, totals);
+    run_list(random_list(seed), config, seed % 2 != 0, totals);
   }
   INFO(totals.served << " served, " << totals.refused << " refused, " << totals.lent << " lent, "
                      << totals.waits << " waits, " << totals.host_waits << " by the host, "

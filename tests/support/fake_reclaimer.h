@@ -30,11 +30,18 @@ class FakeReclaimer final : public Reclaimer {
     owners_.push_back(std::make_unique<FakeOwner>(FakeOwner{address, bytes, price, barrier}));
     return owners_.back().get();
   }
+  std::vector<FakeOwner*> owners() const {
+    std::vector<FakeOwner*> all;
+    for (const auto& owner : owners_) all.push_back(owner.get());
+    return all;
+  }
   static Owner as_owner(FakeOwner* owner) { return owner; }
 
   void begin_search() override { ++searches; }
   bool asks_for_free_beside() const override { return true; }
+  bool allows_shortlists() const override { return shortlists; }
   Price price(Owner owner, size_t free_beside_bytes) override {
+    ++priced;
     auto* fake = static_cast<FakeOwner*>(owner);
     fake->free_beside_bytes = free_beside_bytes;
     return fake->barrier ? Price::blocked() : Price{fake->price, false};
@@ -83,6 +90,8 @@ class FakeReclaimer final : public Reclaimer {
   std::vector<FakeOwner*> evicted;  // in order
   std::vector<FakeOwner*> moved;
   size_t searches = 0;
+  size_t priced = 0;        // calls of price()
+  bool shortlists = false;  // to be set before the allocator knows this
   size_t waits = 0;
   std::function<void(FakeOwner*)> on_evict;
   std::function<bool(DeviceLock&)> on_wait;
