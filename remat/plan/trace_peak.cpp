@@ -1,6 +1,7 @@
 #include "remat/plan/trace_peak.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace tidepool::plan {
 namespace {
@@ -12,10 +13,12 @@ class Counter {
   void see(const TraceEvent& event) {
     const auto storage = static_cast<StorageIndex>(event.index);
     if (event.kind == EventKind::kRoot) {
-      live_ += trace_.aligned_bytes(storage);
+      start(storage);
       roots_ += trace_.aligned_bytes(storage);
+    } else if (event.kind == EventKind::kBlock) {
+      see(trace_.block_changes[event.index]);
     } else if (event.kind == EventKind::kRelease) {
-      live_ -= trace_.aligned_bytes(storage);
+      end(storage);
       if (is_root(storage)) roots_ -= trace_.aligned_bytes(storage);
     } else if (event.kind == EventKind::kOperator) {
       see_operator(trace_.operators[event.index]);
@@ -32,8 +35,27 @@ class Counter {
  private:
   bool is_root(StorageIndex storage) const { return trace_.storages[number(storage)].root; }
 
+  // In a trace with blocks these are what is held, and storages lie in them.
+  void start(StorageIndex storage) {
+    if (!trace_.facts.blocks) live_ += trace_.aligned_bytes(storage);
+  }
+  void end(StorageIndex storage) {
+    live_ -= trace_.facts.blocks ? blocks_[trace_.storages[number(storage)].block]
+                                 : trace_.aligned_bytes(storage);
+  }
+  void see(const BlockChange& change) {
+    if (change.bytes == 0) {
+      live_ -= blocks_[change.block];
+      return;
+    }
+    blocks_.push_back(trace_.aligned(change.bytes));
+    live_ += blocks_.back();
+    peak_.peak_bytes = std::max(peak_.peak_bytes, live_);
+  }
+
   void see_operator(const TraceOperator& op) {
-    const size_t workspace = trace_.aligned(op.workspace_bytes);
+    for (const BlockChange& change : trace_.changes(op)) see(change);
+    const size_t workspace = trace_.facts.blocks ? 0 : trace_.aligned(op.workspace_bytes);
     size_t least = roots_ + workspace;
     for (const StorageIndex read : trace_.reads(op)) {
       if (!is_root(read)) least += trace_.aligned_bytes(read);
@@ -42,7 +64,7 @@ class Counter {
       if (!is_root(write.storage)) least += trace_.aligned_bytes(write.storage);
     }
     for (const StorageIndex output : trace_.outputs(op)) {
-      live_ += trace_.aligned_bytes(output);
+      start(output);
       least += trace_.aligned_bytes(output);
     }
     peak_.peak_bytes = std::max(peak_.peak_bytes, live_ + workspace);
@@ -50,6 +72,7 @@ class Counter {
   }
 
   const Trace& trace_;
+  std::vector<size_t> blocks_;  // bytes, by number
   size_t live_ = 0;
   size_t roots_ = 0;
   TracePeak peak_;

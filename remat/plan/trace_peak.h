@@ -1,5 +1,6 @@
 // trace_peak: the bytes that a trace holds at most at once where nothing is evicted and nothing is
-// lost between blocks: what a budget ratio refers to. A plain count.
+// lost between blocks: what a budget ratio refers to. A plain count; in a trace with blocks, of
+// these.
 #pragma once
 
 #include <cstddef>

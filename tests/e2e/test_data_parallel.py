@@ -4,12 +4,15 @@ import sys
 
 import harness
 import pytest
+from selection import FULL
 
 JOB = str(harness.HERE / "data_parallel_job.py")
 
 
 @pytest.mark.torch_floor
-@pytest.mark.parametrize("options", [[], ["--bucket-views"]], ids=["copies", "bucket_views"])
+@pytest.mark.parametrize("options", [
+    *([pytest.param([], id="copies")] if FULL else []),
+    pytest.param(["--bucket-views"], id="bucket_views")])
 def test_gradients_of_two_processes(tmp_path, options):
     printed = []
     for number, settings in enumerate([{}, {"TIDEPOOL_CHAOS": "op", "TIDEPOOL_DEVICE": "cpu"}]):

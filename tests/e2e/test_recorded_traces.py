@@ -48,7 +48,6 @@ def ample(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.torch_floor
 def test_chaos_does_not_show_in_a_trace(ample, tmp_path):
     chaos = tmp_path / "chaos.jsonl"
     record(chaos, "--chaos=op", stats=tmp_path / "stats.json")

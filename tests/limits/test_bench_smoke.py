@@ -12,7 +12,7 @@ from limits_support import ROOT, TIMEOUT_SECONDS
 from selection import FULL
 
 RUN = ROOT / "bench" / "run.py"
-FEW = ("operator_overhead", "cuda_pairs", "allocator_bench")
+FEW = ("operator_overhead", "allocator_bench")
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess:
@@ -22,7 +22,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess:
 
 def test_benchmarks_run(tmp_path: Path) -> None:
     names = bench("--list").stdout.split()
-    assert {*FEW, "transformer_step", "cuda_patterns"} <= set(names)
+    assert {*FEW, "transformer_step", "cuda_pairs", "cuda_patterns"} <= set(names)
     names = names if FULL else FEW
     done = bench(*names, "--smoke", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.torch_floor
-
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {
     "175015": {"inside": 1, "other": 48},

@@ -21,6 +21,22 @@ TEST_CASE("the peak counts outputs and workspace beside all that lives") {
   CHECK(peak.end_bytes == 112 + 16 + 16);
 }
 
+TEST_CASE("in a trace with blocks the peak is that of the blocks") {
+  const Trace trace = trace_of(R"({"tidepool_trace":2,"name":"t","device":"cpu","alignment":64}
+{"block":0,"bytes":8}
+{"block":1,"bytes":16}
+{"root":0,"bytes":8,"block":0}
+{"op":"f","ns":3,"in":[0],"out":[[1,16,1],[2,30,2]],"blocks":[[2,100],[3,300],3,[4,9]]}
+{"free":4}
+{"release":2}
+{"step":1}
+{"end":7}
+)");
+  const TracePeak peak = trace_peak(trace);
+  CHECK(peak.peak_bytes == 64 + 64 + 128 + 320);
+  CHECK(peak.end_bytes == 64 + 64);
+}
+
 TEST_CASE("the floor is what one operator needs beside the roots") {
   const Trace trace = network_trace(20, 1000);
   const TracePeak peak = trace_peak(trace);
