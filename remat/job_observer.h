@@ -43,6 +43,7 @@ struct StepEnd {
   uint32_t step = 0;           // as Runtime::steps() counts; 0 where the policy does not look ahead
   uint32_t same_since = 0;     // all steps from this one on have done the same
   uint64_t fingerprint = 0;    // of what it did
+  size_t outputs = 0;          // as a policy that looks ahead counts them
   uint64_t evictions = 0;      // so far
   uint64_t computed_ns = 0;    // likewise: what the job's own operators cost
   uint64_t replayed_ns = 0;    // likewise: what those that were replayed cost at first

@@ -208,6 +208,7 @@ void Runtime::State::tell_step_ended() {
     end.step = foresight->step() - 1;
     end.same_since = foresight->same_since();
     end.fingerprint = foresight->last_fingerprint();
+    end.outputs = foresight->last_outputs().size();
   }
   end.evictions = residency.evictions;
   end.computed_ns = residency.now();

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <span>
@@ -21,6 +22,7 @@ constexpr uint32_t kTrialSteps = 2;
 // By so much a plan's steps may replay more, as costs that are measured vary.
 constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
 constexpr uint32_t kDead = UINT32_MAX;
+constexpr std::chrono::seconds kPatienceAtEnd{5};
 
 uint64_t thread_ns() {
   timespec now{};
@@ -47,7 +49,7 @@ std::vector<float> by_storage(const std::vector<float>& weights, const Trace& tr
 struct BackgroundPlanner::Recording {
   std::unique_ptr<JobEvents> events;
   std::vector<uint32_t> outputs;  // of operators, as Foresight has them: their storages, or kDead
-  size_t allocated_bytes = 0;     // when it began
+  size_t other_bytes = 0;         // allocated when it began, but by no storage
   uint64_t fingerprint = 0;
 };
 
@@ -63,7 +65,10 @@ BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator&
       config_(config),
       recording_(std::make_unique<Recording>()) {}
 
-BackgroundPlanner::~BackgroundPlanner() { stop(); }
+BackgroundPlanner::~BackgroundPlanner() {
+  stop();
+  wait();
+}
 
 void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
   for (const remat::Storage* output : outputs) {
@@ -77,6 +82,7 @@ void BackgroundPlanner::before_event() {
 }
 
 bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
+  if (end.step != 0 && end.step == last_.step) return recording();  // a step without operators
   const remat::StepEnd before = std::exchange(last_, end);
   const double own_ns = static_cast<double>(end.computed_ns - before.computed_ns);
   const double share =
@@ -116,15 +122,24 @@ bool BackgroundPlanner::start_recording(const remat::StepEnd& end) {
   filling()->clear();
   forget_storages();
   recording_->outputs.clear();
-  recording_->allocated_bytes = end.allocated_bytes;
+  last_allocated_bytes_ = end.allocated_bytes;
   set_recording(true);
   return true;
 }
 
 void BackgroundPlanner::start_search(const remat::StepEnd& end) {
-  planned_ = end.fingerprint;
-  if (!recording()) return;  // the step was too long
+  patience_ = std::min(patience_ * 2, kMostPatience);
+  if (!recording()) {  // the step was too long
+    planned_ = end.fingerprint;
+    filling() = std::make_unique<JobEvents>();
+    *recording_ = {};
+    return;
+  }
+  // Another thread's operator was in the middle of the step's beginning or end.
+  if (recording_->outputs.size() != end.outputs) return;
   add(EventKind::kStep);
+  recording_->other_bytes = last_allocated_bytes_ - std::min(resident_bytes(),
+                                                             last_allocated_bytes_);
   auto recorded = std::make_shared<Recording>(std::move(*recording_));
   *recording_ = {};
   recorded->events = std::exchange(filling(), std::make_unique<JobEvents>());
@@ -132,7 +147,7 @@ void BackgroundPlanner::start_search(const remat::StepEnd& end) {
   auto search = std::make_shared<Search>();
   if (!start(search, [this, recorded, search] { return find(*recorded, *search); })) return;
   last_search_ = std::move(search);
-  patience_ = std::min(patience_ * 2, kMostPatience);
+  planned_ = end.fingerprint;
   phase_ = Phase::kSearching;
 }
 
@@ -185,17 +200,11 @@ bool BackgroundPlanner::find(const Recording& recorded, const Search& search) {
   TraceBuilder builder(config_.facts);
   play(*recorded.events, builder);
   const Trace trace = builder.take();
-  size_t known_bytes = 0;  // of what lived when the step began
-  for (const TraceEvent& event : trace.events) {
-    if (event.kind != EventKind::kRoot) break;
-    known_bytes += trace.aligned_bytes(static_cast<StorageIndex>(event.index));
-  }
+  if (search.stop) return false;
   SimulationConfig job;
   job.memory = MemoryModel::kPages;
   job.budget_bytes = allocator_.statistics().budget_bytes;
-  const size_t other_bytes = recorded.allocated_bytes - std::min(known_bytes,
-                                                                 recorded.allocated_bytes);
-  job.budget_bytes -= std::min(other_bytes, job.budget_bytes);
+  job.budget_bytes -= std::min(recorded.other_bytes, job.budget_bytes);
   job.granularity = allocator_.handle_bytes();
   job.limits = config_.limits;
   job.stop = &search.stop;
@@ -229,13 +238,13 @@ void BackgroundPlanner::wait() {
   changed_.wait(guard, [&] { return search_ == nullptr; });
 }
 
-void BackgroundPlanner::stop() {
-  if (forked_) return;
+bool BackgroundPlanner::stop() {
+  if (forked_) return true;
   std::unique_lock<std::mutex> guard(mutex_);
   stopped_ = true;
-  if (search_ == nullptr) return;
+  if (search_ == nullptr) return true;
   search_->stop = true;
-  changed_.wait(guard, [&] { return search_ == nullptr; });
+  return changed_.wait_for(guard, kPatienceAtEnd, [&] { return search_ == nullptr; });
 }
 
 // The thread, if there is one, is in the parent, which may hold the mutex.

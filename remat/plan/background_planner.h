@@ -34,7 +34,7 @@ struct BackgroundPlannerConfig {
   PlannerConfig planner;
   remat::Limits limits;         // the job's
   TraceFacts facts;             // of the job's device
-  size_t most_events = 400'000; // a step that has more is not planned for
+  size_t most_events = 60'000;  // a step that has more is not planned for
 };
 
 // Counters since the start.
@@ -61,8 +61,9 @@ class BackgroundPlanner final : public EventRecorder {
 
   // Until no search is under way: for jobs that are to run the same way twice.
   void wait();
-  // The search under way ends soon, without a plan, and there will be no other. Waits for it.
-  void stop();
+  // The search under way ends soon, without a plan, and there will be no other. Waits for it, but
+  // not for long: a thread of low priority may not get to run. True if it has ended.
+  bool stop();
 
   BackgroundPlannerStatistics statistics() const;
 
@@ -88,6 +89,7 @@ class BackgroundPlanner final : public EventRecorder {
   Phase phase_ = Phase::kWatching;
   uint32_t repeats_ = 0;   // steps in a row that did the same as the one before
   uint32_t patience_ = 1;  // so many have to, before one is recorded
+  size_t last_allocated_bytes_ = 0;  // when the recording began
   uint64_t planned_ = 0;   // the fingerprint of the steps that were searched for; 0: none
   remat::StepEnd last_;
   // What steps replay, as shares of their own operators' time: without a plan, and with it.

@@ -142,6 +142,7 @@ void EventRecorder::used(remat::Storage& storage, StreamId stream) {
 void EventRecorder::lives(remat::Storage& storage) {
   storage.observed = 0;
   number_of(storage);
+  if (!storage.evicted) resident_bytes_ += storage.current->bytes;
 }
 
 }  // namespace tidepool::plan

@@ -47,14 +47,20 @@ class EventRecorder : public remat::JobObserver {
   virtual void made(std::span<remat::Storage* const> outputs) { (void)outputs; }
 
   bool recording() const { return recording_; }
-  void set_recording(bool on) { recording_ = on; }
+  // What operators are doing meanwhile is not measured.
+  void set_recording(bool on) {
+    recording_ = on;
+    meter_.forget_all();
+  }
   // Calls of one kind of operator are counted by step.
   void start_step() { calls_.clear(); }
   JobEvent& add(EventKind kind);
   std::unique_ptr<JobEvents>& filling() { return filling_; }
   // How many storages have been named so far.
   uint32_t storages() const { return storages_; }
-  void forget_storages() { storages_ = 0; }
+  // Bytes of those that lived and were resident when it began to listen.
+  size_t resident_bytes() const { return resident_bytes_; }
+  void forget_storages() { storages_ = 0, resident_bytes_ = 0; }
 
  private:
   // The number of a storage that an event is about to name; one that is not known becomes a root.
@@ -73,6 +79,7 @@ class EventRecorder : public remat::JobObserver {
   bool in_operator_ = false;  // what becomes of blocks is an operator's
   absl::flat_hash_map<const remat::RecordType*, uint64_t> calls_;  // of this step, by operator
   uint32_t storages_ = 0;
+  size_t resident_bytes_ = 0;
 };
 
 }  // namespace tidepool::plan

@@ -160,7 +160,7 @@ class Search {
     // Long steps leave time for fewer.
     const size_t affordable = kMostOperators / std::max<size_t>(times_[0].operators.size(), 1);
     const size_t most = std::min(config_.simulations, affordable);
-    while (simulations_ < most) {
+    while (simulations_ < most && !(job_.stop != nullptr && *job_.stop)) {
       Candidate next;
       next.plan = best.plan;
       next.plan.weights.resize(outputs_.size(), 1.0F);

@@ -9,6 +9,7 @@ namespace {
 
 struct Measurement {
   const WorkspaceMeter* meter = nullptr;  // whose it is; nullptr: none under way
+  uint64_t generation = 0;                // of the meter when it began
   std::vector<std::pair<const void*, size_t>> blocks;  // made by the operator, and not freed
   size_t bytes = 0, peak_bytes = 0;
 };
@@ -24,6 +25,7 @@ void WorkspaceMeter::begin() {
   Measurement& now = t_measurement;
   if (now.meter != nullptr && now.meter != this) return;
   now.meter = this;
+  now.generation = generation_;
   now.blocks.clear();
   now.bytes = now.peak_bytes = 0;
 }
@@ -32,12 +34,13 @@ size_t WorkspaceMeter::end() {
   Measurement& now = t_measurement;
   if (now.meter != this) return 0;
   now.meter = nullptr;
-  return now.peak_bytes - now.bytes;
+  return now.generation == generation_ ? now.peak_bytes - now.bytes : 0;
 }
 
 void WorkspaceMeter::allocated(const BlockView& block) {
   Measurement& now = t_measurement;
-  if (now.meter != this || now.blocks.size() >= kMostBlocks) return;
+  if (now.meter != this || now.generation != generation_) return;
+  if (now.blocks.size() >= kMostBlocks) return;
   now.blocks.emplace_back(block.address, block.requested_bytes);
   now.bytes += block.requested_bytes;
   now.peak_bytes = std::max(now.peak_bytes, now.bytes);
@@ -46,7 +49,7 @@ void WorkspaceMeter::allocated(const BlockView& block) {
 // What is freed was mostly made last.
 void WorkspaceMeter::freed(const BlockView& block, bool) {
   Measurement& now = t_measurement;
-  if (now.meter != this) return;
+  if (now.meter != this || now.generation != generation_) return;
   const auto found = std::find_if(now.blocks.rbegin(), now.blocks.rend(),
                                   [&](const auto& each) { return each.first == block.address; });
   if (found == now.blocks.rend()) return;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "allocator/allocator_observer.h"
 
@@ -18,11 +19,17 @@ class WorkspaceMeter final : public AllocatorObserver {
   // Ends it. Returns the bytes at the fullest, less those that are left; 0 if nothing was measured.
   size_t end();
 
+  // What is under way on any thread counts no more.
+  void forget_all() { ++generation_; }
+
   void allocated(const BlockView& block) override;
   void freed(const BlockView& block, bool still_used) override;
   void awaiting(const BlockView&, bool) override {}
   void reserved(size_t) override {}
   void page(const void*, size_t, bool) override {}
+
+ private:
+  uint64_t generation_ = 0;  // of measurements that count
 };
 
 }  // namespace tidepool::plan

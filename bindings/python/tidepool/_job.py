@@ -92,10 +92,11 @@ def _values_for_plugin(settings: _settings.Settings) -> dict:
     values = settings.for_plugin()
     if settings.trace is not None:
         first, last = settings.trace_steps
+        blocks = os.environ.get("TIDEPOOL_TRACE_BLOCKS") == "1"
         values["trace"] = {"path": str(_trace_file.claim(settings.trace, os.environ)),
                            "name": _trace_file.name_of(settings.trace), "first_step": first,
                            **({"last_step": last} if last is not None else {}),
-                           **({"blocks": True} if os.environ.get("TIDEPOOL_TRACE_BLOCKS") else {})}
+                           **({"blocks": True} if blocks else {})}
     if costs := os.environ.get("TIDEPOOL_COSTS"):
         values["costs"] = {"path": costs, "log": os.environ.get("TIDEPOOL_EVENT_LOG", "")}
     return values

@@ -148,6 +148,18 @@ TEST_CASE("a step that differs now and then costs no plan") {
   CHECK(job.planner.statistics().searches == 1);
 }
 
+TEST_CASE("ends of steps without operators between them do not count") {
+  const Trace trace = network(3);
+  PlannedJob job(trace, 0.5, planner_of(trace, 300));
+  for (size_t k = 0; k < 8; ++k) {
+    job.step();
+    job.runtime.end_step();
+    job.planner.wait();
+  }
+  CHECK(job.planner.statistics().searches == 1);
+  CHECK(job.planner.statistics().plans == 1);
+}
+
 TEST_CASE("a step that is too long for a search is left alone") {
   const Trace trace = network(4);
   BackgroundPlannerConfig config = planner_of(trace, 20);
