@@ -30,15 +30,12 @@ uint64_t thread_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Of every output of the step with bytes, by the number of its storage; 1 for all others.
+// The weights by number of storage; 1 for those that have none.
 std::vector<float> by_storage(const std::vector<float>& weights, const Trace& trace) {
   std::vector<float> result(trace.storages.size(), 1.0F);
-  if (weights.empty()) return result;
   size_t next = 0;
-  for (const TraceOperator& op : trace.operators) {
-    for (const StorageIndex output : trace.outputs(op)) {
-      if (trace.storages[number(output)].bytes > 0) result[number(output)] = weights[next++];
-    }
+  for (const WeightedOutput& output : weighted_outputs(trace)) {
+    result[number(output.storage)] = weights[next++];
   }
   return result;
 }

@@ -47,12 +47,6 @@ struct Candidate {
   }
 };
 
-// One output of the step that has bytes.
-struct Output {
-  StorageIndex storage{};
-  uint32_t name = 0;  // of its operator
-};
-
 class Search {
  public:
   // A search simulates at most so many operators once it has tried all policies; each takes some
@@ -60,18 +54,13 @@ class Search {
   static constexpr size_t kMostOperators = 1'000'000;
 
   Search(const Trace& step, const SimulationConfig& job, const PlannerConfig& config)
-      : config_(config), job_(job), random_(config.seed) {
+      : config_(config), job_(job), random_(config.seed), outputs_(weighted_outputs(step)) {
     job_.policy = "planned";
     job_.iterations = 1;
     job_.fallback = false;
     times_.push_back(step);
     for (size_t k = 0; k < config.perturbed; ++k) {
       times_.push_back(with_other_times(step, config.spread, random_.next()));
-    }
-    for (const TraceOperator& op : step.operators) {
-      for (const StorageIndex output : step.outputs(op)) {
-        if (step.storages[number(output)].bytes > 0) outputs_.push_back({output, op.name});
-      }
     }
     learn();
   }
@@ -112,7 +101,7 @@ class Search {
     process->report(&result);
     if (times == 0) {
       candidate.evictions.clear();
-      for (const Output& output : outputs_) {
+      for (const WeightedOutput& output : outputs_) {
         candidate.evictions.push_back(process->evictions()[number(output.storage)]);
       }
     }
@@ -217,7 +206,7 @@ class Search {
   SimulationConfig job_;
   Random random_;
   std::vector<Trace> times_;  // as recorded, then with others
-  std::vector<Output> outputs_;
+  const std::vector<WeightedOutput> outputs_;
   remat::Foresight foresight_;
   size_t simulations_ = 0;
 };
@@ -227,6 +216,16 @@ class Search {
 std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& job,
                                    const PlannerConfig& config) {
   return Search(step, job, config).run();
+}
+
+std::vector<WeightedOutput> weighted_outputs(const Trace& step) {
+  std::vector<WeightedOutput> outputs;
+  for (const TraceOperator& op : step.operators) {
+    for (const StorageIndex output : step.outputs(op)) {
+      if (step.storages[number(output)].bytes > 0) outputs.push_back({output, op.name});
+    }
+  }
+  return outputs;
 }
 
 Trace with_other_times(const Trace& trace, double spread, uint64_t seed) {

@@ -12,6 +12,7 @@
 // Thread safe: searches share nothing.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "remat/plan/simulator.h"
@@ -29,6 +30,14 @@ struct RankedPlan {
 // and limits; its policy and iterations are not looked at. Requires: the trace ends with a mark.
 std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& job,
                                    const PlannerConfig& config);
+
+// A result that a plan has a weight for: one that has bytes.
+struct WeightedOutput {
+  StorageIndex storage{};
+  uint32_t name = 0;  // of its operator
+};
+// Of the step, in the order of weights.
+std::vector<WeightedOutput> weighted_outputs(const Trace& step);
 
 // The same trace with other operator times: each multiplied by a factor of its own, whose logarithm
 // is normally distributed around 0 with the given deviation.

@@ -1,17 +1,11 @@
 #include "remat/plan/block_book.h"
 
 #include "remat/plan/workspace_meter.h"
+#include "tests/remat/plan/block_views.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::plan {
 namespace {
-
-BlockView block(uintptr_t address, size_t bytes) {
-  BlockView view;
-  view.address = reinterpret_cast<const void*>(address);
-  view.requested_bytes = bytes;
-  return view;
-}
 
 const void* at(uintptr_t address) { return reinterpret_cast<const void*>(address); }
 

@@ -2,17 +2,11 @@
 
 #include <thread>
 
+#include "tests/remat/plan/block_views.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::plan {
 namespace {
-
-BlockView block(uintptr_t address, size_t bytes) {
-  BlockView view;
-  view.address = reinterpret_cast<const void*>(address);
-  view.requested_bytes = bytes;
-  return view;
-}
 
 TEST_CASE("a workspace is what is allocated at the fullest, less what is left") {
   WorkspaceMeter meter;
