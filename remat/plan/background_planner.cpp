@@ -46,7 +46,8 @@ std::vector<float> by_storage(const std::vector<float>& weights, const Trace& tr
 struct BackgroundPlanner::Recording {
   std::unique_ptr<JobEvents> events;
   std::vector<uint32_t> outputs;  // of operators, as Foresight has them: their storages, or kDead
-  size_t other_bytes = 0;         // allocated when it began, but by no storage
+  size_t allocated_bytes = 0;     // when it began
+  size_t resident_bytes = 0;      // of these, of storages that lived then
   uint64_t fingerprint = 0;
 };
 
@@ -119,7 +120,7 @@ bool BackgroundPlanner::start_recording(const remat::StepEnd& end) {
   filling()->clear();
   forget_storages();
   recording_->outputs.clear();
-  last_allocated_bytes_ = end.allocated_bytes;
+  recording_->allocated_bytes = end.allocated_bytes;
   set_recording(true);
   return true;
 }
@@ -135,8 +136,7 @@ void BackgroundPlanner::start_search(const remat::StepEnd& end) {
   // Another thread's operator was in the middle of the step's beginning or end.
   if (recording_->outputs.size() != end.outputs) return;
   add(EventKind::kStep);
-  recording_->other_bytes = last_allocated_bytes_ - std::min(resident_bytes(),
-                                                             last_allocated_bytes_);
+  recording_->resident_bytes = resident_bytes();
   auto recorded = std::make_shared<Recording>(std::move(*recording_));
   *recording_ = {};
   recorded->events = std::exchange(filling(), std::make_unique<JobEvents>());
@@ -201,7 +201,8 @@ bool BackgroundPlanner::find(const Recording& recorded, const Search& search) {
   SimulationConfig job;
   job.memory = MemoryModel::kPages;
   job.budget_bytes = allocator_.statistics().budget_bytes;
-  job.budget_bytes -= std::min(recorded.other_bytes, job.budget_bytes);
+  const size_t known_bytes = std::min(recorded.resident_bytes, recorded.allocated_bytes);
+  job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
   job.granularity = allocator_.handle_bytes();
   job.limits = config_.limits;
   job.stop = &search.stop;

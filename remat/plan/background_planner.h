@@ -89,7 +89,6 @@ class BackgroundPlanner final : public EventRecorder {
   Phase phase_ = Phase::kWatching;
   uint32_t repeats_ = 0;   // steps in a row that did the same as the one before
   uint32_t patience_ = 1;  // so many have to, before one is recorded
-  size_t last_allocated_bytes_ = 0;  // when the recording began
   uint64_t planned_ = 0;   // the fingerprint of the steps that were searched for; 0: none
   remat::StepEnd last_;
   // What steps replay, as shares of their own operators' time: without a plan, and with it.
