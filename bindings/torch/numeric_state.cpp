@@ -10,6 +10,7 @@
 #include <xmmintrin.h>
 
 #include <array>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -48,7 +49,8 @@ const PrecisionNodes& precision_nodes() {
   return nodes;
 }
 
-// Settings whose setters warn or look around before they set.
+// Settings that are read at each recorded operator, whose getters are calls into another library, or
+// whose setters warn or look around before they set.
 #define TIDEPOOL_CONTEXT_MEMBER(type, name)                       \
   template <type at::Context::*Member>                            \
   struct Reach_##name {                                           \
@@ -56,12 +58,46 @@ const PrecisionNodes& precision_nodes() {
   };                                                              \
   type at::Context::*member_##name();                             \
   template struct Reach_##name<&at::Context::name>
+TIDEPOOL_CONTEXT_MEMBER(bool, _deterministic_algorithms);
+TIDEPOOL_CONTEXT_MEMBER(bool, _deterministic_algorithms_warn_only);
+TIDEPOOL_CONTEXT_MEMBER(bool, _deterministic_fill_uninitialized_memory);
+TIDEPOOL_CONTEXT_MEMBER(bool, enabled_mkldnn);
+TIDEPOOL_CONTEXT_MEMBER(bool, deterministic_mkldnn);
+TIDEPOOL_CONTEXT_MEMBER(bool, enabled_nnpack);
+TIDEPOOL_CONTEXT_MEMBER(bool, enabled_flashSDP);
+TIDEPOOL_CONTEXT_MEMBER(bool, enabled_mathSDP);
 TIDEPOOL_CONTEXT_MEMBER(bool, allow_tf32_cudnn);
+TIDEPOOL_CONTEXT_MEMBER(std::optional<int32_t>, sm_carveout);
 TIDEPOOL_CONTEXT_MEMBER(at::LinalgBackend, linalg_preferred_backend);
 TIDEPOOL_CONTEXT_MEMBER(at::BlasBackend, blas_preferred_backend);
 #undef TIDEPOOL_CONTEXT_MEMBER
 
 using Reduction = at::CuBLASReductionOption;
+
+// Switches that only newer versions have: visit(reader, setter, bits) for each.
+template <class Context, class Visit>
+void visit_newer_switches(Context& context, Visit&& visit) {
+  visit([&] { return context.userEnabledFA3SDP(); }, [&](bool on) { context.setSDPUseFA3(on); }, 1);
+  if constexpr (requires { context.userEnabledFA4SDP(); }) {
+    visit([&] { return context.userEnabledFA4SDP(); }, [&](bool on) { context.setSDPUseFA4(on); },
+          1);
+  }
+  if constexpr (requires { context.preferCublasltGroupedGemm(); }) {
+    visit([&] { return context.preferCublasltGroupedGemm(); },
+          [&](bool on) { context.setPreferCublasltGroupedGemm(on); }, 1);
+  }
+  if constexpr (requires { context.allowNativeAot(); }) {
+    visit([&] { return context.allowNativeAot(); },
+          [&](bool on) { context.setAllowNativeAot(on); }, 1);
+    visit([&] { return context.maskUnconditionalNativeAot(); },
+          [&](bool on) { context.setMaskUnconditionalNativeAot(on); }, 1);
+  }
+  if constexpr (requires { context.cudnnDepthwiseKernel(); }) {
+    using Kernel = decltype(context.cudnnDepthwiseKernel());
+    visit([&] { return context.cudnnDepthwiseKernel(); },
+          [&](uint32_t kernel) { context.setCuDNNDepthwiseKernel(static_cast<Kernel>(kernel)); }, 2);
+  }
+}
 
 // The switches of CUDA's libraries, a bit each; two for what has three values.
 uint32_t capture_cuda_switches(at::Context& context) {
@@ -80,6 +116,9 @@ uint32_t capture_cuda_switches(at::Context& context) {
   add(context.allowFP16BF16ReductionMathSDP(), 1);
   add(static_cast<uint32_t>(context.allowFP16ReductionCuBLAS()), 2);
   add(static_cast<uint32_t>(context.allowBF16ReductionCuBLAS()), 2);
+  visit_newer_switches(context, [&](auto read, auto, int width) {
+    add(static_cast<uint32_t>(read()), width);
+  });
   return bits;
 }
 
@@ -107,6 +146,10 @@ void apply_cuda_switches(at::Context& context, uint32_t bits) {
   context.setAllowFP16ReductionCuBLAS(reduces(fp16), splits(fp16));
   const auto bf16 = static_cast<Reduction>(take(2));
   context.setAllowBF16ReductionCuBLAS(reduces(bf16), splits(bf16));
+  visit_newer_switches(context, [&](auto read, auto set, int width) {
+    const uint32_t value = take(width);
+    if (static_cast<uint32_t>(read()) != value) set(value);
+  });
 }
 
 // Brings the process from state `from` to state `to`, but for what the dispatcher's guards do.
@@ -149,6 +192,10 @@ void change(const NumericState& from, const NumericState& to) {
                                      static_cast<at::ScalarType>(to.cuda_autocast_dtype));
   }
   if (from.cuda_switches != to.cuda_switches) apply_cuda_switches(context, to.cuda_switches);
+  if (from.sm_carveout != to.sm_carveout) {
+    context.*member_sm_carveout() =
+        to.sm_carveout < 0 ? std::nullopt : std::optional<int32_t>(to.sm_carveout);
+  }
   if (from.blas_library != to.blas_library) {
     context.*member_blas_preferred_backend() = static_cast<at::BlasBackend>(to.blas_library);
   }
@@ -179,20 +226,21 @@ NumericState NumericState::capture(bool cuda) {
       state.cuda_autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA));
     }
     state.cuda_switches = capture_cuda_switches(context);
+    state.sm_carveout = (context.*member_sm_carveout()).value_or(-1);
     state.blas_library = static_cast<int8_t>(context.*member_blas_preferred_backend());
     state.linalg_library = static_cast<int8_t>(context.*member_linalg_preferred_backend());
   }
   state.floating_point = _mm_getcsr() & kFloatingPointControl;
   state.threads = static_cast<uint16_t>(at::get_num_threads());
   state.grad_mode = c10::GradMode::is_enabled();
-  state.deterministic = context.deterministicAlgorithms();
-  state.deterministic_warn_only = context.deterministicAlgorithmsWarnOnly();
-  state.fill_uninitialized = context.deterministicFillUninitializedMemory();
-  state.mkldnn = context.userEnabledMkldnn();
-  state.mkldnn_deterministic = context.deterministicMkldnn();
-  state.nnpack = context.userEnabledNNPACK();
-  state.flash_attention = context.userEnabledFlashSDP();
-  state.math_attention = context.userEnabledMathSDP();
+  state.deterministic = context.*member__deterministic_algorithms();
+  state.deterministic_warn_only = context.*member__deterministic_algorithms_warn_only();
+  state.fill_uninitialized = context.*member__deterministic_fill_uninitialized_memory();
+  state.mkldnn = context.*member_enabled_mkldnn();
+  state.mkldnn_deterministic = context.*member_deterministic_mkldnn();
+  state.nnpack = context.*member_enabled_nnpack();
+  state.flash_attention = context.*member_enabled_flashSDP();
+  state.math_attention = context.*member_enabled_mathSDP();
   state.default_dtype = static_cast<int8_t>(c10::get_default_dtype_as_scalartype());
   const PrecisionNodes& nodes = precision_nodes();
   const auto read = [&](size_t from, size_t to) {

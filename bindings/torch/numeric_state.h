@@ -20,6 +20,7 @@ struct NumericState {
   std::array<uint8_t, 9> precision = {};
   int8_t cuda_autocast_dtype = -1;
   uint32_t cuda_switches = 0;  // a bit each; 0 where CUDA is not looked at
+  int32_t sm_carveout = -1;    // multiprocessors that matrix products leave alone; -1: not set
   int8_t blas_library = -1;
   int8_t linalg_library = -1;
   bool grad_mode = false;

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -197,10 +198,70 @@ def varying() -> dict:
     return {"prints": prints(added, steady), "states": [state(added)]}
 
 
+def switches() -> list[tuple[str, Callable[[], object], Callable[[object], None], object]]:
+    """Return what decides CUDA's kernels: its name, how it is read and set, and another value."""
+    found = [(name, getattr(torch._C, f"_get_{name}"), getattr(torch._C, f"_set_{name}"))
+             for name in ("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic",
+                          "cudnn_allow_tf32", "cublas_allow_fp16_accumulation",
+                          "sm_carveout_experimental", "cublaslt_prefer_grouped_gemm",
+                          "native_aot_enabled", "native_aot_unconditional_masked",
+                          "cudnn_depthwise_kernel", "linalg_preferred_backend",
+                          "blas_preferred_backend", "math_sdp_allow_fp16_bf16_reduction")
+             if hasattr(torch._C, f"_get_{name}")]
+    for name in ("flash", "mem_efficient", "math", "cudnn", "fa3", "fa4"):
+        if hasattr(torch._C, f"_set_sdp_use_{name}"):
+            found.append((name, getattr(torch._C, f"_get_{name}_sdp_enabled"),
+                          getattr(torch._C, f"_set_sdp_use_{name}")))
+    for name in ("fp16", "bf16"):
+        reduction = f"cublas_allow_{name}_reduced_precision_reduction"
+        get = getattr(torch._C, f"_get_{reduction}")
+        put = getattr(torch._C, f"_set_{reduction}")
+        found.append((reduction, get, lambda value, put=put: put(*value)))
+    others = {"sm_carveout_experimental": 8, "cudnn_depthwise_kernel": "native",
+              "linalg_preferred_backend": torch._C._LinalgBackend.Magma,
+              "blas_preferred_backend": torch._C._BlasBackend.Cublaslt}
+
+    def other(name: str, value: object) -> object:
+        if isinstance(value, tuple):
+            return (False, True)
+        return others[name] if name in others else not value
+
+    return [(name, get, put, other(name, get())) for name, get, put in found]
+
+
+def switched() -> dict:
+    """Compute while a switch is set, evict, and read when it is not: what does the replay find?"""
+    known = switches()
+    seen: list[list[object]] = []
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        seen.append([str(get()) for _, get, _, _ in known])
+        return x.clone()
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("sign", kernel, "CUDA", allow_override=True)
+    x = torch.randn(64, 64, device="cuda")
+    wrong = []
+    for name, get, put, other in known:
+        before = get()
+        seen.clear()
+        put(other)
+        y = x.sign()
+        changed = get() != before
+        put(before)
+        evict_all()
+        y.cos()
+        restored = plugin() is None or (len(seen) == 2 and seen[0] == seen[1])
+        if not changed or not restored or get() != before:
+            wrong.append((name, changed, restored, str(get())))
+    library._destroy()
+    return {"prints": [], "wrong": wrong, "switches": len(known)}
+
+
 CASES = {case.__name__: case for case in (
     other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
     recorded_while_evicted, captured, captured_draws, two_devices, drawn, scalars_of_the_host,
-    varying)}
+    varying, switched)}
 
 
 def main() -> None:

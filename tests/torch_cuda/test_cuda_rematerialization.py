@@ -23,7 +23,7 @@ DEVICE = {"memory": "8GiB", "granularity": "64KiB"}
 AMPLE = "256MiB"
 CASES = ("other_stream_restores", "input_written_after_a_hidden_read",
          "input_dies_after_a_hidden_read", "recorded_while_evicted", "captured", "captured_draws",
-         "two_devices", "drawn", "scalars_of_the_host", "varying")
+         "two_devices", "drawn", "scalars_of_the_host", "varying", "switched")
 CHAOTIC = [(job, chaos) for number, job in enumerate(JOBS) for chaos in CHAOS
            if FULL or chaos == CHAOS[number % len(CHAOS)]]
 EVICTED, ESCAPED, RESIDENT_ROOT = 3, 4, 1
@@ -118,3 +118,8 @@ def test_random_state_is_left_as_it_was(cases):
 
 def test_results_that_vary_stay(cases):
     assert cases[1]["varying"]["states"] == [RESIDENT_ROOT]
+
+
+def test_replays_find_the_switches_as_they_were(cases):
+    assert cases[1]["switched"]["switches"] >= 18
+    assert [found["switched"]["wrong"] for found in cases] == [[], []]
