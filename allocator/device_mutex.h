@@ -23,12 +23,9 @@ class DeviceMutex {
   void unlock() {
     if (graveyard_.empty()) [[likely]] {
       mutex_.unlock();
-      return;
+    } else {
+      unlock_and_bury();
     }
-    std::vector<Burial> burials;
-    burials.swap(graveyard_);
-    mutex_.unlock();
-    for (const Burial& burial : burials) burial.destroy(burial.object);
   }
 
   // Destroys `object` by `destroy` after the lock is released. Requires: lock held.
@@ -39,6 +36,15 @@ class DeviceMutex {
     void* object;
     void (*destroy)(void*);
   };
+
+  // Apart, so that the usual way is short enough to be inlined.
+  [[gnu::noinline]] void unlock_and_bury() {
+    std::vector<Burial> burials;
+    burials.swap(graveyard_);
+    mutex_.unlock();
+    for (const Burial& burial : burials) burial.destroy(burial.object);
+  }
+
   RankedMutex<LockRank::kDevice> mutex_;
   std::vector<Burial> graveyard_;
 };

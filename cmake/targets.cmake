@@ -6,6 +6,11 @@ target_compile_options(tidepool_flags INTERFACE
   -Wall -Wextra -Wshadow
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
   $<$<BOOL:${TIDEPOOL_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  # For any x86-64, but records and values are cleared by plain stores: what GCC takes otherwise, a
+  # string instruction, is 10 ns each, three times in every recorded operator.
+  target_compile_options(tidepool_flags INTERFACE $<$<CONFIG:Release>:-mtune=skylake>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
   # False alarms in the standard library: GCC bugs 105651 and 107852.
   target_compile_options(tidepool_flags INTERFACE
@@ -78,8 +83,11 @@ function(tidepool_goes_into_jobs name)
   target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
 endfunction()
 
-# tidepool_lies_in_package(TARGET): the same for a program, but for the symbols.
+# tidepool_lies_in_package(TARGET): the same for a program, but for the symbols. The target
+# tidepool_package builds all of these and nothing else.
+add_custom_target(tidepool_package)
 function(tidepool_lies_in_package name)
+  add_dependencies(tidepool_package ${name})
   set_target_properties(${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${TIDEPOOL_LIB_DIR}
     RUNTIME_OUTPUT_DIRECTORY ${TIDEPOOL_LIB_DIR}

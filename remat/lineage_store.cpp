@@ -69,7 +69,11 @@ Record* LineageStore::new_record(const RecordType& type, size_t edges, size_t ou
   for (size_t k = 0; k < edges; ++k) new (&record->edges[k]) Edge{};
   slab += edges * sizeof(Edge);
   record->outputs = reinterpret_cast<Value**>(slab);
-  std::fill_n(record->outputs, outputs, nullptr);
+  if (outputs == 1) [[likely]] {  // not worth a call of memset
+    record->outputs[0] = nullptr;
+  } else {
+    std::fill_n(record->outputs, outputs, nullptr);
+  }
   record->body = reinterpret_cast<char*>(record) + fixed;
   return record;
 }

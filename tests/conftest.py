@@ -1,7 +1,13 @@
-"""For all Python tests: in a shard, only its part of them; tables at the end of a run."""
+"""For all Python tests: in a shard, only its part of them; long files first; tables at the end."""
 
 import pytest
 import selection
+
+# The files that take longest, in that order: processes take a file at a time, and the one that took
+# a long one last would keep the others waiting.
+LONG = ("test_training", "test_cuda_rematerialization", "test_same_results", "test_ways_in",
+        "test_databases", "test_verified_jobs", "test_values", "test_gpu_check", "test_limits",
+        "test_faces")
 
 
 def pytest_configure(config):
@@ -12,7 +18,8 @@ def pytest_collection_modifyitems(config, items):
     here = [item for item in items
             if item.get_closest_marker("every_shard") or selection.is_in_shard(item.nodeid)]
     config.hook.pytest_deselected(items=[item for item in items if item not in here])
-    items[:] = here
+    items[:] = sorted(here, key=lambda item: LONG.index(item.path.stem)
+                      if item.path.stem in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")
