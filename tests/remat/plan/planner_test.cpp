@@ -84,6 +84,55 @@ TEST_CASE("with plans, what runs under a budget runs under every greater one") {
   CHECK(ran > 3);
 }
 
+TEST_CASE("a search that may simulate few operators tries few policies, but one at least") {
+  const Trace step = step_of(1);
+  PlannerConfig config;
+  config.operators = 1;
+  const auto few = find_plans(step, job_of(step, 0.5), config);
+  REQUIRE(few.size() == 1);
+  CHECK(few[0].plan.policy == "need1");
+  CHECK(few[0].plan.weights.empty());
+  const auto all = find_plans(step, job_of(step, 0.5), {});
+  CHECK(all.size() > 5);
+  CHECK(all[0].score < few[0].score);
+}
+
+TEST_CASE("a search whose time is over ends with the best that it has found") {
+  const Trace step = step_of(2);
+  PlannerConfig config;
+  config.simulations = 1'000'000'000;
+  config.operators = UINT64_MAX;
+  SimulationConfig job = job_of(step, 0.5);
+  StopSign sign;
+  uint64_t now_ns = 0;
+  sign.set_limit([&] { return ++now_ns; }, 1000);
+  job.stop = &sign;
+  const auto plans = find_plans(step, job, config);
+  REQUIRE(plans.size() > 2);
+  CHECK(!plans[0].plan.weights.empty());
+  CHECK(now_ns == 1001);
+}
+
+// Windows pay with all that lies between; pages with nothing, where maps are free.
+TEST_CASE("a plan says whether pages are better than windows") {
+  size_t preferred = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace step = network_trace(40, 100'000, 1000, seed);
+    SimulationConfig job = job_of(step, 0.6);
+    job.memory = MemoryModel::kPages;
+    job.granularity = 4096;
+    PlannerConfig config;
+    config.simulations = 1;
+    config.perturbed = 0;
+    const auto plans = find_plans(step, job, config);
+    REQUIRE(!plans.empty());
+    preferred += plans[0].plan.prefers_pages;
+    job.memory = MemoryModel::kArena;
+    for (const RankedPlan& plan : find_plans(step, job, config)) CHECK(!plan.plan.prefers_pages);
+  }
+  CHECK(preferred >= 1);
+}
+
 TEST_CASE("nothing is planned where nothing runs") {
   const Trace step = step_of(1);
   SimulationConfig job = job_of(step, 0.5);
