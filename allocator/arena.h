@@ -223,6 +223,7 @@ class Arena {
   // Of evicting its victims and of moving its pages; the time that takes counts by equal shares,
   // for each victim as a cost of that one would. Nothing for pages that are free already.
   uint64_t price_of(const PageSelection& selection);
+  bool is_better(const Window& window, const std::optional<PageSelection>& selection);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   std::optional<Window> find_window_anywhere(size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,

@@ -120,6 +120,12 @@ uint64_t Arena::price_of(const PageSelection& selection) {
   return price;
 }
 
+bool Arena::is_better(const Window& window, const std::optional<PageSelection>& selection) {
+  if (!selection) return true;
+  if (window.evicted_blocks > 0 && reclaimer_->prefers_pages()) return false;
+  return window.price <= price_of(*selection);
+}
+
 void Arena::begin_search() {
   searching_since_ns_ = now_ns();
   ++search_;
@@ -197,7 +203,7 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
       continue;
     }
 
-    if (window && (!selection || window->price <= price_of(*selection))) {
+    if (window && is_better(*window, selection)) {
       outcome = take_window(lock, request, *window, served);
       if (outcome != Outcome::kNothing) return outcome;
       continue;

@@ -103,17 +103,18 @@ Arena::Outcome Arena::reclaim_shortlisted(DeviceLock& lock, const Request& reque
   Site site;
   std::optional<PageSelection> selection;
   // Free pages alone do not do: pages would cost no less than the cheapest block.
-  const bool pages_too = can_move_pages() && !(window && is_cheapest(*window));
-  if (pages_too) selection = select_pages(request, site);
-  const uint64_t pages_price = selection ? price_of(*selection) : UINT64_MAX;
+  const bool window_does = window && is_cheapest(*window) && !reclaimer_->prefers_pages();
+  if (can_move_pages() && !window_does) selection = select_pages(request, site);
   count_search();
-  if (window && window->price <= pages_price) {
+  if (window && is_better(*window, selection)) {
     if (window->price > list->limit(wanted.bytes)) return Outcome::kNothing;
     const Outcome outcome = take_window(lock, request, *window, served);
     counts_.shortlisted += outcome == Outcome::kServed;
     return outcome;
   }
-  if (!selection || pages_price > list->limit(wanted.paged_bytes())) return Outcome::kNothing;
+  if (!selection || price_of(*selection) > list->limit(wanted.paged_bytes())) {
+    return Outcome::kNothing;
+  }
   if (!evict_victims(selection->victims)) {
     heap_.flush();
     return Outcome::kNothing;

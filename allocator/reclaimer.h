@@ -55,6 +55,11 @@ class Reclaimer {
   // present prices; else every search looks at all blocks. Never changes.
   virtual bool allows_shortlists() const { return false; }
 
+  // Whether pages are moved wherever they can be, instead of evicting a window: what is cheapest by
+  // byte goes then, and what it leaves over serves the next requests. Asked in each search, after
+  // the prices. Requires: lock held.
+  virtual bool prefers_pages() const { return false; }
+
   // `free_beside_bytes`: of the free blocks that touch the owner's.
   // Requires: lock held, `owner` not null.
   virtual Price price(Owner owner, size_t free_beside_bytes = 0) = 0;

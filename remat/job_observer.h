@@ -41,14 +41,14 @@ struct ObservedCall {
 // A step that has ended.
 struct StepEnd {
   uint32_t step = 0;           // as Runtime::steps() counts; 0 where the policy does not look ahead
-  uint32_t same_since = 0;     // all steps from this one on have done the same
+  bool repeated = false;       // it did what a step before it did that is remembered
   uint64_t fingerprint = 0;    // of what it did
+  uint64_t expected = 0;       // fingerprint of what should come next; 0: nothing is foreseen
   size_t outputs = 0;          // as a policy that looks ahead counts them
   uint64_t evictions = 0;      // so far
   uint64_t computed_ns = 0;    // likewise: what the job's own operators cost
   uint64_t replayed_ns = 0;    // likewise: what those that were replayed cost at first
   size_t allocated_bytes = 0;  // now, by the allocator
-  bool repeated() const { return step > same_since; }
 };
 
 class JobObserver {

@@ -53,6 +53,9 @@ class Policy {
   // costs no more than what was left out did; else each search is exact, as in the papers.
   virtual bool allows_shortlists() const { return false; }
 
+  // Whether a window is taken only where pages cannot be moved. Asked after the prices of a search.
+  virtual bool prefers_pages() const { return false; }
+
   // `value` has just become available, or has just become unavailable (evicted, overwritten,
   // dead while something reads it), or, being evicted, has just lost its storage, or, unavailable,
   // has got a reader. All its edges are in place.

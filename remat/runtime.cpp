@@ -144,9 +144,9 @@ uint32_t Runtime::steps() const {
   return state_->foresight != nullptr ? state_->foresight->step() - 1 : 0;
 }
 
-uint32_t Runtime::same_since() const {
+bool Runtime::step_repeated() const {
   DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr ? state_->foresight->same_since() : 0;
+  return state_->foresight != nullptr && state_->foresight->repeated();
 }
 
 uint64_t Runtime::last_fingerprint() const {
@@ -229,6 +229,8 @@ void Runtime::begin_search() { state_->policy->begin_search(); }
 bool Runtime::asks_for_free_beside() const { return state_->policy->asks_for_free_beside(); }
 
 bool Runtime::allows_shortlists() const { return state_->policy->allows_shortlists(); }
+
+bool Runtime::prefers_pages() const { return state_->policy->prefers_pages(); }
 
 Price Runtime::price(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);

@@ -133,14 +133,14 @@ class Runtime final : public Reclaimer {
   Foresight foresight() const;
   void learn(const Foresight& foresight);
 
-  // For policies that follow a plan: it holds for steps that come after one like that which it was
-  // found on, and as far as they repeat it. Takes the lock. Throws: std::invalid_argument naming an
+  // For policies that follow a plan: it holds for steps that are expected to be like that which it
+  // was found on, and as far as they are. Takes the lock. Throws: std::invalid_argument naming an
   // unknown policy.
   void set_plan(const StepPlan& plan);
-  // Steps that have ended, as a policy that looks ahead counts them, and since which of them all
-  // were the same; 0 where the policy does not look ahead, or not yet. Take the lock.
+  // Steps that have ended, as a policy that looks ahead counts them; 0 where the policy does not
+  // look ahead, or not yet. Whether the last one did what a step before it did. Take the lock.
   uint32_t steps() const;
-  uint32_t same_since() const;
+  bool step_repeated() const;
   // Of the last step; equal steps have equal ones. Takes the lock.
   uint64_t last_fingerprint() const;
 
@@ -174,6 +174,7 @@ class Runtime final : public Reclaimer {
   void begin_search() override;
   bool asks_for_free_beside() const override;
   bool allows_shortlists() const override;
+  bool prefers_pages() const override;
   Price price(Owner owner, size_t free_beside_bytes = 0) override;
   double price_per_byte(Owner owner, size_t free_beside_bytes = 0) override;
   bool evict(Owner owner) override;

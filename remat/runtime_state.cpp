@@ -206,9 +206,10 @@ void Runtime::State::tell_step_ended() {
   StepEnd end;
   if (foresight != nullptr) {
     end.step = foresight->step() - 1;
-    end.same_since = foresight->same_since();
+    end.repeated = foresight->repeated();
     end.fingerprint = foresight->last_fingerprint();
-    end.outputs = foresight->last_outputs().size();
+    end.expected = foresight->expected_fingerprint();
+    end.outputs = foresight->last_outputs();
   }
   end.evictions = residency.evictions;
   end.computed_ns = residency.now();

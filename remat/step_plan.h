@@ -1,7 +1,8 @@
 // StepPlan: what a search on a recorded step has found for the steps that repeat it: whose prices
-// to use, and by what factor to multiply that of each of the step's results. Plain data. Results
-// are named by their place in the step, so that a plan says nothing of objects or addresses: the
-// k-th of all outputs that have bytes, operator by operator (Foresight::last_outputs()).
+// to use, by what factor to multiply that of each of the step's results, and how to make room.
+// Plain data. Results are named by their place in the step, so that a plan says nothing of objects
+// or addresses: the k-th of all outputs that have bytes, operator by operator
+// (Foresight::expected_outputs()).
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@ struct StepPlan {
   std::string policy = "need1";  // one that PlannedPolicy has
   double use_share = 0.5;        // of next-use: how much the time of the next use counts
   std::vector<float> weights;    // by output; empty: all are 1
+  bool prefers_pages = false;    // to windows, where both are possible (Policy::prefers_pages())
   uint64_t fingerprint = 0;      // of the step that it is for (Foresight::last_fingerprint())
 };
 

@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint32_t kMostPatience = 64;
 constexpr uint32_t kTrialSteps = 2;
+constexpr size_t kMostKinds = 16;  // of steps that something is remembered of
 // By so much a plan's steps may replay more, as costs that are measured vary.
 constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
 constexpr uint32_t kDead = UINT32_MAX;
@@ -52,7 +53,7 @@ struct BackgroundPlanner::Recording {
 };
 
 struct BackgroundPlanner::Search {
-  std::atomic<bool> stop{false};
+  StopSign sign;
   bool found = false;  // with mutex_, until it is over
 };
 
@@ -82,53 +83,76 @@ void BackgroundPlanner::before_event() {
 bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
   if (end.step != 0 && end.step == last_.step) return recording();  // a step without operators
   const remat::StepEnd before = std::exchange(last_, end);
-  const double own_ns = static_cast<double>(end.computed_ns - before.computed_ns);
-  const double share =
-      static_cast<double>(end.replayed_ns - before.replayed_ns) / std::max(own_ns, 1.0);
   start_step();
   if (forked_) return false;
-  repeats_ = end.repeated() ? repeats_ + 1 : 0;
+  repeats_ = end.repeated ? repeats_ + 1 : 0;
+  Kind& kind = note_step(end, before);
   if (phase_ == Phase::kRecording) {
     phase_ = Phase::kWatching;
-    share_before_ = (share_before_ + share) / 2;
-    if (end.repeated()) start_search(end);
+    if (end.repeated && !kind.searched) start_search(end, kind);
     set_recording(false);
     return false;
   }
-  if (phase_ == Phase::kSearching && !is_searching()) {
-    phase_ = last_search_->found ? Phase::kTrying : Phase::kWatching;
-    planned_shares_ = planned_steps_ = 0;
-    return false;  // the plan may have come in the middle of this step
+  if (phase_ == Phase::kSearching) {
+    watch_search(end.fingerprint);
+    return false;  // a plan may have come in the middle of this step
   }
-  if (!end.repeated()) return false;
-  if (end.fingerprint == planned_) {
-    if (phase_ == Phase::kTrying) try_plan(share);
-    return false;
-  }
-  if (repeats_ < patience_ || end.evictions == before.evictions) return false;
-  share_before_ = share;
-  return start_recording(end);
+  if (!end.repeated) return false;
+  if (kind.trial_steps > 0) try_plan(kind);
+  const Kind* const next = find_kind(end.expected);
+  if (next == nullptr || next->searched || !next->evicted || repeats_ < patience_) return false;
+  start_recording(end);
+  return true;
 }
 
-// Whatever was found, or is being looked for, was for other steps.
-bool BackgroundPlanner::start_recording(const remat::StepEnd& end) {
-  if (is_searching()) {
-    last_search_->stop = true;
-    return false;
+BackgroundPlanner::Kind* BackgroundPlanner::find_kind(uint64_t fingerprint) {
+  for (Kind& kind : kinds_) {
+    if (kind.fingerprint == fingerprint) return &kind;
   }
+  return nullptr;
+}
+
+BackgroundPlanner::Kind& BackgroundPlanner::note_step(const remat::StepEnd& end,
+                                                      const remat::StepEnd& before) {
+  Kind kind;
+  kind.fingerprint = end.fingerprint;
+  if (const Kind* const known = find_kind(end.fingerprint)) kind = *known;
+  std::erase_if(kinds_, [&](const Kind& other) { return other.fingerprint == kind.fingerprint; });
+  if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
+  const double own_ns = static_cast<double>(end.computed_ns - before.computed_ns);
+  const double share =
+      static_cast<double>(end.replayed_ns - before.replayed_ns) / std::max(own_ns, 1.0);
+  if (!kind.searched) kind.share_before = (kind.share + share) / 2;
+  kind.share = share;
+  kind.evicted = end.evictions != before.evictions;
+  return kinds_.emplace_back(kind);
+}
+
+// A step has ended during a search.
+void BackgroundPlanner::watch_search(uint64_t fingerprint) {
+  absent_ = fingerprint == searched_ ? 0 : absent_ + 1;
+  if (!is_searching()) {
+    phase_ = Phase::kWatching;
+    Kind* const kind = find_kind(searched_);
+    if (kind != nullptr && last_search_->found) kind->trial_steps = kTrialSteps;
+  } else if (absent_ >= kMostKinds && repeats_ >= patience_) {
+    last_search_->sign.tell();
+  }
+}
+
+void BackgroundPlanner::start_recording(const remat::StepEnd& end) {
   phase_ = Phase::kRecording;
   filling()->clear();
   forget_storages();
   recording_->outputs.clear();
   recording_->allocated_bytes = end.allocated_bytes;
   set_recording(true);
-  return true;
 }
 
-void BackgroundPlanner::start_search(const remat::StepEnd& end) {
+void BackgroundPlanner::start_search(const remat::StepEnd& end, Kind& kind) {
   patience_ = std::min(patience_ * 2, kMostPatience);
   if (!recording()) {  // the step was too long
-    planned_ = end.fingerprint;
+    kind.searched = true;
     filling() = std::make_unique<JobEvents>();
     *recording_ = {};
     return;
@@ -144,18 +168,21 @@ void BackgroundPlanner::start_search(const remat::StepEnd& end) {
   auto search = std::make_shared<Search>();
   if (!start(search, [this, recorded, search] { return find(*recorded, *search); })) return;
   last_search_ = std::move(search);
-  planned_ = end.fingerprint;
+  kind.searched = true;
+  searched_ = end.fingerprint;
+  absent_ = 0;
   phase_ = Phase::kSearching;
 }
 
-void BackgroundPlanner::try_plan(double share) {
-  planned_shares_ += share;
-  if (++planned_steps_ < kTrialSteps) return;
-  phase_ = Phase::kWatching;
-  if (planned_shares_ / kTrialSteps <= kTolerance * share_before_ + kToleratedShare) return;
+void BackgroundPlanner::try_plan(Kind& kind) {
+  kind.planned_shares += kind.share;
+  if (--kind.trial_steps > 0) return;
+  if (kind.planned_shares / kTrialSteps <= kTolerance * kind.share_before + kToleratedShare) return;
+  remat::StepPlan none;
+  none.fingerprint = kind.fingerprint;
   // The lock is held here, so somebody else has to say it.
-  start(std::make_shared<Search>(), [this] {
-    runtime_.set_plan({});
+  start(std::make_shared<Search>(), [this, none] {
+    runtime_.set_plan(none);
     const std::lock_guard<std::mutex> guard(mutex_);
     ++statistics_.taken_back;
     return false;
@@ -189,7 +216,7 @@ bool BackgroundPlanner::start(std::shared_ptr<Search> search, std::function<bool
 }
 
 // On the thread. True if the runtime has a plan now.
-bool BackgroundPlanner::find(const Recording& recorded, const Search& search) {
+bool BackgroundPlanner::find(const Recording& recorded, Search& search) {
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     ++statistics_.searches;
@@ -197,7 +224,7 @@ bool BackgroundPlanner::find(const Recording& recorded, const Search& search) {
   TraceBuilder builder(config_.facts);
   play(*recorded.events, builder);
   const Trace trace = builder.take();
-  if (search.stop) return false;
+  if (search.sign.told()) return false;
   SimulationConfig job;
   job.memory = MemoryModel::kPages;
   job.budget_bytes = allocator_.statistics().budget_bytes;
@@ -205,11 +232,15 @@ bool BackgroundPlanner::find(const Recording& recorded, const Search& search) {
   job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
   job.granularity = allocator_.handle_bytes();
   job.limits = config_.limits;
-  job.stop = &search.stop;
+  search.sign.set_limit(config_.search_clock ? config_.search_clock : thread_ns,
+                        config_.most_search_ns);
+  job.stop = &search.sign;
   const std::vector<RankedPlan> plans = find_plans(trace, job, config_.planner);
-  if (search.stop || plans.empty()) return false;
+  if (search.sign.told() || plans.empty()) return false;
   const remat::StepPlan& best = plans.front().plan;
-  if (best.policy == "need1" && best.weights.empty()) return false;  // as without one
+  if (best.policy == "need1" && best.weights.empty() && !best.prefers_pages) {
+    return false;  // as without one
+  }
   remat::StepPlan plan = best;
   plan.fingerprint = recorded.fingerprint;
   if (!plan.weights.empty()) {
@@ -241,7 +272,7 @@ bool BackgroundPlanner::stop() {
   std::unique_lock<std::mutex> guard(mutex_);
   stopped_ = true;
   if (search_ == nullptr) return true;
-  search_->stop = true;
+  search_->sign.tell();
   return changed_.wait_for(guard, kPatienceAtEnd, [&] { return search_ == nullptr; });
 }
 

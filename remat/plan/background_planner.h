@@ -1,19 +1,18 @@
-// BackgroundPlanner: looks for a plan while the job runs (planner.h says how), and gives it to the
-// runtime. Once a step that had to evict repeats the one before, the next one is recorded; if that
-// repeats it, too, a thread of low priority searches, and steps of this kind follow what it finds
-// (PlannedPolicy). One that differs now and then, because the job writes its log, does not make a
-// plan obsolete; steps that differ and repeat themselves do. A plan whose steps replay more than
-// those before it did is taken back. With every search the job has to repeat itself for longer
-// before there is another.
+// BackgroundPlanner: looks for plans while the job runs (planner.h says how), and gives them to the
+// runtime. Once steps are as steps before them were, and the next should be of a kind that had to
+// evict and has no plan, it is recorded; if it is of that kind, a thread of low priority searches,
+// and steps of this kind follow what it finds (PlannedPolicy). So a job with two optimizers gets
+// two plans, one after the other. Steps that differ now and then, because the job writes its log,
+// do not make a plan obsolete. A plan whose steps replay more than those before it did is taken
+// back. With every search the job has to repeat itself for longer before there is another.
 // While nothing is recorded it hears of nothing but the ends of steps. Neither a search that fails
 // nor a lack of threads is an error: the job goes on with the policy that it has.
 // Owns the search under way. The observer's functions need the device's lock; the others must not
 // have it. Thread safe.
 // Invariants: (1) those of EventRecorder; (2) one search is under way at most; it is told to stop
-// once the job does something else than the step that it is for.
+// once the job has long done other steps than those that it is for.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/limits.h"
@@ -35,6 +35,9 @@ struct BackgroundPlannerConfig {
   remat::Limits limits;         // the job's
   TraceFacts facts;             // of the job's device
   size_t most_events = 60'000;  // a step that has more is not planned for
+  // A search that has taken so long ends with the best that it has found.
+  uint64_t most_search_ns = 20'000'000'000;
+  StopSign::Clock search_clock;  // on the searching thread; empty: the time that it has computed
 };
 
 // Counters since the start.
@@ -68,17 +71,30 @@ class BackgroundPlanner final : public EventRecorder {
   BackgroundPlannerStatistics statistics() const;
 
  private:
-  enum class Phase : uint8_t { kWatching, kRecording, kSearching, kTrying };
+  enum class Phase : uint8_t { kWatching, kRecording, kSearching };
   struct Recording;
   struct Search;
+  // A kind of step: all that have one fingerprint.
+  struct Kind {
+    uint64_t fingerprint = 0;
+    bool evicted = false;        // the last one had to
+    bool searched = false;
+    uint32_t trial_steps = 0;    // under a new plan, that are still to be looked at
+    double share = 0;            // what the last one replayed, of its own operators' time
+    double share_before = 0;     // the mean of two without a plan
+    double planned_shares = 0;   // sum of those under the new plan
+  };
 
   void before_event() override;
   void made(std::span<remat::Storage* const> outputs) override;
-  bool start_recording(const remat::StepEnd& end);
-  void start_search(const remat::StepEnd& end);
-  void try_plan(double share);
+  Kind* find_kind(uint64_t fingerprint);
+  Kind& note_step(const remat::StepEnd& end, const remat::StepEnd& before);
+  void watch_search(uint64_t fingerprint);
+  void start_recording(const remat::StepEnd& end);
+  void start_search(const remat::StepEnd& end, Kind& kind);
+  void try_plan(Kind& kind);
   bool start(std::shared_ptr<Search> search, std::function<bool()> work);
-  bool find(const Recording& recorded, const Search& search);
+  bool find(const Recording& recorded, Search& search);
   bool is_searching() const;
 
   remat::Runtime& runtime_;
@@ -89,14 +105,12 @@ class BackgroundPlanner final : public EventRecorder {
   Phase phase_ = Phase::kWatching;
   uint32_t repeats_ = 0;   // steps in a row that did the same as the one before
   uint32_t patience_ = 1;  // so many have to, before one is recorded
-  uint64_t planned_ = 0;   // the fingerprint of the steps that were searched for; 0: none
   remat::StepEnd last_;
-  // What steps replay, as shares of their own operators' time: without a plan, and with it.
-  double share_before_ = 0;
-  double planned_shares_ = 0;  // sum
-  uint32_t planned_steps_ = 0;
+  std::vector<Kind> kinds_;  // the latest last
   std::unique_ptr<Recording> recording_;
-  std::shared_ptr<Search> last_search_;  // that for the present step
+  std::shared_ptr<Search> last_search_;
+  uint64_t searched_ = 0;  // the fingerprint of the steps that it is for
+  uint32_t absent_ = 0;    // so many steps in a row were others
   bool forked_ = false;
 
   // With mutex_, which is taken while the device's lock is held, but not the other way round.

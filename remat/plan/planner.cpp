@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -49,10 +50,6 @@ struct Candidate {
 
 class Search {
  public:
-  // A search simulates at most so many operators once it has tried all policies; each takes some
-  // microseconds.
-  static constexpr size_t kMostOperators = 1'000'000;
-
   Search(const Trace& step, const SimulationConfig& job, const PlannerConfig& config)
       : config_(config), job_(job), random_(config.seed), outputs_(weighted_outputs(step)) {
     job_.policy = "planned";
@@ -86,23 +83,47 @@ class Search {
     foresight_ = teacher->runtime().foresight();
   }
 
+  // A process that has run the step once, without a plan, as the job has by the time that it gets
+  // one: it begins where that one left things. If it cannot, one that has just begun. Empty: the
+  // budget is less than a handle.
+  std::unique_ptr<Process> make_process(size_t times, const SimulationConfig& config) {
+    auto process = Process::make(times_[times], config);
+    if (process == nullptr) return nullptr;
+    SimulationResult ignored;
+    const bool ran = process->run_iteration(&ignored);
+    count_work(*process);
+    if (ran) return process;
+    process = Process::make(times_[times], config);
+    process->learn(foresight_);
+    return process;
+  }
+
+  void count_work(const Process& process) {
+    const remat::RuntimeStatistics statistics = process.runtime().statistics();
+    operators_run_ += statistics.operators_seen + statistics.operators_replayed;
+  }
+
   // One simulation; nothing if it fails, or computes more than `most_overhead`.
   std::optional<double> simulate_once(Candidate& candidate, size_t times, double most_overhead) {
     ++simulations_;
     SimulationConfig config = job_;
-    config.most_overhead = std::min(job_.most_overhead, most_overhead);
-    const auto process = Process::make(times_[times], config);
+    const auto process = make_process(times, config);
     if (process == nullptr) return std::nullopt;
-    process->learn(foresight_);
+    const auto before = process->evictions();
+    const std::vector<uint32_t> evicted_before(before.begin(), before.end());
     candidate.plan.fingerprint = foresight_.last_fingerprint();
     process->set_plan(candidate.plan);
+    config.most_overhead = std::min(job_.most_overhead, most_overhead);
     SimulationResult result;
-    if (!process->run_iteration(&result)) return std::nullopt;
+    const bool ran = process->run_iteration(&result);
+    count_work(*process);
+    if (!ran) return std::nullopt;
     process->report(&result);
     if (times == 0) {
       candidate.evictions.clear();
       for (const WeightedOutput& output : outputs_) {
-        candidate.evictions.push_back(process->evictions()[number(output.storage)]);
+        const size_t at = number(output.storage);
+        candidate.evictions.push_back(process->evictions()[at] - evicted_before[at]);
       }
     }
     return result.overhead;
@@ -123,13 +144,16 @@ class Search {
     return best == nullptr || candidate.score() < best->score();
   }
 
-  // All policies, as far as they run, the best first.
+  // All policies, as far as they run and there is time, the best first; each by windows and, where
+  // pages can move, by pages alone.
   std::vector<Candidate> portfolio() {
     std::vector<Candidate> found;
-    auto add = [&](const char* policy, double use_share, bool only_best) {
+    auto add = [&](const char* policy, double use_share, bool only_best, bool pages) {
+      if (!found.empty() && operators_run_ >= config_.operators / 2) return;
       Candidate candidate;
       candidate.plan.policy = policy;
       candidate.plan.use_share = use_share;
+      candidate.plan.prefers_pages = pages;
       const bool has_best = only_best && !found.empty();
       if (!evaluate(candidate, has_best ? &found.front() : nullptr)) return;
       const auto worse = std::find_if(found.begin(), found.end(), [&](const Candidate& other) {
@@ -137,19 +161,26 @@ class Search {
       });
       found.insert(worse, std::move(candidate));
     };
-    for (const char* policy : {"need1", "dtr", "dtr-eq", "msps", "coop"}) add(policy, 0, false);
-    for (const double share : {0.5, 0.3, 0.7, 1.0}) add("next-use", share, false);
+    auto add_both = [&](const char* policy, double use_share, bool only_best) {
+      add(policy, use_share, only_best, false);
+      if (job_.memory == MemoryModel::kPages) add(policy, use_share, true, true);
+    };
+    for (const char* policy : {"need1", "msps", "dtr-eq", "dtr", "coop"}) {
+      add_both(policy, 0, false);
+    }
+    for (const double share : {0.5, 0.3, 0.7, 1.0}) add_both("next-use", share, false);
     // Mostly far behind: given up as soon as that shows.
-    for (const char* policy : {"size", "dtr-local", "lru"}) add(policy, 0, true);
+    for (const char* policy : {"size", "dtr-local", "lru"}) add_both(policy, 0, true);
     return found;
   }
 
   void climb(Candidate& best) {
     if (outputs_.empty() || best.overheads[0] <= 1) return;
-    // Long steps leave time for fewer.
-    const size_t affordable = kMostOperators / std::max<size_t>(times_[0].operators.size(), 1);
-    const size_t most = std::min(config_.simulations, affordable);
-    while (simulations_ < most && !(job_.stop != nullptr && *job_.stop)) {
+    const auto may_go_on = [&] {
+      return simulations_ < config_.simulations && operators_run_ < config_.operators &&
+             !(job_.stop != nullptr && job_.stop->passed());
+    };
+    while (may_go_on()) {
       Candidate next;
       next.plan = best.plan;
       next.plan.weights.resize(outputs_.size(), 1.0F);
@@ -209,6 +240,7 @@ class Search {
   const std::vector<WeightedOutput> outputs_;
   remat::Foresight foresight_;
   size_t simulations_ = 0;
+  uint64_t operators_run_ = 0;
 };
 
 }  // namespace

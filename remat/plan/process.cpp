@@ -28,8 +28,9 @@ remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
 
 std::unique_ptr<Process> Process::make(const Trace& trace, const SimulationConfig& config) {
   size_t granularity = config.granularity;
-  if (granularity == 0 && trace.facts.device == "cuda") granularity = 2 * kMiB;
-  if (granularity == 0 && trace.facts.blocks) granularity = PrivateHostSpace::kGranularity;
+  if (granularity == 0) {
+    granularity = trace.facts.device == "cuda" ? 2 * kMiB : PrivateHostSpace::kGranularity;
+  }
   auto memory = make_memory(config.memory, config.budget_bytes, granularity);
   if (!memory) return nullptr;
   memory->config.remap_ns_per_handle = trace.facts.map_ns;

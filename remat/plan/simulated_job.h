@@ -6,7 +6,6 @@
 // Invariants: (1) a storage has bytes, is evicted, or is dead; (2) time only grows.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,6 +14,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/backend.h"
+#include "remat/plan/stop_sign.h"
 #include "remat/plan/trace.h"
 #include "remat/plan/work_log.h"
 #include "remat/runtime.h"
@@ -48,8 +48,8 @@ class SimulatedJob final : public remat::Backend {
   // From now on the clock may advance by this much; then TimeIsUp is thrown.
   void set_time_limit(uint64_t ns) { limit_ns_ = counts_.compute_ns + ns; }
 
-  // Once it is true, the next event throws TimeIsUp. nullptr: never.
-  void set_stop(const std::atomic<bool>* stop) { stop_ = stop; }
+  // Once it has passed, the next event throws TimeIsUp. nullptr: never.
+  void set_stop(StopSign* stop) { stop_ = stop; }
 
   // Runs one event. Throws: OutOfMemory, remat::RestorationError, TimeIsUp.
   void run(const TraceEvent& event);
@@ -118,7 +118,7 @@ class SimulatedJob final : public remat::Backend {
   std::vector<uint32_t> created_;  // by operators, in this iteration
   JobCounts counts_;
   uint64_t limit_ns_ = UINT64_MAX;
-  const std::atomic<bool>* stop_ = nullptr;
+  StopSign* stop_ = nullptr;
   std::vector<uint32_t> evictions_;
   uint64_t evictions_seen_ = 0;
   uint64_t remapped_seen_ = 0;

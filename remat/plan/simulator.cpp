@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
+#include "remat/foresight.h"
 #include "remat/plan/fallback.h"
 #include "remat/plan/planner.h"
 #include "remat/plan/process.h"
@@ -16,66 +20,89 @@
 namespace tidepool::plan {
 namespace {
 
-// A process that has not begun, and knows the trace.
-std::unique_ptr<Process> make_informed(const Trace& trace, const SimulationConfig& config) {
-  SimulationConfig ample = config;
-  ample.memory = MemoryModel::kExact;
-  ample.budget_bytes = trace_peak(trace).peak_bytes;
-  const std::unique_ptr<Process> teacher = Process::make(trace, ample);
-  SimulationResult ignored;
-  teacher->run_iteration(&ignored);
-  std::unique_ptr<Process> process = Process::make(trace, config);
-  process->learn_from(*teacher);
-  return process;
-}
-
 // Plans for the steps of one trace under one limit; found once, and remembered.
 class Plans {
  public:
   Plans(const Trace& trace, const SimulationConfig& config) : trace_(trace), config_(config) {}
 
-  // A step has ended with event `end`: the process gets the plan of the given rank, unless the one
-  // that it has still holds, or the job has just shown that it does not repeat itself.
+  // A step has ended with event `end`: there is a plan of the given rank for its kind from now on,
+  // unless there is one already, or the job has not repeated it yet: but the first step, which is
+  // all that is known then, counts.
   void step_ended(Process& process, size_t end, size_t rank) {
     if (!config_.searches_plans()) return;
-    const uint32_t step = process.runtime().steps();
-    const uint32_t same_since = process.runtime().same_since();
-    if (planned_ != 0 && planned_ == process.runtime().last_fingerprint()) return;
-    if (step > 1 && same_since == step) return;
-    give(process, end, rank);
+    note_step(process, end);
+    if (process.runtime().steps() == 1 || process.runtime().step_repeated()) {
+      give(process, steps_.back(), rank);
+    }
   }
-  void give(Process& process, size_t end, size_t rank) {
+  // Without a plan.
+  void note_step(const Process& process, size_t end) {
+    steps_.push_back({end, process.runtime().last_fingerprint()});
+  }
+  // All of the trace is known: plans for its last steps.
+  void iteration_ended(Process& process, size_t rank) {
     if (!config_.searches_plans()) return;
-    planned_ = process.runtime().last_fingerprint();
-    const size_t begin = step_begin(trace_, end);
-    const auto [found, missing] = found_.try_emplace({begin, end});
+    const size_t most = std::min(steps_.size(), remat::Foresight::kKinds);
+    for (const Step& step : std::span(steps_).last(most)) give(process, step, rank);
+    steps_.clear();
+  }
+  void forget_steps() {
+    given_.clear();
+    steps_.clear();
+  }
+  size_t most() const { return most_; }
+
+ private:
+  struct Step {
+    size_t end = 0;
+    uint64_t fingerprint = 0;
+  };
+
+  void give(Process& process, const Step& step, size_t rank) {
+    if (!given_.insert(step.fingerprint).second) return;
+    const size_t begin = step_begin(trace_, step.end);
+    const auto [found, missing] = found_.try_emplace({begin, step.end});
     if (missing) {
-      found->second = find_plans(step_trace(trace_, begin, end), config_, config_.planner);
+      found->second = find_plans(step_trace(trace_, begin, step.end), config_, config_.planner);
     }
     const std::vector<RankedPlan>& ranked = found->second;
     if (ranked.empty()) return;
     most_ = std::max(most_, ranked.size());
     remat::StepPlan plan = ranked[std::min(rank, ranked.size() - 1)].plan;
-    plan.fingerprint = planned_;
+    plan.fingerprint = step.fingerprint;
     process.set_plan(plan);
   }
-  void forget_step() { planned_ = 0; }
-  size_t most() const { return most_; }
 
- private:
   const Trace& trace_;
   const SimulationConfig& config_;
   std::map<std::pair<size_t, size_t>, std::vector<RankedPlan>> found_;
-  uint64_t planned_ = 0;  // the step that the present plan is for; 0: there is none
-  size_t most_ = 0;            // plans found for one step
+  std::set<uint64_t> given_;  // fingerprints of steps that were planned for
+  std::vector<Step> steps_;   // of the iteration under way
+  size_t most_ = 0;           // plans found for one step
 };
+
+// A process that has not begun, and knows the trace.
+std::unique_ptr<Process> make_informed(const Trace& trace, const SimulationConfig& config,
+                                       Plans& plans, size_t rank) {
+  SimulationConfig ample = config;
+  ample.memory = MemoryModel::kExact;
+  ample.budget_bytes = trace_peak(trace).peak_bytes;
+  const std::unique_ptr<Process> teacher = Process::make(trace, ample);
+  SimulationResult ignored;
+  plans.forget_steps();
+  teacher->run_iteration(&ignored, [&](size_t end) { plans.note_step(*teacher, end); });
+  std::unique_ptr<Process> process = Process::make(trace, config);
+  process->learn_from(*teacher);
+  plans.iteration_ended(*process, rank);
+  return process;
+}
 
 // Runs all iterations under the budget, and scores the last.
 SimulationResult run_all(const Trace& trace, const SimulationConfig& config, Plans& plans,
                          size_t rank) {
   SimulationResult result;
   result.limit_bytes = config.budget_bytes;
-  plans.forget_step();
+  plans.forget_steps();
   std::unique_ptr<Process> process = Process::make(trace, config);
   if (process == nullptr) {
     result.status = SimulationStatus::kOutOfMemory;
@@ -92,9 +119,11 @@ SimulationResult run_all(const Trace& trace, const SimulationConfig& config, Pla
     });
     if (last) break;
     // A job that failed starts over, but for what a whole iteration would have taught it.
-    if (done) continue;
-    process = make_informed(trace, config);
-    plans.give(*process, trace.events.size(), rank);
+    if (done) {
+      plans.iteration_ended(*process, rank);
+    } else {
+      process = make_informed(trace, config, plans, rank);
+    }
   }
   process->report(&result);
   return result;

@@ -3,20 +3,24 @@
 // Thread safe: runs share nothing but the trace, which they only read.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "remat/limits.h"
 #include "remat/plan/memory_model.h"
+#include "remat/plan/stop_sign.h"
 #include "remat/plan/trace.h"
 
 namespace tidepool::plan {
 
 // How a planner searches; see planner.h.
 struct PlannerConfig {
-  size_t simulations = 120;  // at most, those with other times included; 0: no search
+  size_t simulations = 300;  // at most, those with other times included; 0: no search
+  // So many operators, replays included, are simulated at most, but for the candidate that is being
+  // tried and the first that runs; half of them while all policies are tried. Each takes some
+  // microseconds.
+  uint64_t operators = 3'000'000;
   size_t perturbed = 2;      // so many times, operators' times are others than those recorded
   double spread = 0.1;       // by so much: the deviation of the logarithm of an operator's time
   uint64_t seed = 1;
@@ -37,7 +41,7 @@ struct SimulationConfig {
   // From the second iteration on the trace is known: an iteration that would fail under its budget
   // runs under a smaller one under which it does not (fallback.h).
   bool fallback = false;
-  const std::atomic<bool>* stop = nullptr;  // once it is true, all simulations fail
+  StopSign* stop = nullptr;  // once it has passed, all simulations fail
   bool check_invariants = false;  // of allocator and runtime, after each iteration
   // For the policy `planned`: from the second iteration on steps follow plans found on those
   // before, and `fallback` holds.

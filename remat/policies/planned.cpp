@@ -26,43 +26,58 @@ void PlannedPolicy::set_plan(const StepPlan& plan) {
     throw std::invalid_argument(fmt::format("unknown policy '{}' in a plan; expected one of {}",
                                             plan.policy, fmt::join(names, ", ")));
   }
-  plan_ = plan;
-  // The step under way goes on without it.
-  step_ = foresight_.between_steps() ? 0 : foresight_.step();
+  std::erase_if(plans_, [&](const StepPlan& other) {
+    return other.fingerprint == plan.fingerprint;
+  });
+  if (plans_.size() == kMostPlans) plans_.pop_front();
+  plans_.push_back(plan);
+  // A step under way that this is about goes on without a plan.
+  if (plan.fingerprint != foresight_.expected_fingerprint()) return;
+  expectation_ = foresight_.between_steps() ? 0 : foresight_.expectation();
   if (follows_plan()) use(*net_, {});
 }
 
-// The first price of a step is asked for after its first operator has begun.
-void PlannedPolicy::begin_step() {
-  step_ = foresight_.step();
-  const auto outputs = foresight_.last_outputs();
-  const bool fits = plan_ && foresight_.matching() &&
-                    plan_->fingerprint == foresight_.last_fingerprint() &&
-                    (plan_->weights.empty() || plan_->weights.size() == outputs.size());
-  if (!fits) {
+const StepPlan* PlannedPolicy::plan_for_step() const {
+  if (!foresight_.matching()) return nullptr;
+  for (const StepPlan& plan : plans_) {
+    if (plan.fingerprint != foresight_.expected_fingerprint()) continue;
+    const size_t outputs = foresight_.expected_outputs().size();
+    return plan.weights.empty() || plan.weights.size() == outputs ? &plan : nullptr;
+  }
+  return nullptr;
+}
+
+// The first price of a step is asked for after its first operator has begun. What is expected may
+// change in the middle of the step.
+void PlannedPolicy::choose_plan() {
+  expectation_ = foresight_.expectation();
+  const StepPlan* const plan = plan_for_step();
+  if (plan == nullptr) {
     if (follows_plan()) use(*net_, {});
     return;
   }
   std::vector<float> weights;
-  if (!plan_->weights.empty()) {
-    weights.assign(foresight_.last_storages(), 1.0F);
-    for (size_t k = 0; k < outputs.size(); ++k) weights[outputs[k].number] = plan_->weights[k];
+  if (!plan->weights.empty()) {
+    const auto outputs = foresight_.expected_outputs();
+    weights.assign(foresight_.expected_storages(), 1.0F);
+    for (size_t k = 0; k < outputs.size(); ++k) weights[outputs[k].number] = plan->weights[k];
   }
-  if (plan_->policy == "need1") {
-    use(*net_, std::move(weights));
+  if (plan->policy == "need1") {
+    use(*net_, std::move(weights), plan->prefers_pages);
     return;
   }
-  std::unique_ptr<Policy>& other = others_[fmt::format("{} {}", plan_->policy, plan_->use_share)];
-  if (other == nullptr && plan_->policy == "next-use") {
-    other = std::make_unique<NextUsePolicy>(store_, foresight_, plan_->use_share);
+  std::unique_ptr<Policy>& other = others_[fmt::format("{} {}", plan->policy, plan->use_share)];
+  if (other == nullptr && plan->policy == "next-use") {
+    other = std::make_unique<NextUsePolicy>(store_, foresight_, plan->use_share);
   } else if (other == nullptr) {
-    other = make_policy(plan_->policy, store_);
+    other = make_policy(plan->policy, store_);
   }
-  use(*other, std::move(weights));
+  use(*other, std::move(weights), plan->prefers_pages);
 }
 
-void PlannedPolicy::use(Policy& policy, std::vector<float> weights) {
+void PlannedPolicy::use(Policy& policy, std::vector<float> weights, bool prefers_pages) {
   weights_ = std::move(weights);
+  prefers_pages_ = prefers_pages;
   if (active_ == &policy) return;
   active_->forget_all();
   active_ = &policy;
@@ -75,7 +90,7 @@ void PlannedPolicy::use(Policy& policy, std::vector<float> weights) {
 }
 
 void PlannedPolicy::check_invariants() {
-  TIDEPOOL_CHECK(!follows_plan() || plan_, "invariant 1: %zu weights without a plan",
+  TIDEPOOL_CHECK(!follows_plan() || !plans_.empty(), "invariant 1: %zu weights without a plan",
                  weights_.size());
   active_->check_invariants();
   foresight_.check_invariants();

@@ -1,13 +1,14 @@
 // planned: the prices of a plan that was found on a recorded step, for as long as the job repeats
 // that step; need1's before there is a plan, and from the first difference on. A plan names another
 // policy and a factor for each of the step's results (step_plan.h); who searches for it is above
-// this folder (plan/planner.h).
+// this folder (plan/planner.h). Each kind of step that the job has may have a plan of its own.
 // Owns the policies that it has priced with; one is active, and it alone keeps anything in values
 // and storages: what the others kept there is dropped as soon as the job departs from the step.
 // Invariants: (1) another policy than need1 is active only while the step is foreseen and the plan
 // fits it; (2) those of the active policy; (3) those of Foresight.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,16 +31,20 @@ class PlannedPolicy final : public Policy {
   // neighbourhood and time.
   static std::span<const std::string> candidates();
 
-  // Taken up by the next step. Throws: std::invalid_argument naming an unknown policy.
+  // Taken up by the next step that it fits, in place of what there was for such steps; a default
+  // plan with the step's fingerprint is as none. Throws: std::invalid_argument naming an unknown
+  // policy.
   void set_plan(const StepPlan& plan) override;
   // A plan is in use now.
-  bool follows_plan() const { return active_ != &*net_ || !weights_.empty(); }
+  bool follows_plan() const {
+    return active_ != &*net_ || !weights_.empty() || prefers_pages_;
+  }
 
   double price(Storage& storage, const Circumstances& now) override {
-    if (foresight_.step() != step_) begin_step();
+    if (foresight_.expectation() != expectation_) choose_plan();
     if (follows_plan() && !foresight_.matching()) [[unlikely]] use(*net_, {});
     const double price = active_->price(storage, now) * scale_;
-    if (weights_.empty() || storage.step_seen != step_) return price;
+    if (weights_.empty() || storage.step_seen != foresight_.step()) return price;
     return price * weights_[storage.step_number];
   }
   // In need1's unit, as price().
@@ -47,6 +52,7 @@ class PlannedPolicy final : public Policy {
     return net_->time_price(ns, now);
   }
   bool allows_shortlists() const override { return true; }
+  bool prefers_pages() const override { return prefers_pages_ && foresight_.matching(); }
   void availability_changed(Value& value) override { active_->availability_changed(value); }
   void value_dies(Value& value) override { active_->value_dies(value); }
   void begin_search() override { active_->begin_search(); }
@@ -55,9 +61,13 @@ class PlannedPolicy final : public Policy {
   void check_invariants() override;
 
  private:
-  void begin_step();
+  // Remembered at most, the latest: more than there are kinds of steps.
+  static constexpr size_t kMostPlans = 2 * Foresight::kKinds;
+
+  void choose_plan();
+  const StepPlan* plan_for_step() const;
   // Makes `policy` the active one; `weights` are by number of the step's storages.
-  void use(Policy& policy, std::vector<float> weights);
+  void use(Policy& policy, std::vector<float> weights, bool prefers_pages = false);
 
   LineageStore& store_;
   Foresight foresight_;
@@ -66,8 +76,9 @@ class PlannedPolicy final : public Policy {
   Policy* active_;
   double scale_ = 1;  // from the active policy's unit to need1's
   std::vector<float> weights_;
-  std::optional<StepPlan> plan_;
-  uint32_t step_ = 0;  // the one that begin_step() has seen begin
+  bool prefers_pages_ = false;
+  std::deque<StepPlan> plans_;
+  uint32_t expectation_ = 0;  // that choose_plan() has seen
 };
 
 }  // namespace tidepool::remat

@@ -143,6 +143,36 @@ TEST_CASE("a dearer window is taken where moving pages costs more than it saves"
   }
 }
 
+TEST_CASE("where pages are preferred no window is evicted, and what is left over serves the next") {
+  for (const bool shortlists : {false, true}) {
+    for (const bool pages : {false, true}) {
+      AllocatorConfig config = World::config();
+      config.one_zone = true;
+      SimulatedSpace space(kPage);
+      test::FakeReclaimer reclaimer;
+      reclaimer.pages = pages;
+      reclaimer.shortlists = shortlists;
+      Arena arena(space, config);
+      arena.set_reclaimer(&reclaimer);
+      DeviceMutex mutex;
+      DeviceLock lock(mutex);
+      // By byte the first is the cheapest, but as a whole each of those of one page is.
+      const auto add = [&](size_t bytes, uint64_t price) {
+        void* block = arena.allocate(lock, bytes, PlacementHint::kTransient);
+        arena.allocated_block(block).owner = reclaimer.add(block, bytes, price);
+      };
+      add(32 * kPage, 64);
+      for (int k = 0; k < 32; ++k) add(kPage, 10);
+      for (int k = 0; k < 4; ++k) {
+        arena.allocate(lock, kPage, PlacementHint::kTransient);
+        arena.check_invariants();
+      }
+      CHECK(reclaimer.evicted.size() == (pages ? 1 : 4));
+      CHECK(arena.statistics().windows == (pages ? 0 : 4));
+    }
+  }
+}
+
 // An arena of windows only, all of whose blocks are large, transient and owned.
 class WindowWorld {
  public:

@@ -14,11 +14,13 @@ sys.path.insert(0, str(ROOT / "bench"))
 import policy_bench
 import policy_summary
 
+BYTES = 1 << 18  # of each storage: some pages
+
 
 def write_trace(path: Path, layers: int) -> Path:
     """Write a trace of `layers` operators forward, and as many that read their results backward."""
-    lines = [{"tidepool_trace": 1, "name": path.stem, "device": "cpu"}, {"root": 0, "bytes": 4096}]
-    lines += [{"op": "f", "ns": 1000, "in": [k], "out": [[k + 1, 4096]]} for k in range(layers)]
+    lines = [{"tidepool_trace": 1, "name": path.stem, "device": "cpu"}, {"root": 0, "bytes": BYTES}]
+    lines += [{"op": "f", "ns": 1000, "in": [k], "out": [[k + 1, BYTES]]} for k in range(layers)]
     for k in range(layers, 0, -1):
         lines += [{"op": "b", "ns": 1000, "in": [k]}, {"release": k}]
     lines.append({"end": len(lines) - 1})

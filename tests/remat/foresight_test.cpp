@@ -103,12 +103,89 @@ TEST_CASE("from the first difference on nothing is foreseen, until the next step
     job.third();
     CHECK(!job.foresight.matching());
     job.foresight.end_step(job.now_ns);
-    job.step();  // differs, too: but from now on
+    job.step();  // as the first
+    CHECK(job.foresight.repeated());
     job.step();
-    CHECK(job.foresight.steps_matched() == 1);
+    CHECK(job.foresight.steps_matched() == 2);
     job.first();
     CHECK(job.foresight.next_use(*job.w) == 3);
   }
+}
+
+// Of two kinds: a short step does not make c.
+struct MixedJob : Job {
+  void step(bool is_short) {
+    first(), second();
+    if (!is_short) third(), fourth();
+    foresight.end_step(now_ns);
+  }
+  uint32_t expected() const { return static_cast<uint32_t>(foresight.expected_outputs().size()); }
+};
+
+TEST_CASE("steps of two kinds in turn are foreseen, each by the last of its kind") {
+  MixedJob job;
+  job.step(false);
+  job.step(true);
+  const uint64_t short_one = job.foresight.last_fingerprint();
+  CHECK(!job.foresight.repeated());
+  job.step(false);
+  CHECK(job.foresight.repeated());
+  CHECK(job.foresight.expected_fingerprint() == short_one);
+  job.first();
+  CHECK(job.foresight.next_use(*job.a) == 1);
+  CHECK(job.foresight.next_use(*job.w) == Foresight::kNever);
+  job.second();
+  CHECK(job.foresight.next_use(*job.a) == Foresight::kNever);
+  job.foresight.end_step(job.now_ns);
+  CHECK(job.foresight.repeated());
+  CHECK(job.foresight.last_fingerprint() == short_one);
+  job.first();
+  CHECK(job.foresight.next_use(*job.w) == 3);
+  job.second();
+  CHECK(job.foresight.next_use(*job.a) == 2);
+}
+
+TEST_CASE("at a difference another step that begins alike is expected") {
+  MixedJob job;
+  job.step(false), job.step(true), job.step(false);
+  job.first(), job.second();
+  REQUIRE(job.expected() == 2);
+  const uint32_t before = job.foresight.expectation();
+  job.third();
+  CHECK(job.foresight.matching());
+  CHECK(job.foresight.expectation() != before);
+  CHECK(job.expected() == 3);
+  CHECK(job.foresight.next_use(*job.w) == 3);
+  job.fourth();
+  CHECK(job.foresight.next_use(*job.w) == Foresight::kNever);
+  job.call(9, {job.w});
+  CHECK(!job.foresight.matching());
+  CHECK(job.foresight.expected_fingerprint() == 0);
+}
+
+TEST_CASE("what comes now and then is not expected, until it comes as often") {
+  MixedJob job;
+  for (int k = 0; k < 4; ++k) job.step(false);
+  job.step(true);
+  job.step(false);
+  CHECK(job.expected() == 3);
+  for (int k = 0; k < 4; ++k) job.step(true), job.step(false);
+  CHECK(job.expected() == 2);
+}
+
+TEST_CASE("kinds of steps that were longest ago are forgotten") {
+  Job job;
+  job.step();
+  for (uint64_t site = 100; site < 100 + Foresight::kKinds; ++site) {
+    job.call(site, {job.w});
+    job.foresight.end_step(job.now_ns);
+    CHECK(!job.foresight.repeated());
+  }
+  job.call(100, {job.w});
+  job.foresight.end_step(job.now_ns);
+  CHECK(job.foresight.repeated());
+  job.step();
+  CHECK(!job.foresight.repeated());
 }
 
 TEST_CASE("a step that goes on longer than the last is a difference") {

@@ -29,7 +29,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --iterations N         run the trace N times and score the last (default 1)
   --json                 one JSON object for each run on standard output
 
-  --search N             simulations at most in search of a plan (default 120; 0: no plan)
+  --search N             simulations at most in search of a plan (default 300; 0: no plan)
   --jobs N               runs at a time (default: processors)
   --csv FILE, --svg FILE where a grid goes (default: TRACE-MEMORY.csv and .svg, here)
   --evict E              together (default): windows and selections; singly: DTR's loop
@@ -41,7 +41,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
                          (default: yes for dtr)
   --lineage-limits B     no: lineage is not bounded (default: no for dtr)
   --mutate M             dtr: copy (default): a mutated tensor is a new storage; in-place: it is not
-  --handle BYTES         pages: granularity of mappings (default: 2 MiB on a GPU, 4 KiB on a CPU)
+  --handle BYTES         pages: granularity of mappings (default: 2 MiB on a GPU, 64 KiB on a CPU)
   --map-ns N             price of mapping one handle (default: the trace's)
   --log FILE             of one run: what is done for the job, line by line
 )";

@@ -169,6 +169,32 @@ TEST_CASE("a step that is too long for a search is left alone") {
   CHECK(job.planner.statistics().searches == 0);
 }
 
+TEST_CASE("a search ends with what it has found when its time is over") {
+  const Trace trace = network(5);
+  BackgroundPlannerConfig config = planner_of(trace, 1'000'000'000);
+  config.planner.operators = UINT64_MAX;
+  uint64_t now_ns = 0;
+  config.search_clock = [&] { return now_ns += 1'000'000; };
+  config.most_search_ns = 1'000'000'000;
+  PlannedJob job(trace, 0.5, config);
+  job.steps(4);
+  CHECK(job.planner.statistics().searches == 1);
+  CHECK(job.planner.statistics().plans == 1);
+}
+
+TEST_CASE("a job with two kinds of steps in turn gets a plan for each") {
+  const Trace trace = network(3);
+  PlannedJob job(trace, 0.5, planner_of(trace, 300));
+  const size_t most = trace.events.size() * 4 / 5;
+  uint64_t without = 0;
+  for (int k = 0; k < 3; ++k) without = job.step() + job.step(most);
+  for (int k = 0; k < 6; ++k) job.step(), job.step(most);
+  CHECK(job.planner.statistics().searches == 2);
+  CHECK(job.planner.statistics().plans >= 1);
+  CHECK(job.planner.statistics().taken_back == 0);
+  CHECK(job.step() + job.step(most) < without);
+}
+
 TEST_CASE("a search ends soon when it is told to, and there is no other") {
   const Trace trace = network(5);
   PlannedJob job(trace, 0.5, planner_of(trace, 1'000'000'000));

@@ -62,6 +62,50 @@ TEST_CASE("a simulated job follows its plan from the second iteration on") {
   }
 }
 
+// Candidates begin where a step without a plan has left things.
+TEST_CASE("what a plan promises is what the second iteration has") {
+  for (const MemoryModel memory : {MemoryModel::kArena, MemoryModel::kPages}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      const Trace trace = network_trace(24, 100'000, 1000, seed);
+      SimulationConfig config = job_of(trace, 0.6);
+      config.memory = memory;
+      config.granularity = 4096;
+      config.iterations = 2;
+      config.policy = "planned";
+      config.planner.simulations = 60;
+      config.planner.perturbed = 0;
+      const SimulationResult result = simulate(trace, config);
+      REQUIRE(result.status == SimulationStatus::kOk);
+      // Fallbacks count in steps of the peak.
+      SimulationConfig job = config;
+      job.budget_bytes = result.limit_bytes;
+      const Trace step = step_trace(trace, 0, trace.events.size());
+      const auto plans = find_plans(step, job, config.planner);
+      REQUIRE(!plans.empty());
+      CHECK(plans[0].score == result.overhead);
+    }
+  }
+}
+
+TEST_CASE("two kinds of steps in turn have a plan each from the second iteration on") {
+  size_t better = 0;
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Trace trace = two_networks_trace(24, 1000, 1000, seed);
+    SimulationConfig config = job_of(trace, 0.5);
+    config.iterations = 2;
+    config.check_invariants = true;
+    config.planner.simulations = 200;
+    const double plain = simulate(trace, config).overhead;
+    config.policy = "planned";
+    const SimulationResult planned = simulate(trace, config);
+    REQUIRE(planned.status == SimulationStatus::kOk);
+    CHECK(planned.overhead >= 1);
+    CHECK(planned.overhead <= plain);
+    better += planned.overhead < plain;
+  }
+  CHECK(better >= 3);
+}
+
 TEST_CASE("with plans, what runs under a budget runs under every greater one") {
   const Trace trace = network_trace(16, 1000, 1000, 3);
   const size_t peak = trace_peak(trace).peak_bytes;
@@ -82,6 +126,55 @@ TEST_CASE("with plans, what runs under a budget runs under every greater one") {
     ran += ok;
   }
   CHECK(ran > 3);
+}
+
+TEST_CASE("a search that may simulate few operators tries few policies, but one at least") {
+  const Trace step = step_of(1);
+  PlannerConfig config;
+  config.operators = 1;
+  const auto few = find_plans(step, job_of(step, 0.5), config);
+  REQUIRE(few.size() == 1);
+  CHECK(few[0].plan.policy == "need1");
+  CHECK(few[0].plan.weights.empty());
+  const auto all = find_plans(step, job_of(step, 0.5), {});
+  CHECK(all.size() > 5);
+  CHECK(all[0].score < few[0].score);
+}
+
+TEST_CASE("a search whose time is over ends with the best that it has found") {
+  const Trace step = step_of(2);
+  PlannerConfig config;
+  config.simulations = 1'000'000'000;
+  config.operators = UINT64_MAX;
+  SimulationConfig job = job_of(step, 0.5);
+  StopSign sign;
+  uint64_t now_ns = 0;
+  sign.set_limit([&] { return ++now_ns; }, 1000);
+  job.stop = &sign;
+  const auto plans = find_plans(step, job, config);
+  REQUIRE(plans.size() > 2);
+  CHECK(!plans[0].plan.weights.empty());
+  CHECK(now_ns == 1001);
+}
+
+// Windows pay with all that lies between; pages with nothing, where maps are free.
+TEST_CASE("a plan says whether pages are better than windows") {
+  size_t preferred = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace step = network_trace(40, 100'000, 1000, seed);
+    SimulationConfig job = job_of(step, 0.6);
+    job.memory = MemoryModel::kPages;
+    job.granularity = 4096;
+    PlannerConfig config;
+    config.simulations = 1;
+    config.perturbed = 0;
+    const auto plans = find_plans(step, job, config);
+    REQUIRE(!plans.empty());
+    preferred += plans[0].plan.prefers_pages;
+    job.memory = MemoryModel::kArena;
+    for (const RankedPlan& plan : find_plans(step, job, config)) CHECK(!plan.plan.prefers_pages);
+  }
+  CHECK(preferred >= 1);
 }
 
 TEST_CASE("nothing is planned where nothing runs") {

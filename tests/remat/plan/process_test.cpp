@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "allocator/private_host_space.h"
 #include "tests/remat/plan/sample_traces.h"
 #include "tests/support/catch.h"
 
@@ -59,7 +60,19 @@ TEST_CASE("what one process has learnt of its step, another knows") {
   other->learn_from(*teacher);
   CHECK(other->runtime().steps() == 1);
   REQUIRE(other->run_iteration(&result));
-  CHECK(other->runtime().same_since() == 1);  // two steps, and the same
+  CHECK(other->runtime().step_repeated());
+}
+
+TEST_CASE("on a CPU pages are those that jobs have, unless told otherwise") {
+  const Trace trace = network_trace(20, 1000);
+  SimulationConfig config = tight(PrivateHostSpace::kGranularity - 1);
+  config.memory = MemoryModel::kPages;
+  CHECK(Process::make(trace, config) == nullptr);
+  config.granularity = 4096;
+  CHECK(Process::make(trace, config) != nullptr);
+  config.granularity = 0;
+  config.budget_bytes = PrivateHostSpace::kGranularity;
+  CHECK(Process::make(trace, config) != nullptr);
 }
 
 }  // namespace

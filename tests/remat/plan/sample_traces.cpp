@@ -91,10 +91,9 @@ class RandomTrace {
   std::vector<uint64_t> alive_;
 };
 
-}  // namespace
-
-Trace network_trace(size_t layers, size_t bytes, uint64_t cost_ns, uint64_t seed) {
-  TraceBuilder builder({"network", "cpu", 1, 0, 0});
+// Returns the gradient of the first layer.
+uint64_t add_network(TraceBuilder& builder, size_t layers, size_t bytes, uint64_t cost_ns,
+                     uint64_t seed) {
   test::Random random(seed);
   auto times = [&](uint64_t most) { return seed == 0 ? 1 : random.between(1, most); };
   std::vector<uint64_t> forward = {builder.root(bytes, RootKind::kInput)};
@@ -114,6 +113,23 @@ Trace network_trace(size_t layers, size_t bytes, uint64_t cost_ns, uint64_t seed
     builder.release(gradient);
     builder.release(forward[k]);
     gradient = next;
+  }
+  return gradient;
+}
+
+}  // namespace
+
+Trace network_trace(size_t layers, size_t bytes, uint64_t cost_ns, uint64_t seed) {
+  TraceBuilder builder({"network", "cpu", 1, 0, 0});
+  add_network(builder, layers, bytes, cost_ns, seed);
+  return builder.take();
+}
+
+Trace two_networks_trace(size_t layers, size_t bytes, uint64_t cost_ns, uint64_t seed) {
+  TraceBuilder builder({"two networks", "cpu", 1, 0, 0});
+  for (const uint64_t each : {seed, seed + 1}) {
+    builder.release(add_network(builder, layers, bytes, cost_ns, each));
+    builder.step();
   }
   return builder.take();
 }

@@ -14,6 +14,10 @@ namespace tidepool::plan {
 // With a seed, sizes are up to four times and costs up to nine times as large.
 Trace network_trace(size_t layers, size_t bytes, uint64_t cost_ns = 1000, uint64_t seed = 0);
 
+// Two such networks in turn, of seeds `seed` and `seed` + 1, each in a step of its own; nothing but
+// their inputs lives longer.
+Trace two_networks_trace(size_t layers, size_t bytes, uint64_t cost_ns, uint64_t seed);
+
 // A random valid trace: roots, operators of all kinds, writes, workspaces, deaths, uses, steps.
 Trace random_trace(uint64_t seed, size_t events);
 

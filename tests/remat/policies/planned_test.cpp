@@ -107,6 +107,52 @@ TEST_CASE("a plan comes into use with a step, never within one") {
   CHECK_THROWS_AS(job.policy.set_plan(job.plan_of("random", {})), std::invalid_argument);
 }
 
+TEST_CASE("each kind of step has a plan of its own, also one that shows in the middle") {
+  Job job;
+  job.step();
+  job.policy.set_plan(job.plan_of("need1", {2, 2, 2}));
+  job.begin(), job.go_on(77), job.end();
+  job.policy.set_plan(job.plan_of("need1", {8, 8, 8}));
+  for (int k = 0; k < 2; ++k) {
+    job.begin(), job.go_on();
+    CHECK(job.price(job.b) == 2 * 200.0 / 2);
+    job.end();
+    job.begin(), job.go_on(77);
+    CHECK(job.price(job.b) == 8 * 200.0 / 2);
+    job.end();
+  }
+  job.begin();
+  CHECK(job.price(job.a) == 2 * 100.0 / 2);  // after the other kind
+  job.go_on(77);
+  CHECK(job.price(job.b) == 8 * 200.0 / 2);
+  job.end();
+  // One plan is taken back.
+  job.policy.set_plan(job.plan_of("need1", {}));
+  job.begin(), job.go_on();
+  CHECK(job.price(job.b) == 2 * 200.0 / 2);
+  job.end();
+  job.begin(), job.go_on(77);
+  CHECK(job.price(job.b) == 200.0 / 2);
+  job.built.check();
+}
+
+TEST_CASE("a plan may prefer pages to windows, as long as the step goes as foreseen") {
+  Job job;
+  job.step();
+  StepPlan plan = job.plan_of("need1", {});
+  plan.prefers_pages = true;
+  job.policy.set_plan(plan);
+  CHECK(!job.policy.prefers_pages());
+  job.begin();
+  CHECK(job.price(job.a) == 100.0 / 2);
+  CHECK(job.policy.prefers_pages());
+  CHECK(job.policy.follows_plan());
+  job.go_on(77);
+  CHECK(!job.policy.prefers_pages());
+  CHECK(job.price(job.b) == 200.0 / 2);
+  CHECK(!job.policy.follows_plan());
+}
+
 // Evictions and deaths, while the active policy changes from step to step: check() compares caches,
 // marks and components with what they should be.
 TEST_CASE("what a policy keeps is dropped when another takes over") {

@@ -64,7 +64,7 @@ TEST_CASE("the default policy has a name of its own, and a search a bound") {
       parsed({"a.jsonl", "--budget-ratio=0.5", "--policy=default,planned", "--search=7"});
   CHECK(options.policies == std::vector<std::string>{"default", "planned"});
   CHECK(options.planner.simulations == 7);
-  CHECK(parsed({"a.jsonl", "--budget-ratio=0.5"}).planner.simulations == 120);
+  CHECK(parsed({"a.jsonl", "--budget-ratio=0.5"}).planner.simulations == 300);
 }
 
 TEST_CASE("a grid has both its ends") {
