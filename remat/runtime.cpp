@@ -134,10 +134,7 @@ void Runtime::learn(const Foresight& foresight) {
   if (state_->foresight != nullptr) *state_->foresight = foresight;
 }
 
-void Runtime::set_plan(const StepPlan& plan) {
-  DeviceLock lock(state_->mutex);
-  state_->policy->set_plan(plan);
-}
+void Runtime::set_plan(const StepPlan& plan) { state_->policy->set_plan(plan); }
 
 uint32_t Runtime::steps() const {
   DeviceLock lock(state_->mutex);

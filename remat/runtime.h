@@ -134,8 +134,8 @@ class Runtime final : public Reclaimer {
   void learn(const Foresight& foresight);
 
   // For policies that follow a plan: it holds for steps that are expected to be like that which it
-  // was found on, and as far as they are. Takes the lock. Throws: std::invalid_argument naming an
-  // unknown policy.
+  // was found on, and as far as they are. Requires: lock held. Throws: std::invalid_argument naming
+  // an unknown policy.
   void set_plan(const StepPlan& plan);
   // Steps that have ended, as a policy that looks ahead counts them; 0 where the policy does not
   // look ahead, or not yet. Whether the last one did what a step before it did. Take the lock.

@@ -49,8 +49,8 @@ const PrecisionNodes& precision_nodes() {
   return nodes;
 }
 
-// Settings that are read at each recorded operator, whose getters are calls into another library, or
-// whose setters warn or look around before they set.
+// Settings that are read at each recorded operator, whose getters are calls into another library,
+// or whose setters warn or look around before they set.
 #define TIDEPOOL_CONTEXT_MEMBER(type, name)                       \
   template <type at::Context::*Member>                            \
   struct Reach_##name {                                           \
@@ -95,7 +95,7 @@ void visit_newer_switches(Context& context, Visit&& visit) {
   if constexpr (requires { context.cudnnDepthwiseKernel(); }) {
     using Kernel = decltype(context.cudnnDepthwiseKernel());
     visit([&] { return context.cudnnDepthwiseKernel(); },
-          [&](uint32_t kernel) { context.setCuDNNDepthwiseKernel(static_cast<Kernel>(kernel)); }, 2);
+          [&](uint32_t value) { context.setCuDNNDepthwiseKernel(static_cast<Kernel>(value)); }, 2);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -54,7 +54,7 @@ struct BackgroundPlanner::Recording {
 
 struct BackgroundPlanner::Search {
   StopSign sign;
-  bool found = false;  // with mutex_, until it is over
+  std::optional<remat::StepPlan> plan;  // what it has found, once it is over
 };
 
 BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator& allocator,
@@ -95,7 +95,7 @@ bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
   }
   if (phase_ == Phase::kSearching) {
     watch_search(end.fingerprint);
-    return false;  // a plan may have come in the middle of this step
+    return false;
   }
   if (!end.repeated) return false;
   if (kind.trial_steps > 0) try_plan(kind);
@@ -132,12 +132,21 @@ BackgroundPlanner::Kind& BackgroundPlanner::note_step(const remat::StepEnd& end,
 void BackgroundPlanner::watch_search(uint64_t fingerprint) {
   absent_ = fingerprint == searched_ ? 0 : absent_ + 1;
   if (!is_searching()) {
-    phase_ = Phase::kWatching;
-    Kind* const kind = find_kind(searched_);
-    if (kind != nullptr && last_search_->found) kind->trial_steps = kTrialSteps;
+    finish_search();
   } else if (absent_ >= kMostKinds && repeats_ >= patience_) {
     last_search_->sign.tell();
   }
+}
+
+// Between steps, and on the job's thread: one of low priority that held the device's lock would
+// have the job wait for whatever else the machine does.
+void BackgroundPlanner::finish_search() {
+  phase_ = Phase::kWatching;
+  if (!last_search_->plan) return;
+  runtime_.set_plan(*last_search_->plan);
+  if (Kind* const kind = find_kind(searched_)) kind->trial_steps = kTrialSteps;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  ++statistics_.plans;
 }
 
 void BackgroundPlanner::start_recording(const remat::StepEnd& end) {
@@ -166,7 +175,7 @@ void BackgroundPlanner::start_search(const remat::StepEnd& end, Kind& kind) {
   recorded->events = std::exchange(filling(), std::make_unique<JobEvents>());
   recorded->fingerprint = end.fingerprint;
   auto search = std::make_shared<Search>();
-  if (!start(search, [this, recorded, search] { return find(*recorded, *search); })) return;
+  if (!start(recorded, search)) return;
   last_search_ = std::move(search);
   kind.searched = true;
   searched_ = end.fingerprint;
@@ -180,30 +189,25 @@ void BackgroundPlanner::try_plan(Kind& kind) {
   if (kind.planned_shares / kTrialSteps <= kTolerance * kind.share_before + kToleratedShare) return;
   remat::StepPlan none;
   none.fingerprint = kind.fingerprint;
-  // The lock is held here, so somebody else has to say it.
-  start(std::make_shared<Search>(), [this, none] {
-    runtime_.set_plan(none);
-    const std::lock_guard<std::mutex> guard(mutex_);
-    ++statistics_.taken_back;
-    return false;
-  });
+  runtime_.set_plan(none);
+  const std::lock_guard<std::mutex> guard(mutex_);
+  ++statistics_.taken_back;
 }
 
 // On a thread of its own, if there can be one.
-bool BackgroundPlanner::start(std::shared_ptr<Search> search, std::function<bool()> work) {
+bool BackgroundPlanner::start(std::shared_ptr<Recording> recorded,
+                              std::shared_ptr<Search> search) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (stopped_ || search_ != nullptr) return false;
   try {
-    start_service_thread("tidepool-plan", [this, search, work = std::move(work)] {
+    start_service_thread("tidepool-plan", [this, recorded, search] {
       setpriority(PRIO_PROCESS, 0, 19);  // of this thread
-      bool found = false;
       try {
-        found = work();
+        search->plan = find(*recorded, *search);
       } catch (const std::exception&) {
         // The step is not one that can be simulated, or there is no memory: no plan.
       }
       const std::lock_guard<std::mutex> done(mutex_);
-      search->found = found;
       statistics_.search_ns += thread_ns();
       search_ = nullptr;
       changed_.notify_all();
@@ -212,19 +216,17 @@ bool BackgroundPlanner::start(std::shared_ptr<Search> search, std::function<bool
     return false;
   }
   search_ = std::move(search);
+  ++statistics_.searches;
   return true;
 }
 
-// On the thread. True if the runtime has a plan now.
-bool BackgroundPlanner::find(const Recording& recorded, Search& search) {
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    ++statistics_.searches;
-  }
+// On the thread. Nothing: no plan is better than none.
+std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded,
+                                                       Search& search) const {
   TraceBuilder builder(config_.facts);
   play(*recorded.events, builder);
   const Trace trace = builder.take();
-  if (search.sign.told()) return false;
+  if (search.sign.told()) return std::nullopt;
   SimulationConfig job;
   job.memory = MemoryModel::kPages;
   job.budget_bytes = allocator_.statistics().budget_bytes;
@@ -236,10 +238,10 @@ bool BackgroundPlanner::find(const Recording& recorded, Search& search) {
                         config_.most_search_ns);
   job.stop = &search.sign;
   const std::vector<RankedPlan> plans = find_plans(trace, job, config_.planner);
-  if (search.sign.told() || plans.empty()) return false;
+  if (search.sign.told() || plans.empty()) return std::nullopt;
   const remat::StepPlan& best = plans.front().plan;
   if (best.policy == "need1" && best.weights.empty() && !best.prefers_pages) {
-    return false;  // as without one
+    return std::nullopt;  // as without one
   }
   remat::StepPlan plan = best;
   plan.fingerprint = recorded.fingerprint;
@@ -250,21 +252,23 @@ bool BackgroundPlanner::find(const Recording& recorded, Search& search) {
       plan.weights.push_back(storage == kDead ? 1.0F : weights[storage]);
     }
   }
-  runtime_.set_plan(plan);
-  const std::lock_guard<std::mutex> guard(mutex_);
-  ++statistics_.plans;
-  return true;
+  return plan;
 }
 
+// Whoever has the mutex now may be the thread of low priority: that is not waited for.
 bool BackgroundPlanner::is_searching() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  return search_ != nullptr;
+  const std::unique_lock<std::mutex> guard(mutex_, std::try_to_lock);
+  return !guard.owns_lock() || search_ != nullptr;
 }
 
 void BackgroundPlanner::wait() {
   if (forked_) return;
-  std::unique_lock<std::mutex> guard(mutex_);
-  changed_.wait(guard, [&] { return search_ == nullptr; });
+  {
+    std::unique_lock<std::mutex> guard(mutex_);
+    changed_.wait(guard, [&] { return search_ == nullptr; });
+  }
+  const DeviceLock lock(allocator_.mutex());
+  if (phase_ == Phase::kSearching) finish_search();
 }
 
 bool BackgroundPlanner::stop() {

@@ -16,9 +16,9 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -62,7 +62,8 @@ class BackgroundPlanner final : public EventRecorder {
   bool step_ended(const remat::StepEnd& end) override;
   void forked() override;
 
-  // Until no search is under way: for jobs that are to run the same way twice.
+  // Until no search is under way, and what was found is followed: for jobs that are to run the same
+  // way twice.
   void wait();
   // The search under way ends soon, without a plan, and there will be no other. Waits for it, but
   // not for long: a thread of low priority may not get to run. True if it has ended.
@@ -90,11 +91,12 @@ class BackgroundPlanner final : public EventRecorder {
   Kind* find_kind(uint64_t fingerprint);
   Kind& note_step(const remat::StepEnd& end, const remat::StepEnd& before);
   void watch_search(uint64_t fingerprint);
+  void finish_search();
   void start_recording(const remat::StepEnd& end);
   void start_search(const remat::StepEnd& end, Kind& kind);
   void try_plan(Kind& kind);
-  bool start(std::shared_ptr<Search> search, std::function<bool()> work);
-  bool find(const Recording& recorded, Search& search);
+  bool start(std::shared_ptr<Recording> recorded, std::shared_ptr<Search> search);
+  std::optional<remat::StepPlan> find(const Recording& recorded, Search& search) const;
   bool is_searching() const;
 
   remat::Runtime& runtime_;

@@ -21,7 +21,10 @@ class Process {
 
   void learn_from(const Process& other) { runtime_.learn_from(other.runtime_); }
   void learn(const remat::Foresight& foresight) { runtime_.learn(foresight); }
-  void set_plan(const remat::StepPlan& plan) { runtime_.set_plan(plan); }
+  void set_plan(const remat::StepPlan& plan) {
+    const DeviceLock lock(runtime_.mutex());
+    runtime_.set_plan(plan);
+  }
   const remat::Runtime& runtime() const { return runtime_; }
   // See SimulatedJob.
   void set_log(WorkLog* log) { job_.set_log(log); }

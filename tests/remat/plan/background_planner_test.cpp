@@ -118,7 +118,10 @@ TEST_CASE("a plan whose steps replay more than those before it is taken back") {
   remat::StepPlan bad;
   bad.fingerprint = job.runtime.last_fingerprint();
   bad.policy = "size";
-  job.runtime.set_plan(bad);
+  {
+    const DeviceLock lock(job.runtime.mutex());
+    job.runtime.set_plan(bad);
+  }
   REQUIRE(job.step() > without + without / 40);
   job.steps(3);
   CHECK(job.planner.statistics().taken_back == 1);
