@@ -13,6 +13,7 @@
 
 #include "allocator/sizes.h"
 #include "bindings/torch/interception.h"
+#include "bindings/torch/replaying.h"
 #include "bindings/torch_cuda/cuda_backend.h"
 
 namespace tidepool::torch_glue {
@@ -262,6 +263,10 @@ void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStre
       } catch (const c10::OutOfMemoryError&) {
         // The error is ours.
       }
+    }
+    if (torch_glue::is_replaying()) {
+      torch_glue::note_out_of_memory(error.report());
+      throw;
     }
     raise_out_of_memory(memory, error.report());
   }
