@@ -26,8 +26,9 @@ class DeviceArena {
   DeviceArena& operator=(const DeviceArena&) = delete;
 
   // Throws: OutOfMemory; DeviceError.
-  void* allocate(size_t bytes, driver::Stream stream) {
-    return allocator_.allocate(bytes, PlacementHint::kTransient, streams_.id_of(stream));
+  void* allocate(size_t bytes, driver::Stream stream,
+                 PlacementHint hint = PlacementHint::kTransient) {
+    return allocator_.allocate(bytes, hint, streams_.id_of(stream));
   }
   void free(void* address) { allocator_.free(address); }
   // Aborts unless the block was asked for with exactly `bytes` on `stream`.

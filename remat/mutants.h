@@ -49,6 +49,7 @@
   M(8, denormals, "a replay runs with another treatment of denormals")                 \
   M(8, default_dtype, "a replay runs with another default dtype")                      \
   M(8, autocast, "a replay runs without the autocast of its call")                     \
+  M(8, swallowed, "a replay goes on with less memory than its operator had")            \
   M(9, view, "views restore what they look at")                                        \
   M(9, empty, "empty_like restores what it looks at")                                  \
   M(10, table, "results that vary from run to run are replayed")

@@ -12,6 +12,7 @@
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
 #include "bindings/torch/job_trace.h"
+#include "bindings/torch/replaying.h"
 
 namespace tidepool::torch_glue {
 
@@ -163,6 +164,7 @@ void rethrow_as_torch_error(Engine& engine) {
     throw;
   } catch (const OutOfMemory& error) {
     note_out_of_memory(error.report());
+    if (is_replaying()) throw;
     engine.backend().raise_out_of_memory(error.report());
   }
   std::abort();  // not reached

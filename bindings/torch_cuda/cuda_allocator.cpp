@@ -13,6 +13,7 @@
 
 #include "allocator/sizes.h"
 #include "bindings/torch/interception.h"
+#include "bindings/torch/replaying.h"
 #include "bindings/torch_cuda/cuda_backend.h"
 
 namespace tidepool::torch_glue {
@@ -177,7 +178,8 @@ DataPtr CudaAllocator::allocate(size_t bytes) {
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   void* address = nullptr;
   if (bytes != 0) {
-    address = allocate_on(device, c10::cuda::getCurrentCUDAStream(device), bytes);
+    address = allocate_on(device, c10::cuda::getCurrentCUDAStream(device), bytes,
+                          __builtin_return_address(0));
   }
   return {address, address, &delete_block, c10::Device(c10::kCUDA, device)};
 }
@@ -196,7 +198,8 @@ void* CudaAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   return allocate_on(device, stream, bytes);
 }
 
-void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes) {
+void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes,
+                                 const void* site) {
   Slot& slot = this->slot(device);
   if (slot.pools->any()) [[unlikely]] {
     for (size_t n = slot.pools->dismiss_captures(); n > 0; --n) end_capture(device);
@@ -207,13 +210,18 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
   }
   DeviceMemory& memory = this->memory(device);
   slot.pools->settle(memory);
-  if (memory.engine() != nullptr) prepare_to_allocate(*memory.engine());
+  PlacementHint hint = PlacementHint::kTransient;
+  if (memory.engine() != nullptr) {
+    prepare_to_allocate(*memory.engine());
+    if (site != nullptr) hint = call_sites_.hint_for(site);
+  }
   void* address = nullptr;
   try {
-    address = memory.allocate(bytes, stream);
+    address = memory.allocate(bytes, stream, hint);
   } catch (const OutOfMemory&) {
-    address = allocate_at_last(slot, memory, stream, bytes);
+    address = allocate_at_last(slot, memory, stream, bytes, hint);
   }
+  if (hint == PlacementHint::kLongLived) [[unlikely]] call_sites_.given(site, address);
   if (auto* trace = gpu_trace()) [[unlikely]] {
     (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
@@ -244,7 +252,7 @@ void* CudaAllocator::allocate_native(DeviceIndex device, cudaStream_t stream, si
 }
 
 void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
-                                      size_t bytes) {
+                                      size_t bytes, PlacementHint hint) {
   // What others hold for no use of theirs: memory received from other processes, and segments that
   // PyTorch's allocator keeps for its next request.
   memory.count_retry();
@@ -254,7 +262,7 @@ void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStre
     slot.pools->settle(memory);
   }
   try {
-    return memory.allocate(bytes, stream);
+    return memory.allocate(bytes, stream, hint);
   } catch (const OutOfMemory& error) {
     if (use_on_oom_) {  // pools that their owner lends for this case
       try {
@@ -262,6 +270,10 @@ void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStre
       } catch (const c10::OutOfMemoryError&) {
         // The error is ours.
       }
+    }
+    if (torch_glue::is_replaying()) {
+      torch_glue::note_out_of_memory(error.report());
+      throw;
     }
     raise_out_of_memory(memory, error.report());
   }

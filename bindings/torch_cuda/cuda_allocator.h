@@ -15,11 +15,13 @@
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
+#include "allocator/call_sites.h"
 #include "bindings/torch/storage_access.h"
 #include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/foreign_users.h"
 #include "bindings/torch_cuda/native_pools.h"
 #include "bindings/torch_cuda/settings.h"
+#include "bindings/torch_cuda/workspaces.h"
 #include "cuda/driver_functions.h"
 #include "forwarding_allocator.h"
 
@@ -118,12 +120,15 @@ class CudaAllocator final : public ForwardingAllocator {
   DeviceMemory& make_memory(Slot& slot, DeviceIndex device);
   // The device whose arena has the address, or null.
   DeviceMemory* memory_of(const void* address) const;
-  void* allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes);
+  // `site`: the caller, if he may be one who keeps what he is given; else null.
+  void* allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes,
+                    const void* site = nullptr);
   // What of the device's memory is in use, and not by PyTorch's allocator or the arena: the CUDA
   // context, code, libraries' own memory, other processes. 0 if the device does not say.
   size_t outside_bytes(DeviceIndex device);
   void* allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes);
-  void* allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream, size_t bytes);
+  void* allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream, size_t bytes,
+                         PlacementHint hint);
   // Of an arena that evicts: the calling thread is watched, and chaos gets its chance.
   static void prepare_to_allocate(torch_glue::Engine& engine);
   void restore_before_capture(DeviceIndex device);
@@ -137,6 +142,7 @@ class CudaAllocator final : public ForwardingAllocator {
   std::atomic<bool> caching_{true};
   std::atomic<bool> use_on_oom_{false};
   ForeignUsers foreign_users_;
+  CallSites call_sites_{&is_workspace, &may_keep_workspaces};
 
   std::mutex mutex_;  // for what follows
   std::vector<OutOfMemoryObserver> observers_;

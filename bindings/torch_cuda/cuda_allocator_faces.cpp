@@ -158,6 +158,7 @@ std::string CudaAllocator::statistics_json() {
     json["requested_peak_bytes"] = both.requested_bytes[0].peak;
     json["num_ooms"] = both.num_ooms;
     json["native_reserved_bytes"] = slot.pools->reserved();
+    json["workspace_bytes"] = workspace_bytes(*memory);
     json["outside_bytes"] = outside_bytes(static_cast<DeviceIndex>(device));
     json["outside_at_start_bytes"] = slot.outside_at_start;
     devices["cuda:" + std::to_string(device)] = std::move(json);

@@ -34,10 +34,10 @@ DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions
       history_(index),
       arena_(functions, index, config, this) {}
 
-void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream) {
-  if (!history_.watched()) [[likely]] return arena_.allocate(bytes, handle(stream));
+void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream, PlacementHint hint) {
+  if (!history_.watched()) [[likely]] return arena_.allocate(bytes, handle(stream), hint);
   ContextScope scope(history_.gather(RecordContext::STATE));
-  return arena_.allocate(bytes, handle(stream));
+  return arena_.allocate(bytes, handle(stream), hint);
 }
 
 void DeviceMemory::free(void* address) {

@@ -29,7 +29,7 @@ class DeviceMemory final : private AllocatorObserver {
   bool contains(const void* address) const { return arena_.contains(address); }
 
   // Throws: OutOfMemory; DeviceError.
-  void* allocate(size_t bytes, cudaStream_t stream);
+  void* allocate(size_t bytes, cudaStream_t stream, PlacementHint hint);
   // Of an allocated block. Where contents have owners, the runtime decides what becomes of it.
   void free(void* address);
   void record_stream(void* address, cudaStream_t user);

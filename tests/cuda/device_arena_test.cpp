@@ -1,7 +1,10 @@
 #include "cuda/device_arena.h"
 
+#include <optional>
+
 #include "tests/cuda/fake_driver.h"
 #include "tests/support/catch.h"
+#include "tests/support/fake_reclaimer.h"
 
 namespace tidepool::device {
 namespace {
@@ -74,6 +77,65 @@ TEST_CASE("a peer may access what is mapped and what will be, and the arena wait
   arena.free(after);
   arena.synchronize();
   CHECK(fake.calls("cuCtxSynchronize") == 1);
+}
+
+// A budget of 64 pages, full of blocks that may be evicted: two in the middle of the large
+// transient ones for the lowest price.
+struct FullArena {
+  explicit FullArena(bool virtual_memory) {
+    fake.virtual_memory = virtual_memory;
+    arena.emplace(fake.functions(), 0, config(64));
+    arena->allocator().set_reclaimer(&reclaimer);
+    for (uint64_t i = 0; i < 16; ++i) own(4 * kPage, i == 3 || i == 5 ? 1 : 1000);
+  }
+  tidepool::test::FakeOwner* own(size_t bytes, uint64_t price) {
+    void* address = arena->allocate(bytes, nullptr);
+    tidepool::test::FakeOwner* owner = reclaimer.add(address, bytes, price);
+    DeviceLock lock(arena->mutex());
+    arena->allocator().set_owner(address, owner);
+    return owner;
+  }
+  // Whether a request is served by whatever evictions it takes.
+  bool has_room(size_t bytes) {
+    try {
+      arena->free(arena->allocate(bytes, nullptr));
+      return true;
+    } catch (const OutOfMemory&) {
+      return false;
+    }
+  }
+
+  tidepool::test::FakeReclaimer reclaimer;
+  test::FakeDriver fake;
+  std::optional<DeviceArena> arena;
+};
+
+TEST_CASE("workspaces asked for late lie together and cut nothing, where they are known as such") {
+  const bool virtual_memory = GENERATE(true, false);
+  for (const PlacementHint hint : {PlacementHint::kLongLived, PlacementHint::kTransient}) {
+    FullArena full(virtual_memory);
+    DeviceArena& arena = *full.arena;
+    CHECK(arena.allocator().committed_bytes() == 64 * kPage);
+    constexpr size_t kWorkspace = 3 * kPage / 2;
+    auto* first = static_cast<char*>(arena.allocate(kWorkspace, nullptr, hint));
+    full.own(5 * kPage / 2, 1000);
+    auto* second = static_cast<char*>(arena.allocate(kWorkspace, nullptr, hint));
+    arena.allocator().check_invariants();
+    CHECK(arena.allocator().committed_bytes() <= 64 * kPage);
+    const bool known = hint == PlacementHint::kLongLived;
+    if (virtual_memory) {
+      // Three pages in all, or two for each.
+      CHECK((second == first + kWorkspace) == known);
+      CHECK(full.has_room(61 * kPage) == known);
+      CHECK(full.has_room(60 * kPage));
+    } else {
+      // The part of the range for large transient blocks is whole, or is not.
+      CHECK(full.has_room(32 * kPage) == known);
+    }
+    arena.free(first);
+    arena.free(second);
+    arena.allocator().check_invariants();
+  }
 }
 
 }  // namespace

@@ -70,6 +70,7 @@ KILLERS = {
 # Mutants of what only CUDA has, by the case of tests/torch_cuda/remat_jobs.py that notices.
 ON_CUDA = {"7.captured_operand": "captured", "7.restored_in_capture": "captured",
            "7.captured_generator": "captured_draws",
+           "8.swallowed": "replay_refused",
            "10.table": "varying"}
 
 # Mutants that end in an error rather than in other bits, by the tests of the simulator that notice.

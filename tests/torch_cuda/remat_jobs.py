@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 import standin  # noqa: E402
 import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
 import value_kernels  # noqa: E402
 
 device = standin.Device()
@@ -258,10 +259,41 @@ def switched() -> dict:
     return {"prints": [], "wrong": wrong, "switches": len(known)}
 
 
+def workspace_refused() -> dict:
+    """Convolve with workspaces that no budget has room for."""
+    device.set(dnn_workspace="1GiB")
+    weight = torch.randn(8, 3, 3, 3, device="cuda")
+    results = [F.conv2d(torch.randn(2, 3, size, size, device="cuda"), weight) for size in (16, 17)]
+    device.set(dnn_workspace=0)
+    evict_all()
+    return {"prints": prints(*results), "states": [state(result) for result in results]}
+
+
+def replay_refused() -> dict:
+    """Restore what was convolved with a workspace while there is no room for one, and once more."""
+    device.set(dnn_workspace="64MiB")
+    weight = torch.randn(8, 3, 3, 3, device="cuda")
+    y = F.conv2d(torch.randn(2, 3, 18, 18, device="cuda"), weight)  # no plan is known for it yet
+    evicted = evict_all()
+    full = torch.empty(224 << 20, dtype=torch.uint8, device="cuda")
+    error = ""
+    try:
+        y.sin()
+    except torch.OutOfMemoryError as refused:
+        error = str(refused)
+    states = [state(y)]
+    del full
+    torch.cuda.reset_peak_memory_stats()
+    found = prints(y)
+    device.set(dnn_workspace=0)
+    return {"prints": found, "evicted": evicted, "error": error, "states": [*states, state(y)],
+            "used_again": torch.cuda.max_memory_allocated()}
+
+
 CASES = {case.__name__: case for case in (
     other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
     recorded_while_evicted, captured, captured_draws, two_devices, drawn, scalars_of_the_host,
-    varying, switched)}
+    varying, switched, workspace_refused, replay_refused)}
 
 
 def main() -> None:

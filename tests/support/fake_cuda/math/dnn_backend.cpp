@@ -1,5 +1,6 @@
-// cuDNN's graph functions: descriptors that remember what was set, one engine for everything, and
-// plans that enqueue one operation. Enough for the front end that PyTorch compiles in.
+// cuDNN's graph functions: descriptors that remember what was set, and plans that enqueue one
+// operation. Heuristics offer two plans for everything: the first asks for the workspace that the
+// settings name, the second for none. Enough for the front end that PyTorch compiles in.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@ struct Attribute {
 
 struct Descriptor {
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
+  bool needs_workspace = true;  // of configurations of engines, and plans
 };
 
 Descriptor& of(cudnnBackendDescriptor_t descriptor) {
@@ -45,11 +47,25 @@ size_t element_bytes(cudnnBackendAttributeType_t type) {
   }
 }
 
+// How many configurations heuristics find; asked for none, that is what is counted.
+int64_t offer(int64_t wanted, void* elements) {
+  constexpr int64_t kOffered = 2;
+  if (elements == nullptr || wanted == 0) return kOffered;
+  const int64_t given = std::min(wanted, kOffered);
+  for (int64_t i = 0; i < given; ++i) {
+    of(static_cast<cudnnBackendDescriptor_t*>(elements)[i]).needs_workspace = i == 0;
+  }
+  return given;
+}
+
 // Attributes that cuDNN itself fills. The caller has made the descriptors that results go into.
-bool get_filled(cudnnBackendAttributeName_t name, int64_t wanted, int64_t* count, void* elements) {
+bool get_filled(const Descriptor& descriptor, cudnnBackendAttributeName_t name, int64_t wanted,
+                int64_t* count, void* elements) {
   int64_t found = 1;
   switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+      found = offer(wanted, elements);
+      break;
     case CUDNN_ATTR_ENGINECFG_ENGINE:
       break;
     case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
@@ -60,7 +76,8 @@ bool get_filled(cudnnBackendAttributeName_t name, int64_t wanted, int64_t* count
       break;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
     case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE: {
-      const int64_t bytes = static_cast<int64_t>(machine().settings.dnn_workspace_bytes);
+      const int64_t asked = static_cast<int64_t>(machine().settings.dnn_workspace_bytes);
+      const int64_t bytes = descriptor.needs_workspace ? asked : 0;
       if (elements && wanted > 0) std::memcpy(elements, &bytes, sizeof bytes);
       break;
     }
@@ -96,6 +113,10 @@ FAKE_CUDA_API cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t de
   const char* const bytes = static_cast<const char*>(elements);
   attribute.bytes.assign(bytes, bytes + static_cast<size_t>(count) * element_bytes(type));
   attribute.count = count;
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
+    const auto config = *static_cast<const cudnnBackendDescriptor_t*>(elements);
+    of(descriptor).needs_workspace = of(config).needs_workspace;
+  }
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -104,7 +125,7 @@ FAKE_CUDA_API cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t de
                                                      cudnnBackendAttributeType_t type,
                                                      int64_t wanted, int64_t* count,
                                                      void* elements) {
-  if (get_filled(name, wanted, count, elements)) return CUDNN_STATUS_SUCCESS;
+  if (get_filled(of(descriptor), name, wanted, count, elements)) return CUDNN_STATUS_SUCCESS;
   const auto& attributes = of(descriptor).attributes;
   const auto found = attributes.find(name);
   if (found != attributes.end()) {
