@@ -99,6 +99,7 @@ class Arena {
     // Of moving blocks for it: how often more, and only blocks that find a place, as far as known.
     int moves_left = 16;
     size_t move_limit_bytes = SIZE_MAX;
+    bool device_failed = false;  // while pages were moved for it: a window takes no device call
   };
   // Where new pages would go: part of a run of free blocks and holes.
   struct Site {
@@ -223,7 +224,8 @@ class Arena {
   // Of evicting its victims and of moving its pages; the time that takes counts by equal shares,
   // for each victim as a cost of that one would. Nothing for pages that are free already.
   uint64_t price_of(const PageSelection& selection);
-  bool is_better(const Window& window, const std::optional<PageSelection>& selection);
+  bool is_better(const Request& request, const Window& window,
+                 const std::optional<PageSelection>& selection);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
   std::optional<Window> find_window_anywhere(size_t bytes) const;
   Outcome take_window(DeviceLock& lock, const Request& request, const Window& window,

@@ -120,8 +120,9 @@ uint64_t Arena::price_of(const PageSelection& selection) {
   return price;
 }
 
-bool Arena::is_better(const Window& window, const std::optional<PageSelection>& selection) {
-  if (!selection) return true;
+bool Arena::is_better(const Request& request, const Window& window,
+                      const std::optional<PageSelection>& selection) {
+  if (!selection || request.device_failed) return true;
   if (window.evicted_blocks > 0 && reclaimer_->prefers_pages()) return false;
   return window.price <= price_of(*selection);
 }
@@ -165,7 +166,8 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
   if (config_.evict_singly) return evict_one(lock, request, served);
   begin_search();
   Outcome outcome = Outcome::kNothing;
-  if (allows_shortlists_) {
+  const bool may_shorten = allows_shortlists_ && !request.device_failed;
+  if (may_shorten) {
     find_free_pages(request.stream);
     outcome = take_free_pages(lock, request, served);
   }
@@ -173,7 +175,7 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
   // Pages that move cost less than their contents: there, contents move only where nothing else
   // helps.
   bool moving = can_move_blocks(request) && !can_move_pages();
-  const bool shortlists = allows_shortlists_ && !moving;
+  const bool shortlists = may_shorten && !moving;
   if (shortlists) outcome = reclaim_shortlisted(lock, request, served);
   if (outcome != Outcome::kNothing) return outcome;
   count_search();
@@ -203,7 +205,7 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
       continue;
     }
 
-    if (window && is_better(*window, selection)) {
+    if (window && is_better(request, *window, selection)) {
       outcome = take_window(lock, request, *window, served);
       if (outcome != Outcome::kNothing) return outcome;
       continue;

@@ -41,6 +41,7 @@ BlockId Arena::make_room(DeviceLock& lock, Request request) {
       continue;
     }
     if (outcome == Outcome::kDeviceFailed && ++device_failures <= kDeviceFailures) {
+      request.device_failed = true;
       give_back(lock);
       continue;
     }

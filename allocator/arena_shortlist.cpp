@@ -106,7 +106,7 @@ Arena::Outcome Arena::reclaim_shortlisted(DeviceLock& lock, const Request& reque
   const bool window_does = window && is_cheapest(*window) && !reclaimer_->prefers_pages();
   if (can_move_pages() && !window_does) selection = select_pages(request, site);
   count_search();
-  if (window && is_better(*window, selection)) {
+  if (window && is_better(request, *window, selection)) {
     if (window->price > list->limit(wanted.bytes)) return Outcome::kNothing;
     const Outcome outcome = take_window(lock, request, *window, served);
     counts_.shortlisted += outcome == Outcome::kServed;

@@ -2,12 +2,12 @@
 
 namespace tidepool {
 
-CallSites::Entry* CallSites::find_or_add(const void* site) {
+CallSites::Entry* CallSites::find_or_add(const void* site, bool may_keep) {
   if (Entry* entry = find(site)) return entry;
   for (size_t probe = 0; probe < kProbes; ++probe) {
     Entry& entry = entries_[place_of(site, probe)];
     if (entry.site.load(std::memory_order_relaxed) != nullptr) continue;
-    if (!may_keep_(site)) entry.kind = Kind::kPassing;
+    if (!may_keep) entry.kind = Kind::kPassing;
     entry.site.store(site, std::memory_order_release);
     return &entry;
   }
@@ -15,8 +15,10 @@ CallSites::Entry* CallSites::find_or_add(const void* site) {
 }
 
 PlacementHint CallSites::learn(const void* site) {
+  // Without the lock: it may take the loader's.
+  const bool may_keep = find(site) != nullptr || may_keep_(site);
   std::lock_guard<std::mutex> guard(mutex_);
-  Entry* entry = find_or_add(site);
+  Entry* entry = find_or_add(site, may_keep);
   if (entry == nullptr || entry->kind == Kind::kPassing) return PlacementHint::kTransient;
   if (entry->address == nullptr) return PlacementHint::kLongLived;
   const std::optional<bool> kept = is_kept_(entry->address);
@@ -25,8 +27,10 @@ PlacementHint CallSites::learn(const void* site) {
     entry->kind = Kind::kKeeping;
     return PlacementHint::kLongLived;
   }
-  // Another thread may be about to keep it.
-  if (entry->thread != std::this_thread::get_id()) return PlacementHint::kLongLived;
+  // Another thread may be about to keep it; not each time.
+  if (entry->thread != std::this_thread::get_id() && ++entry->doubts < kMostDoubts) {
+    return PlacementHint::kLongLived;
+  }
   entry->kind = Kind::kPassing;
   return PlacementHint::kTransient;
 }

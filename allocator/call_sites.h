@@ -26,7 +26,7 @@ class CallSites {
   // Whether whoever was given the block at an address keeps it; nothing if that cannot be said now.
   // Has to be right once the thread that was given it asks for more.
   using IsKept = std::function<std::optional<bool>(const void* address)>;
-  // Whether a site may be one that keeps at all; asked once.
+  // Whether a site may be one that keeps at all; asked when the site is new, without our lock.
   using MayKeep = std::function<bool(const void* site)>;
 
   CallSites(IsKept is_kept, MayKeep may_keep)
@@ -53,7 +53,9 @@ class CallSites {
     // Of an unknown site, under the lock: what it was given last, and who asked.
     const void* address = nullptr;
     std::thread::id thread;
+    uint8_t doubts = 0;  // how often another thread than was given it has asked
   };
+  static constexpr uint8_t kMostDoubts = 8;
   static constexpr size_t kPlaces = 256;  // a job of PyTorch's has about ten
   static constexpr size_t kProbes = 8;
 
@@ -71,7 +73,7 @@ class CallSites {
     return nullptr;
   }
   // The site's entry, made if it has none; null if there is no room. Requires: lock held.
-  Entry* find_or_add(const void* site);
+  Entry* find_or_add(const void* site, bool may_keep);
   [[gnu::noinline]] PlacementHint learn(const void* site);
 
   const IsKept is_kept_;

@@ -164,7 +164,10 @@ void rethrow_as_torch_error(Engine& engine) {
     throw;
   } catch (const OutOfMemory& error) {
     note_out_of_memory(error.report());
-    if (is_replaying()) throw;
+    if (is_replaying()) {
+      t_last_report.reset();  // our error has it
+      throw;
+    }
     engine.backend().raise_out_of_memory(error.report());
   }
   std::abort();  // not reached

@@ -62,6 +62,7 @@ BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator&
     : runtime_(runtime),
       allocator_(allocator),
       config_(config),
+      budget_bytes_(allocator.statistics().budget_bytes),
       recording_(std::make_unique<Recording>()) {}
 
 BackgroundPlanner::~BackgroundPlanner() {
@@ -89,7 +90,7 @@ bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
   Kind& kind = note_step(end, before);
   if (phase_ == Phase::kRecording) {
     phase_ = Phase::kWatching;
-    if (end.repeated && !kind.searched) start_search(end, kind);
+    if (end.repeated && !kind.searched && kind.evicted) start_search(end, kind);
     set_recording(false);
     return false;
   }
@@ -142,9 +143,13 @@ void BackgroundPlanner::watch_search(uint64_t fingerprint) {
 // have the job wait for whatever else the machine does.
 void BackgroundPlanner::finish_search() {
   phase_ = Phase::kWatching;
-  if (!last_search_->plan) return;
+  Kind* const kind = find_kind(searched_);
+  if (!last_search_->plan) {
+    if (kind != nullptr && last_search_->sign.told()) kind->searched = false;
+    return;
+  }
   runtime_.set_plan(*last_search_->plan);
-  if (Kind* const kind = find_kind(searched_)) kind->trial_steps = kTrialSteps;
+  if (kind != nullptr) kind->trial_steps = kTrialSteps;
   const std::lock_guard<std::mutex> guard(mutex_);
   ++statistics_.plans;
 }
@@ -229,7 +234,7 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
   if (search.sign.told()) return std::nullopt;
   SimulationConfig job;
   job.memory = MemoryModel::kPages;
-  job.budget_bytes = allocator_.statistics().budget_bytes;
+  job.budget_bytes = budget_bytes_;
   const size_t known_bytes = std::min(recorded.resident_bytes, recorded.allocated_bytes);
   job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
   job.granularity = allocator_.handle_bytes();
@@ -262,13 +267,16 @@ bool BackgroundPlanner::is_searching() const {
 }
 
 void BackgroundPlanner::wait() {
-  if (forked_) return;
-  {
-    std::unique_lock<std::mutex> guard(mutex_);
-    changed_.wait(guard, [&] { return search_ == nullptr; });
+  for (bool over = false; !over && !forked_;) {
+    {
+      std::unique_lock<std::mutex> guard(mutex_);
+      changed_.wait(guard, [&] { return search_ == nullptr; });
+    }
+    const DeviceLock lock(allocator_.mutex());
+    // Another thread's step may have begun another search.
+    over = phase_ != Phase::kSearching || !is_searching();
+    if (over && phase_ == Phase::kSearching) finish_search();
   }
-  const DeviceLock lock(allocator_.mutex());
-  if (phase_ == Phase::kSearching) finish_search();
 }
 
 bool BackgroundPlanner::stop() {

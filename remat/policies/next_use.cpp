@@ -6,8 +6,8 @@
 namespace tidepool::remat {
 
 double NextUsePolicy::price(Storage& storage, const Circumstances& now) {
-  // Of another step: another position.
-  if (storage.needed_step != foresight_.step()) storage.below_epoch = 0;
+  // Of another step than is expected now: another position.
+  if (storage.needed_step != foresight_.expectation()) storage.below_epoch = 0;
   const auto cost_ns = static_cast<double>(cost(storage));
   const Foresight::Position own = foresight_.next_use(storage);
   if (own == Foresight::kUnknown) return cost_ns / static_cast<double>(now.staleness_ns);
@@ -26,7 +26,7 @@ uint64_t NextUsePolicy::compute_above(const Storage& storage) {
 
 uint64_t NextUsePolicy::compute_below(Storage& storage) {
   const Value& value = *storage.current;
-  storage.needed_step = foresight_.step();
+  storage.needed_step = foresight_.expectation();
   storage.needed_below = Foresight::kNever;
   neighbourhood_.for_each_evicted_below(value, [&](const Storage& below) {
     const Foresight::Position use = foresight_.next_use(below);

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "allocator/faulty_space.h"
 #include "allocator/simulated_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_reclaimer.h"
@@ -170,6 +171,31 @@ TEST_CASE("where pages are preferred no window is evicted, and what is left over
       CHECK(reclaimer.evicted.size() == (pages ? 1 : 4));
       CHECK(arena.statistics().windows == (pages ? 0 : 4));
     }
+  }
+}
+
+TEST_CASE("a window serves where the device refuses to move pages") {
+  for (const bool shortlists : {false, true}) {
+    AllocatorConfig config = World::config();
+    config.one_zone = true;
+    SimulatedSpace simulated(kPage);
+    FaultySpace space(simulated);
+    test::FakeReclaimer reclaimer;
+    reclaimer.pages = true;
+    reclaimer.shortlists = shortlists;
+    Arena arena(space, config);
+    arena.set_reclaimer(&reclaimer);
+    DeviceMutex mutex;
+    DeviceLock lock(mutex);
+    for (const uint64_t price : {20, 1000, 30, 30, 1000, 20, 1000, 1000}) {
+      void* block = arena.allocate(lock, 8 * kPage, PlacementHint::kTransient);
+      arena.allocated_block(block).owner = reclaimer.add(block, 8 * kPage, price);
+    }
+    space.fail_at(DeviceCall::kAny, 1, true);
+    arena.allocate(lock, 16 * kPage, PlacementHint::kTransient);
+    CHECK(space.failed());
+    CHECK(arena.statistics().windows == 1);
+    arena.check_invariants();
   }
 }
 

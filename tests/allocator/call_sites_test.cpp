@@ -76,6 +76,18 @@ TEST_CASE("nothing is concluded while nobody can say, or another thread is yet t
   CHECK(world.request(2, 800) == kPassing);  // its own it would have kept by now
 }
 
+TEST_CASE("a site of two threads in turn is not doubted for ever") {
+  World world;
+  size_t doubtful = 0;
+  for (uintptr_t k = 0; k < 40; ++k) {
+    const PlacementHint hint =
+        k % 2 == 0 ? world.request(1, 100 + k) : world.request_elsewhere(1, 100 + k);
+    doubtful += hint == kKeeping;
+  }
+  CHECK(doubtful >= 4);
+  CHECK(doubtful <= 10);
+}
+
 TEST_CASE("what was freed and given to another site says nothing of the first") {
   World world;
   CHECK(world.request(1, 100) == kKeeping);

@@ -69,6 +69,26 @@ TEST_CASE("what is evicted below needs it, too, and when it does counts") {
   job.built.check();
 }
 
+TEST_CASE("when another step is expected, what was needed at a place in the first one is not") {
+  Job job;
+  const auto begin = [&] {
+    job.make();
+    job.use(job.x);
+  };
+  begin(), job.use(job.a), job.end();
+  for (int step = 0; step < 2; ++step) {
+    begin();
+    for (int k = 0; k < 20; ++k) job.use(job.x);
+    job.use(job.c), job.end();
+  }
+  begin();
+  job.built.evict(job.c);
+  CHECK(job.policy.price(*job.b, {50, 0}) == (200.0 + 400) / 100);  // in 200 ns, for c
+  job.use(job.a);  // as in the first step, which has five calls
+  CHECK(job.policy.price(*job.b, {50, 0}) == (200.0 + 400) / 50);   // not before the next step
+  job.built.check();
+}
+
 TEST_CASE("from the first difference on it is need1") {
   Job job;
   job.make();
