@@ -105,7 +105,7 @@ struct alignas(64) Storage {
   Storage* previous = nullptr;
   uint32_t step_seen = 0;      // Foresight: the step that step_number is of
   uint32_t step_number = 0;
-  uint32_t needed_below = 0;   // of a policy that looks ahead: a position, by expectation needed_step
+  uint32_t needed_below = 0;   // of a policy that looks ahead: a position, as expected at
   uint32_t needed_step = 0;
   uint32_t observed = 0;       // the JobObserver's
 };

@@ -9,7 +9,6 @@ from selection import FULL
 JOB = str(harness.HERE / "data_parallel_job.py")
 
 
-@pytest.mark.torch_floor
 @pytest.mark.parametrize("options", [
     *([pytest.param([], id="copies")] if FULL else []),
     pytest.param(["--bucket-views"], id="bucket_views")])

@@ -45,8 +45,9 @@ def run_job(scenario: Scenario, folder, front: list[str]) -> tuple[dict, str, st
     return json.loads(out.read_text()), done.stdout, done.stderr
 
 
-@pytest.mark.torch_floor
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+@pytest.mark.parametrize("scenario", [
+    pytest.param(scenario, marks=[] if number else [pytest.mark.torch_floor])
+    for number, scenario in enumerate(SCENARIOS)], ids=str)
 def test_a_step_that_cannot_fit(scenario, tmp_path):
     plain, plain_stdout, _ = run_job(scenario, tmp_path, [])
     assert plain["error"] is None

@@ -12,7 +12,6 @@ JOBS = Path(__file__).with_name("device_jobs.py")
 MIB = 1 << 20
 GIB = 1 << 30
 EXPANDABLE = (("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)
-pytestmark = pytest.mark.torch_floor
 
 
 @functools.cache

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.torch_floor
-
 FACES = ("statistics", "summary", "emptied", "fraction", "snapshot", "history", "streams",
          "raw_calls", "misused", "graphs", "trees", "mem_pools", "pinned", "profiled", "observed",
          "saved", "shared", "peers", "backends", "disabled", "foreign_streams")
@@ -29,7 +27,8 @@ ASKED = {  # what the answers are about, so that two that say nothing do not pas
 }
 
 
-@pytest.fixture(params=["run", "enable"])
+# On the oldest supported PyTorch the usual run takes the first.
+@pytest.fixture(params=[pytest.param("run", marks=pytest.mark.torch_floor), "enable"])
 def ours(request, jobs) -> dict:
     """Attached before CUDA starts, and after it was used."""
     if request.param == "run":
