@@ -7,9 +7,11 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
+#include <dlfcn.h>
 #include <xmmintrin.h>
 
 #include <array>
+#include <atomic>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -70,7 +72,59 @@ TIDEPOOL_CONTEXT_MEMBER(bool, allow_tf32_cudnn);
 TIDEPOOL_CONTEXT_MEMBER(std::optional<int32_t>, sm_carveout);
 TIDEPOOL_CONTEXT_MEMBER(at::LinalgBackend, linalg_preferred_backend);
 TIDEPOOL_CONTEXT_MEMBER(at::BlasBackend, blas_preferred_backend);
+TIDEPOOL_CONTEXT_MEMBER(std::atomic<at::QEngine>, quantized_engine);
+using AttentionOrder = std::array<at::SDPBackend, at::num_sdp_backends>;
+TIDEPOOL_CONTEXT_MEMBER(AttentionOrder, sdp_priority_order);
 #undef TIDEPOOL_CONTEXT_MEMBER
+
+// 3 bits for each.
+static_assert(at::num_sdp_backends <= 5);
+
+uint16_t capture_attention_order(at::Context& context) {
+  const AttentionOrder& order = context.*member_sdp_priority_order();
+  uint16_t packed = 0;
+  for (size_t k = 0; k < order.size(); ++k) {
+    packed |= static_cast<uint16_t>((static_cast<unsigned>(order[k]) & 7) << (3 * k));
+  }
+  return packed;
+}
+
+void apply_attention_order(at::Context& context, uint16_t packed) {
+  for (at::SDPBackend& backend : context.*member_sdp_priority_order()) {
+    backend = static_cast<at::SDPBackend>(packed & 7);
+    packed >>= 3;
+  }
+}
+
+// The sizes of cuBLAS's and cuBLASLt's workspaces, which decide what kernels they choose, where
+// a job may change them while it runs (from 2.15). Nothing here links PyTorch's CUDA library.
+struct BlasWorkspaces {
+  using Get = size_t (*)();
+  using Set = void (*)(size_t);
+  std::array<Get, 2> get = {};
+  std::array<Set, 2> set = {};
+
+  BlasWorkspaces() {
+    void* library = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
+    if (library == nullptr) return;
+    const auto find = [&](const char* getter, const char* setter, size_t k) {
+      get[k] = reinterpret_cast<Get>(dlsym(library, getter));
+      set[k] = reinterpret_cast<Set>(dlsym(library, setter));
+      if (set[k] == nullptr) get[k] = nullptr;
+    };
+    find("_ZN2at4cuda22getChosenWorkspaceSizeEv", "_ZN2at4cuda22setChosenWorkspaceSizeEm", 0);
+    find("_ZN2at4cuda26getCUDABlasLtWorkspaceSizeEv", "_ZN2at4cuda26setCUDABlasLtWorkspaceSizeEm",
+         1);
+    dlclose(library);
+  }
+
+  size_t size(size_t k) const { return get[k] != nullptr ? get[k]() : 0; }
+};
+
+const BlasWorkspaces& workspace_functions() {
+  static const BlasWorkspaces functions;
+  return functions;
+}
 
 using Reduction = at::CuBLASReductionOption;
 
@@ -196,6 +250,18 @@ void change(const NumericState& from, const NumericState& to) {
     context.*member_sm_carveout() =
         to.sm_carveout < 0 ? std::nullopt : std::optional<int32_t>(to.sm_carveout);
   }
+  if (from.attention_order != to.attention_order) {
+    apply_attention_order(context, to.attention_order);
+  }
+  if (from.quantized_engine != to.quantized_engine) {
+    context.*member_quantized_engine() = static_cast<at::QEngine>(to.quantized_engine);
+  }
+  // cuBLASLt's may be bounded by cuBLAS's: what follows from that one is not set by itself.
+  for (size_t k = 0; k < to.blas_workspaces.size(); ++k) {
+    if (from.blas_workspaces == to.blas_workspaces) break;
+    const size_t wanted = to.blas_workspaces[k];
+    if (workspace_functions().size(k) != wanted) workspace_functions().set[k](wanted);
+  }
   if (from.blas_library != to.blas_library) {
     context.*member_blas_preferred_backend() = static_cast<at::BlasBackend>(to.blas_library);
   }
@@ -229,7 +295,14 @@ NumericState NumericState::capture(bool cuda) {
     state.sm_carveout = (context.*member_sm_carveout()).value_or(-1);
     state.blas_library = static_cast<int8_t>(context.*member_blas_preferred_backend());
     state.linalg_library = static_cast<int8_t>(context.*member_linalg_preferred_backend());
+    state.attention_order = capture_attention_order(context);
+    const BlasWorkspaces& workspaces = workspace_functions();
+    for (size_t k = 0; k < state.blas_workspaces.size(); ++k) {
+      state.blas_workspaces[k] = workspaces.size(k);
+    }
   }
+  state.quantized_engine = static_cast<uint8_t>(
+      (context.*member_quantized_engine()).load(std::memory_order_relaxed));
   state.floating_point = _mm_getcsr() & kFloatingPointControl;
   state.threads = static_cast<uint16_t>(at::get_num_threads());
   state.grad_mode = c10::GradMode::is_enabled();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace tidepool::torch_glue {
@@ -21,8 +22,11 @@ struct NumericState {
   int8_t cuda_autocast_dtype = -1;
   uint32_t cuda_switches = 0;  // a bit each; 0 where CUDA is not looked at
   int32_t sm_carveout = -1;    // multiprocessors that matrix products leave alone; -1: not set
+  std::array<size_t, 2> blas_workspaces = {};  // bytes: cuBLAS, cuBLASLt; 0 where fixed at start
+  uint16_t attention_order = 0;  // which attention kernels are tried first: 3 bits each
   int8_t blas_library = -1;
   int8_t linalg_library = -1;
+  uint8_t quantized_engine = 0;
   bool grad_mode = false;
   bool deterministic = false;
   bool deterministic_warn_only = false;

@@ -207,7 +207,8 @@ def switches() -> list[tuple[str, Callable[[], object], Callable[[object], None]
                           "sm_carveout_experimental", "cublaslt_prefer_grouped_gemm",
                           "native_aot_enabled", "native_aot_unconditional_masked",
                           "cudnn_depthwise_kernel", "linalg_preferred_backend",
-                          "blas_preferred_backend", "math_sdp_allow_fp16_bf16_reduction")
+                          "blas_preferred_backend", "math_sdp_allow_fp16_bf16_reduction",
+                          "sdp_priority_order", "qengine")
              if hasattr(torch._C, f"_get_{name}")]
     for name in ("flash", "mem_efficient", "math", "cudnn", "fa3", "fa4"):
         if hasattr(torch._C, f"_set_sdp_use_{name}"):
@@ -218,7 +219,15 @@ def switches() -> list[tuple[str, Callable[[], object], Callable[[object], None]
         get = getattr(torch._C, f"_get_{reduction}")
         put = getattr(torch._C, f"_set_{reduction}")
         found.append((reduction, get, lambda value, put=put: put(*value)))
+    for name in ("Cublas", "CublasLt"):
+        if hasattr(torch._C, f"_cuda_set{name}WorkspaceSize"):
+            found.append((f"{name}WorkspaceSize", getattr(torch._C, f"_cuda_get{name}WorkspaceSize"),
+                          getattr(torch._C, f"_cuda_set{name}WorkspaceSize")))
+    engines = [engine for engine in torch._C._supported_qengines() if engine != 0]
     others = {"sm_carveout_experimental": 8, "cudnn_depthwise_kernel": "native",
+              "sdp_priority_order": [4, 3, 0, 2, 1], "CublasWorkspaceSize": 4 << 20,
+              "CublasLtWorkspaceSize": 2 << 20,
+              "qengine": next(engine for engine in engines if engine != torch._C._get_qengine()),
               "linalg_preferred_backend": torch._C._LinalgBackend.Magma,
               "blas_preferred_backend": torch._C._BlasBackend.Cublaslt}
 

@@ -8,6 +8,7 @@ Prints one line of JSON: what each check found, by its name.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -249,7 +250,9 @@ def main() -> None:
     torch.zeros(1, device="cuda")
     device.watch_allocator()
     said = {name: function() for name, function in CHECKS.items()}
-    print(json.dumps({**said, "untreated": kernels.untreated(), "replaced": kernels.replaced}))
+    print(json.dumps({**said, "untreated": kernels.untreated(), "replaced": kernels.replaced}),
+          flush=True)
+    os._exit(0)  # see training_jobs.py
 
 
 if __name__ == "__main__":
