@@ -219,10 +219,10 @@ def switches() -> list[tuple[str, Callable[[], object], Callable[[object], None]
         get = getattr(torch._C, f"_get_{reduction}")
         put = getattr(torch._C, f"_set_{reduction}")
         found.append((reduction, get, lambda value, put=put: put(*value)))
-    for name in ("Cublas", "CublasLt"):
-        if hasattr(torch._C, f"_cuda_set{name}WorkspaceSize"):
-            found.append((f"{name}WorkspaceSize", getattr(torch._C, f"_cuda_get{name}WorkspaceSize"),
-                          getattr(torch._C, f"_cuda_set{name}WorkspaceSize")))
+    for name in ("CublasWorkspaceSize", "CublasLtWorkspaceSize"):
+        if hasattr(torch._C, f"_cuda_set{name}"):
+            found.append((name, getattr(torch._C, f"_cuda_get{name}"),
+                          getattr(torch._C, f"_cuda_set{name}")))
     engines = [engine for engine in torch._C._supported_qengines() if engine != 0]
     others = {"sm_carveout_experimental": 8, "cudnn_depthwise_kernel": "native",
               "sdp_priority_order": [4, 3, 0, 2, 1], "CublasWorkspaceSize": 4 << 20,
