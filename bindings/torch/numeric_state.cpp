@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <optional>
@@ -118,7 +119,10 @@ struct BlasWorkspaces {
     dlclose(library);
   }
 
-  size_t size(size_t k) const { return get[k] != nullptr ? get[k]() : 0; }
+  uint32_t size(size_t k) const {
+    if (get[k] == nullptr) return 0;
+    return static_cast<uint32_t>(std::min(get[k](), size_t{UINT32_MAX}));
+  }
 };
 
 const BlasWorkspaces& workspace_functions() {
@@ -259,7 +263,7 @@ void change(const NumericState& from, const NumericState& to) {
   // cuBLASLt's may be bounded by cuBLAS's: what follows from that one is not set by itself.
   for (size_t k = 0; k < to.blas_workspaces.size(); ++k) {
     if (from.blas_workspaces == to.blas_workspaces) break;
-    const size_t wanted = to.blas_workspaces[k];
+    const uint32_t wanted = to.blas_workspaces[k];
     if (workspace_functions().size(k) != wanted) workspace_functions().set[k](wanted);
   }
   if (from.blas_library != to.blas_library) {
