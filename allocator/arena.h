@@ -213,14 +213,16 @@ class Arena {
   void begin_search();
   // Adds the time since the last call, or since begin_search(), to that of searches.
   void count_search();
-  // Remembers what is cheapest in room_, which lists all blocks.
-  void make_shortlist(const Request& request);
+  // Remembers what is cheapest in room_, which lists all blocks; `by_pages`: no window serves.
+  void make_shortlist(const Request& request, bool by_pages);
   // `moving`: list what can be moved as such where that is cheaper than evicting it.
   void list_room(const Request& request, bool moving = false);
   // The allocated block may be evicted, if its owner's price is no barrier.
   bool may_go(const Block& block, StreamId stream) const;
   RoomItem item_for(BlockId id, const Request& request, bool moving);
-  std::optional<PageSelection> select_pages(const Request& request, Site& site);
+  // Nothing, too, where no selection can cost less than the window.
+  std::optional<PageSelection> select_pages(const Request& request,
+                                            const std::optional<Window>& window, Site& site);
   // Of evicting its victims and of moving its pages; the time that takes counts by equal shares,
   // for each victim as a cost of that one would. Nothing for pages that are free already.
   uint64_t price_of(const PageSelection& selection);
@@ -246,8 +248,6 @@ class Arena {
   Outcome reclaim_shortlisted(DeviceLock& lock, const Request& request, BlockId& served);
   // An excerpt of the list's blocks, those beside them that are free, and free_pages_.
   void list_shortlist(const Request& request, Shortlist& list);
-  // No block listed costs less than the window.
-  bool is_cheapest(const Window& window) const;
 
   // arena_moves.cpp: moving contents out of a window.
   bool can_move_blocks(const Request& request) const;

@@ -40,6 +40,7 @@ RoomItem Arena::item_for(BlockId id, const Request& request, bool moving) {
       break;
     case BlockState::kAllocated: {
       if (!may_go(block, stream)) break;
+      ++counts_.prices;
       Price price = reclaimer_->price(block.owner, free_beside(id));
       if (moving && better_moved(block, request, price, price)) {
         item.kind = RoomKind::kMovable;
@@ -97,12 +98,16 @@ std::optional<Window> Arena::find_window_anywhere(size_t bytes) const {
   return window;
 }
 
-std::optional<PageSelection> Arena::select_pages(const Request& request, Site& site) {
+std::optional<PageSelection> Arena::select_pages(const Request& request,
+                                                 const std::optional<Window>& window, Site& site) {
   selector_.lay_out(room_);
+  const bool evicts_for_nothing = window && window->price <= selector_.least_price() &&
+                                  !(window->evicted_blocks > 0 && reclaimer_->prefers_pages());
   for (size_t attempt = 0; attempt < kSiteAttempts; ++attempt) {
     site = next_site(request, attempt);
     if (site.pages_needed == 0) continue;
     size_t wanted = site.pages_needed - std::min(site.pages_needed, pages_at_hand());
+    if (evicts_for_nothing && wanted > selector_.free_pages()) continue;
     auto selection = selector_.select(wanted, site.begin, site.claim_end);
     if (selection) return selection;
   }
@@ -139,10 +144,10 @@ void Arena::count_search() {
   searching_since_ns_ = at_ns;
 }
 
-void Arena::make_shortlist(const Request& request) {
+void Arena::make_shortlist(const Request& request, bool by_pages) {
   const auto zone = static_cast<size_t>(request.zone);
   shortlists_.choose(room_, zone_begins_[zone], zone_begins_[zone + 1], heap_.blocks(),
-                     wanted_by(request));
+                     wanted_by(request), by_pages ? &selector_ : nullptr);
 }
 
 Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockId& served) {
@@ -150,7 +155,7 @@ Arena::Outcome Arena::evict_one(DeviceLock& lock, const Request& request, BlockI
   if (can_move_pages()) {
     list_room(request);
     Site site;
-    const auto selection = select_pages(request, site);
+    const auto selection = select_pages(request, std::nullopt, site);
     if (selection && selection->victims.empty()) {
       count_search();
       heap_.hold_merging();
@@ -188,11 +193,11 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
     if (config_.allow_windows) window = find_window(request.zone, request.bytes);
     Site site;
     std::optional<PageSelection> selection;
-    if (can_move_pages() && !moving) selection = select_pages(request, site);
+    if (can_move_pages() && !moving) selection = select_pages(request, window, site);
     if (config_.allow_windows && !window && !selection) {
       window = find_window_anywhere(request.bytes);
     }
-    if (shortlists && !moving) make_shortlist(request);
+    if (shortlists && !moving) make_shortlist(request, !window && selection);
     count_search();
     if (!window && !selection) {
       if (moving || !can_move_blocks(request)) return Outcome::kNothing;
@@ -226,6 +231,7 @@ bool Arena::evict_cheapest(StreamId stream) {
     walk_.run(heap_.blocks(), [&](BlockId id) {
       const Block& block = heap_[id];
       if (block.state != BlockState::kAllocated || !may_go(block, stream)) return;
+      ++counts_.prices;
       const double price = reclaimer_->price_per_byte(block.owner, free_beside(id));
       if (!(price < least)) return;
       cheapest = id;

@@ -52,7 +52,7 @@ Arena::Outcome Arena::take_free_pages(DeviceLock& lock, const Request& request, 
   for (const BlockId id : free_pages_) add_to_excerpt(id, request);
   end_excerpt();
   Site site;
-  const auto selection = select_pages(request, site);
+  const auto selection = select_pages(request, std::nullopt, site);
   if (!selection) return Outcome::kNothing;
   count_search();
   heap_.hold_merging();
@@ -84,13 +84,6 @@ void Arena::list_shortlist(const Request& request, Shortlist& list) {
   end_excerpt();
 }
 
-bool Arena::is_cheapest(const Window& window) const {
-  for (size_t i = 0; i < room_.size(); ++i) {
-    if (room_.kind(i) == RoomKind::kEvictable && room_.price(i, i + 1) < window.price) return false;
-  }
-  return true;
-}
-
 Arena::Outcome Arena::reclaim_shortlisted(DeviceLock& lock, const Request& request,
                                           BlockId& served) {
   shortlists_.count_miss();
@@ -102,9 +95,7 @@ Arena::Outcome Arena::reclaim_shortlisted(DeviceLock& lock, const Request& reque
   if (config_.allow_windows) window = find_window(request.zone, request.bytes);
   Site site;
   std::optional<PageSelection> selection;
-  // Free pages alone do not do: pages would cost no less than the cheapest block.
-  const bool window_does = window && is_cheapest(*window) && !reclaimer_->prefers_pages();
-  if (can_move_pages() && !window_does) selection = select_pages(request, site);
+  if (can_move_pages()) selection = select_pages(request, window, site);
   count_search();
   if (window && is_better(request, *window, selection)) {
     if (window->price > list->limit(wanted.bytes)) return Outcome::kNothing;

@@ -93,6 +93,7 @@ struct AllocatorStatistics {
   uint64_t retries = 0;      // requests that waited for other threads and searched again
   uint64_t out_of_memory = 0;
   uint64_t search_ns = 0;    // time spent searching for room (misses only)
+  uint64_t prices = 0;       // that searches asked for: what they take grows with these
 };
 
 class BudgetedAllocator {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "allocator/check.h"
@@ -19,12 +20,15 @@ void PageSelector::lay_out(const RoomList& room) {
   Run* end = begin;
   size_t attainable = 0;
   size_t free = 0;
-  auto add_run = [&](const Run& run) {
+  uint64_t least = UINT64_MAX;
+  auto add_run = [&](const Run& run, uint64_t price) {
     attainable += run.kept ? 0 : run.pages;
     free += run.kept || run.occupants > 0 ? 0 : run.pages;
+    if (!run.kept && run.occupants > 0) least = std::min(least, price);
     *end++ = run;
   };
   Run page{kNone};  // that the last block ends in; entered when the next begins
+  uint64_t page_price = 0;  // of evicting all that lies in it
   for (size_t i = 0; i < room.size(); ++i) {
     const RoomItem item = room[i];
     if (item.kind == RoomKind::kHole) continue;
@@ -33,10 +37,12 @@ void PageSelector::lay_out(const RoomList& room) {
     const uint32_t evictable = item.kind == RoomKind::kEvictable ? 1 : 0;
     const bool barrier = item.kind == RoomKind::kBarrier;
     if (page.number != first) {
-      if (page.number != kNone) add_run(page);
+      if (page.number != kNone) add_run(page, page_price);
       page = {first};
+      page_price = 0;
     }
     page.occupants += evictable;
+    page_price += item.price;
     page.kept |= barrier;
     spans_[i].first = static_cast<uint32_t>(end - begin);
     if (last == first) {
@@ -45,17 +51,19 @@ void PageSelector::lay_out(const RoomList& room) {
       // Prices are wanted only of pages that small blocks lie in: never of those inside.
       const uint64_t price_per_page = item.price / (item.bytes >> page_shift | 1);
       page.price += price_per_page;
-      add_run(page);
+      add_run(page, page_price);
       const size_t inside = last - first - 1;
-      if (inside > 0) add_run({first + 1, inside, price_per_page, evictable, barrier});
+      if (inside > 0) add_run({first + 1, inside, price_per_page, evictable, barrier}, item.price);
       page = {last, 1, price_per_page, evictable, barrier};
+      page_price = item.price;
     }
     spans_[i].last = static_cast<uint32_t>(end - begin);
   }
-  if (page.number != kNone) add_run(page);
+  if (page.number != kNone) add_run(page, page_price);
   run_count_ = static_cast<size_t>(end - begin);
   attainable_ = attainable;
   free_ = free;
+  least_price_ = least;
 }
 
 std::vector<uint32_t> PageSelector::keep(size_t begin, size_t end) {
@@ -75,28 +83,30 @@ std::vector<uint32_t> PageSelector::keep(size_t begin, size_t end) {
   return kept;
 }
 
+double PageSelector::price_by_byte(const RoomList& room, size_t item) const {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const Span span = spans_[item];
+  if (span.first == span.last) {
+    const Run& page = runs_[span.first];
+    return page.kept ? kNever : static_cast<double>(page.price) * page_share_;
+  }
+  size_t useful_pages = 0;
+  for (uint32_t r = span.first; r <= span.last; ++r) {
+    if (!runs_[r].kept) useful_pages += runs_[r].pages;
+  }
+  if (useful_pages == 0) return kNever;
+  const size_t won = std::min(room.bytes(item, item + 1), useful_pages * page_bytes_);
+  return static_cast<double>(room.price(item, item + 1)) / static_cast<double>(won);
+}
+
 bool PageSelector::make_candidates(const RoomList& room, size_t most) {
   candidates_.clear();
   bool all = true;
-  const double page_share = 1.0 / static_cast<double>(page_bytes_);
   const auto dearest_first = [](const Candidate& a, const Candidate& b) { return b < a; };
   for (size_t i = 0; i < room.size(); ++i) {
     if (room.kind(i) != RoomKind::kEvictable) continue;
-    const Span span = spans_[i];
-    double density = 0;
-    if (span.first == span.last) {
-      const Run& page = runs_[span.first];
-      if (page.kept) continue;
-      density = static_cast<double>(page.price) * page_share;
-    } else {
-      size_t useful_pages = 0;
-      for (uint32_t r = span.first; r <= span.last; ++r) {
-        if (!runs_[r].kept) useful_pages += runs_[r].pages;
-      }
-      if (useful_pages == 0) continue;
-      const size_t won = std::min(room.bytes(i, i + 1), useful_pages * page_bytes_);
-      density = static_cast<double>(room.price(i, i + 1)) / static_cast<double>(won);
-    }
+    const double density = price_by_byte(room, i);
+    if (density == std::numeric_limits<double>::infinity()) continue;
     const Candidate candidate{density, static_cast<uint32_t>(i)};
     if (candidates_.size() < most) {
       candidates_.push_back(candidate);
@@ -118,13 +128,16 @@ bool PageSelector::make_candidates(const RoomList& room, size_t most) {
 size_t PageSelector::pick_cheapest(const RoomList& room, size_t wanted,
                                    std::vector<size_t>& victims) {
   size_t won = free_;
-  bool all = make_candidates(room, kFewCandidates);
+  // Twice as many as lie in so many pages on average: keeping more in order takes longer.
+  size_t most = kFewCandidates + 2 * (wanted - won) * room.size() / std::max(attainable_, size_t{1});
+  bool all = make_candidates(room, most);
   auto end = candidates_.end();
   while (won < wanted) {
     if (end == candidates_.begin()) {
       TIDEPOOL_CHECK(!all, "%zu of %zu pages", won, wanted);
-      // All of them, without those that have been picked: the cheapest ones.
-      all = make_candidates(room, room.size());
+      // More of them, without those that have been picked: the cheapest ones.
+      most = most < 2 * kManyCandidates ? kManyCandidates * 2 : room.size();
+      all = make_candidates(room, most);
       end = candidates_.end();
       for (size_t k = 0; k < victims.size(); ++k) std::pop_heap(candidates_.begin(), end--);
     }

@@ -23,13 +23,21 @@ struct PageSelection {
 class PageSelector {
  public:
   // `page_bytes`: a power of two.
-  explicit PageSelector(size_t page_bytes) : page_bytes_(page_bytes) {}
+  explicit PageSelector(size_t page_bytes)
+      : page_bytes_(page_bytes), page_share_(1.0 / static_cast<double>(page_bytes)) {}
 
   // Finds the pages under blocks, whose holes consist of whole pages. `room` has no kMovable blocks
   // and is not changed before the selection. O(blocks).
   void lay_out(const RoomList& room);
   // How many pages can be won at most.
   size_t attainable() const { return attainable_; }
+  // Pages that nothing has to be evicted for, and the least that another one can cost: its
+  // occupants' prices; UINT64_MAX if there is none.
+  // After lay_out(), whatever was selected since: the price by byte of the evictable block in place
+  // `item`, by what lies in its pages; infinity where none of them can be won.
+  double price_by_byte(const RoomList& room, size_t item) const;
+  size_t free_pages() const { return free_; }
+  uint64_t least_price() const { return least_price_; }
 
   // Pages that touch blocks in [keep_begin, keep_end) are not taken. Nothing, and another may be
   // asked for, if fewer than `wanted` pages can be had. Requires: laid out, and nothing selected
@@ -48,8 +56,8 @@ class PageSelector {
   struct Span {
     uint32_t first = 0, last = 0;  // indices into runs_, both inclusive: at most three runs
   };
-  // Mostly a few blocks do: so many are kept in order at first.
-  static constexpr size_t kFewCandidates = 64;
+  // Mostly a few blocks do: so many, and some for each page, are kept in order at first, then more.
+  static constexpr size_t kFewCandidates = 8, kManyCandidates = 32;
 
   struct Candidate {
     double density;
@@ -70,6 +78,7 @@ class PageSelector {
   void unpick(size_t item);
 
   const size_t page_bytes_;
+  const double page_share_;  // exact: a power of two
   const RoomList* room_ = nullptr;  // what is laid out
   std::vector<Run> runs_;  // committed ones, in address order: the first run_count_; reused
   size_t run_count_ = 0;
@@ -77,6 +86,7 @@ class PageSelector {
   std::vector<Candidate> candidates_;
   size_t attainable_ = 0;  // pages that are not kept
   size_t free_ = 0;        // those among them without occupants
+  uint64_t least_price_ = UINT64_MAX;
 };
 
 }  // namespace tidepool

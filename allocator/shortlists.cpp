@@ -1,6 +1,7 @@
 #include "allocator/shortlists.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "allocator/check.h"
@@ -42,10 +43,18 @@ Shortlist& Shortlists::list_for(const Wanted& wanted) {
 }
 
 void Shortlists::choose(const RoomList& room, size_t zone_begin, size_t zone_end,
-                        const BlockList& blocks, const Wanted& wanted) {
+                        const BlockList& blocks, const Wanted& wanted,
+                        const PageSelector* pages) {
   candidates_.clear();
   for (size_t i = 0; i < room.size(); ++i) {
     if (room.kind(i) != RoomKind::kEvictable) continue;
+    if (pages != nullptr) {
+      const double price = pages->price_by_byte(room, i);
+      if (price < std::numeric_limits<double>::infinity()) {
+        candidates_.push_back({price, static_cast<uint32_t>(i)});
+      }
+      continue;
+    }
     const bool in_zone = zone_begin <= i && i < zone_end;
     const size_t bytes = bytes_given(room.offset(i), room.offset(i + 1), in_zone, wanted);
     if (bytes == 0) continue;

@@ -1,7 +1,8 @@
 // Shortlists: of a search that has looked at all blocks, the few that were cheapest for its
 // request, so that requests of the same size after it need not look at all of them again. A
 // block's price counts by the bytes that it gives: of the request in its own zone, of whole pages
-// elsewhere.
+// elsewhere. Where only pages serve the request, it counts as PageSelector counts it, with what
+// shares its pages: small blocks give some together.
 // What is in a list is priced anew by whoever uses it, and may be gone. What was left out is not
 // looked at while the list lasts, though it may have become cheaper meanwhile. So a list lasts for
 // few misses, and nothing may be taken by it that costs more, by the bytes that are wanted, than
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "allocator/block_list.h"
+#include "allocator/page_selection.h"
 #include "allocator/room_list.h"
 #include "allocator/sizes.h"
 
@@ -66,9 +68,10 @@ class Shortlists {
   // erase the entry.
   Shortlist* find(const Wanted& wanted);
   // Makes the list anew from the evictable blocks of `room`: those of `blocks` from `zone_begin` to
-  // `zone_end`, which is not among them, are in the wanted zone. O(blocks).
+  // `zone_end`, which is not among them, are in the wanted zone. `pages`: has laid out `room`, which
+  // no window of serves the request. O(blocks).
   void choose(const RoomList& room, size_t zone_begin, size_t zone_end, const BlockList& blocks,
-              const Wanted& wanted);
+              const Wanted& wanted, const PageSelector* pages = nullptr);
 
   void check_invariants() const;
 

@@ -128,6 +128,7 @@ struct Record {
   uint32_t depth = 0;
   uint32_t epoch = 0;       // mark of the last walk that saw it
   bool needed = false;      // scratch of that walk
+  bool told_above = false;  // of Neighbourhood::for_each_frontier()
   uint64_t cost_ns = 0;
   uint64_t step = 0;        // step of the job in which it was recorded
   uint16_t edge_count = 0;

@@ -45,6 +45,7 @@ uint64_t Neighbourhood::descendant_values_ns(const Value& value) {
   uint64_t sum = 0;
   const Value* from = &value;
   walk_down({&from, 1}, [&](const Value& output) {
+    output.producer->told_above = false;
     if (!counts(output)) return false;
     sum += output.producer->cost_ns;
     return true;
@@ -85,6 +86,7 @@ uint64_t Neighbourhood::needed_descendants_ns(const Value& value) {
       if (enter != nullptr) {
         enter->epoch = epoch;
         enter->needed = false;
+        enter->told_above = false;
         frames_.push_back({enter, nullptr, 0});
       }
       enter = next_below(frames_.back(), epoch);

@@ -43,7 +43,10 @@ class Neighbourhood {
 
   // Calls `above(Storage&)` and `below(Storage&)` for every resident storage whose neighbourhood
   // one of `values` is in: those reached from it, up or down, through unavailable values. The same
-  // storage may come twice. Linear in the regions together.
+  // storage may come twice. `above` is not told again of a storage whose sum of descendants was not
+  // asked for since: a walk up ends at records that one has passed since such a sum last did
+  // (Record::told_above). Else each change would walk all of what is evicted above it. At most
+  // linear in the regions together.
   template <typename Above, typename Below>
   void for_each_frontier(std::span<Value* const> values, Above&& above, Below&& below) {
     walk_up(values, above);
@@ -76,13 +79,12 @@ class Neighbourhood {
 
 template <typename Visit>
 void Neighbourhood::walk_up(std::span<Value* const> values, Visit&& visit) {
-  const uint32_t epoch = store_.next_epoch();
   values_.assign(values.begin(), values.end());
   while (!values_.empty()) {
     Record* record = values_.back()->producer;
     values_.pop_back();
-    if (record == nullptr || record->epoch == epoch) continue;
-    record->epoch = epoch;
+    if (record == nullptr || record->told_above) continue;
+    record->told_above = true;
     for (size_t k = 0; k < record->edge_count; ++k) {
       const Value& input = *record->edges[k].value;
       if (!input.available()) values_.push_back(&input);

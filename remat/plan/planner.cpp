@@ -38,12 +38,13 @@ class Random {
 // A candidate and what it came to.
 struct Candidate {
   StepPlan plan;
-  std::vector<double> overheads;   // with the recorded times, then with the others
+  std::vector<double> overheads;   // with searches; by the recorded times, then by the others
+  double overhead = 0;             // without searches, by the recorded times
   std::vector<uint32_t> evictions;  // by output, with the recorded times
 
   double score() const {
     double sum = 0;
-    for (const double overhead : overheads) sum += overhead;
+    for (const double each : overheads) sum += each;
     return sum / static_cast<double>(overheads.size());
   }
 };
@@ -67,7 +68,9 @@ class Search {
     if (found.empty()) return {};
     climb(found.front());
     std::vector<RankedPlan> ranked;
-    for (Candidate& each : found) ranked.push_back({std::move(each.plan), each.score()});
+    for (Candidate& each : found) {
+      ranked.push_back({std::move(each.plan), each.score(), each.overhead});
+    }
     return ranked;
   }
 
@@ -126,7 +129,9 @@ class Search {
         candidate.evictions.push_back(process->evictions()[at] - evicted_before[at]);
       }
     }
-    return result.overhead;
+    if (times == 0) candidate.overhead = result.overhead;
+    const double search_ns = static_cast<double>(result.prices) * config_.price_ns;
+    return result.overhead + search_ns / static_cast<double>(result.baseline_ns);
   }
 
   // Fills in the overheads. False: some time fails, or it is worse than `best` where that is given.
@@ -168,7 +173,7 @@ class Search {
     for (const char* policy : {"need1", "msps", "dtr-eq", "dtr", "coop"}) {
       add_both(policy, 0, false);
     }
-    for (const double share : {0.5, 0.3, 0.7, 1.0}) add_both("next-use", share, false);
+    for (const double share : {0.5, 0.25, 0.75, 1.0}) add_both("next-use", share, false);
     // Mostly far behind: given up as soon as that shows.
     for (const char* policy : {"size", "dtr-local", "lru"}) add_both(policy, 0, true);
     return found;

@@ -123,6 +123,7 @@ void Process::report(SimulationResult* result) {
   result->ghosts = after.runtime.ghosts - before_.runtime.ghosts;
   result->longest_plan = after.runtime.longest_plan;
   result->plan_peak_bytes = after.runtime.plan_peak_bytes;
+  result->prices = after.allocator.prices - before_.allocator.prices;
   result->search_ns = after.allocator.search_ns - before_.allocator.search_ns;
   result->planning_ns = after.runtime.bookkeeping_ns - before_.runtime.bookkeeping_ns;
   result->wall_ns = after.at_ns - before_.at_ns;

@@ -24,6 +24,8 @@ struct PlannerConfig {
   size_t perturbed = 2;      // so many times, operators' times are others than those recorded
   double spread = 0.1;       // by so much: the deviation of the logarithm of an operator's time
   uint64_t seed = 1;
+  // What a search for room takes for each block that it prices; plans count it as time of the step.
+  double price_ns = 40;
 };
 
 struct SimulationConfig {
@@ -77,6 +79,7 @@ struct SimulationResult {
   uint64_t rematerializations = 0, ghosts = 0;
   uint64_t longest_plan = 0;     // of all iterations: records
   uint64_t plan_peak_bytes = 0;  // likewise: the most that a restoration was to hold
+  uint64_t prices = 0;           // that searches for room asked for
   uint64_t search_ns = 0;        // measured: looking for room
   uint64_t planning_ns = 0;      // measured: planning restorations
   uint64_t wall_ns = 0;          // measured: the iteration's simulation

@@ -95,6 +95,29 @@ TEST_CASE("a list holds the cheapest by what they give, and its limit is what wa
   CHECK(made > 100);
 }
 
+TEST_CASE("where only pages serve, small blocks are listed with what shares their pages") {
+  // Four in each page, one of them dear in all pages but the last.
+  std::vector<RoomItem> items = evictable(64, kPage / 4);
+  for (size_t k = 0; k < items.size(); ++k) items[k].price = k % 4 == 1 && k < 60 ? 1000 : 1;
+  const Layout layout(items);
+  const Wanted wanted{3 * kPage, kPage, Zone::kTransient};
+  const size_t outside = layout.room.size();
+  Shortlists lists;
+  lists.choose(layout.room, outside, outside, layout.blocks, wanted);
+  lists.count_miss();
+  CHECK(lists.find(wanted) == nullptr);
+  PageSelector selector(kPage);
+  selector.lay_out(layout.room);
+  lists.choose(layout.room, outside, outside, layout.blocks, wanted, &selector);
+  lists.check_invariants();
+  const Shortlist* const list = lists.find(wanted);
+  REQUIRE(list != nullptr);
+  REQUIRE(list->entries.size() == 64 / Shortlists::kPart);
+  for (size_t k = 0; k < 12; ++k) CHECK(list->entries[k].offset == k * kPage / 4);
+  for (size_t k = 12; k < 16; ++k) CHECK(list->entries[k].offset == (60 + k - 12) * kPage / 4);
+  CHECK(list->limit(kPage) == 1003);
+}
+
 TEST_CASE("a list lasts for one miss for each so many blocks, and no longer") {
   const Layout layout(evictable(Shortlists::kShare * 3, kPage));
   const Wanted wanted{kPage, kPage, Zone::kTransient};

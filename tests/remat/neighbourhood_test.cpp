@@ -84,5 +84,35 @@ TEST_CASE("the frontier is what a change of availability concerns") {
   CHECK(below == std::set<Storage*>{d});
 }
 
+TEST_CASE("what lies above is told once, until its descendants are summed again") {
+  using Sum = uint64_t (Neighbourhood::*)(const remat::Value&);
+  for (const Sum sum : {&Neighbourhood::needed_descendants_ns,
+                        &Neighbourhood::descendant_values_ns}) {
+    LineageBuilder built;
+    Neighbourhood near(built.store);
+    Storage* left = built.result({built.root()}, 1);
+    Storage* right = built.result({built.root()}, 1);
+    Storage* middle = built.result({left, right}, 10);
+    Storage* bottom = built.result({middle}, 100);
+    built.evict(middle);
+    built.evict(bottom);
+    remat::Value* changed[] = {bottom->current};
+    const auto told = [&] {
+      std::set<Storage*> above;
+      near.for_each_frontier(
+          changed, [&](Storage& storage) { above.insert(&storage); }, [](Storage&) {});
+      return above;
+    };
+    CHECK(told() == std::set<Storage*>{left, right});
+    CHECK(told().empty());
+    CHECK((near.*sum)(*left->current) == 110);
+    CHECK(told().contains(left));
+    CHECK(told().empty());
+    // A sum that has nothing to do with it changes nothing.
+    CHECK((near.*sum)(*bottom->current) == 0);
+    CHECK(told().empty());
+  }
+}
+
 }  // namespace
 }  // namespace tidepool

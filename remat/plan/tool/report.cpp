@@ -40,6 +40,7 @@ Json fields_of(const Run& run) {
   out["plan_peak_bytes"] = result.plan_peak_bytes;
   out["baseline_ns"] = result.baseline_ns;
   out["compute_ns"] = result.compute_ns;
+  out["prices"] = result.prices;
   out["search_ns"] = result.search_ns;
   out["planning_ns"] = result.planning_ns;
   out["wall_ns"] = result.wall_ns;

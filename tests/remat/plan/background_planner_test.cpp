@@ -30,6 +30,7 @@ BackgroundPlannerConfig planner_of(const Trace& trace, size_t simulations) {
   BackgroundPlannerConfig config;
   config.facts = trace.facts;
   config.planner.simulations = simulations;
+  config.planner.price_ns = 0;  // operators of a microsecond: searches would count for more
   return config;
 }
 
