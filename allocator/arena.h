@@ -74,6 +74,7 @@ class Arena {
   std::string trace_text() const { return trace_.text(); }
   size_t handle_bytes() const { return config_.handle_bytes; }
   size_t allocated_bytes() const { return heap_.allocated_bytes(); }
+  uint64_t prices() const { return counts_.prices; }
   size_t committed_bytes() const { return pages_.committed() * config_.handle_bytes; }
   void check_invariants() const;
 
@@ -99,6 +100,8 @@ class Arena {
     // Of moving blocks for it: how often more, and only blocks that find a place, as far as known.
     int moves_left = 16;
     size_t move_limit_bytes = SIZE_MAX;
+    bool evicts_for_places = false;  // the last resort: blocks move to where others are evicted
+    size_t emptied_begin = 0, emptied_end = 0;  // what is being moved out of: nothing goes there
     bool device_failed = false;  // while pages were moved for it: a window takes no device call
   };
   // Where new pages would go: part of a run of free blocks and holes.
@@ -261,6 +264,8 @@ class Arena {
   Outcome move_out(DeviceLock& lock, Request& request, const Window& window);
   // The smallest free block that takes as much, its surplus cut off, in whatever zone.
   BlockId take_place(const Block& block, StreamId stream);
+  // The cheapest window outside what is being emptied, evicted; kNone if there is none.
+  BlockId clear_place(DeviceLock& lock, const Block& block, const Request& request);
 
   // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts one block, unless free pages
   // serve the request.

@@ -19,6 +19,8 @@ bool Arena::is_alone(const Block& block, StreamId stream) const {
 bool Arena::better_moved(const Block& block, const Request& request, Price evicting,
                          Price& price) const {
   if (block.bytes > request.move_limit_bytes || !is_alone(block, request.stream)) return false;
+  // A place costs an eviction elsewhere then.
+  if (request.evicts_for_places && !evicting.barrier) return false;
   const Price moving = reclaimer_->move_price(block.owner);
   if (moving.barrier || (!evicting.barrier && evicting.value <= moving.value)) return false;
   price = moving;
@@ -31,6 +33,21 @@ BlockId Arena::take_place(const Block& block, StreamId stream) {
     id = heap_.take_free(kZones[i], block.bytes, stream);
   }
   return id;
+}
+
+BlockId Arena::clear_place(DeviceLock& lock, const Block& block, const Request& request) {
+  Request place;
+  place.bytes = place.asked_bytes = block.bytes;
+  place.zone = block.zone;
+  place.stream = request.stream;
+  BlockId served{};
+  // Each round but the last has a victim refused, which is a barrier from then on.
+  while (true) {
+    list_room(request);
+    const auto window = find_window_anywhere(place.bytes);
+    if (!window) return BlockId::kNone;
+    if (take_window(lock, place, *window, served) == Outcome::kServed) return served;
+  }
 }
 
 bool Arena::moves_something(const Window& window) const {
@@ -47,6 +64,8 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
     BlockId to;
   };
   --request.moves_left;
+  request.emptied_begin = room_[window.first].offset;
+  request.emptied_end = room_[window.last].end();
   std::vector<Move> moves;
   std::vector<Claim> kept;  // free blocks of the window: no place to move to, and nobody else's
   for (size_t i = window.first; i <= window.last; ++i) {
@@ -66,15 +85,21 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
   });
   bool placed = true;
   for (Move& move : moves) {
-    move.to = take_place(heap_[move.from.id], request.stream);
+    if (!heap_.blocks().current(move.from)) continue;  // freed while a place was made for another
+    const Block from = heap_[move.from.id];
+    move.to = take_place(from, request.stream);
+    if (move.to == BlockId::kNone && request.evicts_for_places) {
+      move.to = clear_place(lock, from, request);
+    }
     if (move.to != BlockId::kNone) continue;
-    request.move_limit_bytes = heap_[move.from.id].bytes - 1;
+    request.move_limit_bytes = from.bytes - 1;
     placed = false;
     break;
   }
+  request.emptied_begin = request.emptied_end = 0;
   InFlight in_flight(*this);
   for (const Move& move : moves) {
-    if (move.to == BlockId::kNone) break;
+    if (move.to == BlockId::kNone) continue;
     const Block& block = heap_[move.from.id];
     // While another one was copied this one may have been freed, and its block used again, or
     // another stream may have begun to use it.

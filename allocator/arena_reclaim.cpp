@@ -1,6 +1,7 @@
 // Reclaiming: what to evict for a request, window or scattered, and the error when nothing helps.
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "allocator/arena.h"
 #include "allocator/check.h"
@@ -39,7 +40,9 @@ RoomItem Arena::item_for(BlockId id, const Request& request, bool moving) {
       if (can_order()) item.kind = RoomKind::kFree;
       break;
     case BlockState::kAllocated: {
-      if (!may_go(block, stream)) break;
+      const bool emptied =
+          request.emptied_begin <= block.offset && block.offset < request.emptied_end;
+      if (!may_go(block, stream) || emptied) break;
       ++counts_.prices;
       Price price = reclaimer_->price(block.owner, free_beside(id));
       if (moving && better_moved(block, request, price, price)) {
@@ -107,7 +110,10 @@ std::optional<PageSelection> Arena::select_pages(const Request& request,
     site = next_site(request, attempt);
     if (site.pages_needed == 0) continue;
     size_t wanted = site.pages_needed - std::min(site.pages_needed, pages_at_hand());
-    if (evicts_for_nothing && wanted > selector_.free_pages()) continue;
+    if (evicts_for_nothing && wanted > selector_.free_pages()) {
+      if (wanted <= selector_.attainable()) return std::nullopt;
+      continue;
+    }
     auto selection = selector_.select(wanted, site.begin, site.claim_end);
     if (selection) return selection;
   }
@@ -200,8 +206,10 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
     if (shortlists && !moving) make_shortlist(request, !window && selection);
     count_search();
     if (!window && !selection) {
-      if (moving || !can_move_blocks(request)) return Outcome::kNothing;
-      moving = true;
+      if (!can_move_blocks(request)) return Outcome::kNothing;
+      if (moving && request.evicts_for_places) return Outcome::kNothing;
+      if (moving) request.move_limit_bytes = SIZE_MAX;
+      request.evicts_for_places = std::exchange(moving, true);
       continue;
     }
     if (moving && moves_something(*window)) {

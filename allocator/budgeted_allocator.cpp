@@ -162,6 +162,8 @@ std::string BudgetedAllocator::trace_text() const {
 
 size_t BudgetedAllocator::allocated_bytes() const { return arena_->allocated_bytes(); }
 
+uint64_t BudgetedAllocator::prices() const { return arena_->prices(); }
+
 size_t BudgetedAllocator::committed_bytes() const {
   DeviceLock lock(mutex_);
   return arena_->committed_bytes();

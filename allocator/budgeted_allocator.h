@@ -191,6 +191,7 @@ class BudgetedAllocator {
   size_t committed_bytes() const;                 // takes the lock
   size_t handle_bytes() const;                    // constant
   size_t allocated_bytes() const;                 // requires: lock held
+  uint64_t prices() const;                        // likewise
   DeviceMutex& mutex() { return mutex_; }
 
   // Checks (1) to (3) and every structure; aborts with values and place. Takes the lock.

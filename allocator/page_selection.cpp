@@ -129,7 +129,7 @@ size_t PageSelector::pick_cheapest(const RoomList& room, size_t wanted,
                                    std::vector<size_t>& victims) {
   size_t won = free_;
   // Twice as many as lie in so many pages on average: keeping more in order takes longer.
-  size_t most = kFewCandidates + 2 * (wanted - won) * room.size() / std::max(attainable_, size_t{1});
+  size_t most = kFewCandidates + 2 * (wanted - won) * room.size() / attainable_;
   bool all = make_candidates(room, most);
   auto end = candidates_.end();
   while (won < wanted) {

@@ -33,11 +33,11 @@ class PageSelector {
   size_t attainable() const { return attainable_; }
   // Pages that nothing has to be evicted for, and the least that another one can cost: its
   // occupants' prices; UINT64_MAX if there is none.
+  size_t free_pages() const { return free_; }
+  uint64_t least_price() const { return least_price_; }
   // After lay_out(), whatever was selected since: the price by byte of the evictable block in place
   // `item`, by what lies in its pages; infinity where none of them can be won.
   double price_by_byte(const RoomList& room, size_t item) const;
-  size_t free_pages() const { return free_; }
-  uint64_t least_price() const { return least_price_; }
 
   // Pages that touch blocks in [keep_begin, keep_end) are not taken. Nothing, and another may be
   // asked for, if fewer than `wanted` pages can be had. Requires: laid out, and nothing selected

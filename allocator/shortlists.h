@@ -68,8 +68,8 @@ class Shortlists {
   // erase the entry.
   Shortlist* find(const Wanted& wanted);
   // Makes the list anew from the evictable blocks of `room`: those of `blocks` from `zone_begin` to
-  // `zone_end`, which is not among them, are in the wanted zone. `pages`: has laid out `room`, which
-  // no window of serves the request. O(blocks).
+  // `zone_end`, which is not among them, are in the wanted zone. `pages`: where no window
+  // serves the request, what has laid out `room`. O(blocks).
   void choose(const RoomList& room, size_t zone_begin, size_t zone_end, const BlockList& blocks,
               const Wanted& wanted, const PageSelector* pages = nullptr);
 

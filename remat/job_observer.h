@@ -48,6 +48,7 @@ struct StepEnd {
   uint64_t evictions = 0;      // so far
   uint64_t computed_ns = 0;    // likewise: what the job's own operators cost
   uint64_t replayed_ns = 0;    // likewise: what those that were replayed cost at first
+  uint64_t prices = 0;         // likewise: that searches for room asked for
   size_t allocated_bytes = 0;  // now, by the allocator
 };
 

@@ -214,6 +214,7 @@ void Runtime::State::tell_step_ended() {
   end.evictions = residency.evictions;
   end.computed_ns = residency.now();
   end.replayed_ns = restorer.statistics.replayed_cost_ns;
+  end.prices = allocator.prices();
   end.allocated_bytes = allocator.allocated_bytes();
   const bool listened = listener != nullptr;
   listener = observer->step_ended(end) ? observer : nullptr;

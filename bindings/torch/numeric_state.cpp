@@ -7,10 +7,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
-#include <dlfcn.h>
 #include <xmmintrin.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <optional>
@@ -95,39 +93,6 @@ void apply_attention_order(at::Context& context, uint16_t packed) {
     backend = static_cast<at::SDPBackend>(packed & 7);
     packed >>= 3;
   }
-}
-
-// The sizes of cuBLAS's and cuBLASLt's workspaces, which decide what kernels they choose, where
-// a job may change them while it runs (from 2.15). Nothing here links PyTorch's CUDA library.
-struct BlasWorkspaces {
-  using Get = size_t (*)();
-  using Set = void (*)(size_t);
-  std::array<Get, 2> get = {};
-  std::array<Set, 2> set = {};
-
-  BlasWorkspaces() {
-    void* library = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
-    if (library == nullptr) return;
-    const auto find = [&](const char* getter, const char* setter, size_t k) {
-      get[k] = reinterpret_cast<Get>(dlsym(library, getter));
-      set[k] = reinterpret_cast<Set>(dlsym(library, setter));
-      if (set[k] == nullptr) get[k] = nullptr;
-    };
-    find("_ZN2at4cuda22getChosenWorkspaceSizeEv", "_ZN2at4cuda22setChosenWorkspaceSizeEm", 0);
-    find("_ZN2at4cuda26getCUDABlasLtWorkspaceSizeEv", "_ZN2at4cuda26setCUDABlasLtWorkspaceSizeEm",
-         1);
-    dlclose(library);
-  }
-
-  uint32_t size(size_t k) const {
-    if (get[k] == nullptr) return 0;
-    return static_cast<uint32_t>(std::min(get[k](), size_t{UINT32_MAX}));
-  }
-};
-
-const BlasWorkspaces& workspace_functions() {
-  static const BlasWorkspaces functions;
-  return functions;
 }
 
 using Reduction = at::CuBLASReductionOption;
@@ -260,12 +225,6 @@ void change(const NumericState& from, const NumericState& to) {
   if (from.quantized_engine != to.quantized_engine) {
     context.*member_quantized_engine() = static_cast<at::QEngine>(to.quantized_engine);
   }
-  // cuBLASLt's may be bounded by cuBLAS's: what follows from that one is not set by itself.
-  for (size_t k = 0; k < to.blas_workspaces.size(); ++k) {
-    if (from.blas_workspaces == to.blas_workspaces) break;
-    const uint32_t wanted = to.blas_workspaces[k];
-    if (workspace_functions().size(k) != wanted) workspace_functions().set[k](wanted);
-  }
   if (from.blas_library != to.blas_library) {
     context.*member_blas_preferred_backend() = static_cast<at::BlasBackend>(to.blas_library);
   }
@@ -300,10 +259,6 @@ NumericState NumericState::capture(bool cuda) {
     state.blas_library = static_cast<int8_t>(context.*member_blas_preferred_backend());
     state.linalg_library = static_cast<int8_t>(context.*member_linalg_preferred_backend());
     state.attention_order = capture_attention_order(context);
-    const BlasWorkspaces& workspaces = workspace_functions();
-    for (size_t k = 0; k < state.blas_workspaces.size(); ++k) {
-      state.blas_workspaces[k] = workspaces.size(k);
-    }
   }
   state.quantized_engine = static_cast<uint8_t>(
       (context.*member_quantized_engine()).load(std::memory_order_relaxed));

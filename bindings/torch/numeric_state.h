@@ -21,8 +21,6 @@ struct NumericState {
   int8_t cuda_autocast_dtype = -1;
   uint32_t cuda_switches = 0;  // a bit each; 0 where CUDA is not looked at
   int32_t sm_carveout = -1;    // multiprocessors that matrix products leave alone; -1: not set
-  // cuBLAS's and cuBLASLt's, in bytes, none above the greatest; 0 where they are fixed at start.
-  std::array<uint32_t, 2> blas_workspaces = {};
   uint16_t attention_order = 0;  // which attention kernels are tried first: 3 bits each
   int8_t blas_library = -1;
   int8_t linalg_library = -1;

@@ -3,8 +3,8 @@
 // evict and has no plan, it is recorded; if it is of that kind, a thread of low priority searches,
 // and steps of this kind follow what it finds (PlannedPolicy). So a job with two optimizers gets
 // two plans, one after the other. Steps that differ now and then, because the job writes its log,
-// do not make a plan obsolete. A plan whose steps replay more than those before it did is taken
-// back. With every search the job has to repeat itself for longer before there is another.
+// do not make a plan obsolete. A plan whose steps replay and search more than those before it did is
+// taken back. With every search the job has to repeat itself for longer before there is another.
 // While nothing is recorded it hears of nothing but the ends of steps. Neither a search that fails
 // nor a lack of threads is an error: the job goes on with the policy that it has.
 // Owns the search under way. The observer's functions need the device's lock; the others must not
@@ -81,7 +81,8 @@ class BackgroundPlanner final : public EventRecorder {
     bool evicted = false;        // the last one had to
     bool searched = false;
     uint32_t trial_steps = 0;    // under a new plan, that are still to be looked at
-    double share = 0;            // what the last one replayed, of its own operators' time
+    // What the last one replayed and, by estimate, searched, of its own operators' time.
+    double share = 0;
     double share_before = 0;     // the mean of two without a plan
     double planned_shares = 0;   // sum of those under the new plan
   };

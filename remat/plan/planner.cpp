@@ -130,6 +130,7 @@ class Search {
       }
     }
     if (times == 0) candidate.overhead = result.overhead;
+    if (result.baseline_ns == 0) return result.overhead;
     const double search_ns = static_cast<double>(result.prices) * config_.price_ns;
     return result.overhead + search_ns / static_cast<double>(result.baseline_ns);
   }
@@ -180,7 +181,7 @@ class Search {
   }
 
   void climb(Candidate& best) {
-    if (outputs_.empty() || best.overheads[0] <= 1) return;
+    if (outputs_.empty() || best.overhead <= 1) return;
     const auto may_go_on = [&] {
       return simulations_ < config_.simulations && operators_run_ < config_.operators &&
              !(job_.stop != nullptr && job_.stop->passed());

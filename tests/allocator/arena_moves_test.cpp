@@ -119,6 +119,51 @@ TEST_CASE("several blocks are moved, each to the smallest place that takes it") 
   world.allocator.check_invariants();
 }
 
+TEST_CASE("where no place is left, the cheapest elsewhere is evicted for one") {
+  World world;
+  for (size_t i : {4, 6}) world.free(i);
+  world.owners[5]->move_price = 1;
+  for (size_t i : {9, 11}) world.owners[i]->barrier = false;
+  world.owners[11]->price = 20;
+  void* const expected = static_cast<char*>(world.owners[3]->address) + kPage;
+  void* const place = world.owners[11]->address;
+  CHECK(world.allocator.allocate(3 * kPage) == expected);
+  CHECK(world.reclaimer.evicted == Owners{world.owners[11]});
+  CHECK(world.reclaimer.moved == Owners{world.owners[5]});
+  CHECK(world.owners[5]->address == place);
+  CHECK(world.allocator.statistics().allocated_bytes == 16 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a place for a large block is made of several smaller ones") {
+  World world;
+  for (size_t i : {4, 5}) world.free(i);
+  FakeOwner* const large = world.owned(2 * kPage, 100, true);
+  for (size_t i : {3, 6}) world.free(i);
+  large->move_price = 1;
+  for (size_t i : {9, 10, 12}) world.owners[i]->barrier = false;
+  world.owners[12]->price = 1;  // alone it is too small
+  void* const place = world.owners[9]->address;
+  world.allocator.allocate(4 * kPage);
+  CHECK(world.reclaimer.evicted == Owners{world.owners[9], world.owners[10]});
+  CHECK(world.reclaimer.moved == Owners{large});
+  CHECK(large->address == place);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a victim for a place that cannot be evicted after all is passed over") {
+  World world;
+  for (size_t i : {4, 6}) world.free(i);
+  world.owners[5]->move_price = 1;
+  for (size_t i : {9, 11}) world.owners[i]->barrier = false;
+  world.owners[9]->price = 1;
+  world.owners[9]->refuses = true;
+  world.allocator.allocate(3 * kPage);
+  CHECK(world.reclaimer.evicted == Owners{world.owners[11]});
+  CHECK(world.reclaimer.moved == Owners{world.owners[5]});
+  world.allocator.check_invariants();
+}
+
 TEST_CASE("a block freed while another is moved is left alone") {
   World world;
   for (size_t i : {2, 4, 9, 12, 13}) world.free(i);

@@ -219,14 +219,9 @@ def switches() -> list[tuple[str, Callable[[], object], Callable[[object], None]
         get = getattr(torch._C, f"_get_{reduction}")
         put = getattr(torch._C, f"_set_{reduction}")
         found.append((reduction, get, lambda value, put=put: put(*value)))
-    for name in ("CublasWorkspaceSize", "CublasLtWorkspaceSize"):
-        if hasattr(torch._C, f"_cuda_set{name}"):
-            found.append((name, getattr(torch._C, f"_cuda_get{name}"),
-                          getattr(torch._C, f"_cuda_set{name}")))
     engines = [engine for engine in torch._C._supported_qengines() if engine != 0]
     others = {"sm_carveout_experimental": 8, "cudnn_depthwise_kernel": "native",
-              "sdp_priority_order": [4, 3, 0, 2, 1], "CublasWorkspaceSize": 4 << 20,
-              "CublasLtWorkspaceSize": 2 << 20,
+              "sdp_priority_order": [4, 3, 0, 2, 1],
               "qengine": next(engine for engine in engines if engine != torch._C._get_qengine()),
               "linalg_preferred_backend": torch._C._LinalgBackend.Magma,
               "blas_preferred_backend": torch._C._BlasBackend.Cublaslt}

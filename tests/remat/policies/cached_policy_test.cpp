@@ -13,7 +13,8 @@ using remat::Storage;
 
 constexpr const char* kNames[] = {"need1", "dtr", "msps"};
 
-// check() compares every cached cost with a walk from nothing.
+// check() compares every cached cost with a walk from nothing, which makes later changes walk
+// anew: so some jobs are checked rarely.
 TEST_CASE("cached costs stay exact through random changes") {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     test::Random random(seed);
@@ -46,7 +47,7 @@ TEST_CASE("cached costs stay exact through random changes") {
         if (each->evicted || each->current->producer == nullptr) continue;
         if (random.chance(50)) built.cost(each);
       }
-      built.check();
+      if (seed % 2 == 0 || step % 20 == 19) built.check();
       if (random.chance(20)) built.policy->begin_search();
     }
   }
