@@ -3,8 +3,8 @@
 // evict and has no plan, it is recorded; if it is of that kind, a thread of low priority searches,
 // and steps of this kind follow what it finds (PlannedPolicy). So a job with two optimizers gets
 // two plans, one after the other. Steps that differ now and then, because the job writes its log,
-// do not make a plan obsolete. A plan whose steps replay and search more than those before it did is
-// taken back. With every search the job has to repeat itself for longer before there is another.
+// do not make a plan obsolete. A plan whose steps replay and search more than those before it did
+// is taken back. With every search the job has to repeat itself for longer before there is another.
 // While nothing is recorded it hears of nothing but the ends of steps. Neither a search that fails
 // nor a lack of threads is an error: the job goes on with the policy that it has.
 // Owns the search under way. The observer's functions need the device's lock; the others must not

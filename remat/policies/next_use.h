@@ -16,8 +16,8 @@ namespace tidepool::remat {
 class NextUsePolicy final : public CachedPolicy {
  public:
   explicit NextUsePolicy(LineageStore& store) : CachedPolicy(store), foresight_(own_) {}
-  // With another's foresight, and C(v) / (staleness^(1 - share) · time^share). `share`: a quarter, a
-  // half, three quarters or 1.
+  // With another's foresight, and C(v) / (staleness^(1 - share) · time^share). `share`: a quarter,
+  // a half, three quarters or 1.
   NextUsePolicy(LineageStore& store, Foresight& foresight, double share)
       : CachedPolicy(store), foresight_(foresight), share_(share) {}
 
