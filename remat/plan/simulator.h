@@ -25,7 +25,7 @@ struct PlannerConfig {
   double spread = 0.1;       // by so much: the deviation of the logarithm of an operator's time
   uint64_t seed = 1;
   // What a search for room takes for each block that it prices; plans count it as time of the step.
-  double price_ns = 40;
+  double price_ns = 20;
 };
 
 struct SimulationConfig {
