@@ -46,7 +46,9 @@ BlockId Arena::clear_place(DeviceLock& lock, const Block& block, const Request& 
     list_room(request);
     const auto window = find_window_anywhere(place.bytes);
     if (!window) return BlockId::kNone;
-    if (take_window(lock, place, *window, served) == Outcome::kServed) return served;
+    const Outcome outcome = take_window(lock, place, *window, served);
+    if (outcome == Outcome::kServed) return served;
+    if (outcome != Outcome::kNothing) return BlockId::kNone;
   }
 }
 

@@ -164,6 +164,23 @@ TEST_CASE("a victim for a place that cannot be evicted after all is passed over"
   world.allocator.check_invariants();
 }
 
+TEST_CASE("a device that cannot order the use of a place ends the search for one") {
+  test::SimulatedStreams streams{2};  // outlives the allocator
+  World world;
+  world.allocator.set_stream_order(&streams);
+  for (size_t i : {4, 6}) world.free(i);
+  world.owners[5]->move_price = 1;
+  world.owners[9]->barrier = false;
+  world.allocator.record_stream(world.owners[9]->address, StreamId{1});
+  streams.fail_at(1, 1'000'000);
+  CHECK_THROWS(world.allocator.allocate(3 * kPage));
+  CHECK(streams.failed());
+  CHECK(world.reclaimer.evicted == Owners{world.owners[9]});
+  CHECK(world.reclaimer.moved.empty());
+  streams.fail_at(0);
+  world.allocator.check_invariants();
+}
+
 TEST_CASE("a block freed while another is moved is left alone") {
   World world;
   for (size_t i : {2, 4, 9, 12, 13}) world.free(i);
