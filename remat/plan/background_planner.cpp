@@ -121,11 +121,9 @@ BackgroundPlanner::Kind& BackgroundPlanner::note_step(const remat::StepEnd& end,
   std::erase_if(kinds_, [&](const Kind& other) { return other.fingerprint == kind.fingerprint; });
   if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
   const double own_ns = static_cast<double>(end.computed_ns - before.computed_ns);
-  const double search_ns =
-      static_cast<double>(end.prices - before.prices) * config_.planner.price_ns;
   const double share =
-      (static_cast<double>(end.replayed_ns - before.replayed_ns) + search_ns) /
-      std::max(own_ns, 1.0);
+      static_cast<double>(end.replayed_ns - before.replayed_ns) / std::max(own_ns, 1.0) +
+      config_.planner.search_share(end.prices - before.prices, own_ns);
   if (!kind.searched) kind.share_before = (kind.share + share) / 2;
   kind.share = share;
   kind.evicted = end.evictions != before.evictions;

@@ -130,9 +130,8 @@ class Search {
       }
     }
     if (times == 0) candidate.overhead = result.overhead;
-    if (result.baseline_ns == 0) return result.overhead;
-    const double search_ns = static_cast<double>(result.prices) * config_.price_ns;
-    return result.overhead + search_ns / static_cast<double>(result.baseline_ns);
+    return result.overhead +
+           config_.search_share(result.prices, static_cast<double>(result.baseline_ns));
   }
 
   // Fills in the overheads. False: some time fails, or it is worse than `best` where that is given.

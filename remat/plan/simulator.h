@@ -3,6 +3,7 @@
 // Thread safe: runs share nothing but the trace, which they only read.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,8 +25,16 @@ struct PlannerConfig {
   size_t perturbed = 2;      // so many times, operators' times are others than those recorded
   double spread = 0.1;       // by so much: the deviation of the logarithm of an operator's time
   uint64_t seed = 1;
-  // What a search for room takes for each block that it prices; plans count it as time of the step.
+  // What a search for room takes for each block that it prices, and the share of a step's time that
+  // searches may take before plans count the rest as time of the step: hosts run ahead of devices.
   double price_ns = 20;
+  double hidden_share = 0.02;
+
+  // What so many prices count for, as a share of a step that takes `step_ns`.
+  double search_share(uint64_t prices, double step_ns) const {
+    if (step_ns <= 0) return 0;
+    return std::max(static_cast<double>(prices) * price_ns / step_ns - hidden_share, 0.0);
+  }
 };
 
 struct SimulationConfig {
