@@ -28,7 +28,7 @@ struct PlannerConfig {
   // What a search for room takes for each block that it prices, and the share of a step's time that
   // searches may take before plans count the rest as time of the step: hosts run ahead of devices.
   double price_ns = 20;
-  double hidden_share = 0.02;
+  double hidden_share = 0.03;
 
   // What so many prices count for, as a share of a step that takes `step_ns`.
   double search_share(uint64_t prices, double step_ns) const {
