@@ -101,7 +101,7 @@ class Arena {
     int moves_left = 16;
     size_t move_limit_bytes = SIZE_MAX;
     bool evicts_for_places = false;  // the last resort: blocks move to where others are evicted
-    size_t emptied_begin = 0, emptied_end = 0;  // what is being moved out of: nothing goes there
+    size_t emptied_begin = 0, emptied_end = 0;  // of a place: what moves there lies here
     bool device_failed = false;  // while pages were moved for it: a window takes no device call
   };
   // Where new pages would go: part of a run of free blocks and holes.
@@ -229,6 +229,8 @@ class Arena {
   // Of evicting its victims and of moving its pages; the time that takes counts by equal shares,
   // for each victim as a cost of that one would. Nothing for pages that are free already.
   uint64_t price_of(const PageSelection& selection);
+  // Whatever the window costs.
+  bool pages_are_preferred(const Window& window) const;
   bool is_better(const Request& request, const Window& window,
                  const std::optional<PageSelection>& selection);
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
@@ -264,8 +266,9 @@ class Arena {
   Outcome move_out(DeviceLock& lock, Request& request, const Window& window);
   // The smallest free block that takes as much, its surplus cut off, in whatever zone.
   BlockId take_place(const Block& block, StreamId stream);
-  // The cheapest window outside what is being emptied, evicted; kNone if there is none.
-  BlockId clear_place(DeviceLock& lock, const Block& block, const Request& request);
+  // The cheapest window for the block outside what is being emptied, evicted; kNone if there is
+  // none. `place`: its stream, and what is being emptied.
+  BlockId clear_place(DeviceLock& lock, const Block& block, Request place);
 
   // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts one block, unless free pages
   // serve the request.

@@ -35,15 +35,13 @@ BlockId Arena::take_place(const Block& block, StreamId stream) {
   return id;
 }
 
-BlockId Arena::clear_place(DeviceLock& lock, const Block& block, const Request& request) {
-  Request place;
+BlockId Arena::clear_place(DeviceLock& lock, const Block& block, Request place) {
   place.bytes = place.asked_bytes = block.bytes;
   place.zone = block.zone;
-  place.stream = request.stream;
   BlockId served{};
   // Each round but the last has a victim refused, which is a barrier from then on.
   while (true) {
-    list_room(request);
+    list_room(place);
     const auto window = find_window_anywhere(place.bytes);
     if (!window) return BlockId::kNone;
     const Outcome outcome = take_window(lock, place, *window, served);
@@ -66,8 +64,9 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
     BlockId to;
   };
   --request.moves_left;
-  request.emptied_begin = room_[window.first].offset;
-  request.emptied_end = room_[window.last].end();
+  const Request place{.stream = request.stream,
+                      .emptied_begin = room_[window.first].offset,
+                      .emptied_end = room_[window.last].end()};
   std::vector<Move> moves;
   std::vector<Claim> kept;  // free blocks of the window: no place to move to, and nobody else's
   for (size_t i = window.first; i <= window.last; ++i) {
@@ -91,14 +90,13 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
     const Block from = heap_[move.from.id];
     move.to = take_place(from, request.stream);
     if (move.to == BlockId::kNone && request.evicts_for_places) {
-      move.to = clear_place(lock, from, request);
+      move.to = clear_place(lock, from, place);
     }
     if (move.to != BlockId::kNone) continue;
     request.move_limit_bytes = from.bytes - 1;
     placed = false;
     break;
   }
-  request.emptied_begin = request.emptied_end = 0;
   InFlight in_flight(*this);
   for (const Move& move : moves) {
     if (move.to == BlockId::kNone) continue;

@@ -104,8 +104,8 @@ std::optional<Window> Arena::find_window_anywhere(size_t bytes) const {
 std::optional<PageSelection> Arena::select_pages(const Request& request,
                                                  const std::optional<Window>& window, Site& site) {
   selector_.lay_out(room_);
-  const bool evicts_for_nothing = window && window->price <= selector_.least_price() &&
-                                  !(window->evicted_blocks > 0 && reclaimer_->prefers_pages());
+  const bool evicts_for_nothing =
+      window && window->price <= selector_.least_price() && !pages_are_preferred(*window);
   for (size_t attempt = 0; attempt < kSiteAttempts; ++attempt) {
     site = next_site(request, attempt);
     if (site.pages_needed == 0) continue;
@@ -131,10 +131,14 @@ uint64_t Arena::price_of(const PageSelection& selection) {
   return price;
 }
 
+bool Arena::pages_are_preferred(const Window& window) const {
+  return window.evicted_blocks > 0 && reclaimer_->prefers_pages();
+}
+
 bool Arena::is_better(const Request& request, const Window& window,
                       const std::optional<PageSelection>& selection) {
   if (!selection || request.device_failed) return true;
-  if (window.evicted_blocks > 0 && reclaimer_->prefers_pages()) return false;
+  if (pages_are_preferred(window)) return false;
   return window.price <= price_of(*selection);
 }
 

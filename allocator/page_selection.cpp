@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <utility>
 
 #include "allocator/check.h"
@@ -84,7 +83,6 @@ std::vector<uint32_t> PageSelector::keep(size_t begin, size_t end) {
 }
 
 double PageSelector::price_by_byte(const RoomList& room, size_t item) const {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   const Span span = spans_[item];
   if (span.first == span.last) {
     const Run& page = runs_[span.first];
@@ -106,7 +104,7 @@ bool PageSelector::make_candidates(const RoomList& room, size_t most) {
   for (size_t i = 0; i < room.size(); ++i) {
     if (room.kind(i) != RoomKind::kEvictable) continue;
     const double density = price_by_byte(room, i);
-    if (density == std::numeric_limits<double>::infinity()) continue;
+    if (density == kNever) continue;
     const Candidate candidate{density, static_cast<uint32_t>(i)};
     if (candidates_.size() < most) {
       candidates_.push_back(candidate);
@@ -136,7 +134,7 @@ size_t PageSelector::pick_cheapest(const RoomList& room, size_t wanted,
     if (end == candidates_.begin()) {
       TIDEPOOL_CHECK(!all, "%zu of %zu pages", won, wanted);
       // More of them, without those that have been picked: the cheapest ones.
-      most = most < 2 * kManyCandidates ? kManyCandidates * 2 : room.size();
+      most = most < kManyCandidates ? kManyCandidates : room.size();
       all = make_candidates(room, most);
       end = candidates_.end();
       for (size_t k = 0; k < victims.size(); ++k) std::pop_heap(candidates_.begin(), end--);

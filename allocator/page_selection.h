@@ -6,6 +6,7 @@
 // contains knapsack.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct PageSelection {
 class PageSelector {
  public:
   // `page_bytes`: a power of two.
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
   explicit PageSelector(size_t page_bytes)
       : page_bytes_(page_bytes), page_share_(1.0 / static_cast<double>(page_bytes)) {}
 
@@ -36,7 +39,7 @@ class PageSelector {
   size_t free_pages() const { return free_; }
   uint64_t least_price() const { return least_price_; }
   // After lay_out(), whatever was selected since: the price by byte of the evictable block in place
-  // `item`, by what lies in its pages; infinity where none of them can be won.
+  // `item`, by what lies in its pages; kNever where none of them can be won.
   double price_by_byte(const RoomList& room, size_t item) const;
 
   // Pages that touch blocks in [keep_begin, keep_end) are not taken. Nothing, and another may be
@@ -57,7 +60,7 @@ class PageSelector {
     uint32_t first = 0, last = 0;  // indices into runs_, both inclusive: at most three runs
   };
   // Mostly a few blocks do: so many, and some for each page, are kept in order at first, then more.
-  static constexpr size_t kFewCandidates = 8, kManyCandidates = 32;
+  static constexpr size_t kFewCandidates = 8, kManyCandidates = 64;
 
   struct Candidate {
     double density;

@@ -1,7 +1,6 @@
 #include "allocator/shortlists.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 #include "allocator/check.h"
@@ -48,18 +47,17 @@ void Shortlists::choose(const RoomList& room, size_t zone_begin, size_t zone_end
   candidates_.clear();
   for (size_t i = 0; i < room.size(); ++i) {
     if (room.kind(i) != RoomKind::kEvictable) continue;
+    double price_by_byte = PageSelector::kNever;
     if (pages != nullptr) {
-      const double price = pages->price_by_byte(room, i);
-      if (price < std::numeric_limits<double>::infinity()) {
-        candidates_.push_back({price, static_cast<uint32_t>(i)});
-      }
-      continue;
+      price_by_byte = pages->price_by_byte(room, i);
+    } else {
+      const bool in_zone = zone_begin <= i && i < zone_end;
+      const size_t bytes = bytes_given(room.offset(i), room.offset(i + 1), in_zone, wanted);
+      if (bytes == 0) continue;
+      price_by_byte = static_cast<double>(room.price(i, i + 1)) / static_cast<double>(bytes);
     }
-    const bool in_zone = zone_begin <= i && i < zone_end;
-    const size_t bytes = bytes_given(room.offset(i), room.offset(i + 1), in_zone, wanted);
-    if (bytes == 0) continue;
-    candidates_.push_back({static_cast<double>(room.price(i, i + 1)) / static_cast<double>(bytes),
-                           static_cast<uint32_t>(i)});
+    if (price_by_byte == PageSelector::kNever) continue;
+    candidates_.push_back({price_by_byte, static_cast<uint32_t>(i)});
   }
   Shortlist& list = list_for(wanted);
   list.wanted = wanted;

@@ -119,83 +119,79 @@ TEST_CASE("the automatic handle gives a budget about a thousand pages") {
   CHECK(pages_of(size_t{64} << 30) == 32768);
 }
 
-TEST_CASE("a dearer window is taken where moving pages costs more than it saves") {
-  for (const uint64_t page_ns : {0, 1, 2}) {
+// An arena with a reclaimer and one zone, whose lock is held.
+struct PricedWorld {
+  explicit PricedWorld(AddressSpace& space, uint64_t remap_ns = 0, bool pages = false,
+                       bool shortlists = false)
+      : arena(space, config(remap_ns)) {
+    reclaimer.pages = pages;
+    reclaimer.shortlists = shortlists;
+    arena.set_reclaimer(&reclaimer);
+  }
+  static AllocatorConfig config(uint64_t remap_ns) {
     AllocatorConfig config = World::config();
     config.one_zone = true;
-    config.remap_ns_per_handle = page_ns;
+    config.remap_ns_per_handle = remap_ns;
+    return config;
+  }
+  void add(size_t bytes, uint64_t price) {
+    void* block = arena.allocate(lock, bytes, PlacementHint::kTransient);
+    arena.allocated_block(block).owner = reclaimer.add(block, bytes, price);
+  }
+  // Two neighbours for 30 each, and two that lie apart for 20 each: pages save 20 in all.
+  void add_eight() {
+    for (const uint64_t price : {20, 1000, 30, 30, 1000, 20, 1000, 1000}) add(8 * kPage, price);
+  }
+
+  test::FakeReclaimer reclaimer;
+  Arena arena;
+  DeviceMutex mutex;
+  DeviceLock lock{mutex};
+};
+
+TEST_CASE("a dearer window is taken where moving pages costs more than it saves") {
+  for (const uint64_t page_ns : {0, 1, 2}) {
     SimulatedSpace space(kPage);
-    test::FakeReclaimer reclaimer;
-    Arena arena(space, config);
-    arena.set_reclaimer(&reclaimer);
-    DeviceMutex mutex;
-    DeviceLock lock(mutex);
-    // Two neighbours for 30 each, and two that lie apart for 20 each: pages save 20 in all.
-    for (const uint64_t price : {20, 1000, 30, 30, 1000, 20, 1000, 1000}) {
-      void* block = arena.allocate(lock, 8 * kPage, PlacementHint::kTransient);
-      arena.allocated_block(block).owner = reclaimer.add(block, 8 * kPage, price);
-    }
-    arena.allocate(lock, 16 * kPage, PlacementHint::kTransient);
+    PricedWorld world(space, page_ns);
+    world.add_eight();
+    world.arena.allocate(world.lock, 16 * kPage, PlacementHint::kTransient);
     const bool window = page_ns * 16 > 20;
-    CHECK(arena.statistics().windows == (window ? 1 : 0));
-    CHECK(arena.statistics().remaps == (window ? 0 : 1));
-    CHECK(reclaimer.evicted[0]->price == (window ? 30 : 20));
-    arena.check_invariants();
+    CHECK(world.arena.statistics().windows == (window ? 1 : 0));
+    CHECK(world.arena.statistics().remaps == (window ? 0 : 1));
+    CHECK(world.reclaimer.evicted[0]->price == (window ? 30 : 20));
+    world.arena.check_invariants();
   }
 }
 
 TEST_CASE("where pages are preferred no window is evicted, and what is left over serves the next") {
   for (const bool shortlists : {false, true}) {
     for (const bool pages : {false, true}) {
-      AllocatorConfig config = World::config();
-      config.one_zone = true;
       SimulatedSpace space(kPage);
-      test::FakeReclaimer reclaimer;
-      reclaimer.pages = pages;
-      reclaimer.shortlists = shortlists;
-      Arena arena(space, config);
-      arena.set_reclaimer(&reclaimer);
-      DeviceMutex mutex;
-      DeviceLock lock(mutex);
+      PricedWorld world(space, 0, pages, shortlists);
       // By byte the first is the cheapest, but as a whole each of those of one page is.
-      const auto add = [&](size_t bytes, uint64_t price) {
-        void* block = arena.allocate(lock, bytes, PlacementHint::kTransient);
-        arena.allocated_block(block).owner = reclaimer.add(block, bytes, price);
-      };
-      add(32 * kPage, 64);
-      for (int k = 0; k < 32; ++k) add(kPage, 10);
+      world.add(32 * kPage, 64);
+      for (int k = 0; k < 32; ++k) world.add(kPage, 10);
       for (int k = 0; k < 4; ++k) {
-        arena.allocate(lock, kPage, PlacementHint::kTransient);
-        arena.check_invariants();
+        world.arena.allocate(world.lock, kPage, PlacementHint::kTransient);
+        world.arena.check_invariants();
       }
-      CHECK(reclaimer.evicted.size() == (pages ? 1 : 4));
-      CHECK(arena.statistics().windows == (pages ? 0 : 4));
+      CHECK(world.reclaimer.evicted.size() == (pages ? 1 : 4));
+      CHECK(world.arena.statistics().windows == (pages ? 0 : 4));
     }
   }
 }
 
 TEST_CASE("a window serves where the device refuses to move pages") {
   for (const bool shortlists : {false, true}) {
-    AllocatorConfig config = World::config();
-    config.one_zone = true;
     SimulatedSpace simulated(kPage);
     FaultySpace space(simulated);
-    test::FakeReclaimer reclaimer;
-    reclaimer.pages = true;
-    reclaimer.shortlists = shortlists;
-    Arena arena(space, config);
-    arena.set_reclaimer(&reclaimer);
-    DeviceMutex mutex;
-    DeviceLock lock(mutex);
-    for (const uint64_t price : {20, 1000, 30, 30, 1000, 20, 1000, 1000}) {
-      void* block = arena.allocate(lock, 8 * kPage, PlacementHint::kTransient);
-      arena.allocated_block(block).owner = reclaimer.add(block, 8 * kPage, price);
-    }
+    PricedWorld world(space, 0, true, shortlists);
+    world.add_eight();
     space.fail_at(DeviceCall::kAny, 1, true);
-    arena.allocate(lock, 16 * kPage, PlacementHint::kTransient);
+    world.arena.allocate(world.lock, 16 * kPage, PlacementHint::kTransient);
     CHECK(space.failed());
-    CHECK(arena.statistics().windows == 1);
-    arena.check_invariants();
+    CHECK(world.arena.statistics().windows == 1);
+    world.arena.check_invariants();
   }
 }
 
