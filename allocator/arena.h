@@ -91,6 +91,11 @@ class Arena {
 
   static constexpr size_t kSiteAttempts = 2 * (kZoneCount + 1);
 
+  // A window whose contents move out, and those that it is to make places for.
+  struct Emptied {
+    size_t begin = 0, end = 0;
+    const Emptied* outer = nullptr;
+  };
   struct Request {
     size_t asked_bytes = 0;
     size_t bytes = 0;
@@ -101,7 +106,7 @@ class Arena {
     int moves_left = 16;
     size_t move_limit_bytes = SIZE_MAX;
     bool evicts_for_places = false;  // the last resort: blocks move to where others are evicted
-    size_t emptied_begin = 0, emptied_end = 0;  // of a place: what moves there lies here
+    const Emptied* emptied = nullptr;  // of a place: what moves there lies here
     bool device_failed = false;  // while pages were moved for it: a window takes no device call
   };
   // Where new pages would go: part of a run of free blocks and holes.
@@ -266,9 +271,11 @@ class Arena {
   Outcome move_out(DeviceLock& lock, Request& request, const Window& window);
   // The smallest free block that takes as much, its surplus cut off, in whatever zone.
   BlockId take_place(const Block& block, StreamId stream);
-  // The cheapest window for the block outside what is being emptied, evicted; kNone if there is
-  // none. `place`: its stream, and what is being emptied.
-  BlockId clear_place(DeviceLock& lock, const Block& block, Request place);
+  static bool is_emptied(const Block& block, const Request& request);
+  // A place for a block that moves for the request: the cheapest window outside what is being
+  // emptied, which may have smaller blocks move in turn. kNone if there is none.
+  BlockId clear_place(DeviceLock& lock, const Block& block, Request& request,
+                      const Emptied& emptied);
 
   // One step of DTR's loop (Kirisame et al. 2021, section 2): evicts one block, unless free pages
   // serve the request.

@@ -35,19 +35,42 @@ BlockId Arena::take_place(const Block& block, StreamId stream) {
   return id;
 }
 
-BlockId Arena::clear_place(DeviceLock& lock, const Block& block, Request place) {
-  place.bytes = place.asked_bytes = block.bytes;
-  place.zone = block.zone;
-  BlockId served{};
-  // Each round but the last has a victim refused, which is a barrier from then on.
-  while (true) {
-    list_room(place);
-    const auto window = find_window_anywhere(place.bytes);
-    if (!window) return BlockId::kNone;
-    const Outcome outcome = take_window(lock, place, *window, served);
-    if (outcome == Outcome::kServed) return served;
-    if (outcome != Outcome::kNothing) return BlockId::kNone;
+bool Arena::is_emptied(const Block& block, const Request& request) {
+  for (const Emptied* window = request.emptied; window != nullptr; window = window->outer) {
+    if (window->begin <= block.offset && block.offset < window->end) return true;
   }
+  return false;
+}
+
+BlockId Arena::clear_place(DeviceLock& lock, const Block& block, Request& request,
+                           const Emptied& emptied) {
+  Request place{.asked_bytes = block.bytes,
+                .bytes = block.bytes,
+                .zone = block.zone,
+                .stream = request.stream,
+                .moves_left = request.moves_left,
+                .move_limit_bytes = block.bytes - 1,  // else it would take such a place again
+                .evicts_for_places = true,
+                .emptied = &emptied};
+  BlockId served{};
+  Outcome outcome = Outcome::kNothing;
+  // Each round but the last has a victim refused, which is a barrier from then on, is the first
+  // that may move blocks, or moves some.
+  for (bool moving = false; outcome == Outcome::kNothing;) {
+    list_room(place, moving);
+    const auto window = find_window_anywhere(place.bytes);
+    if (!window) {
+      if (moving || !can_move_blocks(place)) break;
+      moving = true;
+    } else if (moving && moves_something(*window)) {
+      move_out(lock, place, *window);
+      moving = false;
+    } else {
+      outcome = take_window(lock, place, *window, served);
+    }
+  }
+  request.moves_left = place.moves_left;
+  return outcome == Outcome::kServed ? served : BlockId::kNone;
 }
 
 bool Arena::moves_something(const Window& window) const {
@@ -64,9 +87,7 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
     BlockId to;
   };
   --request.moves_left;
-  const Request place{.stream = request.stream,
-                      .emptied_begin = room_[window.first].offset,
-                      .emptied_end = room_[window.last].end()};
+  const Emptied emptied{room_[window.first].offset, room_[window.last].end(), request.emptied};
   std::vector<Move> moves;
   std::vector<Claim> kept;  // free blocks of the window: no place to move to, and nobody else's
   for (size_t i = window.first; i <= window.last; ++i) {
@@ -90,7 +111,7 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
     const Block from = heap_[move.from.id];
     move.to = take_place(from, request.stream);
     if (move.to == BlockId::kNone && request.evicts_for_places) {
-      move.to = clear_place(lock, from, place);
+      move.to = clear_place(lock, from, request, emptied);
     }
     if (move.to != BlockId::kNone) continue;
     request.move_limit_bytes = from.bytes - 1;

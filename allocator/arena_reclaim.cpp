@@ -40,9 +40,7 @@ RoomItem Arena::item_for(BlockId id, const Request& request, bool moving) {
       if (can_order()) item.kind = RoomKind::kFree;
       break;
     case BlockState::kAllocated: {
-      const bool emptied =
-          request.emptied_begin <= block.offset && block.offset < request.emptied_end;
-      if (!may_go(block, stream) || emptied) break;
+      if (!may_go(block, stream) || is_emptied(block, request)) break;
       ++counts_.prices;
       Price price = reclaimer_->price(block.owner, free_beside(id));
       if (moving && better_moved(block, request, price, price)) {
@@ -132,7 +130,7 @@ uint64_t Arena::price_of(const PageSelection& selection) {
 }
 
 bool Arena::pages_are_preferred(const Window& window) const {
-  return window.evicted_blocks > 0 && reclaimer_->prefers_pages();
+  return window.evicted_blocks > 0 && reclaimer_->preference() == Preference::kPages;
 }
 
 bool Arena::is_better(const Request& request, const Window& window,
@@ -188,8 +186,11 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
   }
   if (outcome != Outcome::kNothing) return outcome;
   // Pages that move cost less than their contents: there, contents move only where nothing else
-  // helps.
-  bool moving = can_move_blocks(request) && !can_move_pages();
+  // helps, or where a plan says so.
+  const bool pages = can_move_pages();
+  bool moving = can_move_blocks(request) &&
+                (!pages || reclaimer_->preference() == Preference::kMoves);
+  bool may_evict_only = pages && moving;  // which has not been tried
   const bool shortlists = may_shorten && !moving;
   if (shortlists) outcome = reclaim_shortlisted(lock, request, served);
   if (outcome != Outcome::kNothing) return outcome;
@@ -203,13 +204,18 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
     if (config_.allow_windows) window = find_window(request.zone, request.bytes);
     Site site;
     std::optional<PageSelection> selection;
-    if (can_move_pages() && !moving) selection = select_pages(request, window, site);
+    if (pages && !moving) selection = select_pages(request, window, site);
     if (config_.allow_windows && !window && !selection) {
       window = find_window_anywhere(request.bytes);
     }
     if (shortlists && !moving) make_shortlist(request, !window && selection);
     count_search();
     if (!window && !selection) {
+      if (std::exchange(may_evict_only, false)) {
+        moving = false;
+        request.move_limit_bytes = SIZE_MAX;
+        continue;
+      }
       if (!can_move_blocks(request)) return Outcome::kNothing;
       if (moving && request.evicts_for_places) return Outcome::kNothing;
       if (moving) request.move_limit_bytes = SIZE_MAX;
@@ -273,6 +279,7 @@ bool Arena::evict_block(BlockId id) {
     return false;
   }
   ++counts_.evictions;
+  if (config_.allow_remap) heap_.spare_pages();
   counts_.evicted_bytes += block.bytes;
   trace_.add(TraceKind::kEvict, address_of(id).value, block.bytes);
   if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(id), block.shared);
@@ -303,9 +310,9 @@ Arena::Outcome Arena::take_window(DeviceLock& lock, const Request& request, cons
   }
   // What is left over joins a free block at the low end, if there is one.
   const RoomItem first = room_[window.first];
-  size_t begin = first.offset;
-  const bool from_high_end = first.kind == RoomKind::kFree || request.end == End::kHigh;
-  if (from_high_end) begin += window.bytes - request.bytes;
+  const End end = first.kind == RoomKind::kFree ? End::kHigh : request.end;
+  const size_t begin = heap_.start_within(first.offset, window.bytes - request.bytes,
+                                          request.bytes, end);
   Claim target;
   target.block = heap_.claim(first.block, begin, begin + request.bytes, &target.uses);
   heap_.flush();

@@ -84,7 +84,12 @@ Arena::Site Arena::site_from(const Request& request, BlockId start) const {
       return {};
     }
     covered += taken;
-    if (covered == bytes) return site;
+    if (covered < bytes) continue;
+    // New pages are whole: what the last one has to spare may as well lie before the request.
+    const size_t spare = site.claim_end - site.begin - bytes;
+    site.begin = heap_.start_within(site.begin, spare, bytes, End::kLow);
+    while (heap_[site.first].end() <= site.begin) site.first = heap_[site.first].next;
+    return site;
   }
   return {};
 }

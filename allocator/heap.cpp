@@ -85,16 +85,24 @@ BlockId Heap::take_free(Zone zone, size_t bytes, StreamId stream, End end) {
   BlockId id = index.best_fit(bytes);
   if (id == BlockId::kNone) return id;
   index.remove(id);
-  if (blocks_[id].bytes > bytes) {
-    BlockId rest = id;
-    if (end == End::kHigh) [[unlikely]] {
-      id = blocks_.split(id, blocks_[id].bytes - bytes);
-    } else {
-      rest = blocks_.split(id, bytes);
-    }
-    index.insert(rest);
+  const size_t begin = blocks_[id].offset;
+  const size_t start = start_within(begin, blocks_[id].bytes - bytes, bytes, end);
+  if (start > begin) [[unlikely]] {
+    const BlockId before = id;
+    id = blocks_.split(before, start - begin);
+    index.insert(before);
   }
+  if (blocks_[id].bytes > bytes) index.insert(blocks_.split(id, bytes));
   return make_allocated(id);
+}
+
+size_t Heap::start_within(size_t begin, size_t spare, size_t bytes, End end) const {
+  const size_t start = end == End::kHigh ? begin + spare : begin;
+  const size_t in_page = start & (handle_bytes_ - 1);
+  const size_t in_last = (bytes - 1) & (handle_bytes_ - 1);
+  if (!spares_pages_ || bytes < handle_bytes_ || in_page + in_last < handle_bytes_) return start;
+  const size_t aligned = start - in_page + (end == End::kHigh ? 0 : handle_bytes_);
+  return begin <= aligned && aligned <= begin + spare ? aligned : start;
 }
 
 BlockId Heap::allocated_at(size_t offset) const {

@@ -50,10 +50,16 @@ class Heap {
 
   // A kCached block of exactly `bytes` on the stream, now kAllocated, or kNone. O(1).
   BlockId take_cached(Zone zone, size_t bytes, StreamId stream = StreamId::kDefault);
-  // Best fit: the smallest free block of the zone on the stream, its surplus cut off, so that `end`
-  // of it is left; now kAllocated, or kNone.
+  // Best fit: the smallest free block of the zone on the stream, its surplus cut off as
+  // start_within() says; now kAllocated, or kNone.
   BlockId take_free(Zone zone, size_t bytes, StreamId stream = StreamId::kDefault,
                     End end = End::kLow);
+  // From now on blocks of a page and more touch few pages, at the price of gaps between them: what
+  // shares no page with others can go without them.
+  void spare_pages() { spares_pages_ = true; }
+  // Where `bytes` go in a place that begins at `begin` and has `spare` more bytes: to that end of it,
+  // or, with spare_pages(), to the nearest start of a page where they touch one page less.
+  size_t start_within(size_t begin, size_t spare, size_t bytes, End end) const;
   // The smallest free block of the zone on another stream, or kNone; `ordered`: only one for which
   // `stream` need not wait. It stays where it is. O(streams).
   BlockId find_lendable(Zone zone, size_t bytes, StreamId stream, bool ordered);
@@ -191,6 +197,7 @@ class Heap {
   std::array<BlockId, kZoneCount> holes_{};
   BlockId unmerged_{};
   bool merging_held_ = false;
+  bool spares_pages_ = false;
   size_t allocated_bytes_ = 0;
   size_t awaiting_bytes_ = 0;
   size_t requested_bytes_ = 0;

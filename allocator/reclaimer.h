@@ -32,6 +32,12 @@ struct Price {
 // then cheap windows exist (Coop's cheap tensor partitioning, Zhang et al. 2023, section 3).
 enum class PlacementHint : uint8_t { kTransient, kLongLived, kCheap };
 
+// How to make room where pages can move. The cheapest: by a window or by pages, whichever costs
+// less. Pages: not by a window; what is cheapest by byte goes then, and what it leaves over serves
+// the next requests. Moves: by a window whose contents go or move, whichever costs less, which keeps
+// what stays together. What is not preferred comes where nothing else helps.
+enum class Preference : uint8_t { kCheapest, kPages, kMoves };
+
 enum class End : uint8_t { kLow, kHigh };
 
 // Bytes that could not be evicted at the moment a request failed, for the report.
@@ -55,10 +61,8 @@ class Reclaimer {
   // present prices; else every search looks at all blocks. Never changes.
   virtual bool allows_shortlists() const { return false; }
 
-  // Whether pages are moved wherever they can be, instead of evicting a window: what is cheapest by
-  // byte goes then, and what it leaves over serves the next requests. Asked in each search, after
-  // the prices. Requires: lock held.
-  virtual bool prefers_pages() const { return false; }
+  // Which way to make room for the requests of a search, after begin_search(). Requires: lock held.
+  virtual Preference preference() const { return Preference::kCheapest; }
 
   // `free_beside_bytes`: of the free blocks that touch the owner's.
   // Requires: lock held, `owner` not null.

@@ -53,8 +53,8 @@ class Policy {
   // costs no more than what was left out did; else each search is exact, as in the papers.
   virtual bool allows_shortlists() const { return false; }
 
-  // Whether a window is taken only where pages cannot be moved. Asked after the prices of a search.
-  virtual bool prefers_pages() const { return false; }
+  // Which way to make room for the requests of a search, after begin_search().
+  virtual Preference preference() const { return Preference::kCheapest; }
 
   // `value` has just become available, or has just become unavailable (evicted, overwritten,
   // dead while something reads it), or, being evicted, has just lost its storage, or, unavailable,

@@ -227,7 +227,7 @@ bool Runtime::asks_for_free_beside() const { return state_->policy->asks_for_fre
 
 bool Runtime::allows_shortlists() const { return state_->policy->allows_shortlists(); }
 
-bool Runtime::prefers_pages() const { return state_->policy->prefers_pages(); }
+Preference Runtime::preference() const { return state_->policy->preference(); }
 
 Price Runtime::price(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);

@@ -174,7 +174,7 @@ class Runtime final : public Reclaimer {
   void begin_search() override;
   bool asks_for_free_beside() const override;
   bool allows_shortlists() const override;
-  bool prefers_pages() const override;
+  Preference preference() const override;
   Price price(Owner owner, size_t free_beside_bytes = 0) override;
   double price_per_byte(Owner owner, size_t free_beside_bytes = 0) override;
   bool evict(Owner owner) override;

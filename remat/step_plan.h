@@ -10,13 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "allocator/reclaimer.h"
+
 namespace tidepool::remat {
 
 struct StepPlan {
   std::string policy = "need1";  // one that PlannedPolicy has
   double use_share = 0.5;        // of next-use: how much the time of the next use counts
   std::vector<float> weights;    // by output; empty: all are 1
-  bool prefers_pages = false;    // to windows, where both are possible (Policy::prefers_pages())
+  Preference preference = Preference::kCheapest;
   uint64_t fingerprint = 0;      // of the step that it is for (Foresight::last_fingerprint())
 };
 

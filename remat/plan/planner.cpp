@@ -65,6 +65,14 @@ class Search {
 
   std::vector<RankedPlan> run() {
     std::vector<Candidate> found = portfolio();
+    if (found.empty() && times_.size() > 1) {
+      times_.resize(1);
+      found = portfolio();
+      // A step that fails without a plan is better off with one that may fail; no other is.
+      if (std::any_of(found.begin(), found.end(), [](auto& each) { return is_none(each.plan); })) {
+        return {};
+      }
+    }
     if (found.empty()) return {};
     climb(found.front());
     std::vector<RankedPlan> ranked;
@@ -75,6 +83,12 @@ class Search {
   }
 
  private:
+  // The job does the same without it.
+  static bool is_none(const StepPlan& plan) {
+    return plan.policy == "need1" && plan.weights.empty() &&
+           plan.preference == Preference::kCheapest;
+  }
+
   // Under an ample budget: what the step is like.
   void learn() {
     SimulationConfig ample = job_;
@@ -149,16 +163,15 @@ class Search {
     return best == nullptr || candidate.score() < best->score();
   }
 
-  // All policies, as far as they run and there is time, the best first; each by windows and, where
-  // pages can move, by pages alone.
+  // All policies, as far as they run and there is time, the best first; where pages can move each
+  // with every preference, moves only if there is nothing else or with the best so far.
   std::vector<Candidate> portfolio() {
     std::vector<Candidate> found;
-    auto add = [&](const char* policy, double use_share, bool only_best, bool pages) {
-      if (!found.empty() && operators_run_ >= config_.operators / 2) return;
+    auto add = [&](const StepPlan& plan, bool only_best) {
+      const uint64_t most = found.empty() ? config_.operators : config_.operators / 2;
+      if (operators_run_ >= most) return;
       Candidate candidate;
-      candidate.plan.policy = policy;
-      candidate.plan.use_share = use_share;
-      candidate.plan.prefers_pages = pages;
+      candidate.plan = plan;
       const bool has_best = only_best && !found.empty();
       if (!evaluate(candidate, has_best ? &found.front() : nullptr)) return;
       const auto worse = std::find_if(found.begin(), found.end(), [&](const Candidate& other) {
@@ -166,16 +179,28 @@ class Search {
       });
       found.insert(worse, std::move(candidate));
     };
-    auto add_both = [&](const char* policy, double use_share, bool only_best) {
-      add(policy, use_share, only_best, false);
-      if (job_.memory == MemoryModel::kPages) add(policy, use_share, true, true);
+    auto add_all = [&](const char* policy, double use_share, bool only_best) {
+      StepPlan plan;
+      plan.policy = policy;
+      plan.use_share = use_share;
+      add(plan, only_best);
+      if (job_.memory != MemoryModel::kPages) return;
+      plan.preference = Preference::kPages;
+      add(plan, true);
+      plan.preference = Preference::kMoves;
+      if (found.empty()) add(plan, true);
     };
-    for (const char* policy : {"need1", "msps", "dtr-eq", "dtr", "coop"}) {
-      add_both(policy, 0, false);
+    // In this order, as a long step may not get to the end of it.
+    add_all("need1", 0, false);
+    for (const double share : {0.75, 0.5, 1.0, 0.25}) add_all("next-use", share, false);
+    if (job_.memory == MemoryModel::kPages && !found.empty()) {
+      StepPlan best = found.front().plan;
+      best.preference = Preference::kMoves;
+      add(best, true);
     }
-    for (const double share : {0.5, 0.25, 0.75, 1.0}) add_both("next-use", share, false);
+    for (const char* policy : {"msps", "dtr-eq", "dtr", "coop"}) add_all(policy, 0, false);
     // Mostly far behind: given up as soon as that shows.
-    for (const char* policy : {"size", "dtr-local", "lru"}) add_both(policy, 0, true);
+    for (const char* policy : {"size", "dtr-local", "lru"}) add_all(policy, 0, true);
     return found;
   }
 

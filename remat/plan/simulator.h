@@ -19,8 +19,7 @@ namespace tidepool::plan {
 struct PlannerConfig {
   size_t simulations = 300;  // at most, those with other times included; 0: no search
   // So many operators, replays included, are simulated at most, but for the candidate that is being
-  // tried and the first that runs; half of them while all policies are tried. Each takes some
-  // microseconds.
+  // tried; half of them while all policies are tried, once one runs. Each takes some microseconds.
   uint64_t operators = 3'000'000;
   size_t perturbed = 2;      // so many times, operators' times are others than those recorded
   double spread = 0.1;       // by so much: the deviation of the logarithm of an operator's time

@@ -63,7 +63,7 @@ void PlannedPolicy::choose_plan() {
     for (size_t k = 0; k < outputs.size(); ++k) weights[outputs[k].number] = plan->weights[k];
   }
   if (plan->policy == "need1") {
-    use(*net_, std::move(weights), plan->prefers_pages);
+    use(*net_, std::move(weights), plan->preference);
     return;
   }
   std::unique_ptr<Policy>& other = others_[fmt::format("{} {}", plan->policy, plan->use_share)];
@@ -72,12 +72,12 @@ void PlannedPolicy::choose_plan() {
   } else if (other == nullptr) {
     other = make_policy(plan->policy, store_);
   }
-  use(*other, std::move(weights), plan->prefers_pages);
+  use(*other, std::move(weights), plan->preference);
 }
 
-void PlannedPolicy::use(Policy& policy, std::vector<float> weights, bool prefers_pages) {
+void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference preference) {
   weights_ = std::move(weights);
-  prefers_pages_ = prefers_pages;
+  preference_ = preference;
   if (active_ == &policy) return;
   active_->forget_all();
   active_ = &policy;

@@ -37,12 +37,11 @@ class PlannedPolicy final : public Policy {
   void set_plan(const StepPlan& plan) override;
   // A plan is in use now.
   bool follows_plan() const {
-    return active_ != &*net_ || !weights_.empty() || prefers_pages_;
+    return active_ != &*net_ || !weights_.empty() || preference_ != Preference::kCheapest;
   }
 
   double price(Storage& storage, const Circumstances& now) override {
-    if (foresight_.expectation() != expectation_) choose_plan();
-    if (follows_plan() && !foresight_.matching()) [[unlikely]] use(*net_, {});
+    update();
     const double price = active_->price(storage, now) * scale_;
     if (weights_.empty() || storage.step_seen != foresight_.step()) return price;
     return price * weights_[storage.step_number];
@@ -52,10 +51,15 @@ class PlannedPolicy final : public Policy {
     return net_->time_price(ns, now);
   }
   bool allows_shortlists() const override { return true; }
-  bool prefers_pages() const override { return prefers_pages_ && foresight_.matching(); }
+  Preference preference() const override {
+    return foresight_.matching() ? preference_ : Preference::kCheapest;
+  }
   void availability_changed(Value& value) override { active_->availability_changed(value); }
   void value_dies(Value& value) override { active_->value_dies(value); }
-  void begin_search() override { active_->begin_search(); }
+  void begin_search() override {
+    update();
+    active_->begin_search();
+  }
   void forget_all() override { active_->forget_all(); }
   Foresight* foresight() override { return &foresight_; }
   void check_invariants() override;
@@ -64,10 +68,15 @@ class PlannedPolicy final : public Policy {
   // Remembered at most, the latest: more than there are kinds of steps.
   static constexpr size_t kMostPlans = 2 * Foresight::kKinds;
 
+  // Follows what is expected now.
+  void update() {
+    if (foresight_.expectation() != expectation_) choose_plan();
+    if (follows_plan() && !foresight_.matching()) [[unlikely]] use(*net_, {});
+  }
   void choose_plan();
   const StepPlan* plan_for_step() const;
   // Makes `policy` the active one; `weights` are by number of the step's storages.
-  void use(Policy& policy, std::vector<float> weights, bool prefers_pages = false);
+  void use(Policy& policy, std::vector<float> weights, Preference preference = Preference::kCheapest);
 
   LineageStore& store_;
   Foresight foresight_;
@@ -76,7 +85,7 @@ class PlannedPolicy final : public Policy {
   Policy* active_;
   double scale_ = 1;  // from the active policy's unit to need1's
   std::vector<float> weights_;
-  bool prefers_pages_ = false;
+  Preference preference_ = Preference::kCheapest;
   std::deque<StepPlan> plans_;
   uint32_t expectation_ = 0;  // that choose_plan() has seen
 };

@@ -23,7 +23,7 @@ struct World {
   static AllocatorConfig config(bool allow_remap) {
     AllocatorConfig config;
     config.budget_bytes = 16 * kPage;
-    config.range_bytes = 16 * kPage;
+    config.range_bytes = (allow_remap ? 32 : 16) * kPage;
     config.handle_bytes = kPage;
     config.one_zone = true;
     config.allow_remap = allow_remap;
@@ -151,6 +151,26 @@ TEST_CASE("a place for a large block is made of several smaller ones") {
   world.allocator.check_invariants();
 }
 
+TEST_CASE("a place for a large block is made by moving smaller ones in turn") {
+  World world;
+  // Two pages in one block that has to move, and victims of one page only, each beside what stays.
+  for (size_t i : {4, 5}) world.free(i);
+  FakeOwner* const large = world.owned(2 * kPage, 100, true);
+  large->move_price = 1;
+  for (size_t i : {3, 9, 12}) world.owners[i]->barrier = false;
+  world.owners[10]->move_price = 1;
+  void* const expected = world.owners[3]->address;
+  void* const small_place = world.owners[12]->address;
+  void* const large_place = world.owners[9]->address;
+  CHECK(world.allocator.allocate(3 * kPage) == expected);
+  CHECK(world.reclaimer.moved == Owners{world.owners[10], large});
+  CHECK(world.owners[10]->address == small_place);
+  CHECK(large->address == large_place);
+  CHECK(world.reclaimer.evicted.size() == 3);
+  CHECK(world.allocator.statistics().allocated_bytes == 16 * kPage);
+  world.allocator.check_invariants();
+}
+
 TEST_CASE("a victim for a place that cannot be evicted after all is passed over") {
   World world;
   for (size_t i : {4, 6}) world.free(i);
@@ -253,6 +273,31 @@ TEST_CASE("where pages can be moved, contents are moved only if that does not he
   world.allocator.allocate(kPage);  // a page to evict: nothing is moved
   CHECK(world.reclaimer.moved.size() == 1);
   CHECK(world.reclaimer.evicted == Owners{world.owners[0]});
+}
+
+TEST_CASE("where moves are preferred they come before pages, and pages where they do not help") {
+  for (const Preference preferred : {Preference::kMoves, Preference::kCheapest}) {
+    const bool moves = preferred == Preference::kMoves;
+    World world(true);
+    world.reclaimer.preferred = preferred;
+    // One page is free. A window of two has a block that may move there; others may only go.
+    world.free(1);
+    world.owners[5]->move_price = 3;
+    for (size_t i : {6, 11}) world.owners[i]->barrier = false;
+    world.owners[11]->price = 20;
+    world.allocator.allocate(2 * kPage);
+    CHECK(world.reclaimer.moved == (moves ? Owners{world.owners[5]} : Owners{}));
+    CHECK(world.reclaimer.evicted == Owners{world.owners[moves ? 6 : 11]});
+    CHECK(world.allocator.statistics().windows == (moves ? 1 : 0));
+    world.allocator.check_invariants();
+    // No window, and no place to move to: two pages that lie apart.
+    for (size_t i : {9, 13}) world.owners[i]->barrier = false;
+    world.owners[8]->move_price = 3;
+    world.allocator.allocate(2 * kPage);
+    CHECK(world.reclaimer.moved.size() == (moves ? 1 : 0));
+    CHECK(world.reclaimer.evicted.size() == 3);
+    world.allocator.check_invariants();
+  }
 }
 
 }  // namespace

@@ -121,10 +121,10 @@ TEST_CASE("the automatic handle gives a budget about a thousand pages") {
 
 // An arena with a reclaimer and one zone, whose lock is held.
 struct PricedWorld {
-  explicit PricedWorld(AddressSpace& space, uint64_t remap_ns = 0, bool pages = false,
-                       bool shortlists = false)
+  explicit PricedWorld(AddressSpace& space, uint64_t remap_ns = 0,
+                       Preference preferred = Preference::kCheapest, bool shortlists = false)
       : arena(space, config(remap_ns)) {
-    reclaimer.pages = pages;
+    reclaimer.preferred = preferred;
     reclaimer.shortlists = shortlists;
     arena.set_reclaimer(&reclaimer);
   }
@@ -167,7 +167,8 @@ TEST_CASE("where pages are preferred no window is evicted, and what is left over
   for (const bool shortlists : {false, true}) {
     for (const bool pages : {false, true}) {
       SimulatedSpace space(kPage);
-      PricedWorld world(space, 0, pages, shortlists);
+      const Preference preferred = pages ? Preference::kPages : Preference::kCheapest;
+      PricedWorld world(space, 0, preferred, shortlists);
       // By byte the first is the cheapest, but as a whole each of those of one page is.
       world.add(32 * kPage, 64);
       for (int k = 0; k < 32; ++k) world.add(kPage, 10);
@@ -185,7 +186,7 @@ TEST_CASE("a window serves where the device refuses to move pages") {
   for (const bool shortlists : {false, true}) {
     SimulatedSpace simulated(kPage);
     FaultySpace space(simulated);
-    PricedWorld world(space, 0, true, shortlists);
+    PricedWorld world(space, 0, Preference::kPages, shortlists);
     world.add_eight();
     space.fail_at(DeviceCall::kAny, 1, true);
     world.arena.allocate(world.lock, 16 * kPage, PlacementHint::kTransient);
@@ -193,6 +194,55 @@ TEST_CASE("a window serves where the device refuses to move pages") {
     CHECK(world.arena.statistics().windows == 1);
     world.arena.check_invariants();
   }
+}
+
+// Sixty-four pages, of which the first eviction has left sixty-three free.
+struct EvictedWorld : PricedWorld {
+  explicit EvictedWorld(AddressSpace& space) : PricedWorld(space) {
+    add(63 * kPage, 1), add(kPage, 1000);
+    arena.free(allocate(63 * kPage));
+  }
+  char* allocate(size_t bytes) {
+    return static_cast<char*>(arena.allocate(lock, bytes, PlacementHint::kTransient));
+  }
+  size_t at(size_t bytes) { return arena.offset(allocate(bytes)); }
+};
+
+TEST_CASE("once something was evicted, a large block touches no page that it need not") {
+  SimulatedSpace space(kPage);
+  EvictedWorld world(space);
+  CHECK(world.at(kPage / 2) == 0);
+  CHECK(world.at(3 * kPage) == kPage);
+  CHECK(world.at(3 * kPage / 2) == 4 * kPage);
+  CHECK(world.at(3 * kPage / 2) == 11 * kPage / 2);  // in two pages as well
+  CHECK(world.at(kPage / 4) == kPage / 2);           // in the gap
+  world.arena.check_invariants();
+  // In new pages: what the last one has to spare lies before the block, not after it.
+  DeviceLock& lock = world.lock;
+  world.arena.give_back(lock);
+  CHECK(world.at(3 * kPage / 4) == 7 * kPage);
+  CHECK(world.at(2 * kPage) == 8 * kPage);
+  world.arena.check_invariants();
+}
+
+TEST_CASE("a block lies at a page's start in the window that goes for it") {
+  SimulatedSpace space(kPage);
+  PricedWorld world(space);
+  world.add(kPage / 2, 1000);
+  std::vector<void*> halves(5);
+  for (void*& half : halves) {
+    half = world.arena.allocate(world.lock, kPage / 2, PlacementHint::kTransient);
+  }
+  for (const size_t k : {0, 1}) world.arena.free(halves[k]);
+  world.add(kPage, 10);  // over a page's end
+  for (const size_t k : {2, 3, 4}) world.arena.free(halves[k]);
+  world.add(3 * kPage / 2, 10);
+  for (int k = 0; k < 61; ++k) world.add(kPage, 1000);
+  void* const served = world.arena.allocate(world.lock, 2 * kPage, PlacementHint::kTransient);
+  CHECK(world.arena.offset(served) == kPage);
+  CHECK(world.reclaimer.evicted.size() == 2);
+  CHECK(world.arena.statistics().windows == 1);
+  world.arena.check_invariants();
 }
 
 // An arena of windows only, all of whose blocks are large, transient and owned.

@@ -40,7 +40,7 @@ class FakeReclaimer final : public Reclaimer {
   void begin_search() override { ++searches; }
   bool asks_for_free_beside() const override { return true; }
   bool allows_shortlists() const override { return shortlists; }
-  bool prefers_pages() const override { return pages; }
+  Preference preference() const override { return preferred; }
   Price price(Owner owner, size_t free_beside_bytes) override {
     ++priced;
     auto* fake = static_cast<FakeOwner*>(owner);
@@ -93,7 +93,7 @@ class FakeReclaimer final : public Reclaimer {
   size_t searches = 0;
   size_t priced = 0;        // calls of price()
   bool shortlists = false;  // to be set before the allocator knows this
-  bool pages = false;       // rather than windows
+  Preference preferred = Preference::kCheapest;
   size_t waits = 0;
   std::function<void(FakeOwner*)> on_evict;
   std::function<bool(DeviceLock&)> on_wait;

@@ -1,6 +1,7 @@
 #include "remat/plan/planner.h"
 
 #include <cmath>
+#include <utility>
 
 #include "remat/plan/step_trace.h"
 #include "remat/plan/trace_peak.h"
@@ -193,11 +194,33 @@ TEST_CASE("a plan says whether pages are better than windows") {
     config.perturbed = 0;
     const auto plans = find_plans(step, job, config);
     REQUIRE(!plans.empty());
-    preferred += plans[0].plan.prefers_pages;
+    preferred += plans[0].plan.preference == Preference::kPages;
     job.memory = MemoryModel::kArena;
-    for (const RankedPlan& plan : find_plans(step, job, config)) CHECK(!plan.plan.prefers_pages);
+    for (const RankedPlan& plan : find_plans(step, job, config)) {
+      CHECK(plan.plan.preference == Preference::kCheapest);
+    }
   }
   CHECK(preferred >= 1);
+}
+
+// Pages of about the size of blocks, and few of them: the step fails without a plan.
+TEST_CASE("where little is left contents move, and a plan that runs by the recorded times will do") {
+  constexpr std::pair<uint64_t, double> kTight[] = {{4, 0.136}, {7, 0.128}, {8, 0.148}};
+  size_t moving = 0;
+  for (const auto& [seed, ratio] : kTight) {
+    CAPTURE(seed);
+    const Trace step = network_trace(40, 100'000, 1000, seed);
+    SimulationConfig job = job_of(step, ratio);
+    job.memory = MemoryModel::kPages;
+    job.granularity = 64 << 10;
+    CHECK(simulate(step, job).status != SimulationStatus::kOk);
+    PlannerConfig config;
+    config.simulations = 1;
+    const auto plans = find_plans(step, job, config);
+    REQUIRE(!plans.empty());
+    moving += plans[0].plan.preference == Preference::kMoves;
+  }
+  CHECK(moving >= 2);
 }
 
 TEST_CASE("nothing is planned where nothing runs") {

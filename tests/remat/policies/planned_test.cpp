@@ -136,19 +136,19 @@ TEST_CASE("each kind of step has a plan of its own, also one that shows in the m
   job.built.check();
 }
 
-TEST_CASE("a plan may prefer pages to windows, as long as the step goes as foreseen") {
+TEST_CASE("a plan says which way to make room, as long as the step goes as foreseen") {
   Job job;
   job.step();
   StepPlan plan = job.plan_of("need1", {});
-  plan.prefers_pages = true;
+  plan.preference = Preference::kMoves;
   job.policy.set_plan(plan);
-  CHECK(!job.policy.prefers_pages());
+  CHECK(job.policy.preference() == Preference::kCheapest);
   job.begin();
-  CHECK(job.price(job.a) == 100.0 / 2);
-  CHECK(job.policy.prefers_pages());
+  job.policy.begin_search();
+  CHECK(job.policy.preference() == Preference::kMoves);
   CHECK(job.policy.follows_plan());
   job.go_on(77);
-  CHECK(!job.policy.prefers_pages());
+  CHECK(job.policy.preference() == Preference::kCheapest);
   CHECK(job.price(job.b) == 200.0 / 2);
   CHECK(!job.policy.follows_plan());
 }
