@@ -80,6 +80,33 @@ bool Arena::moves_something(const Window& window) const {
   return false;
 }
 
+bool Arena::move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to,
+                       StreamId stream) {
+  const Block& block = heap_[from.id];
+  // While another one was copied this one may have been freed, and its block used again, or another
+  // stream may have begun to use it.
+  const bool same = heap_.blocks().current(from) && block.state == BlockState::kAllocated &&
+                    block.owner == owner && block.bytes <= heap_[to].bytes &&
+                    is_alone(block, stream);
+  const size_t requested_bytes = same ? block.requested_bytes : 0;
+  if (!same || reclaimer_->move_price(owner).barrier ||
+      !reclaimer_->move(lock, owner, address_of(to).pointer())) {
+    heap_.release(to);
+    return false;
+  }
+  heap_.set_requested(to, requested_bytes);
+  ++counts_.moves;
+  counts_.moved_bytes += requested_bytes;
+  trace_.add(TraceKind::kMove, address_of(from.id).value, requested_bytes);
+  if (observer_ != nullptr) [[unlikely]] {
+    observer_->allocated(heap_.view(to));
+    observer_->freed(heap_.view(from.id), heap_[from.id].shared);
+  }
+  if (config_.poison) fill(address_of(from.id).pointer(), heap_[from.id].bytes);
+  heap_.release(from.id);
+  return true;
+}
+
 Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window& window) {
   struct Move {
     BlockRef from;
@@ -107,8 +134,9 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
   });
   bool placed = true;
   for (Move& move : moves) {
-    if (!heap_.blocks().current(move.from)) continue;  // freed while a place was made for another
     const Block from = heap_[move.from.id];
+    const bool same = heap_.blocks().current(move.from) && from.owner == move.owner;
+    if (!same) continue;  // freed while a place was made for another
     move.to = take_place(from, request.stream);
     if (move.to == BlockId::kNone && request.evicts_for_places) {
       move.to = clear_place(lock, from, request, emptied);
@@ -121,28 +149,11 @@ Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window&
   InFlight in_flight(*this);
   for (const Move& move : moves) {
     if (move.to == BlockId::kNone) continue;
-    const Block& block = heap_[move.from.id];
-    // While another one was copied this one may have been freed, and its block used again, or
-    // another stream may have begun to use it.
-    const bool same = placed && heap_.blocks().current(move.from) &&
-                      block.state == BlockState::kAllocated && block.owner == move.owner &&
-                      block.bytes <= heap_[move.to].bytes && is_alone(block, request.stream);
-    const size_t requested_bytes = same ? block.requested_bytes : 0;
-    if (!same || reclaimer_->move_price(move.owner).barrier ||
-        !reclaimer_->move(lock, move.owner, address_of(move.to).pointer())) {
+    if (placed) {
+      move_block(lock, move.from, move.owner, move.to, request.stream);
+    } else {
       heap_.release(move.to);
-      continue;
     }
-    heap_.set_requested(move.to, requested_bytes);
-    ++counts_.moves;
-    counts_.moved_bytes += requested_bytes;
-    trace_.add(TraceKind::kMove, address_of(move.from.id).value, requested_bytes);
-    if (observer_ != nullptr) [[unlikely]] {
-      observer_->allocated(heap_.view(move.to));
-      observer_->freed(heap_.view(move.from.id), heap_[move.from.id].shared);
-    }
-    if (config_.poison) fill(address_of(move.from.id).pointer(), heap_[move.from.id].bytes);
-    heap_.release(move.from.id);
   }
   for (const Claim& claim : kept) heap_.settle(claim.block, pages_, request.stream, claim.uses);
   return placed ? Outcome::kRetry : Outcome::kNothing;

@@ -187,11 +187,12 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
   if (outcome != Outcome::kNothing) return outcome;
   // Pages that move cost less than their contents: there, contents move only where nothing else
   // helps, or where a plan says so.
-  const bool pages = can_move_pages();
   bool moving = can_move_blocks(request) &&
-                (!pages || reclaimer_->preference() == Preference::kMoves);
-  bool may_evict_only = pages && moving;  // which has not been tried
+                (!can_move_pages() || reclaimer_->preference() == Preference::kMoves);
+  bool moved = moving;                               // or tried to
+  bool pages_are_next = moving && can_move_pages();  // which have not been tried
   const bool shortlists = may_shorten && !moving;
+  if (may_shorten && moving) shortlists_.count_miss();
   if (shortlists) outcome = reclaim_shortlisted(lock, request, served);
   if (outcome != Outcome::kNothing) return outcome;
   count_search();
@@ -204,22 +205,22 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
     if (config_.allow_windows) window = find_window(request.zone, request.bytes);
     Site site;
     std::optional<PageSelection> selection;
-    if (pages && !moving) selection = select_pages(request, window, site);
-    if (config_.allow_windows && !window && !selection) {
+    if (can_move_pages() && !moving) selection = select_pages(request, window, site);
+    if (config_.allow_windows && !window && !selection && !pages_are_next) {
       window = find_window_anywhere(request.bytes);
     }
     if (shortlists && !moving) make_shortlist(request, !window && selection);
     count_search();
     if (!window && !selection) {
-      if (std::exchange(may_evict_only, false)) {
+      if (std::exchange(pages_are_next, false)) {
         moving = false;
-        request.move_limit_bytes = SIZE_MAX;
         continue;
       }
       if (!can_move_blocks(request)) return Outcome::kNothing;
       if (moving && request.evicts_for_places) return Outcome::kNothing;
-      if (moving) request.move_limit_bytes = SIZE_MAX;
-      request.evicts_for_places = std::exchange(moving, true);
+      if (moved) request.move_limit_bytes = SIZE_MAX;
+      request.evicts_for_places = moved;
+      moving = moved = true;
       continue;
     }
     if (moving && moves_something(*window)) {

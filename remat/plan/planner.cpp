@@ -65,8 +65,9 @@ class Search {
 
   std::vector<RankedPlan> run() {
     std::vector<Candidate> found = portfolio();
-    if (found.empty() && times_.size() > 1) {
+    if (found.empty() && times_.size() > 1 && config_.recorded_times_suffice) {
       times_.resize(1);
+      operators_run_ = 0;
       found = portfolio();
       // A step that fails without a plan is better off with one that may fail; no other is.
       if (std::any_of(found.begin(), found.end(), [](auto& each) { return is_none(each.plan); })) {
@@ -193,7 +194,8 @@ class Search {
     // In this order, as a long step may not get to the end of it.
     add_all("need1", 0, false);
     for (const double share : {0.75, 0.5, 1.0, 0.25}) add_all("next-use", share, false);
-    if (job_.memory == MemoryModel::kPages && !found.empty()) {
+    if (job_.memory == MemoryModel::kPages && !found.empty() &&
+        found.front().plan.preference != Preference::kMoves) {
       StepPlan best = found.front().plan;
       best.preference = Preference::kMoves;
       add(best, true);

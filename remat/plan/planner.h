@@ -5,7 +5,7 @@
 // factors on the prices of single results, of all results of one kind of operator, or of a stretch
 // of the step, changed at random and kept where that is better (hill climbing). Each is simulated
 // with the recorded times, and again with others (PlannerConfig::perturbed), all of which it has to
-// run, after a step without a plan; its score is the mean overhead, with what its searches for room
+// run (PlannerConfig::recorded_times_suffice), after a step without a plan; its score is the mean overhead, with what its searches for room
 // would take (PlannerConfig::search_share()). A long step is simulated less often. Nothing is
 // measured by the clock, unless a search is told to end by one (SimulationConfig::stop): the same
 // step gives the same plans.

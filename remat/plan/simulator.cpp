@@ -63,7 +63,9 @@ class Plans {
     const size_t begin = step_begin(trace_, step.end);
     const auto [found, missing] = found_.try_emplace({begin, step.end});
     if (missing) {
-      found->second = find_plans(step_trace(trace_, begin, step.end), config_, config_.planner);
+      PlannerConfig planner = config_.planner;
+      planner.recorded_times_suffice = true;  // as they are those of the next iteration
+      found->second = find_plans(step_trace(trace_, begin, step.end), config_, planner);
     }
     const std::vector<RankedPlan>& ranked = found->second;
     if (ranked.empty()) return;

@@ -86,7 +86,10 @@ class HeapModel {
       case kRelease: return !live_.empty() && release(some_live(op.a));
       case kAwaitHost: return await_host(op);
       case kUse: return use(op, stream);
-      case kClose: clocks_.close(StreamId{stream}); return true;
+      case kClose:
+        clocks_.close(StreamId{stream});
+        if (op.a % 16 == 0) heap_.spare_pages(), spares_pages_ = true;
+        return true;
       case kPass: return pass(stream);
       case kReleasePassed: return heap_.release_passed();
       case kMergePassed: heap_.merge_passed(); return true;
@@ -119,7 +122,7 @@ class HeapModel {
       expect_equal(id == BlockId::kNone, best == SIZE_MAX);
       if (id == BlockId::kNone) return false;
       const BlockId rest = end == End::kHigh ? heap_[id].previous : heap_[id].next;
-      const bool cut = best > bytes;
+      const bool cut = best > bytes && !(spares_pages_ && bytes >= kPage);
       if (cut) expect_equal(heap_[rest].bytes, best - bytes);
     }
     took(id, bytes, stream, {});
@@ -326,6 +329,7 @@ class HeapModel {
   std::array<Epoch, kStreams> passed_{};
   LiveBlocks live_;
   uint64_t newest_handle_ = 0;
+  bool spares_pages_ = false;
   size_t quarantined_ = 0;  // units
   size_t slack_ = 0, compared_ = 0;
 };
