@@ -57,8 +57,8 @@ class Heap {
   // From now on blocks of a page and more touch few pages, at the price of gaps between them: what
   // shares no page with others can go without them.
   void spare_pages() { spares_pages_ = true; }
-  // Where `bytes` go in a place that begins at `begin` and has `spare` more bytes: to that end of it,
-  // or, with spare_pages(), to the nearest start of a page where they touch one page less.
+  // Where `bytes` go in a place that begins at `begin` and has `spare` more bytes: to that end of
+  // it, or, with spare_pages(), to the nearest start of a page where they touch one page less.
   size_t start_within(size_t begin, size_t spare, size_t bytes, End end) const;
   // The smallest free block of the zone on another stream, or kNone; `ordered`: only one for which
   // `stream` need not wait. It stays where it is. O(streams).

@@ -34,8 +34,8 @@ enum class PlacementHint : uint8_t { kTransient, kLongLived, kCheap };
 
 // How to make room where pages can move. The cheapest: by a window or by pages, whichever costs
 // less. Pages: not by a window; what is cheapest by byte goes then, and what it leaves over serves
-// the next requests. Moves: by a window whose contents go or move, whichever costs less, which keeps
-// what stays together. What is not preferred comes where nothing else helps.
+// the next requests. Moves: by a window whose contents go or move, whichever costs less. Free pages
+// come before all, and what is not preferred where nothing else helps.
 enum class Preference : uint8_t { kCheapest, kPages, kMoves };
 
 enum class End : uint8_t { kLow, kHigh };

@@ -76,7 +76,8 @@ class PlannedPolicy final : public Policy {
   void choose_plan();
   const StepPlan* plan_for_step() const;
   // Makes `policy` the active one; `weights` are by number of the step's storages.
-  void use(Policy& policy, std::vector<float> weights, Preference preference = Preference::kCheapest);
+  void use(Policy& policy, std::vector<float> weights,
+           Preference preference = Preference::kCheapest);
 
   LineageStore& store_;
   Foresight foresight_;

@@ -42,8 +42,9 @@ def main() -> None:
         for parameter in model.parameters():
             print(f"{parameter.double().sum().item():.17g}")
     distributed.destroy_process_group()
-    if RANK == 0:
-        sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+    sys.stdout.flush()
+    # PyTorch may abort while Python ends, after a backward of several threads.
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]) if RANK == 0 else 0)
 
 
 if __name__ == "__main__":

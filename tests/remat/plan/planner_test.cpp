@@ -205,7 +205,7 @@ TEST_CASE("a plan says whether pages are better than windows") {
 }
 
 // Pages of about the size of blocks, and few of them: the step fails without a plan.
-TEST_CASE("where little is left contents move, and a plan that runs by the recorded times will do") {
+TEST_CASE("where little is left contents move, and a plan for the recorded times will do") {
   constexpr std::pair<uint64_t, double> kTight[] = {{4, 0.136}, {8, 0.148}};
   size_t moving = 0;
   for (const auto& [seed, ratio] : kTight) {
