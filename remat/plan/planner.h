@@ -5,10 +5,10 @@
 // factors on the prices of single results, of all results of one kind of operator, or of a stretch
 // of the step, changed at random and kept where that is better (hill climbing). Each is simulated
 // with the recorded times, and again with others (PlannerConfig::perturbed), all of which it has to
-// run (but see PlannerConfig::recorded_times_suffice), after a step without a plan; its score is the
-// mean overhead, with what its searches for room would take (PlannerConfig::search_share()). A long
-// step is simulated less often. Nothing is measured by the clock, unless a search is told to end by
-// one (SimulationConfig::stop): the same step gives the same plans.
+// run (but see PlannerConfig::recorded_times_suffice), after a step without a plan; its score is
+// the mean overhead, with what its searches for room would take (PlannerConfig::search_share()). A
+// long step is simulated less often. Nothing is measured by the clock, unless a search is told to
+// end by one (SimulationConfig::stop): the same step gives the same plans.
 // A running job has it from background_planner.h. A job under a limit below its budget (fallback.h)
 // would get that by BudgetedAllocator::set_limit() between two steps; nobody does so yet.
 // Thread safe: searches share nothing.
