@@ -192,7 +192,7 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
   bool moved = moving;                               // or tried to
   bool pages_are_next = moving && can_move_pages();  // which have not been tried
   const bool shortlists = may_shorten && !moving;
-  if (may_shorten && moving) shortlists_.count_miss();
+  if (may_shorten) shortlists_.count_miss();
   if (shortlists) outcome = reclaim_shortlisted(lock, request, served);
   if (outcome != Outcome::kNothing) return outcome;
   count_search();

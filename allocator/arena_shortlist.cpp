@@ -86,7 +86,6 @@ void Arena::list_shortlist(const Request& request, Shortlist& list) {
 
 Arena::Outcome Arena::reclaim_shortlisted(DeviceLock& lock, const Request& request,
                                           BlockId& served) {
-  shortlists_.count_miss();
   const Wanted wanted = wanted_by(request);
   Shortlist* const list = shortlists_.find(wanted);
   if (list == nullptr) return Outcome::kNothing;

@@ -20,6 +20,11 @@ struct StepPlan {
   std::vector<float> weights;    // by output; empty: all are 1
   Preference preference = Preference::kCheapest;
   uint64_t fingerprint = 0;      // of the step that it is for (Foresight::last_fingerprint())
+
+  // A step goes the same way without it.
+  bool is_none() const {
+    return policy == "need1" && weights.empty() && preference == Preference::kCheapest;
+  }
 };
 
 }  // namespace tidepool::remat

@@ -246,9 +246,7 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
   const std::vector<RankedPlan> plans = find_plans(trace, job, config_.planner);
   if (search.sign.told() || plans.empty()) return std::nullopt;
   const remat::StepPlan& best = plans.front().plan;
-  if (best.policy == "need1" && best.weights.empty() && best.preference == Preference::kCheapest) {
-    return std::nullopt;  // as without one
-  }
+  if (best.is_none()) return std::nullopt;
   remat::StepPlan plan = best;
   plan.fingerprint = recorded.fingerprint;
   if (!plan.weights.empty()) {

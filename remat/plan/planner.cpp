@@ -70,7 +70,7 @@ class Search {
       operators_run_ = 0;
       found = portfolio();
       // A step that fails without a plan is better off with one that may fail; no other is.
-      if (std::any_of(found.begin(), found.end(), [](auto& each) { return is_none(each.plan); })) {
+      if (std::any_of(found.begin(), found.end(), [](auto& each) { return each.plan.is_none(); })) {
         return {};
       }
     }
@@ -84,12 +84,6 @@ class Search {
   }
 
  private:
-  // The job does the same without it.
-  static bool is_none(const StepPlan& plan) {
-    return plan.policy == "need1" && plan.weights.empty() &&
-           plan.preference == Preference::kCheapest;
-  }
-
   // Under an ample budget: what the step is like.
   void learn() {
     SimulationConfig ample = job_;

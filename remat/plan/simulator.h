@@ -22,10 +22,10 @@ struct PlannerConfig {
   // tried; half of them while all policies are tried, once one runs. Each takes some microseconds.
   uint64_t operators = 3'000'000;
   size_t perturbed = 2;      // so many times, operators' times are others than those recorded
+  double spread = 0.1;       // by so much: the deviation of the logarithm of an operator's time
   // Where no candidate runs with all these times, and the step fails without a plan, one that runs
   // with the recorded ones will do.
   bool recorded_times_suffice = false;
-  double spread = 0.1;       // by so much: the deviation of the logarithm of an operator's time
   uint64_t seed = 1;
   // What a search for room takes for each block that it prices, and the share of a step's time that
   // searches may take before plans count the rest as time of the step: hosts run ahead of devices.

@@ -196,32 +196,25 @@ TEST_CASE("a window serves where the device refuses to move pages") {
   }
 }
 
-// Sixty-four pages, of which the first eviction has left sixty-three free.
-struct EvictedWorld : PricedWorld {
-  explicit EvictedWorld(AddressSpace& space) : PricedWorld(space) {
-    add(63 * kPage, 1), add(kPage, 1000);
-    arena.free(allocate(63 * kPage));
-  }
-  char* allocate(size_t bytes) {
-    return static_cast<char*>(arena.allocate(lock, bytes, PlacementHint::kTransient));
-  }
-  size_t at(size_t bytes) { return arena.offset(allocate(bytes)); }
-};
-
 TEST_CASE("once something was evicted, a large block touches no page that it need not") {
   SimulatedSpace space(kPage);
-  EvictedWorld world(space);
-  CHECK(world.at(kPage / 2) == 0);
-  CHECK(world.at(3 * kPage) == kPage);
-  CHECK(world.at(3 * kPage / 2) == 4 * kPage);
-  CHECK(world.at(3 * kPage / 2) == 11 * kPage / 2);  // in two pages as well
-  CHECK(world.at(kPage / 4) == kPage / 2);           // in the gap
+  PricedWorld world(space);
+  const auto allocate = [&](size_t bytes) {
+    return world.arena.allocate(world.lock, bytes, PlacementHint::kTransient);
+  };
+  const auto at = [&](size_t bytes) { return world.arena.offset(allocate(bytes)); };
+  world.add(63 * kPage, 1), world.add(kPage, 1000);
+  world.arena.free(allocate(63 * kPage));
+  CHECK(at(kPage / 2) == 0);
+  CHECK(at(3 * kPage) == kPage);
+  CHECK(at(3 * kPage / 2) == 4 * kPage);
+  CHECK(at(3 * kPage / 2) == 11 * kPage / 2);  // in two pages as well
+  CHECK(at(kPage / 4) == kPage / 2);           // in the gap
   world.arena.check_invariants();
   // In new pages: what the last one has to spare lies before the block, not after it.
-  DeviceLock& lock = world.lock;
-  world.arena.give_back(lock);
-  CHECK(world.at(3 * kPage / 4) == 7 * kPage);
-  CHECK(world.at(2 * kPage) == 8 * kPage);
+  world.arena.give_back(world.lock);
+  CHECK(at(3 * kPage / 4) == 7 * kPage);
+  CHECK(at(2 * kPage) == 8 * kPage);
   world.arena.check_invariants();
 }
 

@@ -121,9 +121,18 @@ class HeapModel {
       id = heap_.take_free(zone, bytes, StreamId{stream}, end);
       expect_equal(id == BlockId::kNone, best == SIZE_MAX);
       if (id == BlockId::kNone) return false;
-      const BlockId rest = end == End::kHigh ? heap_[id].previous : heap_[id].next;
-      const bool cut = best > bytes && !(spares_pages_ && bytes >= kPage);
-      if (cut) expect_equal(heap_[rest].bytes, best - bytes);
+      const auto left_over = [&](BlockId neighbour) {
+        if (neighbour == BlockId::kNone) return size_t{0};
+        const Block& block = heap_[neighbour];
+        const bool cut_off = block.state == BlockState::kFree && block.zone == zone &&
+                             block.stream == StreamId{stream};
+        return cut_off ? block.bytes : 0;
+      };
+      const size_t before = left_over(heap_[id].previous);
+      const size_t after = left_over(heap_[id].next);
+      expect_equal(before + after, best - bytes);
+      const bool at_end = (end == End::kHigh ? after : before) == 0;
+      expect(at_end || (spares_pages_ && bytes >= kPage && heap_[id].offset % kPage == 0));
     }
     took(id, bytes, stream, {});
     return true;

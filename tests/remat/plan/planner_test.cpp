@@ -118,14 +118,13 @@ TEST_CASE("two kinds of steps in turn have a plan each from the second iteration
     SimulationConfig config = job_of(trace, 0.5);
     config.iterations = 2;
     config.check_invariants = true;
-    config.planner.simulations = 200;
+    config.planner.simulations = 300;
     const double plain = simulate(trace, config).overhead;
     config.policy = "planned";
     const SimulationResult planned = simulate(trace, config);
     REQUIRE(planned.status == SimulationStatus::kOk);
     CHECK(planned.overhead >= 1);
-    // Each plan begins where a step of its own kind without one ends; these take turns.
-    CHECK(planned.overhead <= plain * 1.01);
+    CHECK(planned.overhead <= plain);
     better += planned.overhead < plain;
   }
   CHECK(better >= 3);
