@@ -52,6 +52,7 @@ class Arena {
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
   size_t give_back(DeviceLock& lock);
+  size_t compact(DeviceLock& lock);
   size_t set_limit(DeviceLock& lock, size_t bytes);
   std::vector<BlockView> block_views() const;
   void suspend_order() { ++suspended_; }
@@ -268,7 +269,7 @@ class Arena {
   bool moves_something(const Window& window) const;
   // The contents go from one allocated block to the other, if they are still `owner`'s and may;
   // else the place is free again.
-  void move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, StreamId stream);
+  bool move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, StreamId stream);
   // Moves what is to be moved out of the window. kRetry, with the window cheaper by what has moved;
   // kNothing if there are not enough places: fewer blocks count as movable then.
   Outcome move_out(DeviceLock& lock, Request& request, const Window& window);

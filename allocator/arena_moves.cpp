@@ -80,7 +80,7 @@ bool Arena::moves_something(const Window& window) const {
   return false;
 }
 
-void Arena::move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to,
+bool Arena::move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to,
                        StreamId stream) {
   const Block& block = heap_[from.id];
   // While another one was copied this one may have been freed, and its block used again, or another
@@ -92,7 +92,7 @@ void Arena::move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to,
   if (!same || reclaimer_->move_price(owner).barrier ||
       !reclaimer_->move(lock, owner, address_of(to).pointer())) {
     heap_.release(to);
-    return;
+    return false;
   }
   heap_.set_requested(to, requested_bytes);
   ++counts_.moves;
@@ -104,6 +104,7 @@ void Arena::move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to,
   }
   if (config_.poison) fill(address_of(from.id).pointer(), heap_[from.id].bytes);
   heap_.release(from.id);
+  return true;
 }
 
 Arena::Outcome Arena::move_out(DeviceLock& lock, Request& request, const Window& window) {

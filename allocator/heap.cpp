@@ -81,15 +81,18 @@ BlockId Heap::take_cached(Zone zone, size_t bytes, StreamId stream) {
 }
 
 BlockId Heap::take_free(Zone zone, size_t bytes, StreamId stream, End end) {
-  FreeIndex& index = pool(stream).free[static_cast<size_t>(zone)];
-  BlockId id = index.best_fit(bytes);
+  const BlockId id = pool(stream).free[static_cast<size_t>(zone)].best_fit(bytes);
   if (id == BlockId::kNone) return id;
+  const Block& block = blocks_[id];
+  return take_from(id, start_within(block.offset, block.bytes - bytes, bytes, end), bytes);
+}
+
+BlockId Heap::take_from(BlockId id, size_t start, size_t bytes) {
+  FreeIndex& index = index_of(blocks_[id]);
   index.remove(id);
-  const size_t begin = blocks_[id].offset;
-  const size_t start = start_within(begin, blocks_[id].bytes - bytes, bytes, end);
-  if (start > begin) [[unlikely]] {
+  if (start > blocks_[id].offset) [[unlikely]] {
     const BlockId before = id;
-    id = blocks_.split(before, start - begin);
+    id = blocks_.split(before, start - blocks_[before].offset);
     index.insert(before);
   }
   if (blocks_[id].bytes > bytes) index.insert(blocks_.split(id, bytes));

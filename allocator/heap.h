@@ -54,6 +54,8 @@ class Heap {
   // start_within() says; now kAllocated, or kNone.
   BlockId take_free(Zone zone, size_t bytes, StreamId stream = StreamId::kDefault,
                     End end = End::kLow);
+  // The part of a kFree block, now kAllocated.
+  BlockId take_from(BlockId id, size_t start, size_t bytes);
   // From now on blocks of a page and more touch few pages, at the price of gaps between them: what
   // shares no page with others can go without them.
   void spare_pages() { spares_pages_ = true; }

@@ -100,6 +100,7 @@ struct alignas(64) Storage {
   bool escaped = false;
   bool fixed = false;      // its address was handed out: never evicted, but its contents are seen
   Role role = Role::kOther;
+  Role observed_role = Role::kOther;  // the JobObserver's
   void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)
   void* address = nullptr;  // start of its bytes; nullptr while evicted
   Storage* previous = nullptr;

@@ -107,6 +107,11 @@ void Runtime::end_step() {
   if (state_->observer != nullptr) state_->tell_step_ended();
   state_->limits.cut_aged(++state_->step);
   state_->root_loss.sweep();
+  // Memory is short, and hardly anything is in use now.
+  const uint64_t evictions = state_->residency.evictions;
+  if (std::exchange(state_->evictions_so_far, evictions) != evictions) {
+    state_->allocator.compact(lock);
+  }
 }
 
 void Runtime::set_observer(JobObserver* observer) {

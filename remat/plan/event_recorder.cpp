@@ -51,18 +51,31 @@ uint32_t EventRecorder::make(remat::Storage& storage) {
 }
 
 uint32_t EventRecorder::number_of(remat::Storage& storage) {
-  if (storage.observed != 0) return storage.observed - 1;
+  if (storage.observed != 0) {
+    tell_role(storage);
+    return storage.observed - 1;
+  }
   JobEvent& root = add(EventKind::kRoot);
   root.bytes = storage.current->bytes;
-  root.root = kind_of(storage.role);
+  root.role = kind_of(storage.role);
+  storage.observed_role = storage.role;
   if (has_blocks_) root.block = blocks_.give(storage.address);
   return make(storage);
 }
 
 void EventRecorder::make_output(remat::Storage& storage) {
   make(storage);
+  storage.observed_role = remat::Role::kOther;
   filling_->output_bytes.push_back(storage.current->bytes);
   if (has_blocks_) filling_->output_blocks.push_back(blocks_.give(storage.address));
+}
+
+void EventRecorder::tell_role(remat::Storage& storage) {
+  if (storage.observed_role == storage.role) [[likely]] return;
+  storage.observed_role = storage.role;
+  JobEvent& event = add(EventKind::kRole);
+  event.storage = storage.observed - 1;
+  event.role = kind_of(storage.role);
 }
 
 void EventRecorder::begins() {
@@ -79,7 +92,8 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
   for (const remat::Operand& operand : call.operands) {
     // Contents that an operator makes in memory which nobody has seen: a result.
     const bool fresh = operand.access == remat::Access::kOverwrite;
-    if (!operand.storage->dead && !fresh) number_of(*operand.storage);
+    if (operand.storage->dead) continue;
+    if (!fresh || operand.storage->observed != 0) number_of(*operand.storage);
   }
   JobEvent event;
   event.kind = EventKind::kOperator;
@@ -117,6 +131,13 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
                            blocks_.changes().end());
   blocks_.clear();
   added = event;
+  auto tell_role_of_made = [&](remat::Storage& storage) {
+    if (!storage.dead && storage.observed > first_output) tell_role(storage);
+  };
+  for (const remat::Operand& operand : call.operands) tell_role_of_made(*operand.storage);
+  for (remat::Storage* output : call.outputs) {
+    if (output != nullptr) tell_role_of_made(*output);
+  }
   made(call.outputs);
 }
 

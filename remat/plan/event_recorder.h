@@ -67,6 +67,8 @@ class EventRecorder : public remat::JobObserver {
   uint32_t number_of(remat::Storage& storage);
   uint32_t make(remat::Storage& storage);
   void make_output(remat::Storage& storage);
+  // Of a storage that has a number, if it is not what it was told to be.
+  void tell_role(remat::Storage& storage);
   JobEvent& append(EventKind kind);
   // Writes down what has become of blocks outside of operators.
   void add_blocks();

@@ -17,10 +17,10 @@ namespace tidepool::plan {
 
 struct JobEvent {
   EventKind kind = EventKind::kStep;
-  RootKind root = RootKind::kOther;
+  RootKind role = RootKind::kOther;  // kRoot, kRole
   bool draws = false;
   bool recordable = true;
-  uint32_t storage = 0;  // kRelease, kUse
+  uint32_t storage = 0;  // kRelease, kUse, kRole
   uint32_t stream = 0;
   uint32_t operands = 0, outputs = 0;  // how many of the lists are the operator's
   const remat::RecordType* type = nullptr;
@@ -60,7 +60,7 @@ void play(const JobEvents& job, Sink& sink, bool exactly = false) {
   for (const JobEvent& event : job.events) {
     switch (event.kind) {
       case EventKind::kRoot:
-        sink.root(event.bytes, event.root, event.block);
+        sink.root(event.bytes, event.role, event.block);
         break;
       case EventKind::kOperator:
         merged.merge({operand, event.operands});
@@ -75,6 +75,9 @@ void play(const JobEvents& job, Sink& sink, bool exactly = false) {
         break;
       case EventKind::kUse:
         sink.use(event.storage, event.stream);
+        break;
+      case EventKind::kRole:
+        sink.role(event.storage, event.role);
         break;
       case EventKind::kStep:
         sink.step();

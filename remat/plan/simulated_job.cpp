@@ -112,6 +112,9 @@ void SimulatedJob::run(const TraceEvent& event) {
       break;
     case EventKind::kUse:
       break;  // one stream does all the work here
+    case EventKind::kRole:
+      if (has_bytes(storage)) tracked(storage)->role = role_of(event.role);
+      break;
     case EventKind::kStep:
       runtime_->end_step();
       break;

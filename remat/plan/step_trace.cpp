@@ -21,11 +21,16 @@ class Copier {
       : trace_(trace),
         builder_(without_blocks(trace.facts)),
         number_(trace.storages.size(), kNone),
-        alive_(number_.size()) {}
+        alive_(number_.size()),
+        roles_(number_.size()) {}
 
   // Before the step.
   void pass(const TraceEvent& event) {
-    if (event.kind == EventKind::kRoot) alive_[event.index] = true;
+    if (event.kind == EventKind::kRoot) {
+      alive_[event.index] = true;
+      roles_[event.index] = trace_.storages[event.index].kind;
+    }
+    if (event.kind == EventKind::kRole) roles_[event.index] = event.role;
     if (event.kind == EventKind::kRelease) alive_[event.index] = false;
     if (event.kind != EventKind::kOperator) return;
     for (const StorageIndex output : trace_.outputs(trace_.operators[event.index])) {
@@ -35,14 +40,14 @@ class Copier {
 
   void begin() {
     for (uint32_t index = 0; index < alive_.size(); ++index) {
-      if (alive_[index]) add_root(index);
+      if (alive_[index]) add_root(index, roles_[index]);
     }
   }
 
   void copy(const TraceEvent& event) {
     switch (event.kind) {
       case EventKind::kRoot:
-        add_root(event.index);
+        add_root(event.index, trace_.storages[event.index].kind);
         break;
       case EventKind::kOperator:
         copy_operator(trace_.operators[event.index]);
@@ -52,6 +57,9 @@ class Copier {
         break;
       case EventKind::kUse:
         builder_.use(number_[event.index], event.stream);
+        break;
+      case EventKind::kRole:
+        builder_.role(number_[event.index], event.role);
         break;
       case EventKind::kStep:
         break;  // there is one, at the end
@@ -63,9 +71,8 @@ class Copier {
   TraceBuilder& builder() { return builder_; }
 
  private:
-  void add_root(uint32_t index) {
-    const TraceStorage& storage = trace_.storages[index];
-    number_[index] = builder_.root(storage.bytes, storage.kind);
+  void add_root(uint32_t index, RootKind role) {
+    number_[index] = builder_.root(trace_.storages[index].bytes, role);
   }
 
   void copy_operator(const TraceOperator& op) {
@@ -98,6 +105,7 @@ class Copier {
   TraceBuilder builder_;
   std::vector<uint64_t> number_;  // in the new trace, by index in the old one
   std::vector<bool> alive_;  // when the step begins
+  std::vector<RootKind> roles_;  // likewise
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ using remat::Access;
 enum class StorageIndex : uint32_t {};
 constexpr size_t number(StorageIndex index) { return static_cast<size_t>(index); }
 
-// What a storage whose contents come from outside is to the job; only for reports and placement.
+// What a storage is to the job: what stays where it is, for instance (remat/mover.h).
 enum class RootKind : uint8_t { kOther, kParameter, kInput, kBuffer, kGradient, kOptimizerState };
 
 // What becomes of a block of memory: it is allocated, with so many bytes, or freed, with 0. Blocks
@@ -73,10 +73,11 @@ struct TraceOperator {
   uint16_t reads = 0, outputs = 0, writes = 0;
 };
 
-enum class EventKind : uint8_t { kRoot, kOperator, kRelease, kUse, kStep, kBlock };
+enum class EventKind : uint8_t { kRoot, kOperator, kRelease, kUse, kStep, kBlock, kRole };
 
 struct TraceEvent {
   EventKind kind = EventKind::kStep;
+  RootKind role = RootKind::kOther;  // kRole: what the storage is from here on
   uint32_t index = 0;   // the operator, the change of a block, or else the storage
   uint32_t stream = 0;  // kUse: the stream that uses it beside its own
 };
@@ -174,6 +175,7 @@ class TraceBuilder {
 
   void release(uint64_t storage);
   void use(uint64_t storage, uint32_t stream);
+  void role(uint64_t storage, RootKind role);
   void step();
 
   bool has_blocks() const { return trace_.facts.blocks; }

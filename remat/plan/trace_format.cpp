@@ -31,6 +31,10 @@ size_t index_of(const std::array<const char*, kCount>& names, const Json& value,
                                expected));
 }
 
+RootKind as_kind(const Json& value) {
+  return static_cast<RootKind>(index_of(kKinds, value, "kind"));
+}
+
 // The first of an entry [number, second] of the list `field`, or of one with `size` parts.
 uint64_t first_number(const Json& entry, const char* field, size_t size = 2) {
   if (!entry.is_array() || entry.size() != size) {
@@ -100,6 +104,10 @@ void TraceParser::add_event(const Json& line) {
     const uint64_t storage = fields.count("use");
     builder_->use(storage, static_cast<uint32_t>(fields.count_or("stream", 0, kMostStreams)));
     fields.check_all_read();
+  } else if (line.contains("role")) {
+    const uint64_t storage = fields.count("role");
+    builder_->role(storage, as_kind(fields.need("kind")));
+    fields.check_all_read();
   } else if (line.contains("step")) {
     const uint64_t step = fields.count("step");
     if (step != steps_ + 1) {
@@ -118,8 +126,8 @@ void TraceParser::add_event(const Json& line) {
     return;
   } else {
     throw TraceError(
-        "no event: expected \"op\", \"root\", \"release\", \"use\", \"step\", \"block\", "
-        "\"free\" or \"end\"");
+        "no event: expected \"op\", \"root\", \"release\", \"use\", \"role\", \"step\", "
+        "\"block\", \"free\" or \"end\"");
   }
   ++events_;
 }
@@ -133,7 +141,7 @@ void TraceParser::add_root(const Json& line) {
   RootKind kind = RootKind::kOther;
   const uint64_t bytes = fields.count("bytes");
   if (const Json* named = fields.find("kind")) {
-    kind = static_cast<RootKind>(index_of(kKinds, *named, "kind"));
+    kind = as_kind(*named);
   }
   uint32_t block = BlockChange::kNone;
   if (const Json* place = fields.find("block")) block = as_block(*place, "block");

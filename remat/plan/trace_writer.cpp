@@ -120,6 +120,11 @@ void TraceWriter::use(uint64_t storage, uint32_t stream) {
   write_line();
 }
 
+void TraceWriter::role(uint64_t storage, RootKind role) {
+  line_ = fmt::format(R"({{"role":{},"kind":"{}")", storage, kKinds[static_cast<size_t>(role)]);
+  write_line();
+}
+
 void TraceWriter::step() {
   line_ = fmt::format(R"({{"step":{})", ++steps_);
   write_line();
@@ -165,6 +170,9 @@ void write_trace(const Trace& trace, const std::string& path) {
         break;
       case EventKind::kUse:
         writer.use(event.index, event.stream);
+        break;
+      case EventKind::kRole:
+        writer.role(event.index, event.role);
         break;
       case EventKind::kStep:
         writer.step();

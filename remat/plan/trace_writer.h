@@ -21,6 +21,7 @@ class TraceWriter {
   void block(BlockChange change);
   void release(uint64_t storage);
   void use(uint64_t storage, uint32_t stream);
+  void role(uint64_t storage, RootKind role);
   void step();
   // Without it the trace counts as cut short.
   void finish();

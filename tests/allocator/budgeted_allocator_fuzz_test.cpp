@@ -58,7 +58,8 @@ void on_abort(int) {
 }
 
 struct Totals {
-  size_t served = 0, refused = 0, windows = 0, remaps = 0, shortlisted = 0, moves = 0, faults = 0;
+  size_t served = 0, refused = 0, windows = 0, remaps = 0, shortlisted = 0, moves = 0, compacted = 0,
+         faults = 0;
 };
 
 template <typename Space, bool kHasMemory>
@@ -104,7 +105,12 @@ class Model {
         }
         break;
       case Kind::kGiveBack:
-        allocator_.give_back_free_pages();
+        if (op.number % 2 == 0) {
+          allocator_.give_back_free_pages();
+        } else {
+          DeviceLock lock(mutex_);
+          totals.compacted += allocator_.compact(lock);
+        }
         break;
       case Kind::kFault:
         totals.faults += space_.failed();
@@ -262,7 +268,7 @@ std::vector<Operation> random_list(uint64_t seed) {
     } else if (choice < 98) {
       operations.push_back({Kind::kBarrier, 0, number});
     } else {
-      operations.push_back({Kind::kGiveBack, 0, 0});
+      operations.push_back({Kind::kGiveBack, 0, number});
     }
   }
   return operations;
@@ -277,11 +283,13 @@ void fuzz(uint64_t first_seed, uint64_t lists) {
   INFO(totals.served << " served, " << totals.refused << " refused, " << totals.windows
                      << " windows, " << totals.remaps << " remaps, "
                      << totals.shortlisted << " from shortlists, "
-                     << totals.moves << " moves, " << totals.faults << " faults");
+                     << totals.moves << " moves, " << totals.compacted << " pages by compaction, "
+                     << totals.faults << " faults");
   CHECK(totals.windows > lists);
   CHECK(totals.remaps > lists);
   if (lists >= 100) {  // a few in a hundred lists
     CHECK(totals.moves > 0);
+    CHECK(totals.compacted > 0);
     CHECK(totals.shortlisted > 0);
   }
   CHECK(totals.faults > lists / 10);

@@ -71,6 +71,12 @@ def test_what_a_trace_has(ample):
     updates = [call for call in calls if call["op"] == "aten::addcdiv_"]
     assert all(call["recordable"] is False and "out" not in call for call in updates)
     assert any(call.get("workspace", 0) > 0 for call in calls)
+    # The first step shows what they are, the others what they have been since.
+    roles = [line["kind"] for line in lines if "role" in line]
+    updated = {number for call in updates for number, _ in call["write"]}
+    assert updated == {line["role"] for line in lines if line.get("role") in updated
+                       and line["kind"] == "parameter"}
+    assert roles.count("optimizer_state") >= 2 * len(updated)
     # The call of one place has the same key in every step.
     keys = []
     for call in calls:

@@ -41,14 +41,18 @@ class RandomTrace {
   }
 
  private:
+  RootKind random_kind() { return static_cast<RootKind>(random_.below(6)); }
+
   void add_event() {
-    const uint64_t kind = random_.below(20);
+    const uint64_t kind = random_.below(21);
     if (alive_.empty() || kind == 0) {
-      alive_.push_back(builder_.root(random_.below(5000), static_cast<RootKind>(random_.below(6))));
+      alive_.push_back(builder_.root(random_.below(5000), random_kind()));
     } else if (kind == 1) {
       builder_.step();
     } else if (kind == 2) {
       builder_.use(pick(), static_cast<uint32_t>(random_.below(3)));
+    } else if (kind == 20) {
+      builder_.role(pick(), random_kind());
     } else if (kind < 9) {
       const size_t at = random_.below(alive_.size());
       builder_.release(alive_[at]);
@@ -143,7 +147,8 @@ std::string difference(const Trace& a, const Trace& b) {
                     trace.facts.alignment, trace.facts.copy_bytes_per_ns, trace.facts.map_ns,
                     trace.facts.blocks)};
     for (const TraceEvent& event : trace.events) {
-      std::string line = fmt::format("{} {}", static_cast<int>(event.kind), event.stream);
+      std::string line = fmt::format("{} {} {}", static_cast<int>(event.kind), event.stream,
+                                     static_cast<int>(event.role));
       if (event.kind == EventKind::kBlock) {
         const BlockChange& change = trace.block_changes[event.index];
         line += fmt::format(" b{}={}", change.block, change.bytes);

@@ -19,6 +19,13 @@ struct World {
     runtime.check_invariants();
     allocator.check_invariants();
   }
+  // The one that has so many bytes.
+  remat::Storage* storage_of(size_t bytes) {
+    for (const BlockView& block : allocator.blocks()) {
+      if (block.requested_bytes == bytes) return runtime.find(block.address);
+    }
+    return nullptr;
+  }
   size_t held() const { return allocator.statistics().requested_bytes; }
 
   SimulatedMemory memory;
@@ -57,6 +64,30 @@ TEST_CASE("events take and give back bytes, and time passes") {
   CHECK(world.held() == 10);
   world.job.run(trace.events[1]);
   CHECK(world.held() == 30);
+}
+
+TEST_CASE("a storage is to the runtime what the trace says, from there on") {
+  const Trace trace = trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu"}
+{"root":0,"bytes":10,"kind":"input"}
+{"root":1,"bytes":0}
+{"op":"f","ns":5,"in":[0],"out":[[2,20]]}
+{"role":0,"kind":"parameter"}
+{"role":1,"kind":"parameter"}
+{"role":2,"kind":"optimizer_state"}
+{"end":6}
+)");
+  World world(trace, 1000);
+  for (size_t k = 0; k < 3; ++k) world.job.run(trace.events[k]);
+  remat::Storage* const root = world.storage_of(10);
+  remat::Storage* const result = world.storage_of(20);
+  REQUIRE(root != nullptr);
+  REQUIRE(result != nullptr);
+  CHECK(root->role == remat::Role::kInput);
+  CHECK(result->role == remat::Role::kOther);
+  for (size_t k = 3; k < 6; ++k) world.job.run(trace.events[k]);
+  CHECK(root->role == remat::Role::kParameter);
+  CHECK(result->role == remat::Role::kOptimizerState);
+  world.check();
 }
 
 TEST_CASE("evicted storages die and are restored as in a real job") {

@@ -43,6 +43,30 @@ TEST_CASE("a step is a trace whose roots are what it found alive") {
   CHECK(difference(step_trace(trace, 0, 7), step_trace(trace, 0, 6)).empty());  // marked anyway
 }
 
+TEST_CASE("a step finds storages to be what they have become") {
+  const char* const steps = R"({"tidepool_trace":1,"name":"t","device":"cpu"}
+{"root":0,"bytes":100,"kind":"input"}
+{"role":0,"kind":"parameter"}
+{"op":"f","ns":5,"in":[0],"out":[[1,10],[2,20]]}
+{"role":1,"kind":"optimizer_state"}
+{"step":1}
+{"op":"g","ns":6,"in":[1]}
+{"role":2,"kind":"buffer"}
+{"step":2}
+{"end":8}
+)";
+  const char* const expected = R"({"tidepool_trace":1,"name":"t","device":"cpu"}
+{"root":0,"bytes":100,"kind":"parameter"}
+{"root":1,"bytes":10,"kind":"optimizer_state"}
+{"root":2,"bytes":20}
+{"op":"g","ns":6,"in":[1]}
+{"role":2,"kind":"buffer"}
+{"step":1}
+{"end":6}
+)";
+  CHECK(difference(step_trace(trace_of(steps), 5, 8), trace_of(expected)).empty());
+}
+
 TEST_CASE("operators after the last mark belong to the last step") {
   const Trace trace = trace_of(R"({"tidepool_trace":1,"name":"t","device":"cpu"}
 {"root":0,"bytes":10}

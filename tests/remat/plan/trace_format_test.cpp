@@ -28,9 +28,10 @@ TEST_CASE("every event is read as documented") {
                R"("site":5,"stream":1,"draws":true,"recordable":false}
 {"op":"aten::add_","ns":4,"in":[0],"write":[[2,"update"],[3,"overwrite"],[1,"side"]]}
 {"use":2,"stream":1}
+{"role":2,"kind":"optimizer_state"}
 {"release":3}
 {"step":1}
-{"end":7}
+{"end":8}
 )");
   CHECK(trace.facts.name == "all");
   CHECK(trace.facts.device == "cuda");
@@ -60,11 +61,14 @@ TEST_CASE("every event is read as documented") {
   CHECK(trace.writes(sum)[1].access == Access::kOverwrite);
   CHECK(trace.writes(sum)[2].access == Access::kSideWrite);
   CHECK(number(trace.writes(sum)[2].storage) == 1);
-  REQUIRE(trace.events.size() == 7);
+  REQUIRE(trace.events.size() == 8);
   CHECK(trace.events[4].kind == EventKind::kUse);
   CHECK(trace.events[4].stream == 1);
-  CHECK(trace.events[5].kind == EventKind::kRelease);
-  CHECK(trace.events[6].kind == EventKind::kStep);
+  CHECK(trace.events[5].kind == EventKind::kRole);
+  CHECK(trace.events[5].index == 2);
+  CHECK(trace.events[5].role == RootKind::kOptimizerState);
+  CHECK(trace.events[6].kind == EventKind::kRelease);
+  CHECK(trace.events[7].kind == EventKind::kStep);
 }
 
 TEST_CASE("a broken line is refused with its number and the reason") {
@@ -94,6 +98,9 @@ TEST_CASE("a broken line is refused with its number and the reason") {
       {R"({"release":1,"why":2})", R"(4: unknown field "why")"},
       {R"({"use":5,"stream":0})", "4: unknown storage 5"},
       {R"({"use":1,"stream":70000})", R"(4: "stream" is 70000; at most 65535)"},
+      {R"({"role":5,"kind":"input"})", "4: unknown storage 5"},
+      {R"({"role":1})", R"(4: "kind" is missing)"},
+      {R"({"role":1,"kind":"tree"})", R"(4: "kind" is "tree"; expected one of "other",)"},
       {R"({"step":2})", "4: step 2 where 1 is next"},
       {R"({"end":3})", "4: the trace had 3 events, but 2 are here"},
       {"{\"end\":2}\n{\"step\":1}", "5: a line after the end"},

@@ -78,7 +78,9 @@ std::string record(const Trace& trace, size_t budget, uint64_t* replayed = nullp
 const std::string kJob = R"({"tidepool_trace":1,"name":"job","device":"cpu"}
 {"root":0,"bytes":100}
 {"op":"f","ns":5,"in":[0],"out":[[1,200],[2,8]],"workspace":70,"site":1}
-{"op":"f","ns":6,"in":[1],"out":[[3,300]],"site":2}
+{"role":0,"kind":"parameter"}
+{"op":"f","ns":6,"in":[0,1],"out":[[3,300]],"site":2}
+{"role":3,"kind":"input"}
 {"op":"g","ns":7,"in":[0,3],"out":[[4,10]],"site":1,"recordable":false}
 {"release":2}
 {"op":"h","ns":8,"in":[1],"write":[[3,"update"]],"site":1}
@@ -87,7 +89,7 @@ const std::string kJob = R"({"tidepool_trace":1,"name":"job","device":"cpu"}
 {"op":"f","ns":5,"in":[0],"out":[[5,40]],"site":1}
 {"release":5}
 {"step":2}
-{"end":11}
+{"end":13}
 )";
 
 TEST_CASE("a job that does what a trace says has this trace") {
@@ -118,7 +120,12 @@ TEST_CASE("some of the steps are recorded, with what is there when they begin") 
   CHECK(found.operators.size() == 1);
   // 0, 1, 3 and 4 are there, in whatever order.
   size_t roots = 0;
-  for (const TraceStorage& storage : found.storages) roots += storage.root ? storage.bytes : 0;
+  for (const TraceStorage& storage : found.storages) {
+    if (!storage.root) continue;
+    roots += storage.bytes;
+    CHECK((storage.kind == RootKind::kParameter) == (storage.bytes == 100));
+    CHECK((storage.kind == RootKind::kInput) == (storage.bytes == 300));
+  }
   CHECK(roots == 100 + 200 + 300 + 10);
   CHECK(found.events.back().kind == EventKind::kStep);
 }
@@ -139,7 +146,7 @@ TEST_CASE("contents that change unseen are an operator that cannot be run again"
   Said said;
   const Trace trace = trace_of(kJob);
   RecordedJob job(trace, 10'000, {file.path()}, said);
-  for (size_t k = 0; k < 3; ++k) job.job.run(trace.events[k]);
+  for (size_t k = 0; k < 4; ++k) job.job.run(trace.events[k]);
   for (const BlockView& view : job.allocator.blocks()) {
     if (view.use != BlockUse::kAllocated || view.requested_bytes != 300) continue;
     DeviceLock lock(job.mutex);

@@ -64,6 +64,7 @@ TEST_CASE("a builder refuses what no job can do, and stays as it was") {
   const std::vector<size_t> one = {8};
   const std::vector<size_t> huge = {TraceBuilder::kMostBytes + 1};
   OperatorCallEntry entry;
+  CHECK_THROWS_WITH(builder.role(1, RootKind::kInput), "storage 1 is dead already");
   entry.output_bytes = one;
   entry.reads = unknown;
   CHECK_THROWS_WITH(builder.call(entry), "unknown storage 2");
