@@ -169,8 +169,9 @@ class BudgetedAllocator {
   size_t give_back_free_pages();
 
   // Moves what stays and is small out of pages that it keeps alone, into gaps of others, as far as
-  // the reclaimer moves contents. For moments when little is in use. Returns how many more pages are
-  // wholly free. Requires: lock held; it is released for a while. O(blocks that stay · free ones).
+  // the reclaimer moves contents. For moments when little is in use. Returns how many more pages
+  // are wholly free. Requires: lock held; it is released for a while. O(blocks that stay · free
+  // ones).
   size_t compact(DeviceLock& lock);
 
   // For budgets that others share: no more than `bytes`, at most the budget, are held from the

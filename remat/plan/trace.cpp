@@ -107,7 +107,7 @@ void TraceBuilder::add_blocks(std::span<const BlockChange> changes) {
 void TraceBuilder::block(BlockChange change) {
   check_blocks({&change, 1}, {}, {});
   trace_.events.push_back(
-      {EventKind::kBlock, RootKind::kOther, static_cast<uint32_t>(trace_.block_changes.size()), 0});
+      {EventKind::kBlock, static_cast<uint32_t>(trace_.block_changes.size()), 0});
   add_blocks({&change, 1});
 }
 
@@ -116,7 +116,7 @@ uint64_t TraceBuilder::root(size_t bytes, RootKind kind, uint32_t block) {
   const bool has_block = block != BlockChange::kNone;
   if (has_block || trace_.facts.blocks) check_blocks({}, {&block, 1}, {&bytes, 1});
   const StorageIndex index = add_storage({bytes, true, kind, block});
-  trace_.events.push_back({EventKind::kRoot, RootKind::kOther, static_cast<uint32_t>(index), 0});
+  trace_.events.push_back({EventKind::kRoot, static_cast<uint32_t>(index), 0});
   return number(index);
 }
 
@@ -206,7 +206,7 @@ uint64_t TraceBuilder::call(const OperatorCallEntry& entry) {
     ++op.outputs;
   }
   trace_.events.push_back(
-      {EventKind::kOperator, RootKind::kOther, static_cast<uint32_t>(trace_.operators.size()), 0});
+      {EventKind::kOperator, static_cast<uint32_t>(trace_.operators.size()), 0});
   trace_.operators.push_back(op);
   return first;
 }
@@ -214,19 +214,19 @@ uint64_t TraceBuilder::call(const OperatorCallEntry& entry) {
 void TraceBuilder::release(uint64_t storage) {
   const StorageIndex index = check_alive(storage);
   alive_[storage] = false;
-  trace_.events.push_back({EventKind::kRelease, RootKind::kOther, static_cast<uint32_t>(index), 0});
+  trace_.events.push_back({EventKind::kRelease, static_cast<uint32_t>(index), 0});
 }
 
 void TraceBuilder::use(uint64_t storage, uint32_t stream) {
   const StorageIndex index = check_alive(storage);
-  trace_.events.push_back({EventKind::kUse, RootKind::kOther, static_cast<uint32_t>(index), stream});
+  trace_.events.push_back({EventKind::kUse, static_cast<uint32_t>(index), stream});
 }
 
 void TraceBuilder::role(uint64_t storage, RootKind role) {
   const StorageIndex index = check_alive(storage);
-  trace_.events.push_back({EventKind::kRole, role, static_cast<uint32_t>(index), 0});
+  trace_.events.push_back({EventKind::kRole, static_cast<uint32_t>(index), 0, role});
 }
 
-void TraceBuilder::step() { trace_.events.push_back({EventKind::kStep, RootKind::kOther, 0, 0}); }
+void TraceBuilder::step() { trace_.events.push_back({EventKind::kStep, 0, 0}); }
 
 }  // namespace tidepool::plan

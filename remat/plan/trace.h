@@ -77,9 +77,9 @@ enum class EventKind : uint8_t { kRoot, kOperator, kRelease, kUse, kStep, kBlock
 
 struct TraceEvent {
   EventKind kind = EventKind::kStep;
-  RootKind role = RootKind::kOther;  // kRole: what the storage is from here on
   uint32_t index = 0;   // the operator, the change of a block, or else the storage
   uint32_t stream = 0;  // kUse: the stream that uses it beside its own
+  RootKind role = RootKind::kOther;  // kRole: what the storage is from here on
 };
 
 // What holds for all of a trace.

@@ -58,8 +58,8 @@ void on_abort(int) {
 }
 
 struct Totals {
-  size_t served = 0, refused = 0, windows = 0, remaps = 0, shortlisted = 0, moves = 0, compacted = 0,
-         faults = 0;
+  size_t served = 0, refused = 0, windows = 0, remaps = 0, shortlisted = 0, moves = 0;
+  size_t compacted = 0, faults = 0;
 };
 
 template <typename Space, bool kHasMemory>
