@@ -209,7 +209,11 @@ Arena::Outcome Arena::reclaim(DeviceLock& lock, Request& request, BlockId& serve
     if (config_.allow_windows && !window && !selection && !pages_are_next) {
       window = find_window_anywhere(request.bytes);
     }
-    if (shortlists && !moving) make_shortlist(request, !window && selection);
+    if (shortlists && !moving) {
+      // One block is replaced by another one, several by those of a page.
+      const bool one_block = window && window->evicted_blocks <= 1;
+      make_shortlist(request, can_move_pages() && !one_block);
+    }
     count_search();
     if (!window && !selection) {
       if (std::exchange(pages_are_next, false)) {

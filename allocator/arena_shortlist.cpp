@@ -94,7 +94,11 @@ Arena::Outcome Arena::reclaim_shortlisted(DeviceLock& lock, const Request& reque
   if (config_.allow_windows) window = find_window(request.zone, request.bytes);
   Site site;
   std::optional<PageSelection> selection;
-  if (can_move_pages()) selection = select_pages(request, window, site);
+  // Free pages have been tried, and no other costs less than the cheapest block. On several streams
+  // there may be free pages that only a full selection finds.
+  const bool window_is_best = window && window->price <= room_.least_price() &&
+                              clocks_.stream_count() == 1 && !pages_are_preferred(*window);
+  if (can_move_pages() && !window_is_best) selection = select_pages(request, window, site);
   count_search();
   if (window && is_better(request, *window, selection)) {
     if (window->price > list->limit(wanted.bytes)) return Outcome::kNothing;

@@ -13,6 +13,7 @@ RoomList::RoomList(std::span<const RoomItem> items) {
 
 void RoomList::start(size_t blocks) {
   size_ = 0;
+  least_price_ = UINT64_MAX;
   barriers_.clear();
   if (offsets_.size() > blocks) return;
   offsets_.resize(blocks + 1);
@@ -35,6 +36,7 @@ void RoomList::add(const RoomItem& item) {
   next.evicted_blocks = detail.evicted_blocks + static_cast<uint32_t>(evicted);
   offsets_[size_ + 1] = offsets_[size_] + item.bytes;
   prices_[size_ + 1] = prices_[size_] + evicted * item.price;
+  least_price_ = std::min(least_price_, evicted > 0 ? item.price : UINT64_MAX);
   ++size_;
 }
 
@@ -53,13 +55,18 @@ std::span<const uint32_t> RoomList::barriers(size_t first, size_t stop) const {
 void RoomList::check_invariants() const {
   TIDEPOOL_CHECK(offsets_[0] == 0, "(1) the list starts at %zu", offsets_[0]);
   size_t barriers = 0;
+  uint64_t least = UINT64_MAX;
   for (size_t i = 0; i < size_; ++i) {
     const RoomItem item = (*this)[i];
     TIDEPOOL_CHECK(item.bytes > 0 && item.end() == offsets_[i + 1], "(1) block %zu", i);
+    if (is_priced(item.kind)) least = std::min(least, item.price);
     if (item.kind != RoomKind::kBarrier && item.kind != RoomKind::kHole) continue;
     TIDEPOOL_CHECK(barriers < barriers_.size() && barriers_[barriers] == i, "(2) block %zu", i);
     ++barriers;
   }
+  TIDEPOOL_CHECK(least == least_price_, "(3) %llu, not %llu",
+                 static_cast<unsigned long long>(least_price_),
+                 static_cast<unsigned long long>(least));
   TIDEPOOL_CHECK(barriers == barriers_.size(), "(2) %zu barriers, %zu listed", barriers,
                  barriers_.size());
 }

@@ -2,7 +2,7 @@
 // from the start of the list: what a run of blocks holds or costs takes two reads.
 // Made anew for each search, because prices change all the time. Not thread safe.
 // Invariants: (1) the first block starts at offset 0, and each where the one before ends;
-// (2) barriers are listed, and they alone, in order.
+// (2) barriers are listed, and they alone, in order; (3) least_price() is that of a priced block.
 #pragma once
 
 #include <cstddef>
@@ -69,6 +69,8 @@ class RoomList {
   size_t evicted_blocks(size_t first, size_t stop) const {
     return details_[stop].evicted_blocks - details_[first].evicted_blocks;
   }
+  // Of one that is priced; UINT64_MAX if there is none.
+  uint64_t least_price() const { return least_price_; }
   // Indices of barriers and holes, ascending. O(log barriers).
   std::span<const uint32_t> barriers(size_t first, size_t stop) const;
 
@@ -85,6 +87,7 @@ class RoomList {
 
   // The sums are of the blocks before; entry size_ is of all. They wrap around, unlike differences.
   size_t size_ = 0;
+  uint64_t least_price_ = UINT64_MAX;
   std::vector<size_t> offsets_;
   std::vector<uint64_t> prices_;
   std::vector<Detail> details_;

@@ -65,7 +65,8 @@ void Shortlists::choose(const RoomList& room, size_t zone_begin, size_t zone_end
   const size_t misses = candidates_.size() / kShare;
   list.last_miss = misses > 0 ? miss_ + misses : 0;
   if (misses == 0) return;
-  const size_t count = std::min(kEntries, candidates_.size() / kPart);
+  const size_t most = pages != nullptr ? kPageEntries : kEntries;
+  const size_t count = std::min(most, candidates_.size() / kPart);
   const auto left_out = candidates_.begin() + static_cast<ptrdiff_t>(count);
   std::nth_element(candidates_.begin(), left_out, candidates_.end(),
                    [](const Candidate& a, const Candidate& b) {

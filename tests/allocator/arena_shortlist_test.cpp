@@ -20,16 +20,16 @@ constexpr size_t kPage = 64 << 10;
 constexpr size_t kBlocks = 256;
 
 struct World {
-  explicit World(bool shortlists, bool pages = true, size_t block_pages = 1)
-      : block_bytes(block_pages * kPage), allocator(space, mutex, config(pages, block_pages)) {
+  explicit World(bool shortlists, bool pages = true, size_t bytes = kPage)
+      : block_bytes(bytes), allocator(space, mutex, config(pages, bytes)) {
     reclaimer.shortlists = shortlists;
     allocator.set_reclaimer(&reclaimer);
     for (size_t k = 0; k < kBlocks; ++k) owned(block_bytes, 1000 + 10 * ((k * 101) % kBlocks));
     REQUIRE(reclaimer.evicted.empty());
   }
-  static AllocatorConfig config(bool pages, size_t block_pages) {
+  static AllocatorConfig config(bool pages, size_t block_bytes) {
     AllocatorConfig config;
-    config.budget_bytes = kBlocks * block_pages * kPage;
+    config.budget_bytes = kBlocks * block_bytes;
     config.handle_bytes = kPage;
     config.allow_remap = pages;
     config.allow_moves = false;  // where contents move, every search is of all blocks
@@ -135,8 +135,19 @@ TEST_CASE("a listed block that refuses to go is looked for no more") {
   world.allocator.check_invariants();
 }
 
+TEST_CASE("what takes several small blocks is served from lists of pages") {
+  for (const size_t bytes : {3 * kPage / 4, 5 * kPage / 4}) {
+    World world(true, true, kPage / 4);
+    size_t misses = 0;
+    for (int k = 0; k < 40; ++k) misses += world.miss(bytes).size() > 1;
+    CAPTURE(bytes, misses);
+    CHECK(misses > 20);
+    CHECK(world.shortlisted() * 3 > misses);
+  }
+}
+
 TEST_CASE("requests of several sizes are served from lists, and free pages before them") {
-  World world(true, true, 2);
+  World world(true, true, 2 * kPage);
   test::Random random(3);
   size_t misses = 0;
   for (int k = 0; k < 120; ++k) {
