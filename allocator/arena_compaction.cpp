@@ -82,6 +82,7 @@ size_t Arena::compact(DeviceLock& lock) {
     if (!heap_.blocks().current(stay->block)) continue;
     const Block from = heap_[stay->block.id];
     const size_t alone = shared.alone(from.offset, from.end());
+    if (alone == 0) continue;
     shared.remove(from.offset, from.end());
     BlockId place{};
     size_t begin = 0;

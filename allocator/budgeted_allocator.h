@@ -170,8 +170,8 @@ class BudgetedAllocator {
 
   // Moves what stays and is small out of pages that it keeps alone, into gaps of others, as far as
   // the reclaimer moves contents. For moments when little is in use. Returns how many more pages
-  // are wholly free. Requires: lock held; it is released for a while. O(blocks that stay · free
-  // ones).
+  // are wholly free. Requires: lock held; it is released for a while. O(blocks + pages · free
+  // blocks).
   size_t compact(DeviceLock& lock);
 
   // For budgets that others share: no more than `bytes`, at most the budget, are held from the
