@@ -52,7 +52,7 @@ class Arena {
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
   size_t give_back(DeviceLock& lock);
-  size_t compact(DeviceLock& lock);
+  size_t compact(DeviceLock& lock, StreamId stream);
   size_t set_limit(DeviceLock& lock, size_t bytes);
   std::vector<BlockView> block_views() const;
   void suspend_order() { ++suspended_; }

@@ -1,5 +1,5 @@
-// Compaction: blocks that stay go from pages that they keep alone to gaps in pages that are kept in
-// any case.
+// Compaction: small blocks that may not be evicted go from pages that they alone keep to gaps in
+// pages that are kept in any case.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -8,10 +8,14 @@
 namespace tidepool {
 namespace {
 
-// Bytes in use in each page that a block begins or ends in. Pages inside a block are its own.
+// Bytes that stay in each page that a block begins or ends in. Pages inside a block are its own.
 class SharedPages {
  public:
   explicit SharedPages(size_t page_bytes) : page_bytes_(page_bytes) {}
+
+  size_t touched(size_t begin, size_t end) const {
+    return (end - 1) / page_bytes_ - begin / page_bytes_ + 1;
+  }
 
   void add(size_t begin, size_t end) {
     for_each_shared(begin, end, [&](size_t page, size_t bytes) { held_[page] += bytes; });
@@ -19,13 +23,13 @@ class SharedPages {
   void remove(size_t begin, size_t end) {
     for_each_shared(begin, end, [&](size_t page, size_t bytes) { held_[page] -= bytes; });
   }
-  // Pages of a block that nothing else lies in.
+  // Pages of a block that nothing else stays in.
   size_t alone(size_t begin, size_t end) const {
     size_t pages = inside(begin, end);
     for_each_shared(begin, end, [&](size_t page, size_t bytes) { pages += held(page) == bytes; });
     return pages;
   }
-  // Pages of a free place that nothing lies in.
+  // Pages of a free place that nothing stays in.
   size_t fresh(size_t begin, size_t end) const {
     size_t pages = inside(begin, end);
     for_each_shared(begin, end, [&](size_t page, size_t) { pages += held(page) == 0; });
@@ -56,10 +60,12 @@ class SharedPages {
 
 }  // namespace
 
-size_t Arena::compact(DeviceLock& lock) {
+size_t Arena::compact(DeviceLock& lock, StreamId stream) {
   // Larger blocks have most of their pages for themselves wherever they lie.
   const size_t most_bytes = 2 * config_.handle_bytes;
-  if (!can_move_pages() || !config_.allow_moves || reclaimer_ == nullptr) return 0;
+  // Where requests move nothing, nothing is gained; where pages do not move windows do as well.
+  const bool moves = config_.allow_moves && config_.allow_windows && !config_.evict_singly;
+  if (!can_move_pages() || !moves || reclaimer_ == nullptr) return 0;
   struct Stay {
     BlockRef block;
     Owner owner;
@@ -70,9 +76,11 @@ size_t Arena::compact(DeviceLock& lock) {
   for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
     const Block& block = heap_[id];
     if (block.state == BlockState::kFree || block.state == BlockState::kHole) continue;
+    const bool owned = block.state == BlockState::kAllocated && block.owner != nullptr;
+    if (owned && reclaimer_->evictable(block.owner)) continue;
     shared.add(block.offset, block.end());
-    if (block.state != BlockState::kAllocated || block.owner == nullptr) continue;
-    if (block.bytes > most_bytes || reclaimer_->move_price(block.owner).barrier) continue;
+    if (!owned || block.bytes > most_bytes || !is_alone(block, stream)) continue;
+    if (reclaimer_->move_price(block.owner).barrier) continue;
     stays.push_back({heap_.blocks().ref(id), block.owner});
   }
   size_t won = 0;
@@ -82,23 +90,25 @@ size_t Arena::compact(DeviceLock& lock) {
     if (!heap_.blocks().current(stay->block)) continue;
     const Block from = heap_[stay->block.id];
     const size_t alone = shared.alone(from.offset, from.end());
+    const size_t touched = shared.touched(from.offset, from.end());
     if (alone == 0) continue;
     shared.remove(from.offset, from.end());
     BlockId place{};
     size_t begin = 0;
     size_t fresh = alone;
-    heap_.for_each_free(from.stream, from.bytes, [&](BlockId id) {
+    heap_.for_each_free(stream, from.bytes, [&](BlockId id) {
       const Block& free = heap_[id];
       if (free.zone == Zone::kTiny) return;  // else tiny blocks would need another page
       for (const size_t at : {free.offset, free.end() - from.bytes}) {
         const size_t pages = shared.fresh(at, at + from.bytes);
-        if (pages > fresh || (pages == fresh && (place == BlockId::kNone || at > begin))) continue;
+        if (pages > fresh || shared.touched(at, at + from.bytes) > touched) continue;
+        if (pages == fresh && (place == BlockId::kNone || at > begin)) continue;
         place = id, begin = at, fresh = pages;
       }
     });
     const bool moved =
         fresh < alone && move_block(lock, stay->block, stay->owner,
-                                    heap_.take_from(place, begin, from.bytes), from.stream);
+                                    heap_.take_from(place, begin, from.bytes), stream);
     if (!moved) begin = from.offset;
     shared.add(begin, begin + from.bytes);
     if (moved) won += alone - fresh;

@@ -88,18 +88,23 @@ bool Arena::move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to,
   const bool same = heap_.blocks().current(from) && block.state == BlockState::kAllocated &&
                     block.owner == owner && block.bytes <= heap_[to].bytes &&
                     is_alone(block, stream);
-  const size_t requested_bytes = same ? block.requested_bytes : 0;
-  if (!same || reclaimer_->move_price(owner).barrier ||
-      !reclaimer_->move(lock, owner, address_of(to).pointer())) {
+  if (!same || reclaimer_->move_price(owner).barrier) {
     heap_.release(to);
     return false;
   }
+  const size_t requested_bytes = block.requested_bytes;
   heap_.set_requested(to, requested_bytes);
+  // Before the copy, which uses it.
+  if (observer_ != nullptr) [[unlikely]] observer_->allocated(heap_.view(to));
+  if (!reclaimer_->move(lock, owner, address_of(to).pointer())) {
+    if (observer_ != nullptr) [[unlikely]] observer_->freed(heap_.view(to), heap_[to].shared);
+    heap_.release(to);
+    return false;
+  }
   ++counts_.moves;
   counts_.moved_bytes += requested_bytes;
   trace_.add(TraceKind::kMove, address_of(from.id).value, requested_bytes);
   if (observer_ != nullptr) [[unlikely]] {
-    observer_->allocated(heap_.view(to));
     observer_->freed(heap_.view(from.id), heap_[from.id].shared);
   }
   if (config_.poison) fill(address_of(from.id).pointer(), heap_[from.id].bytes);

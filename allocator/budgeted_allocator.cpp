@@ -117,7 +117,9 @@ void BudgetedAllocator::resume_stream_order() {
   arena_->resume_order();
 }
 
-size_t BudgetedAllocator::compact(DeviceLock& lock) { return arena_->compact(lock); }
+size_t BudgetedAllocator::compact(DeviceLock& lock, StreamId stream) {
+  return arena_->compact(lock, stream);
+}
 
 size_t BudgetedAllocator::give_back_free_pages() {
   DeviceLock lock(mutex_);

@@ -168,11 +168,11 @@ class BudgetedAllocator {
   // on freed blocks is done. Returns the bytes given back.
   size_t give_back_free_pages();
 
-  // Moves what stays and is small out of pages that it keeps alone, into gaps of others, as far as
-  // the reclaimer moves contents. For moments when little is in use. Returns how many more pages
-  // are wholly free. Requires: lock held; it is released for a while. O(blocks + pages · free
-  // blocks).
-  size_t compact(DeviceLock& lock);
+  // Moves what may not be evicted and is small out of pages that it alone keeps, into gaps of
+  // others, as far as the reclaimer moves contents of blocks of `stream`, the calling thread's. For
+  // moments when little is in use. Returns how many more pages nothing has to stay in.
+  // Requires: lock held; it is released for a while. O(blocks + pages · free blocks).
+  size_t compact(DeviceLock& lock, StreamId stream);
 
   // For budgets that others share: no more than `bytes`, at most the budget, are held from the
   // device from now on. Returns the limit in force: if more are held than that, free pages given

@@ -73,6 +73,9 @@ class Reclaimer {
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   virtual double price_per_byte(Owner owner, size_t free_beside_bytes = 0) = 0;
 
+  // Whether the contents may be evicted now, whatever that costs. Requires: lock held.
+  virtual bool evictable(Owner owner) { return !price(owner).barrier; }
+
   // Gives up the contents of `owner`'s block; on true the block belongs to the caller and its
   // owner is gone from it. False: it may not be evicted after all (a barrier from now on in this
   // search). Never replays, never releases the lock. Requires: lock held.

@@ -107,11 +107,13 @@ void Runtime::end_step() {
   if (state_->observer != nullptr) state_->tell_step_ended();
   state_->limits.cut_aged(++state_->step);
   state_->root_loss.sweep();
-  // Memory is short, and hardly anything is in use now.
+  // Memory is short, and mostly hardly anything is in use now. It looks at all blocks, as every few
+  // evictions do: optimizers may step once for each parameter.
+  constexpr uint64_t kEvictions = 8;
   const uint64_t evictions = state_->residency.evictions;
-  if (std::exchange(state_->evictions_so_far, evictions) != evictions) {
-    state_->allocator.compact(lock);
-  }
+  if (evictions - state_->evictions_compacted < kEvictions) return;
+  state_->evictions_compacted = evictions;
+  state_->allocator.compact(lock, state_->hidden_work.stream());
 }
 
 void Runtime::set_observer(JobObserver* observer) {
@@ -239,6 +241,10 @@ Price Runtime::price(Owner owner, size_t free_beside_bytes) {
   if (!state_->residency.evictable(storage)) return Price::blocked();
   return state_->policy->fixed(
       state_->policy->price(storage, state_->circumstances(storage, free_beside_bytes)));
+}
+
+bool Runtime::evictable(Owner owner) {
+  return state_->residency.evictable(*static_cast<const Storage*>(owner));
 }
 
 double Runtime::price_per_byte(Owner owner, size_t free_beside_bytes) {

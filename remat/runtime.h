@@ -176,6 +176,7 @@ class Runtime final : public Reclaimer {
   bool allows_shortlists() const override;
   Preference preference() const override;
   Price price(Owner owner, size_t free_beside_bytes = 0) override;
+  bool evictable(Owner owner) override;
   double price_per_byte(Owner owner, size_t free_beside_bytes = 0) override;
   bool evict(Owner owner) override;
   Price move_price(Owner owner) override;

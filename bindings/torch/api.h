@@ -49,8 +49,12 @@ TIDEPOOL_EXPORT int tidepool_thread_is_on();
 // Restores an evicted storage: a reader of its pointer is about to look at it. No lasting effect.
 // Returns 0; 1 and a message if out of memory; 2 and a message if a restoration failed.
 TIDEPOOL_EXPORT int tidepool_make_resident(void* storage, char* error, size_t error_bytes);
-// As above; the pointer now leaves our sight for good: never evicted again, dependents cut, and
-// operators that read it produce roots.
+// The same, and it stays resident where it is until it is let go: `*held` is what to say then, or
+// nullptr if there is nothing to let go.
+TIDEPOOL_EXPORT int tidepool_hold(void* storage, void** held, char* error, size_t error_bytes);
+TIDEPOOL_EXPORT void tidepool_let_go(void* storage, void* held);
+// Restored as well; the pointer now leaves our sight for good: never evicted again, dependents
+// cut, and operators that read it produce roots.
 TIDEPOOL_EXPORT int tidepool_escape(void* storage, char* error, size_t error_bytes);
 // The pointer was asked for: the bytes may be written through it now, and it may be kept. A new
 // root version, which stays where it is while the storage lives; but what later operators write

@@ -313,7 +313,7 @@ struct HalvesWorld : World {
   }
   size_t compact() {
     DeviceLock lock(mutex);
-    const size_t pages = allocator.compact(lock);
+    const size_t pages = allocator.compact(lock, StreamId::kDefault);
     return pages;
   }
   size_t at(size_t index) const {  // in halves of pages
@@ -352,6 +352,20 @@ TEST_CASE("compaction moves nothing that gains no page, is large or may not move
   CHECK(world.compact() == 1);
   CHECK(world.reclaimer.moved == Owners{world.halves[4]});
   world.allocator.check_invariants();
+  HalvesWorld evicted;
+  for (size_t i : {1, 3, 5}) evicted.free_half(i);
+  evicted.halves[4]->move_price = 1;
+  evicted.halves[4]->barrier = false;
+  CHECK(evicted.compact() == 0);  // it can be evicted where it is
+  HalvesWorld across;
+  for (size_t i = 0; i < 16; ++i) across.free_half(i);
+  across.owned(kPage * 5 / 8, 100, true);
+  void* const gap = across.allocator.allocate(kPage * 5 / 8);
+  across.owned(kPage * 3 / 4, 100, true);
+  across.owned(kPage * 5 / 8, 100, true)->move_price = 1;
+  across.allocator.free(gap);
+  CHECK(across.compact() == 0);  // it would keep two pages from going, in place of one
+  CHECK(across.reclaimer.moved.empty());
   HalvesWorld fixed(false);
   for (size_t i : {1, 3, 5}) fixed.free_half(i);
   fixed.halves[4]->move_price = 1;

@@ -109,7 +109,7 @@ class Model {
           allocator_.give_back_free_pages();
         } else {
           DeviceLock lock(mutex_);
-          totals.compacted += allocator_.compact(lock);
+          totals.compacted += allocator_.compact(lock, StreamId::kDefault);
         }
         break;
       case Kind::kFault:

@@ -27,10 +27,12 @@ class StandIn:
         self.evicted = set()
         self.tracked = set()
         self.refusal = None
-        self.evict_again = 0
+        self.held = []
         names = {name: self.other for name in _plugin.Plugin.signatures}
         names |= {f"tidepool_{kind}": self.access(kind)
                   for kind in ("make_resident", "written", "escape")}
+        names["tidepool_hold"] = self.hold
+        names["tidepool_let_go"] = lambda storage, held: self.held.remove((storage, held))
         names["tidepool_state"] = lambda storage: self.state(storage)
         self.library = types.SimpleNamespace(
             **{name: (lambda *args, call=call: call(*args)) for name, call in names.items()})
@@ -48,12 +50,18 @@ class StandIn:
             if self.refusal:
                 message.value = self.refusal
                 return 1
-            if storage in self.evicted and self.evict_again == 0:
+            if storage in self.evicted:
                 torch._C._clear_storage_data_ptr_access_error_msg(storage)
                 self.evicted.discard(storage)
-            self.evict_again = max(0, self.evict_again - 1)
             return 0
         return call
+
+    def hold(self, storage, held, message, size):
+        failed = self.access("hold")(storage, message, size)
+        if not failed:
+            held._obj.value = storage + 1
+            self.held.append((storage, storage + 1))
+        return failed
 
     def evict(self, tensor):
         storage = tensor.untyped_storage()._cdata
@@ -80,7 +88,7 @@ def save(tensor, **options):
 
 
 ACCESSES = {
-    "tolist": (lambda t, s: t.tolist(), "make_resident"),
+    "tolist": (lambda t, s: t.tolist(), "hold"),
     "save": (lambda t, s: save(t).tolist(), None),
     "legacy save": (
         lambda t, s: save(t, _use_new_zipfile_serialization=False).tolist(), None),
@@ -102,20 +110,20 @@ ACCESSES = {
     "torch.to_dlpack": (lambda t, s: str(torch.to_dlpack(t))[:8], "escape"),
     "share": (lambda t, s: t.share_memory_().tolist(), "escape"),
     "share a storage": (lambda t, s: s.share_memory_().tolist(), "escape"),
-    "storage item": (lambda t, s: s[4], "make_resident"),
+    "storage item": (lambda t, s: s[4], "hold"),
     "storage slice": (lambda t, s: s[4:8].tolist(), "escape"),
     "storage setitem": (lambda t, s: s.__setitem__(0, 1), "written"),
     "storage fill": (lambda t, s: s.fill_(0).tolist(), "written"),
-    "storage list": (lambda t, s: s.tolist(), "make_resident"),
-    "storage bytes": (lambda t, s: bytes(s), "make_resident"),
+    "storage list": (lambda t, s: s.tolist(), "hold"),
+    "storage bytes": (lambda t, s: bytes(s), "hold"),
     "storage copy_": (lambda t, s: torch.UntypedStorage(len(s)).copy_(s).tolist(), "make_resident"),
     "storage clone": (lambda t, s: s.clone().tolist(), "make_resident"),
     "storage cpu": (lambda t, s: s.cpu().tolist(), None),
     "storage data_ptr": (lambda t, s: s.data_ptr(), "written"),
     "storage resize": (lambda t, s: s.resize_(4), "written"),
     "storage byteswap": (lambda t, s: s.byteswap(torch.float32), "written"),
-    "storage filename": (lambda t, s: s.filename, "make_resident"),
-    "typed list": (lambda t, s: t.storage().untyped().tolist(), "make_resident"),
+    "storage filename": (lambda t, s: s.filename, "hold"),
+    "typed list": (lambda t, s: t.storage().untyped().tolist(), "hold"),
     "is_shared": (lambda t, s: t.is_shared(), None),
     "storage is_shared": (lambda t, s: s.is_shared(), None),
     "is_pinned": (lambda t, s: t.is_pinned(), None),
@@ -162,12 +170,23 @@ def test_everything_is_put_back():
 
 
 @pytest.mark.skipif(not CAN_EVICT, reason="this PyTorch cannot take an eviction back")
-def test_a_read_is_repeated_if_evicted_in_between(plugin):
+def test_what_is_read_stays_until_it_has_been_read(plugin):
     tensor = torch.arange(3.0)
     plugin.evict(tensor)
-    plugin.evict_again = 2
-    assert tensor.tolist() == [0, 1, 2]
-    assert [kind for kind, _ in plugin.calls] == ["make_resident"] * 3
+    storage = tensor.untyped_storage()
+    seen = []
+
+    class File(io.BytesIO):
+        def write(self, data):
+            seen.append(list(plugin.held))
+            return super().write(data)
+
+    torch.save(tensor, File())
+    assert [(storage._cdata, storage._cdata + 1)] in seen
+    assert plugin.held == []
+    with pytest.raises(IndexError):
+        storage[1000]
+    assert plugin.held == []
 
 
 def test_errors_of_the_plugin_are_raised_as_their_kind(plugin):
@@ -209,7 +228,7 @@ def test_modes_and_subclasses_see_what_they_saw_and_storages_are_still_marked(pl
         tensor.numpy()
         tensor.tolist()
     assert mode.names == ["numpy", "tolist"]
-    assert [kind for kind, _ in plugin.calls] == ["escape", "make_resident"]
+    assert [kind for kind, _ in plugin.calls] == ["escape", "hold"]
     plugin.calls.clear()
     labelled = torch.ones(3).as_subclass(Labelled)
     labelled.numpy()

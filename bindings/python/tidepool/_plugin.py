@@ -36,6 +36,8 @@ _SIGNATURES = {
     "tidepool_thread": (ctypes.c_int, [ctypes.c_int]),
     "tidepool_thread_is_on": (ctypes.c_int, []),
     "tidepool_make_resident": _ONE_STORAGE,
+    "tidepool_hold": (ctypes.c_int, [_ADDRESS, ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
+    "tidepool_let_go": (None, [_ADDRESS, _ADDRESS]),
     "tidepool_escape": _ONE_STORAGE,
     "tidepool_written": _ONE_STORAGE,
     "tidepool_state": (ctypes.c_int, [_ADDRESS]),
@@ -95,17 +97,26 @@ class Plugin:
     def make_resident(self, storage: int) -> None:
         self._run(self.library.tidepool_make_resident, storage)
 
+    def hold(self, storage: int) -> int | None:
+        """Restore a storage, which stays where it is; return what let_go() needs, if it does."""
+        held = _ADDRESS()
+        self._run(self.library.tidepool_hold, storage, ctypes.byref(held))
+        return held.value
+
+    def let_go(self, storage: int, held: int) -> None:
+        self.library.tidepool_let_go(storage, held)
+
     def written(self, storage: int) -> None:
         self._run(self.library.tidepool_written, storage)
 
     def escape(self, storage: int) -> None:
         self._run(self.library.tidepool_escape, storage)
 
-    def _run(self, function, storage: int) -> None:
+    def _run(self, function, *arguments) -> None:
         message = getattr(self._local, "message", None)
         if message is None:
             message = self._local.message = _Message()
-        if function(storage, message, _MESSAGE_BYTES):
+        if function(*arguments, message, _MESSAGE_BYTES):
             raise _error(message.value.decode(errors="replace"))
 
 

@@ -134,8 +134,8 @@ class Readers:
     # -- kinds of wrappers -------------------------------------------------------------------------
 
     def _reader(self, original, find, overrides):
-        """For a call that only reads: restores, and again if another thread evicted in between."""
-        look, state = self._plugin.make_resident, self._plugin.state
+        """For a call that only reads: the bytes are there and stay, whatever other threads do."""
+        hold, let_go = self._plugin.hold, self._plugin.let_go
         overridden = overrides.has_torch_function_unary if overrides else None
 
         @functools.wraps(original)
@@ -145,15 +145,12 @@ class Readers:
             storage = find(self)
             if not storage:
                 return original(self, *args, **kwargs)
-            for _ in range(8):
-                look(storage)
-                try:
-                    return original(self, *args, **kwargs)
-                except RuntimeError:
-                    if state(storage) != _plugin.EVICTED:
-                        raise
-            raise RuntimeError("tidepool: a storage was evicted again each time it was restored "
-                               f"for {original.__name__}")
+            held = hold(storage)
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                if held:
+                    let_go(storage, held)
 
         return reader
 
