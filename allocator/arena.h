@@ -267,8 +267,8 @@ class Arena {
   // Whether the block is better moved than evicted at `evicting`; then `price` is what that costs.
   bool better_moved(const Block& block, const Request& request, Price evicting, Price& price) const;
   bool moves_something(const Window& window) const;
-  // The contents go from one allocated block to the other, if they are still `owner`'s and may;
-  // else the place is free again.
+  // The contents go from one allocated block to the other, if they are still `owner`'s and may.
+  // False: the place is free again, and nothing has moved.
   bool move_block(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, StreamId stream);
   // Moves what is to be moved out of the window. kRetry, with the window cheaper by what has moved;
   // kNothing if there are not enough places: fewer blocks count as movable then.

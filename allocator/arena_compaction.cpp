@@ -38,9 +38,8 @@ class SharedPages {
 
  private:
   size_t inside(size_t begin, size_t end) const {
-    const size_t first = begin / page_bytes_;
-    const size_t last = (end - 1) / page_bytes_;
-    return last > first ? last - first - 1 : 0;
+    const size_t pages = touched(begin, end);
+    return pages > 2 ? pages - 2 : 0;
   }
   template <typename Visit>
   void for_each_shared(size_t begin, size_t end, Visit&& visit) const {

@@ -113,8 +113,6 @@ TEST_CASE("searches for room count as time of the step") {
 
 TEST_CASE("two kinds of steps in turn have a plan each from the second iteration on") {
   size_t better = 0;
-  double sum = 0;
-  double plain_sum = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     const Trace trace = two_networks_trace(24, 1000, 1000, seed);
     SimulationConfig config = job_of(trace, 0.5);
@@ -126,14 +124,10 @@ TEST_CASE("two kinds of steps in turn have a plan each from the second iteration
     const SimulationResult planned = simulate(trace, config);
     REQUIRE(planned.status == SimulationStatus::kOk);
     CHECK(planned.overhead >= 1);
-    // Each plan begins where a step of its own kind ends; these take turns.
-    CHECK(planned.overhead <= plain * 1.01);
+    CHECK(planned.overhead <= plain);
     better += planned.overhead < plain;
-    sum += planned.overhead;
-    plain_sum += plain;
   }
   CHECK(better >= 6);
-  CHECK(sum < plain_sum);
 }
 
 TEST_CASE("with plans, what runs under a budget runs under every greater one") {
