@@ -22,7 +22,6 @@
   M(3, hidden_write, "a replay updates running statistics again")                      \
   M(3, writes_original, "an in-place replay writes into contents that others read")    \
   M(4, state, "a replay draws from where the random generator stands")                 \
-  M(4, put_back, "a replay leaves the default generator advanced")                     \
   M(4, private_generator, "a replay draws from the generator that the job uses")       \
   M(4, normal_cache, "the generator's spare normal sample is not recorded")            \
   M(5, foreign, "foreign memory counts as stable")                                     \

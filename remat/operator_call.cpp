@@ -109,6 +109,7 @@ void OperatorCall::decide() {
 
 bool OperatorCall::prepare(DeviceLock& lock) {
   ++state_.operators_seen;
+  settlements_ = state_.settlements;
   if (state_.foresight != nullptr) begin_foreseen();
   try {
     if (evicted_) [[unlikely]] restore_operands(lock);
@@ -167,6 +168,7 @@ void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outp
       record.edges[record.written_edge].value != written_->current) {
     make_roots(RootReason::kLostInput);
   }
+  if (settlements_ != state_.settlements) make_roots(RootReason::kSettled);
   if (written_ != nullptr && written_->dead) make_roots(RootReason::kUnsupported);
   if (reason_ != RootReason::kNone) return;
   size_t output_bytes = written_ != nullptr ? written_->current->bytes : 0;

@@ -91,6 +91,7 @@ class OperatorCall {
   RootReason reason_ = RootReason::kNone;
   const RecordType* type_ = nullptr;
   uint64_t site_ = 0;
+  uint64_t settlements_ = 0;  // when the call was prepared
   Foresight::Call foreseen_;
   size_t edges_ = 0;       // operands that are read or updated
   bool writes_ = false;    // one of the operands

@@ -203,6 +203,17 @@ bool Runtime::has_evicted() const {
 
 void Runtime::resume_evicting() { state_->residency.thaw(); }
 
+void Runtime::begin_settling(DeviceLock& lock) {
+  pause_evicting(lock);
+  ++state_->settlements;
+}
+
+void Runtime::end_settling() {
+  ++state_->settlements;
+  state_->limits.cut_all(RootReason::kSettled);
+  resume_evicting();
+}
+
 bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }
 
 void Runtime::become_forked_child() {

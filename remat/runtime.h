@@ -156,6 +156,11 @@ class Runtime final : public Reclaimer {
   // has changed.
   void pause_evicting(DeviceLock& lock);
   void resume_evicting();  // requires: lock held
+  // What recorded calls depend on besides their operands is about to change: as pause_evicting().
+  void begin_settling(DeviceLock& lock);
+  // It has changed: contents are roots now, those of calls under way, too, and eviction goes on.
+  // Requires: lock held, after begin_settling().
+  void end_settling();
   // Anything was restored so far; anything is evicted now. Require: lock held.
   bool has_restored() const;
   bool has_evicted() const;

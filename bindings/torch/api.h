@@ -78,6 +78,22 @@ TIDEPOOL_EXPORT void tidepool_finish();
 // Registers operators that were defined after attaching (cheap when there are none).
 TIDEPOOL_EXPORT void tidepool_rescan_operators();
 
+// A process-wide switch that decides bits, or a kernel, is about to be changed, by this thread.
+// begin: everything evicted is restored and nothing is evicted until the end, which forgets how
+// contents were made: what is recorded later is made under the new state. Pairs may nest.
+// Returns 0; 1 and a message if it does not fit; 2 and a message if a restoration failed; then
+// nothing was begun.
+TIDEPOOL_EXPORT int tidepool_begin_settling(char* error, size_t error_bytes);
+TIDEPOOL_EXPORT void tidepool_end_settling();
+
+// Nobody vouches any more for the operators of this name, "aten::add", or for one overload,
+// "aten::add.Tensor".
+TIDEPOOL_EXPORT void tidepool_distrust(const char* name);
+
+// The calling thread enters (1) or leaves (0) generated code that reads tensors by their addresses:
+// what operators read and make in there stays where it is. Counted.
+TIDEPOOL_EXPORT void tidepool_region(int entering);
+
 // Switches recording of lineage on or off without detaching (off: operators are seen, results are
 // roots). For measurements.
 TIDEPOOL_EXPORT void tidepool_recording(int on);

@@ -25,6 +25,9 @@ template <class Run>
 void intercept_boxed(const OperatorInfo& info, torch::jit::Stack* stack, Run&& run) {
   InterceptedCall call(info);
   begin_boxed(info, *stack, call);
+  if (const at::Generator* own = call.private_generator()) [[unlikely]] {
+    (*stack)[stack->size() - info.argument_count + info.generator_argument] = c10::IValue(*own);
+  }
   std::forward<Run>(run)();
   see_boxed_results(info, *stack, call);
   call.finish();

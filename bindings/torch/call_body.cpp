@@ -70,6 +70,11 @@ void CallBody::destroy(void* memory) {
   body->~CallBody();
 }
 
+void CallBody::forget_random() {
+  random->~RandomState();
+  random = nullptr;
+}
+
 void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(slot_count_ < slot_capacity_);
   TensorSlot& slot = *new (&slots_[slot_count_++]) TensorSlot;

@@ -62,6 +62,9 @@ class CallBody {
   // Describes the next tensor argument. Requires: as many calls as slots.
   void add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor);
 
+  // The call draws nothing after all.
+  void forget_random();
+
   c10::IValue& argument(size_t index) { return arguments_[index]; }
   const OperatorInfo& info() const { return *info_; }
 
@@ -120,7 +123,7 @@ void CallBody::push_arguments(torch::jit::Stack& stack, TensorFor&& tensor_for) 
       stack.emplace_back();
       continue;
     }
-    const int64_t length = arguments_[k].toInt();
+    const int64_t length = arguments_[k].toInt();  // lists of tensors only: nested ones are kept
     if (argument.kind == TensorArgument::Kind::kTensorList) {
       c10::List<at::Tensor> list;
       list.reserve(length);

@@ -93,6 +93,16 @@ bool Engine::restore_everything() {
   return runtime_.has_restored();
 }
 
+void Engine::begin_settling() {
+  DeviceLock lock(mutex());
+  runtime_.begin_settling(lock);
+}
+
+void Engine::end_settling() {
+  DeviceLock lock(mutex());
+  runtime_.end_settling();
+}
+
 void Engine::begin_capture() {
   DeviceLock lock(mutex());
   if (runtime_.has_evicted()) {

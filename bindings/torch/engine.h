@@ -52,6 +52,11 @@ class Engine {
   void begin_capture();
   void end_capture();
 
+  // A switch or a kernel that recorded calls depend on is about to be changed; it was. Counted.
+  // Throws: OutOfMemory if what is evicted does not fit.
+  void begin_settling();
+  void end_settling();
+
   // The job's trace is recorded.
   bool is_traced() const { return recorder_ != nullptr; }
   // Where steps may be recorded: who has to be told of all blocks; else nullptr.

@@ -1,5 +1,6 @@
 #include "bindings/torch/intercepted_call.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
@@ -19,6 +20,7 @@
 namespace tidepool::torch_glue {
 
 constinit thread_local bool t_in_optimizer = false;
+constinit thread_local int t_region_depth = 0;
 
 namespace {
 
@@ -55,7 +57,7 @@ void InterceptedCall::see(c10::TensorImpl* tensor, const TensorArgument& argumen
   }
   Seen seen{tensor};
   seen.written = argument.writes;
-  seen.side_written = argument.side_writes && switched;
+  seen.side_written = argument.side_writes && (switched || info_.switch_argument < 0);
   seen.supported = is_supported(tensor);
   if (seen.supported) dimensions_ += static_cast<uint32_t>(tensor->dim());
   seen_.push_back(seen);
@@ -208,8 +210,10 @@ void InterceptedCall::add_operands() {
     seen.access = access_of(seen);
     call().add(seen.storage, seen.access);
   }
-  if (!info_.replayable) call().refuse(remat::RootReason::kUnsupported);
-  if (info_.varies != Variation::kNone && host_is_foreign() &&
+  // What threads beside an operator compute for it, it may read by address.
+  const bool inside = UntrustedCall::any() || at::in_parallel_region();
+  if (!info_.replayable || !trusted_ || inside) call().refuse(remat::RootReason::kUnsupported);
+  if (info_.varies != Variation::kNone &&
       (info_.varies != Variation::kTransposed || switched_) && may_vary(info_.varies)) {
     call().refuse(remat::RootReason::kVaries);
   }
@@ -247,7 +251,7 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
       engine().runtime().escape(seen.storage, lock);
       // A copy on write takes the bytes over, which an armed storage refuses.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
-    } else if (!info_.is_trusted && !TIDEPOOL_MUTANT(5, unknown_effect)) {
+    } else if (!trusted_ && !TIDEPOOL_MUTANT(5, unknown_effect)) {
       engine().runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
       seen.storage->fixed = true;  // it may have kept the address
     }
@@ -274,11 +278,26 @@ CallBody* InterceptedCall::begin_body() {
   return &body;
 }
 
-void InterceptedCall::capture_random(CallBody* body, const at::Generator* generator) {
-  draw_lock_.emplace();
-  if (body == nullptr) return;
-  body->random->capture(generator == nullptr ? default_generator(engine().device())
-                                             : *generator->unsafeGetGeneratorImpl());
+void InterceptedCall::begin_draw(CallBody& body, const at::Generator* generator) {
+  c10::GeneratorImpl& source = generator == nullptr ? default_generator(engine().device())
+                                                    : *generator->unsafeGetGeneratorImpl();
+  if (info_.generator_argument >= 0) {
+    draw_.emplace(engine().backend(), source, *body.random);
+    return;
+  }
+  body.random->read_counter(source);
+  drawn_ = body.random;
+}
+
+void InterceptedCall::end_draw() {
+  draw_.reset();
+  if (drawn_ == nullptr) return;
+  RandomState now;
+  now.read_counter(default_generator(engine().device()));
+  // Another thread has seeded the generator meanwhile: it is not known what the kernel drew from.
+  if (now.seed != drawn_->seed || now.offset < drawn_->offset) {
+    call().refuse(remat::RootReason::kVaries);
+  }
 }
 
 CallBody* InterceptedCall::begin(const at::Generator* generator) {
@@ -287,7 +306,11 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   call_.emplace(engine().runtime());
   call().set_type(info_);
   in_optimizer_ = t_in_optimizer;
+  trusted_ = info_.is_trusted() && t_region_depth == 0;
   CallBody* body = nullptr;
+  if (draws_ && info_.generator_argument < 0 && !info_.draws_by_default_only) {
+    call().refuse(remat::RootReason::kUnsupported);
+  }
   if (info_.draws && generator != nullptr && generator->device() != engine().device()) {
     call().refuse(remat::RootReason::kUnsupported);
   }
@@ -302,7 +325,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
     }
     if (recordable) {
       body = begin_body();
-    } else if (!info_.is_trusted || slots_ != seen_.size() || info_.keeps_operands) [[unlikely]] {
+    } else if (!trusted_ || slots_ != seen_.size() || info_.keeps_operands) [[unlikely]] {
       distrust_operands(lock);
     }
     lock.unlock();
@@ -310,7 +333,14 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   } catch (const OutOfMemory&) {
     rethrow_as_torch_error(engine());
   }
-  if (info_.draws) [[unlikely]] capture_random(body, generator);
+  if (!info_.is_trusted()) [[unlikely]] untrusted_.emplace();
+  if (body != nullptr && info_.draws) [[unlikely]] {
+    if (draws_) {
+      begin_draw(*body, generator);
+    } else {
+      body->forget_random();
+    }
+  }
   if (info_.draws && engine().capturing()) [[unlikely]] {
     captured_generator_ = generator == nullptr ? &default_generator(engine().device())
                                                : generator->unsafeGetGeneratorImpl();
@@ -375,7 +405,8 @@ void InterceptedCall::finish() {
   if (engine_ == nullptr) return;
   const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, bytes_moved())
                                              : CycleClock::ns_since(kernel_start_);
-  draw_lock_.reset();
+  end_draw();
+  untrusted_.reset();
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
     say_inexact();
     call().refuse(remat::RootReason::kUnsupported);
@@ -398,7 +429,13 @@ void InterceptedCall::finish() {
   for (const Seen& seen : seen_) {
     if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) ++seen.storage->locks;
   }
+  if (!trusted_) [[unlikely]] {
+    for (remat::Storage* output : outputs) {
+      if (output != nullptr) output->fixed = true;  // it may have kept the address
+    }
+  }
   call().finish(lock, {outputs.data(), outputs.size()}, cost_ns);
+  if (info_.keeps_operands) [[unlikely]] keep_outputs({outputs.data(), outputs.size()}, lock);
   if (call().reason() == remat::RootReason::kRecordingOff && !engine().runtime().has_lineage())
       [[unlikely]] {
     g_passive.store(!engine().runtime().recording(), std::memory_order_relaxed);
@@ -407,6 +444,15 @@ void InterceptedCall::finish() {
     if (tensor != nullptr && !is_supported(tensor)) [[unlikely]] keep_components(tensor, lock);
   }
   if (captured_generator_ != nullptr) [[unlikely]] keep_captured_state(*captured_generator_, lock);
+}
+
+// They may be written after the operator has returned.
+void InterceptedCall::keep_outputs(std::span<remat::Storage* const> outputs, DeviceLock& lock) {
+  for (remat::Storage* output : outputs) {
+    if (output == nullptr || output->dead) continue;
+    engine().runtime().escape(output, lock);
+    if (!output->dead) tripwire::disarm(static_cast<c10::StorageImpl*>(output->backend));
+  }
 }
 
 // What a sparse, nested or mkldnn result is made of stays: its kernels read it unseen.

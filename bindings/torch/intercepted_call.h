@@ -13,9 +13,11 @@
 #include <c10/core/TensorImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -36,6 +38,20 @@ inline bool is_mutant_constant(const c10::TensorImpl* tensor) {
          (TIDEPOOL_MUTANT(5, nested) && tensor->key_set().has(c10::DispatchKey::NestedTensorCPU));
 }
 
+// While one lives, an operator that nobody vouches for is running: it may have ATen operators work
+// for it on other threads, and hold raw pointers to their results.
+class UntrustedCall {
+ public:
+  UntrustedCall() { running_.fetch_add(1, std::memory_order_relaxed); }
+  ~UntrustedCall() { running_.fetch_sub(1, std::memory_order_relaxed); }
+  UntrustedCall(const UntrustedCall&) = delete;
+  UntrustedCall& operator=(const UntrustedCall&) = delete;
+  static bool any() { return running_.load(std::memory_order_relaxed) > 0; }
+
+ private:
+  static inline std::atomic<int> running_{0};
+};
+
 class InterceptedCall {
  public:
   explicit InterceptedCall(const OperatorInfo& info) : info_(info) {}
@@ -47,9 +63,17 @@ class InterceptedCall {
   // A storage passed as such, after all tensors.
   void see_storage(const c10::Storage& storage);
 
+  // The operator could draw random numbers, but does not this time.
+  void draws_nothing() { draws_ = false; }
+
   // `generator`: the generator passed explicitly, nullptr if none.
   // Throws: c10::OutOfMemoryError, and what a replayed operator throws; nothing has run then.
   CallBody* begin(const at::Generator* generator);
+
+  // The generator that the kernel has to draw from; nullptr: the one that it was given.
+  const at::Generator* private_generator() const {
+    return draw_.has_value() ? &draw_->generator() : nullptr;
+  }
 
   void see_output(c10::TensorImpl* tensor) { outputs_.push_back(tensor); }
   void finish();
@@ -92,8 +116,10 @@ class InterceptedCall {
   // Of calls that cost the same.
   uint64_t kind() const;
   size_t bytes_moved() const;
-  void capture_random(CallBody* body, const at::Generator* generator);
+  void begin_draw(CallBody& body, const at::Generator* generator);
+  void end_draw();
   remat::Storage* track_output(c10::TensorImpl* tensor);
+  void keep_outputs(std::span<remat::Storage* const> outputs, DeviceLock& lock);
   void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
   void keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock);
 
@@ -103,6 +129,9 @@ class InterceptedCall {
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
   bool switched_ = false;     // the operator's switch is on
   bool spread_ = false;       // over several devices
+  bool draws_ = info_.draws;
+  bool trusted_ = true;  // the operator is, and does not run in a compiled region
+  std::optional<UntrustedCall> untrusted_;
   absl::InlinedVector<Seen, 8> seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
   // Components of sparse tensors, and tensors of bare storages, kept alive for the call's length.
@@ -113,7 +142,8 @@ class InterceptedCall {
   bool in_optimizer_ = false;   // t_in_optimizer at the beginning
   const c10::GeneratorImpl* captured_generator_ = nullptr;  // drawn from while a graph is captured
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
-  std::optional<DrawLock> draw_lock_;
+  std::optional<PrivateDraw> draw_;
+  const RandomState* drawn_ = nullptr;  // of a draw from the default generator itself
   uint64_t kernel_start_ = 0;  // cycles
   uint64_t failures_before_ = 0;  // out_of_memory_count()
   OperatorTimer* timer_ = nullptr;
@@ -122,5 +152,9 @@ class InterceptedCall {
 
 // Marks storages that this thread tracks first as optimizer state, while set.
 extern constinit thread_local bool t_in_optimizer;
+
+// While above zero, generated code runs on this thread: it reads the memory of operators' operands
+// and results by their addresses, so that these stay where they are.
+extern constinit thread_local int t_region_depth;
 
 }  // namespace tidepool::torch_glue

@@ -82,7 +82,7 @@ void InterceptedCall::hold_elsewhere() {
     for (const Seen& seen : seen_) {
       if (seen.elsewhere == nullptr) continue;
       if (engine_of(storage_of(seen.tensor)) != &each->engine) continue;
-      if (seen.supported && info_.is_trusted && !info_.keeps_operands) continue;
+      if (seen.supported && trusted_ && !info_.keeps_operands) continue;
       each->engine.runtime().escape(seen.elsewhere, lock);
     }
     engine_ = own;

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 namespace tidepool::torch_glue {
 
@@ -26,6 +27,11 @@ void rescan_operators();
 // Switches interception on or off for the calling thread; returns the previous state.
 bool set_thread_intercepted(bool on);
 bool is_thread_intercepted();
+
+// A kernel of the operators called `name` ("aten::add", or "aten::add.out" for one overload) is
+// about to be replaced, or was: nobody vouches for them from now on, and where a kernel for the
+// device has come to a composition of others, that kernel runs. Thread safe.
+void distrust_operators(std::string_view name);
 
 // Called where a thread allocates. If it is not intercepted, and it is neither a worker of a kernel
 // nor switched off by set_thread_intercepted(), then it works on tensors unseen: says so on stderr,

@@ -17,6 +17,12 @@
 
 #include "remat/mutants.h"
 
+// Of the libraries that PyTorch has loaded; each sets the calling thread's number alone.
+extern "C" {
+void omp_set_num_threads(int count) __attribute__((weak));
+int mkl_set_num_threads_local(int count) __attribute__((weak));
+}
+
 namespace tidepool::torch_glue {
 namespace {
 
@@ -175,6 +181,13 @@ void apply_cuda_switches(at::Context& context, uint32_t bits) {
   });
 }
 
+// at::set_num_threads() would also set what threads begin with that are started meanwhile.
+void set_threads(int count) {
+  if (&omp_set_num_threads == nullptr) return at::set_num_threads(count);
+  omp_set_num_threads(count);
+  if (&mkl_set_num_threads_local != nullptr) mkl_set_num_threads_local(count);
+}
+
 // Brings the process from state `from` to state `to`, but for what the dispatcher's guards do.
 void change(const NumericState& from, const NumericState& to) {
   at::Context& context = at::globalContext();
@@ -182,7 +195,7 @@ void change(const NumericState& from, const NumericState& to) {
     _mm_setcsr((_mm_getcsr() & ~kFloatingPointControl) | to.floating_point);
   }
   if (from.threads != to.threads && !TIDEPOOL_MUTANT(8, threads)) {
-    at::set_num_threads(to.threads);
+    set_threads(to.threads);
   }
   if (from.deterministic != to.deterministic ||
       from.deterministic_warn_only != to.deterministic_warn_only) {

@@ -40,7 +40,9 @@ struct NumericState {
   bool operator==(const NumericState&) const = default;
 };
 
-// Applies a state for the length of a scope; does nothing for what is equal already.
+// Applies a state for the length of a scope; does nothing for what is equal already. What belongs to
+// the whole process differs only where native code has changed it: what was recorded before a
+// change by Python is settled then (Runtime::end_settling).
 class NumericScope {
  public:
   // `cuda`: as the state was captured.

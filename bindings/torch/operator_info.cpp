@@ -1,5 +1,6 @@
 #include "bindings/torch/operator_info.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -7,6 +8,7 @@
 #include <unordered_map>
 
 #include "bindings/torch/call_body.h"
+#include "bindings/torch/engine.h"
 #include "bindings/torch/varying_operators.h"
 #include "remat/mutants.h"
 
@@ -21,16 +23,24 @@ constexpr std::array kFullOverwrites = {
     "aten::bernoulli_.float", "aten::bernoulli_.Tensor", "aten::copy_",
 };
 
-// Operators that write arguments which their schema says they only read, when `training` is set.
+// Operators, in all their overloads, that write arguments which their schema says they only read:
+// when `training` is set; where there is no such argument always, and a replay that left them out
+// would be another call.
 struct HiddenWrite {
   std::string_view name;
   std::array<std::string_view, 2> written;
   std::string_view training;
 };
+constexpr std::array<std::string_view, 2> kStatistics = {"running_mean", "running_var"};
 constexpr std::array kHiddenWrites = {
-    HiddenWrite{"aten::native_batch_norm", {"running_mean", "running_var"}, "training"},
-    HiddenWrite{"aten::cudnn_batch_norm", {"running_mean", "running_var"}, "training"},
-    HiddenWrite{"aten::miopen_batch_norm", {"running_mean", "running_var"}, "training"},
+    HiddenWrite{"aten::native_batch_norm", kStatistics, "training"},
+    HiddenWrite{"aten::cudnn_batch_norm", kStatistics, "training"},
+    HiddenWrite{"aten::miopen_batch_norm", kStatistics, "training"},
+    HiddenWrite{"aten::batch_norm_update_stats", kStatistics, {}},
+    HiddenWrite{"aten::batch_norm_gather_stats", kStatistics, {}},
+    HiddenWrite{"aten::batch_norm_gather_stats_with_counts", kStatistics, {}},
+    HiddenWrite{"aten::_cudnn_rnn", {"dropout_state"}, {}},
+    HiddenWrite{"aten::miopen_rnn", {"dropout_state"}, {}},
 };
 
 // Metadata operators that their schema does not show as views.
@@ -52,8 +62,72 @@ constexpr std::array kStorageSurgery = {
     "aten::set_.source_Tensor",  "aten::set_.source_Tensor_storage_offset",
 };
 
+// Operators that draw only by calling one that takes a generator, through the dispatcher.
+constexpr std::array kDrawingComposites = {
+    "aten::rand",      "aten::rand_like",    "aten::randn",    "aten::randn_like",
+    "aten::randint",   "aten::randint_like", "aten::randperm",
+};
+// The same, on the CPU. (CUDA has a kernel of its own for it.)
+constexpr std::string_view kDropout = "aten::native_dropout";
+
+// Tagged as drawing, but they only read what another one has drawn, or draw nothing at all.
+constexpr std::array kDrawNothing = {
+    "aten::_fused_sdp_choice",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_cudnn_attention_backward",
+    "aten::_scaled_dot_product_efficient_attention_backward",
+    "aten::_cudnn_attention_backward",
+};
+
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
+}
+
+template <size_t N>
+bool lists(const std::array<const char*, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// A type whose values a record can hold: numbers, strings, generators, and lists of such.
+bool is_plain(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::OptionalType:
+      return is_plain(type->expectRef<c10::OptionalType>().getElementType());
+    case c10::TypeKind::ListType:
+      return is_plain(type->expectRef<c10::ListType>().getElementType());
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::ComplexType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::NoneType:
+    case c10::TypeKind::DeviceObjType:
+    case c10::TypeKind::LayoutType:
+    case c10::TypeKind::MemoryFormatType:
+    case c10::TypeKind::ScalarTypeType:
+    case c10::TypeKind::QSchemeType:
+    case c10::TypeKind::SymIntType:
+    case c10::TypeKind::SymFloatType:
+    case c10::TypeKind::SymBoolType:
+    case c10::TypeKind::GeneratorType: return true;
+    default: return false;
+  }
+}
+
+// c10::OperatorHandle keeps its operator's dispatch table private. Explicit instantiations may name
+// private members.
+const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& op);
+template <auto Member>
+struct DefinitionMember {
+  friend const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& op) {
+    return (op.*Member)->op;
+  }
+};
+template struct DefinitionMember<&c10::OperatorHandle::operatorDef_>;
+
+c10::DispatchKey backend_key() {
+  return host_is_foreign() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
 }
 
 }  // namespace
@@ -68,9 +142,11 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
   return_count = static_cast<uint16_t>(schema.returns().size());
   read_arguments(schema);
   read_returns(schema);
-  draws = generator_argument >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
   is_metadata |= op.hasTag(at::Tag::inplace_view);
   apply_tables(schema);
+  apply_hidden_writes(schema);
+  read_draws(schema);
+  remember_kernel();
 }
 
 void OperatorInfo::read_arguments(const c10::FunctionSchema& schema) {
@@ -88,8 +164,11 @@ void OperatorInfo::read_arguments(const c10::FunctionSchema& schema) {
     } else if (type == "Tensor?[]") {
       tensor.kind = TensorArgument::Kind::kOptionalTensorList;
       tensors.push_back(tensor);
-    } else if (contains(type, "Tensor") || contains(type, "Storage") || contains(type, "Any") ||
-               contains(type, "__torch__") || contains(type, "Future")) {
+    } else if (contains(type, "Tensor")) {
+      tensor.kind = TensorArgument::Kind::kNested;
+      tensors.push_back(tensor);
+      replayable = false;
+    } else if (!is_plain(argument.type())) {
       replayable = false;
     }
     if (contains(type, "Generator")) generator_argument = index;
@@ -119,29 +198,61 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
     is_metadata = false;
     replayable = false;
   }
-  is_trusted = false;
+  is_trusted_ = false;
   for (std::string_view prefix : kTrustedPrefixes) {
-    is_trusted |= std::string_view(qualified_name).starts_with(prefix);
+    is_trusted_ |= std::string_view(qualified_name).starts_with(prefix);
   }
-  replayable &= is_trusted || TIDEPOOL_MUTANT(5, python_operator);
+  replayable &= is_trusted_ || TIDEPOOL_MUTANT(5, python_operator);
   // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
   keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
+                   std::string_view(qualified_name).starts_with("_c10d") ||
                    qualified_name == "aten::_lazy_clone" ||
-                   (!is_trusted && !writes && !returns_tensor);
+                   (!is_trusted_ && !writes && !returns_tensor);
   varies = variation_of(schema.name());
   if (varies == Variation::kTransposed) {
     switch_argument = schema.argumentIndexWithName("transposed").value_or(-1);
   }
   for (std::string_view known : kMetadataNames) is_metadata |= qualified_name == known;
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
+}
+
+void OperatorInfo::apply_hidden_writes(const c10::FunctionSchema& schema) {
   for (const HiddenWrite& hidden : kHiddenWrites) {
-    if (qualified_name != hidden.name || TIDEPOOL_MUTANT(3, hidden_write)) continue;
+    if (schema.name() != hidden.name || TIDEPOOL_MUTANT(3, hidden_write)) continue;
+    replayable &= !hidden.training.empty();
     switch_argument = schema.argumentIndexWithName(hidden.training).value_or(-1);
     for (TensorArgument& tensor : tensors) {
       const std::string& argument = schema.arguments()[tensor.index].name();
       tensor.side_writes = argument == hidden.written[0] || argument == hidden.written[1];
     }
   }
+}
+
+void OperatorInfo::read_draws(const c10::FunctionSchema& schema) {
+  draws = generator_argument >= 0 || handle.hasTag(at::Tag::nondeterministic_seeded);
+  if (!draws || generator_argument >= 0) return;
+  const bool is_dropout = schema.name() == kDropout;
+  if (lists(kDrawingComposites, schema.name()) || (is_dropout && !host_is_foreign())) {
+    is_metadata = true;
+    return;
+  }
+  draws = !lists(kDrawNothing, schema.name());
+  draws_by_default_only = is_dropout && schema.overload_name().empty();
+  draw_argument = schema.argumentIndexWithName("dropout_p").value_or(-1);
+}
+
+void OperatorInfo::remember_kernel() {
+  const c10::impl::OperatorEntry& entry = entry_of(handle);
+  if (!entry.hasComputedKernelForDispatchKey(backend_key())) return;
+  kernel_slot_ = &entry.lookup(c10::DispatchKeySet(backend_key()));
+  kernel_ = *kernel_slot_;
+}
+
+void OperatorInfo::call_recorded_kernel(torch::jit::Stack& stack, c10::Device device) const {
+  if (!is_replaced()) return handle.callBoxed(&stack);
+  const c10::DispatchKey key =
+      device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  kernel_.callBoxed(handle, c10::DispatchKeySet(key), &stack);
 }
 
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "bindings/torch/engine.h"
+#include "bindings/torch/torch_backend.h"
 #include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
@@ -27,86 +27,141 @@ struct DataMember {
 at::mt19937_data_pod at::mt19937::*data_member();
 template struct DataMember<&at::mt19937::data_>;
 
+at::mt19937_data_pod& twister(at::CPUGeneratorImpl& generator) {
+  return (generator.*engine_member()).*data_member();
+}
+
+at::CPUGeneratorImpl& cpu(c10::GeneratorImpl& generator) {
+  return static_cast<at::CPUGeneratorImpl&>(generator);
+}
+
+using Table = decltype(at::mt19937_data_pod::state_);
+
+void copy_position(const at::mt19937_data_pod& from, at::mt19937_data_pod& to) {
+  to.seed_ = from.seed_;
+  to.left_ = from.left_;
+  to.seeded_ = from.seeded_;
+  to.next_ = from.next_;
+}
+
+void copy_normals(at::CPUGeneratorImpl& from, at::CPUGeneratorImpl& to) {
+  to.set_next_float_normal_sample(from.next_float_normal_sample());
+  to.set_next_double_normal_sample(from.next_double_normal_sample());
+}
+
+// A thread's generators: one that recorded operators draw from, one that replays draw from.
+struct ThreadGenerators {
+  std::map<c10::Device, at::Generator, bool (*)(c10::Device, c10::Device)> draws{&before};
+  std::map<c10::Device, at::Generator, bool (*)(c10::Device, c10::Device)> replays{&before};
+  // The table of the CPU's generator in `draws`, if a snapshot of it exists.
+  std::shared_ptr<const at::mt19937_data_pod> table;
+
+  static bool before(c10::Device one, c10::Device other) {
+    return one.type() != other.type() ? one.type() < other.type() : one.index() < other.index();
+  }
+};
+
+ThreadGenerators& of_this_thread() {
+  static thread_local ThreadGenerators generators;
+  return generators;
+}
+
+at::Generator& find_or_make(decltype(ThreadGenerators::draws)& generators, c10::Device device) {
+  const auto found = generators.find(device);
+  if (found != generators.end()) return found->second;
+  return generators.emplace(device, at::globalContext().defaultGenerator(device).clone())
+      .first->second;
+}
+
 }  // namespace
 
-void RandomState::capture(c10::GeneratorImpl& generator) {
-  if (generator.device().is_cpu()) {
-    return capture_twister(static_cast<at::CPUGeneratorImpl&>(generator));
-  }
+void RandomState::read_counter(c10::GeneratorImpl& generator) {
   std::lock_guard<std::mutex> guard(generator.mutex_);
   seed = generator.current_seed();
   offset = generator.get_offset();
 }
 
 void RandomState::load_into(c10::GeneratorImpl& generator) const {
-  if (table != nullptr) return load_into_twister(static_cast<at::CPUGeneratorImpl&>(generator));
   std::lock_guard<std::mutex> guard(generator.mutex_);
-  generator.set_current_seed(seed);  // sets the offset to 0
-  generator.set_offset(offset);
-}
-
-void RandomState::capture_twister(at::CPUGeneratorImpl& generator) {
-  static std::shared_ptr<const at::mt19937_data_pod> last;  // guarded by the draw lock
-  std::lock_guard<std::mutex> guard(generator.mutex_);
-  const at::mt19937_data_pod& now = (generator.*engine_member()).*data_member();
-  if (!TIDEPOOL_MUTANT(4, normal_cache)) {
-    next_float_normal = generator.next_float_normal_sample();
-    next_double_normal = generator.next_double_normal_sample();
+  if (table == nullptr) {
+    generator.set_current_seed(seed);  // sets the offset to 0
+    generator.set_offset(offset);
+    return;
   }
-  left = now.left_;
-  next = now.next_;
-  seed = now.seed_;
-  if (!last || std::memcmp(&last->state_, &now.state_, sizeof(now.state_)) != 0) {
-    last = std::make_shared<const at::mt19937_data_pod>(now);
-  }
-  table = last;
-}
-
-void RandomState::load_into_twister(at::CPUGeneratorImpl& generator) const {
-  at::mt19937_data_pod data = *table;
+  at::mt19937_data_pod& data = twister(cpu(generator));
+  data = *table;
   data.left_ = left;
   data.next_ = next;
   data.seed_ = seed;
-  at::mt19937 engine;
-  engine.set_data(data);
-  std::lock_guard<std::mutex> guard(generator.mutex_);
-  generator.set_engine(engine);
-  generator.set_next_float_normal_sample(next_float_normal);
-  generator.set_next_double_normal_sample(next_double_normal);
+  cpu(generator).set_next_float_normal_sample(next_float_normal);
+  cpu(generator).set_next_double_normal_sample(next_double_normal);
 }
 
-DrawLock::Mutex& DrawLock::mutex() {
-  static auto* mutex = new Mutex;
-  return *mutex;
+PrivateDraw::PrivateDraw(TorchBackend& backend, c10::GeneratorImpl& source, RandomState& state)
+    : backend_(backend), source_(source), lock_(source.mutex_, std::try_to_lock) {
+  generator_ = &find_or_make(of_this_thread().draws, source.device());
+  if (!lock_.owns_lock()) {
+    void* token = TorchBackend::leave_interpreter();
+    lock_.lock();
+    TorchBackend::enter_interpreter(token);
+  }
+  if (source.device().is_cpu()) {
+    begin_twister(state);
+    return;
+  }
+  state.seed = source.current_seed();
+  state.offset = source.get_offset();
+  generator_->unsafeGetGeneratorImpl()->set_current_seed(state.seed);
+  generator_->unsafeGetGeneratorImpl()->set_offset(state.offset);
 }
 
-DrawLock::DrawLock() {
-  if (mutex().try_lock()) return;
-  void* token = TorchBackend::leave_interpreter();
-  mutex().lock();
-  TorchBackend::enter_interpreter(token);
+PrivateDraw::~PrivateDraw() {
+  if (source_.device().is_cpu()) {
+    end_twister();
+  } else {
+    backend_.set_generator_offset(source_, generator_->unsafeGetGeneratorImpl()->get_offset());
+  }
+}
+
+void PrivateDraw::begin_twister(RandomState& state) {
+  at::CPUGeneratorImpl& own = cpu(*generator_->unsafeGetGeneratorImpl());
+  at::mt19937_data_pod& to = twister(own);
+  const at::mt19937_data_pod& from = twister(cpu(source_));
+  std::shared_ptr<const at::mt19937_data_pod>& table = of_this_thread().table;
+  if (std::memcmp(&to.state_, &from.state_, sizeof(Table)) != 0) {
+    to.state_ = from.state_;
+    table = nullptr;
+  }
+  copy_position(from, to);
+  copy_normals(cpu(source_), own);
+  if (table == nullptr) table = std::make_shared<const at::mt19937_data_pod>(to);
+  state.table = table;
+  state.left = to.left_;
+  state.next = to.next_;
+  state.seed = to.seed_;
+  if (TIDEPOOL_MUTANT(4, normal_cache)) return;
+  state.next_float_normal = own.next_float_normal_sample();
+  state.next_double_normal = own.next_double_normal_sample();
+}
+
+void PrivateDraw::end_twister() {
+  at::CPUGeneratorImpl& own = cpu(*generator_->unsafeGetGeneratorImpl());
+  const at::mt19937_data_pod& from = twister(own);
+  at::mt19937_data_pod& to = twister(cpu(source_));
+  if (std::memcmp(&to.state_, &from.state_, sizeof(Table)) != 0) {
+    to.state_ = from.state_;
+    of_this_thread().table = nullptr;
+  }
+  copy_position(from, to);
+  copy_normals(own, cpu(source_));
 }
 
 c10::GeneratorImpl& default_generator(c10::Device device) {
   return *at::globalContext().defaultGenerator(device).unsafeGetGeneratorImpl();
 }
 
-const at::Generator& private_generator(c10::Device device) {
-  static auto* generators = new std::map<c10::DeviceIndex, at::Generator>;
-  const auto found = generators->find(device.index());
-  if (found != generators->end()) return found->second;
-  return generators->emplace(device.index(), at::globalContext().defaultGenerator(device).clone())
-      .first->second;
-}
-
-DefaultGeneratorScope::DefaultGeneratorScope(c10::Device device, const RandomState& state)
-    : generator_(default_generator(device)) {
-  before_.capture(generator_);
-  state.load_into(generator_);
-}
-
-DefaultGeneratorScope::~DefaultGeneratorScope() {
-  if (!TIDEPOOL_MUTANT(4, put_back)) before_.load_into(generator_);
+const at::Generator& replay_generator(c10::Device device) {
+  return find_or_make(of_this_thread().replays, device);
 }
 
 }  // namespace tidepool::torch_glue

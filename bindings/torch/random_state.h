@@ -1,20 +1,22 @@
 // RandomState: what a drawing operator's replay needs of a random number generator: its state
-// before the draw. DrawLock orders snapshots and kernels of drawing operators.
+// before the draw. PrivateDraw runs a drawing kernel from a generator of the calling thread's own,
+// so that the state that is remembered is the one that the kernel drew from, whatever other threads
+// do to the job's generator meanwhile.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
 
 #include <memory>
 #include <mutex>
 #include <optional>
 
-#include "allocator/lock_order.h"
-
 namespace tidepool::torch_glue {
 
+class TorchBackend;
+
 // Of a Mersenne twister (the CPU's generators) its table, 2.5 KB, shared by the snapshots between
-// two refills (FACTS: 185 ns a snapshot); of a counter-based generator (CUDA's Philox) seed and
-// offset. Requires for all: the draw lock held.
+// two refills; of a counter-based generator (CUDA's Philox) seed and offset.
 struct RandomState {
   std::shared_ptr<const at::mt19937_data_pod> table;  // null: counter-based
   int left = 0;
@@ -24,46 +26,39 @@ struct RandomState {
   std::optional<float> next_float_normal;
   std::optional<double> next_double_normal;
 
-  void capture(c10::GeneratorImpl& generator);
-  // Requires: the generator is of the kind that the state came from.
+  // Of a counter-based generator. Takes its lock.
+  void read_counter(c10::GeneratorImpl& generator);
+  // Puts the state into a generator that no other thread uses. Requires: the generator is of the
+  // kind that the state came from.
   void load_into(c10::GeneratorImpl& generator) const;
-
- private:
-  void capture_twister(at::CPUGeneratorImpl& generator);
-  void load_into_twister(at::CPUGeneratorImpl& generator) const;
 };
 
-// Held from the snapshot to the end of the drawing kernel, so that no other thread draws between.
-// Taken after inputs are restored, never while the device's lock is held. Recursive: an operator
-// that draws may be replayed inside another one's restoration on the same thread.
-class DrawLock {
+// Holds the lock of `source` for the length of a kernel that draws from generator() instead: seeds,
+// state and draws of other threads come before it or after it, as they do with any kernel of
+// PyTorch. The destructor leaves `source` as if the kernel had drawn from it.
+// Made after inputs are restored, never while the device's lock is held.
+class PrivateDraw {
  public:
-  DrawLock();
-  ~DrawLock() { mutex().unlock(); }
-  DrawLock(const DrawLock&) = delete;
-  DrawLock& operator=(const DrawLock&) = delete;
+  // Writes the state before the draw to `state`.
+  PrivateDraw(TorchBackend& backend, c10::GeneratorImpl& source, RandomState& state);
+  ~PrivateDraw();
+  PrivateDraw(const PrivateDraw&) = delete;
+  PrivateDraw& operator=(const PrivateDraw&) = delete;
+
+  const at::Generator& generator() const { return *generator_; }
 
  private:
-  using Mutex = RankedMutex<LockRank::kDraw, std::recursive_mutex>;
-  static Mutex& mutex();
-};
+  void begin_twister(RandomState& state);
+  void end_twister();
 
-// Replays without a generator of their own draw from the device's default one: puts `state` into
-// it, and leaves it as it was. Requires: the draw lock held throughout.
-class DefaultGeneratorScope {
- public:
-  DefaultGeneratorScope(c10::Device device, const RandomState& state);
-  ~DefaultGeneratorScope();
-  DefaultGeneratorScope(const DefaultGeneratorScope&) = delete;
-  DefaultGeneratorScope& operator=(const DefaultGeneratorScope&) = delete;
-
- private:
-  c10::GeneratorImpl& generator_;
-  RandomState before_;
+  TorchBackend& backend_;
+  c10::GeneratorImpl& source_;
+  std::unique_lock<std::mutex> lock_;
+  at::Generator* generator_ = nullptr;  // the thread's
 };
 
 c10::GeneratorImpl& default_generator(c10::Device device);
-// A generator of the device that only replays use. Requires: the draw lock held while it is used.
-const at::Generator& private_generator(c10::Device device);
+// The calling thread's generator that only replays on the device use.
+const at::Generator& replay_generator(c10::Device device);
 
 }  // namespace tidepool::torch_glue

@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "bindings/torch/c_results.h"
 #include "bindings/torch/engine.h"
@@ -152,6 +153,40 @@ void tidepool_optimizer_scope(int entering) {
   for_each_engine([](Engine& engine) { engine.end_step(); });
   if (g_operators_pending.load(std::memory_order_relaxed)) rescan_operators();
 }
+
+int tidepool_begin_settling(char* error, size_t error_bytes) {
+  if (!engines_installed()) return 0;
+  std::vector<Engine*> begun;
+  const auto undo = [&] {
+    for (Engine* engine : begun) engine->end_settling();
+  };
+  try {
+    for_each_engine([&](Engine& engine) {
+      engine.begin_settling();
+      begun.push_back(&engine);
+    });
+    return 0;
+  } catch (const OutOfMemory& exception) {
+    undo();
+    return fail(kOutOfMemory, exception.what(), error, error_bytes);
+  } catch (const c10::OutOfMemoryError& exception) {
+    undo();
+    return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
+  } catch (const std::exception& exception) {
+    undo();
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
+void tidepool_end_settling() {
+  if (engines_installed()) for_each_engine([](Engine& engine) { engine.end_settling(); });
+}
+
+void tidepool_distrust(const char* name) {
+  if (engines_installed()) distrust_operators(name);
+}
+
+void tidepool_region(int entering) { t_region_depth += entering != 0 ? 1 : -1; }
 
 void tidepool_finish() {
   if (!engines_installed()) return;

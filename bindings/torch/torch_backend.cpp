@@ -70,21 +70,37 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
   return stack;
 }
 
+// What a replay warns of, the recorded call has warned of.
+class NoWarnings final : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+// Runs native_dropout from a generator, which it does not take: _fused_dropout is the same kernel,
+// given the probability to keep, with a mask of bytes.
+void call_dropout(const OperatorInfo& info, torch::jit::Stack& stack,
+                  const at::Generator& generator) {
+  const double dropped = stack[1].toDouble();
+  const bool draws = (stack[2].isNone() || stack[2].toBool()) && dropped != 1;
+  if (!draws) return info.handle.callBoxed(&stack);
+  const at::Tensor input = stack[0].toTensor();
+  auto [output, mask] = at::_fused_dropout(input, 1.0 - dropped, generator);
+  at::Tensor kept = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(mask.storage()), mask.key_set(), caffe2::TypeMeta::Make<bool>());
+  kept.unsafeGetTensorImpl()->set_sizes_and_strides(mask.sizes(), mask.strides());
+  stack.clear();
+  stack.emplace_back(std::move(output));
+  stack.emplace_back(std::move(kept));
+}
+
 // Runs the operator below autograd and below us, in the numeric and random state of its record.
 void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
-  std::optional<DrawLock> draw_lock;
-  std::optional<DefaultGeneratorScope> generator;
+  const OperatorInfo& info = body.info();
   if (body.random != nullptr && !TIDEPOOL_MUTANT(4, state)) {
-    draw_lock.emplace();
-    const int argument = body.info().generator_argument;
-    if (argument >= 0 && TIDEPOOL_MUTANT(4, private_generator)) {
-      // as recorded
-    } else if (argument >= 0) {
-      body.random->load_into(*private_generator(device).unsafeGetGeneratorImpl());
-      stack[argument] = c10::IValue(private_generator(device));
-    } else {
-      generator.emplace(device, *body.random);
-    }
+    const at::Generator& generator =
+        TIDEPOOL_MUTANT(4, private_generator) ? at::globalContext().defaultGenerator(device)
+                                              : replay_generator(device);
+    body.random->load_into(*generator.unsafeGetGeneratorImpl());
+    if (info.generator_argument >= 0) stack[info.generator_argument] = c10::IValue(generator);
   }
   const c10::DispatchKeySet autograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
   const c10::DispatchKeySet excluded =
@@ -97,7 +113,10 @@ void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   NumericScope numeric(body.numeric, host_is_foreign());
   const c10::DeviceGuard device_guard(device);
   at::DisableRecordFunctionGuard unseen;  // a profiler shows the job's calls
-  body.info().handle.callBoxed(&stack);
+  NoWarnings silent;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  if (info.draws_by_default_only) return call_dropout(info, stack, replay_generator(device));
+  info.call_recorded_kernel(stack, device);
 }
 
 // Takes the bytes of an output from its storage, which nobody else has seen.

@@ -43,6 +43,12 @@ class TorchBackend : public remat::Backend {
     return {};
   }
 
+  // A kernel has drawn from the generator as far as `offset`. Nothing else of it changes: what
+  // cuDNN's recurrent layers keep of it stays valid. Requires: the generator's lock held.
+  virtual void set_generator_offset(c10::GeneratorImpl& generator, uint64_t offset) {
+    generator.set_offset(offset);
+  }
+
   // Tells what operators cost; nullptr where they have run when they return.
   virtual OperatorTimer* timer() { return nullptr; }
 

@@ -51,12 +51,17 @@ struct Sight {
 };
 
 template <class T>
+void substitute_generator(T& argument, const at::Generator& generator) {
+  if constexpr (kIsOptionalGenerator<T>) argument = generator;
+}
+
+template <class T>
 void copy_argument(CallBody& body, size_t index, const T& argument) {
   if constexpr (kIsTensor<T>) {
     if (!argument.defined()) body.argument(index) = c10::IValue(argument);
   } else if constexpr (kIsOptionalTensor<T>) {
     if (argument && !argument->defined()) body.argument(index) = c10::IValue(*argument);
-  } else {
+  } else if constexpr (!kIsOptionalGenerator<T>) {  // a replay has a generator of its own
     body.argument(index) = c10::IValue(argument);
   }
 }
@@ -105,6 +110,9 @@ struct TypedOperator<Op, R(A...)> {
       size_t index = 0;
       (copy_argument(*body, index++, arguments), ...);
     }
+    if (const at::Generator* own = call.private_generator()) [[unlikely]] {
+      (substitute_generator(arguments, *own), ...);
+    }
     R result = [&]() -> R {
       BelowInterception below;
       return Op::redispatch(keys & kBelowInterception, std::forward<A>(arguments)...);
@@ -120,7 +128,7 @@ void add(std::vector<c10::RegistrationHandleRAII>& handles) {
   using Typed = TypedOperator<Op, typename Op::schema>;
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorHandle op = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name);
-  if (is_composite_only(op)) return;
+  if (is_composite_only(op) || info_of(op).is_metadata) return;
   Typed::info = &info_of(op);
   handles.push_back(dispatcher.registerImpl(
       op.operator_name(), kInterceptionKey,

@@ -60,6 +60,12 @@ void CudaBackend::copy(void* to, const void* from, size_t bytes) {
                                  c10::cuda::getCurrentCUDAStream(memory_.index())));
 }
 
+// set_offset() would have cuDNN's recurrent layers begin anew: it clears no_reset_rnn_state_.
+void CudaBackend::set_generator_offset(c10::GeneratorImpl& generator, uint64_t offset) {
+  auto& state = *(static_cast<at::CUDAGeneratorImpl&>(generator).*state_member());
+  state.philox_offset_per_thread_ = offset;
+}
+
 std::vector<c10::Storage> CudaBackend::captured_state(const c10::GeneratorImpl& generator) {
   std::vector<c10::Storage> storages;
   const auto add = [&](const at::TensorBase& tensor) {

@@ -26,6 +26,7 @@ class CudaBackend final : public torch_glue::TorchBackend {
   uint64_t fingerprint(const void* address, size_t bytes) const override;
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
 
+  void set_generator_offset(c10::GeneratorImpl& generator, uint64_t offset) override;
   std::vector<c10::Storage> captured_state(const c10::GeneratorImpl& generator) override;
   torch_glue::OperatorTimer* timer() override { return &timer_; }
   StreamId number_of(c10::Stream stream) override;

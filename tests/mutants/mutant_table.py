@@ -39,9 +39,8 @@ KILLERS = {
     "3.hidden_write": Killer("batch_norm", "aten::native_batch_norm"),
     "3.writes_original": Killer("old_contents", "aten::mul_.Tensor"),
     "4.state": Killer("dropout", "aten::uniform_"),
-    "4.put_back": Killer("rand_like", "aten::rand_like", step=2),  # replays draws of the first
     "4.private_generator": Killer("dropout", "aten::uniform_"),
-    "4.normal_cache": Killer("spare_normal", "aten::randn"),
+    "4.normal_cache": Killer("spare_normal", "aten::normal_"),
     "5.foreign": Killer("foreign", "aten::mul.Tensor"),
     "5.unstable_input": Killer("escaped", "aten::mul.Tensor"),
     "5.collective": Killer("collective", "c10d::allreduce_", CALM),
