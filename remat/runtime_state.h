@@ -42,7 +42,7 @@ struct Runtime::State {
   LimitKeeper limits;
   std::atomic<bool> recording{true};
   uint64_t step = 0;     // of the job
-  uint64_t settlements = 0;  // beginnings and ends of them; see Runtime::begin_settling()
+  uint64_t settlements = 0;          // beginnings and ends of them; see Runtime::begin_settling()
   uint64_t evictions_compacted = 0;  // by the last compaction
   uint64_t random;       // state of the generator behind chaos
   uint64_t operators_seen = 0, operators_recorded = 0, escapes = 0, snapshots = 0;

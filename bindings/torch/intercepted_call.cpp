@@ -1,5 +1,6 @@
 #include "bindings/torch/intercepted_call.h"
 
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
@@ -38,6 +39,13 @@ remat::Role role_of(c10::TensorImpl* tensor, bool written) {
   if (is_parameter(tensor)) return remat::Role::kParameter;
   if (t_in_optimizer) return remat::Role::kOptimizerState;
   return written ? remat::Role::kOther : remat::Role::kInput;
+}
+
+at::native::NestedTensorImpl* as_nested(c10::TensorImpl* tensor) {
+  constexpr c10::DispatchKeySet kNested(
+      {c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::NestedTensorCUDA});
+  const bool is_nested = tensor->key_set().has_any(kNested);
+  return is_nested ? static_cast<at::native::NestedTensorImpl*>(tensor) : nullptr;
 }
 
 bool is_supported(const c10::TensorImpl* tensor) {
@@ -80,6 +88,12 @@ void InterceptedCall::see_components(c10::TensorImpl* tensor, bool written) {
     seen.supported = false;
     seen_.push_back(seen);
   };
+  if (at::native::NestedTensorImpl* nested = as_nested(tensor)) {
+    add(nested->get_nested_sizes());
+    add(nested->get_nested_strides());
+    add(nested->get_storage_offsets());
+    return;
+  }
   switch (tensor->layout()) {
     case c10::kSparse: {
       auto* sparse = static_cast<at::SparseTensorImpl*>(tensor);
@@ -213,8 +227,8 @@ void InterceptedCall::add_operands() {
   // What threads beside an operator compute for it, it may read by address.
   const bool inside = UntrustedCall::any() || at::in_parallel_region();
   if (!info_.replayable || !trusted_ || inside) call().refuse(remat::RootReason::kUnsupported);
-  if (info_.varies != Variation::kNone &&
-      (info_.varies != Variation::kTransposed || switched_) && may_vary(info_.varies)) {
+  if (info_.varies != Variation::kNone && (info_.varies != Variation::kTransposed || switched_) &&
+      may_vary(info_.varies)) {
     call().refuse(remat::RootReason::kVaries);
   }
   // What an optimizer updates depends on the whole step: restoring it would run that again.
@@ -333,7 +347,8 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   } catch (const OutOfMemory&) {
     rethrow_as_torch_error(engine());
   }
-  if (!info_.is_trusted()) [[unlikely]] untrusted_.emplace();
+  if (!info_.is_trusted()) [[unlikely]]
+    untrusted_.emplace();
   if (body != nullptr && info_.draws) [[unlikely]] {
     if (draws_) {
       begin_draw(*body, generator);
@@ -435,7 +450,8 @@ void InterceptedCall::finish() {
     }
   }
   call().finish(lock, {outputs.data(), outputs.size()}, cost_ns);
-  if (info_.keeps_operands) [[unlikely]] keep_outputs({outputs.data(), outputs.size()}, lock);
+  if (info_.keeps_operands) [[unlikely]]
+    keep_outputs({outputs.data(), outputs.size()}, lock);
   if (call().reason() == remat::RootReason::kRecordingOff && !engine().runtime().has_lineage())
       [[unlikely]] {
     g_passive.store(!engine().runtime().recording(), std::memory_order_relaxed);

@@ -77,7 +77,11 @@ void hold(const c10::OperatorName& name, c10::KernelFunction kernel) {
 bool register_operator(const c10::OperatorName& name) {
   const auto op = c10::Dispatcher::singleton().findOp(name);
   if (!op || !op->hasSchema() || op->hasKernelForDispatchKey(kInterceptionKey)) return true;
-  if (is_composite_only(*op)) return true;
+  if (is_composite_only(*op)) {
+    // Of a library that is not PyTorch's: it may be no composition at all, but read raw memory.
+    if (!info_of(*op).is_trusted()) register_foreign_composite(*op, registrations().handles);
+    return true;
+  }
   if (info_of(*op).is_metadata) {
     hold(name, c10::KernelFunction::makeFallthrough());
     return true;

@@ -19,9 +19,9 @@ constexpr std::array kCudaKeys = {c10::DispatchKey::SparseCUDA, c10::DispatchKey
 using Keys = std::span<const c10::DispatchKey>;
 
 // Calls the kernel that was there before, with what every intercepted operator gets around it.
-class LayoutKernel final : public c10::OperatorKernel {
+class AroundKernel final : public c10::OperatorKernel {
  public:
-  explicit LayoutKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
+  explicit AroundKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
@@ -53,14 +53,30 @@ void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) 
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
-    if (!op || !op->hasSchema() || info_of(*op).is_metadata) continue;
+    if (!op || !op->hasSchema()) continue;  // views, too: those of nested tensors read their tables
     for (c10::DispatchKey key : layout_keys) {
       if (!op->hasKernelForDispatchKey(key)) continue;
-      auto kernel = std::make_unique<LayoutKernel>(op->getComputedKernelForDispatchKey(key));
+      auto kernel = std::make_unique<AroundKernel>(op->getComputedKernelForDispatchKey(key));
       handles.push_back(dispatcher.registerImpl(
           name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
           nullptr, "tidepool"));
     }
+  }
+}
+
+void register_foreign_composite(const c10::OperatorHandle& op,
+                                std::vector<c10::RegistrationHandleRAII>& handles) {
+  const bool cuda = host_is_foreign();
+  const c10::DispatchKey backend = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  const c10::DispatchKey autograd =
+      cuda ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradCPU;
+  // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
+  for (c10::DispatchKey key : {autograd, kInterceptionKey}) {
+    if (op.hasKernelForDispatchKey(key)) continue;
+    auto kernel = std::make_unique<AroundKernel>(op.getComputedKernelForDispatchKey(backend));
+    handles.push_back(c10::Dispatcher::singleton().registerImpl(
+        op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
+        std::nullopt, nullptr, "tidepool"));
   }
 }
 

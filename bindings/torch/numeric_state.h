@@ -40,8 +40,8 @@ struct NumericState {
   bool operator==(const NumericState&) const = default;
 };
 
-// Applies a state for the length of a scope; does nothing for what is equal already. What belongs to
-// the whole process differs only where native code has changed it: what was recorded before a
+// Applies a state for the length of a scope; does nothing for what is equal already. What belongs
+// to the whole process differs only where native code has changed it: what was recorded before a
 // change by Python is settled then (Runtime::end_settling).
 class NumericScope {
  public:

@@ -64,8 +64,8 @@ constexpr std::array kStorageSurgery = {
 
 // Operators that draw only by calling one that takes a generator, through the dispatcher.
 constexpr std::array kDrawingComposites = {
-    "aten::rand",      "aten::rand_like",    "aten::randn",    "aten::randn_like",
-    "aten::randint",   "aten::randint_like", "aten::randperm",
+    "aten::rand",    "aten::rand_like",    "aten::randn",    "aten::randn_like",
+    "aten::randint", "aten::randint_like", "aten::randperm",
 };
 // The same, on the CPU. (CUDA has a kernel of its own for it.)
 constexpr std::string_view kDropout = "aten::native_dropout";
@@ -110,8 +110,10 @@ bool is_plain(const c10::TypePtr& type) {
     case c10::TypeKind::SymIntType:
     case c10::TypeKind::SymFloatType:
     case c10::TypeKind::SymBoolType:
-    case c10::TypeKind::GeneratorType: return true;
-    default: return false;
+    case c10::TypeKind::GeneratorType:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -213,6 +215,9 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
     switch_argument = schema.argumentIndexWithName("transposed").value_or(-1);
   }
   for (std::string_view known : kMetadataNames) is_metadata |= qualified_name == known;
+  // Views of others may be chosen by contents, and those of nested tensors read the tables of
+  // sizes.
+  is_metadata &= is_trusted_ && !std::string_view(qualified_name).starts_with("aten::_nested");
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
 }
 
@@ -250,8 +255,7 @@ void OperatorInfo::remember_kernel() {
 
 void OperatorInfo::call_recorded_kernel(torch::jit::Stack& stack, c10::Device device) const {
   if (!is_replaced()) return handle.callBoxed(&stack);
-  const c10::DispatchKey key =
-      device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  const c10::DispatchKey key = device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
   kernel_.callBoxed(handle, c10::DispatchKeySet(key), &stack);
 }
 

@@ -54,7 +54,8 @@ struct OperatorInfo : remat::RecordType {
   bool replayable = true;      // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
   bool returns_tensor = false;
-  bool draws_by_default_only = false;  // takes no generator, and a replay has an equivalent that does
+  bool draws_by_default_only =
+      false;  // takes no generator, and a replay has an equivalent that does
   Variation varies = Variation::kNone;
   bool keeps_operands = false;  // goes on using its arguments' memory after it has returned
 

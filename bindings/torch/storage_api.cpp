@@ -1,12 +1,11 @@
 // The functions of the C interface that are the same for every device.
-#include "bindings/torch/api.h"
-
 #include <c10/core/StorageImpl.h>
 
 #include <exception>
 #include <string>
 #include <vector>
 
+#include "bindings/torch/api.h"
 #include "bindings/torch/c_results.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/intercepted_call.h"

@@ -96,9 +96,9 @@ void call_dropout(const OperatorInfo& info, torch::jit::Stack& stack,
 void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   const OperatorInfo& info = body.info();
   if (body.random != nullptr && !TIDEPOOL_MUTANT(4, state)) {
-    const at::Generator& generator =
-        TIDEPOOL_MUTANT(4, private_generator) ? at::globalContext().defaultGenerator(device)
-                                              : replay_generator(device);
+    const at::Generator& generator = TIDEPOOL_MUTANT(4, private_generator)
+                                         ? at::globalContext().defaultGenerator(device)
+                                         : replay_generator(device);
     body.random->load_into(*generator.unsafeGetGeneratorImpl());
     if (info.generator_argument >= 0) stack[info.generator_argument] = c10::IValue(generator);
   }
