@@ -1,4 +1,4 @@
-"""What operators do unannounced is noticed: planted liars are found by name, honest ones are not."""
+"""What operators do unannounced is noticed: planted liars are found by name, honest ones pass."""
 
 import itertools
 
@@ -216,7 +216,6 @@ def test_known_liars_of_pytorch_are_found():
 
 
 def test_sums_in_the_order_of_threads_are_found(monkeypatch):
-    """Atomic additions meet by chance: as often as it takes."""
     def run():
         indices = (torch.zeros(1 << 18, dtype=torch.int64),)
         torch.zeros(2).index_put_(indices, torch.randn(1 << 18), accumulate=True)
