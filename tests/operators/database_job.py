@@ -9,7 +9,8 @@ Tidepool, each of its operators several times (repeat_runs.py); with --evidence 
 for what schemas do not say (evidence.py). The output has one line of JSON for each group of cases
 that was begun or finished, so that a run goes on where it was stopped: with the same plugin,
 PyTorch and sources of these tests, what is finished is skipped, and a group at which the process
-died twice is recorded as wrong. With --seconds it ends in time, with status UNFINISHED.
+died twice (with --evidence, once) is recorded as wrong. With --seconds it ends in time, with
+status UNFINISHED.
 """
 
 import argparse
@@ -138,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
             continue
         if time.monotonic() > end:
             return UNFINISHED
-        if results.died.get(name, 0) >= 2:
+        if results.died.get(name, 0) >= (1 if options.evidence else 2):
             results.write({"group": name, "wrong": ["the process died"]})
             continue
         print(name, file=sys.stderr, flush=True)

@@ -30,7 +30,7 @@ THREADED_TYPES = (torch.float32,)  # sums of integers are the same in any order
 MOST_CALLS = 16  # watched, of one overload and type; a call like an earlier one is passed over
 MOST_RELATED = 4  # the same for calls that are made from another overload's
 MOST_TILED = 2  # the same for calls with several threads, by flags; not for related calls
-LONGEST = 1.0  # seconds that a call made larger may take
+LONGEST = 1.0  # seconds of processor time that a call made larger may take
 MOST_BYTES = 1 << 26  # of a watched call's operands
 PARALLEL = 32_768  # elements from which kernels use several threads: at::GRAIN_SIZE
 TILED = 3 * PARALLEL  # elements of a call that is made larger
@@ -345,11 +345,11 @@ def enlarged(call: Call) -> Call | None:
             return None
         if step == times:
             return large
-        started = time.perf_counter()
+        started = time.thread_time()
         large.run()
-        before, seconds = seconds, time.perf_counter() - started
+        before, seconds = seconds, time.thread_time() - started
         growth = seconds / before if before else 8
-        if seconds * max(growth, 8) > LONGEST:
+        if seconds > LONGEST / 100 and seconds * max(growth, 8) > LONGEST:
             return None
         step = min(step * 8, times)
 

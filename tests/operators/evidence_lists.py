@@ -1,6 +1,6 @@
 """Make the list of what is known of each operator on the CPU, for the PyTorch that runs this.
 
-    python tests/operators/evidence_lists.py [--results FOLDER]
+    python tests/operators/evidence_lists.py [--results FOLDER] [--parts FIRST-LAST]
 
 Runs all databases with evidence.py, one process after another (an hour or so), and writes
 bindings/torch/evidence/cpu_<major>_<minor>.txt: one overload with a kernel for the CPU a line, with
@@ -26,13 +26,12 @@ ROOT = HERE.parents[1]
 LISTS = ROOT / "bindings" / "torch" / "evidence"
 MOST_DEATHS = 40  # of one process: an operator may crash on operands that are made up
 # What runs, in this order: a database, its types, all samples or two.
-FLOATS = "float32"
-OTHERS = "bfloat16,float64,complex64,int64,bool,float16"
-PARTS = [("operators", FLOATS, True), ("modules", FLOATS, True), ("optimizers", FLOATS, True),
-         ("composites", FLOATS, True), ("wide", "float32,bfloat16", True),
-         ("generic", "float32,int64,bool,complex64,bfloat16", True),
-         ("operators", OTHERS, False), ("modules", "bfloat16,float64", False),
-         ("optimizers", "bfloat16,float64,complex64", False), ("grown", FLOATS, False)]
+PARTS = [("operators", "float32", False), ("modules", "float32", False),
+         ("optimizers", "float32", True), ("wide", "float32", True),
+         ("composites", "float32", True), ("generic", "float32,int64,bool,complex64", True),
+         ("operators", "bfloat16,float64,complex64,int64,bool,float16", False),
+         ("optimizers", "bfloat16,float64,complex64", True), ("modules", "bfloat16,float64", False),
+         ("operators", "float32", True), ("grown", "float32", False)]
 METADATA_PREFIXES = ("aten::empty", "aten::new_empty", "aten::_efficientzerotensor")
 MADE_UP = "generic"  # counts only for what nothing else reaches
 
@@ -53,23 +52,26 @@ def is_metadata(name: str) -> bool:
 
 
 def stem(name: str) -> str:
-    """Return what the forms of an operator have in common: in place, into outputs, copying."""
-    base = name.split("::")[1].split(".")[0]
-    for end in ("_", "_functional", "_copy"):
-        base = base.removesuffix(end)
-    return base
+    """Return what the forms of an operator have in common: in place, into outputs."""
+    return name.split("::")[1].split(".")[0].removesuffix("_").removesuffix("_functional")
 
 
-def run_parts(folder: Path) -> None:
+def run_parts(folder: Path, first: int, last: int) -> None:
     """Run what has not run yet; a process that dies goes on behind where it died."""
     environment = dict(os.environ, GLIBC_TUNABLES="glibc.malloc.tcache_count=0",
                        OMP_WAIT_POLICY="PASSIVE")  # threads that spin hinder each other
     for number, (database, types, full) in enumerate(PARTS):
         out = folder / f"{number}-{database}.jsonl"
+        if not first <= number <= last:
+            continue
         command = [sys.executable, str(HERE / "database_job.py"), "--evidence", "--database",
                    database, "--dtypes", types, "--out", str(out), *(["--full"] if full else [])]
+        if database == MADE_UP:
+            reached, _ = read_results(folder, without=MADE_UP)
+            command += ["--only", ",".join(name for name in host_overloads()
+                                           if name not in reached and not is_metadata(name))]
         for _ in range(MOST_DEATHS):
-            print(*command, flush=True)
+            print(*command[:9], flush=True)
             with out.with_suffix(".log").open("a", encoding="utf-8") as log:
                 status = subprocess.run(command, env=environment, stdout=log, stderr=log,
                                         check=False).returncode
@@ -77,11 +79,12 @@ def run_parts(folder: Path) -> None:
                 break
 
 
-def read_results(folder: Path) -> tuple[dict[str, set], dict[str, set]]:
-    """Return the types that overloads ran with, and what was noticed, from all outputs."""
+def read_results(folder: Path, without: str = "/") -> tuple[dict[str, set], dict[str, set]]:
+    """Return the types that overloads ran with, and what was noticed, from all outputs but some."""
     types, noticed = defaultdict(set), defaultdict(set)
-    paths = sorted(folder.glob("*.jsonl"), key=lambda path: MADE_UP in path.name)
-    for path in paths:
+    for path in sorted(folder.glob("*.jsonl"), key=lambda path: MADE_UP in path.name):
+        if without in path.name:
+            continue
         known = set(types) if MADE_UP in path.name else set()
         for text in path.read_text(encoding="utf-8").splitlines():
             line = json.loads(text) if text.endswith("}") else {}
@@ -122,10 +125,11 @@ def main() -> None:
     parser.add_argument("--results", type=Path,
                         default=ROOT / "build" / "evidence" / version())
     parser.add_argument("--only-write", action="store_true", help="run nothing")
+    parser.add_argument("--parts", default=f"0-{len(PARTS) - 1}", help="of PARTS, only these")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
     if not options.only_write:
-        run_parts(options.results)
+        run_parts(options.results, *map(int, options.parts.split("-")))
     made = lines(*read_results(options.results))
     LISTS.mkdir(parents=True, exist_ok=True)
     (LISTS / f"cpu_{version()}.txt").write_text("\n".join(made) + "\n", encoding="utf-8")

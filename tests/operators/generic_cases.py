@@ -15,6 +15,8 @@ SHAPES = ((4, 4), (2, 4, 6, 6), (4,), (3, 4, 4), (2, 3, 4, 6, 6))
 HOST_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 PLACES = ("index", "indices", "target", "offsets", "lengths", "offset2bag", "bag_size")
 FLAGS = ("mask", "condition", "found_inf_mask")
+WINDOWS = {"output_size": lambda n: [3] * n, "kernel_size": lambda n: [2] * n,
+           "stride": lambda n: [1] * n, "padding": lambda n: [1] * n, "dilation": lambda n: [1] * n}
 STRINGS = ("none", "mean", "sum", "floor")
 
 
@@ -69,10 +71,13 @@ class Maker:
         plain = {"bool": self.flag, "int": 0 if "dim" in name or "reduction" in name else 2,
                  "float": 0.25, "List[float]": [1.5, 0.75], "List[bool]": [True] * 3,
                  "str": STRINGS[len(self.shape) % len(STRINGS)]}
+        if kind == "Generator":
+            return torch.Generator().manual_seed(1)
         if kind in plain:
             return plain[kind]
         if kind == "List[int]":
-            return [0] if "dim" in name else list(self.shape)
+            sides = max(1, len(self.shape) - 2)
+            return [0] if "dim" in name else WINDOWS.get(name, lambda n: list(self.shape))(sides)
         raise TypeError(f"no value for {name}: {kind}")
 
 

@@ -92,7 +92,7 @@ def counts_into(x, *, out):
 
 @planted("forgets_to_write(Tensor x) -> Tensor")
 def forgets_to_write(x):
-    return torch.empty(4096)
+    return torch.empty(9 << 20)  # so large that it comes from the system, full of zeros
 
 
 @planted("turns_result(Tensor x) -> Tensor")
