@@ -4,14 +4,18 @@ Usage: generate_operators.py TORCH_ROOT OUT_DIR [--list-outputs]
 
 Reads which of the wanted operators this PyTorch has from torch/include/ATen/ops/*_ops.h and writes
 C++ files that register them. Operators whose signature has a type that the wrapper does not handle
-(lists of tensors) are skipped: the boxed fallback serves them.
+(lists of tensors) are skipped: the boxed fallback serves them. Writes what is known of replays of
+all operators, too (generate_evidence.py).
 """
 
 import pathlib
 import re
 import sys
 
-OUTPUTS = ["typed_operators_0.cpp", "typed_operators_1.cpp", "typed_operators.cpp"]
+import generate_evidence
+
+OUTPUTS = ["typed_operators_0.cpp", "typed_operators_1.cpp", "operator_evidence.cpp",
+           "typed_operators.cpp"]
 SHARDS = 2
 
 WANTED = """
@@ -129,6 +133,7 @@ def main():
         "void register_typed_operators(std::vector<c10::RegistrationHandleRAII>& handles) {\n"
         f"{calls}}}\n\n}}  // namespace tidepool::torch_glue\n"
     )
+    (out_dir / "operator_evidence.cpp").write_text(generate_evidence.generate(torch_root))
     print(f"{len(found)} typed operators; not here or not typed: {' '.join(skipped) or 'none'}")
 
 

@@ -2,12 +2,15 @@
 
     python database_job.py --database operators --shard 1/2 --out results.jsonl [--full]
     python database_job.py --varying --device cuda --database operators --out results.jsonl
+    python database_job.py --evidence --database operators --out results.jsonl
 
 Each case runs twice plainly (does it equal itself?) and once intercepted; with --varying without
-Tidepool, each of its operators several times (repeat_runs.py). The output has one line of JSON for
-each group of cases that was begun or finished, so that a run goes on where it was stopped: with the
-same plugin, PyTorch and sources of these tests, what is finished is skipped, and a group at which
-the process died twice is recorded as wrong. With --seconds it ends in time, with status UNFINISHED.
+Tidepool, each of its operators several times (repeat_runs.py); with --evidence likewise, watched
+for what schemas do not say (evidence.py). The output has one line of JSON for each group of cases
+that was begun or finished, so that a run goes on where it was stopped: with the same plugin,
+PyTorch and sources of these tests, what is finished is skipped, and a group at which the process
+died twice (with --evidence, once) is recorded as wrong. With --seconds it ends in time, with
+status UNFINISHED.
 """
 
 import argparse
@@ -21,7 +24,8 @@ from pathlib import Path
 
 DATABASES = {"operators": "operator_cases", "modules": "module_cases",
              "optimizers": "optimizer_cases", "composites": "composite_cases",
-             "grown": "grown_cases", "wide": "wide_cases", "broken": "broken_cases"}
+             "grown": "grown_cases", "wide": "wide_cases", "generic": "generic_cases",
+             "broken": "broken_cases"}
 UNFINISHED = 3
 HERE = Path(__file__).resolve().parent
 
@@ -31,10 +35,11 @@ def fingerprint(options: argparse.Namespace) -> str:
     import torch
 
     digest = hashlib.sha256(f"{torch.__version__} {sys.version}".encode())
-    for source in [*sorted(HERE.glob("*.py")), *([] if options.varying else our_files(options))]:
+    plain = options.varying or options.evidence
+    for source in [*sorted(HERE.glob("*.py")), *([] if plain else our_files(options))]:
         digest.update(source.read_bytes())
     selection = (options.database, options.full, options.dtypes, options.only, options.chaos,
-                 options.device, options.varying)
+                 options.device, options.varying, options.evidence)
     digest.update(repr(selection).encode())
     return digest.hexdigest()
 
@@ -98,6 +103,12 @@ def make_bench(options: argparse.Namespace):
         from repeat_runs import Repeater
 
         return Repeater(options.runs)
+    if options.evidence:
+        import wide_cases
+        from evidence import Watcher
+
+        wide_cases.MANY["cpu"] = 1 << 17  # enough for several threads
+        return Watcher()
     from comparison import Bench
 
     return Bench(options.chaos, options.device)
@@ -128,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
             continue
         if time.monotonic() > end:
             return UNFINISHED
-        if results.died.get(name, 0) >= 2:
+        if results.died.get(name, 0) >= (1 if options.evidence else 2):
             results.write({"group": name, "wrong": ["the process died"]})
             continue
         print(name, file=sys.stderr, flush=True)
@@ -149,6 +160,8 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--varying", action="store_true",
                         help="without Tidepool: which operators vary from run to run?")
+    parser.add_argument("--evidence", action="store_true",
+                        help="without Tidepool: what do operators do unannounced?")
     parser.add_argument("--runs", type=int, default=3, help="of each operator, with --varying")
     parser.add_argument("--dtypes", help="only these")
     parser.add_argument("--only", help="only these entries of the database")

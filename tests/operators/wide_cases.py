@@ -15,12 +15,15 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
+MANY = {"cuda": 1 << 20, "cpu": 1 << 10}  # elements of what is not an image
+
+
 class Maker:
     """Makes operands on a device, by operators, so that they can be evicted."""
 
     def __init__(self, device: str, dtype: torch.dtype) -> None:
         self.device, self.dtype = device, dtype
-        self.many = 1 << 20 if device == "cuda" else 1 << 10
+        self.many = MANY[device]
         self.side = 64 if device == "cuda" else 8  # of images and volumes
         self.leaves: list[torch.Tensor] = []
 

@@ -1,0 +1,26 @@
+// What is known of whether an operator can be replayed: from runs that were watched on the CPU
+// (evidence/cpu_*.txt, made by tests/operators/evidence_lists.py) and from reading PyTorch's
+// sources (evidence/reviewed.txt). Compiled in for each PyTorch version by generate_evidence.py.
+// Immutable; thread safe. See docs/supported.md.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tidepool::torch_glue {
+
+// Whether evidence or review shows that a replay of an overload gives what the call gave, and that
+// its schema, corrected by our tables, tells all that it does.
+enum class Evidence : uint8_t {
+  kNone,     // nothing has run it, and nobody has read it
+  kTrusted,  // shown
+  kKept,     // shown to be otherwise
+};
+
+// Of an overload with CPU tensors, by its name as in "aten::add.Tensor" or "aten::mm".
+Evidence host_evidence(std::string_view qualified_name);
+
+// The same with CUDA tensors: the review decides, and where it is silent, what the CPU showed.
+Evidence device_evidence(std::string_view qualified_name);
+
+}  // namespace tidepool::torch_glue
