@@ -20,9 +20,15 @@ def rows(path):
     return [line.split() for line in lines if line and not line.startswith("#")]
 
 
+def verdict_of(verdict, reason):
+    """Return a verdict in C++: what is kept only since it varies is told apart."""
+    varies = verdict == "kept" and all(each.startswith("varies") for each in reason.split(","))
+    return "kVaries" if varies else VERDICTS[verdict]
+
+
 def read_list(path):
     """Return {overload: verdict in C++} of a generated list."""
-    return {words[0]: VERDICTS[words[1]] for words in rows(path)}
+    return {words[0]: verdict_of(words[1], words[-1]) for words in rows(path)}
 
 
 def read_review(path):
@@ -34,7 +40,7 @@ def read_review(path):
             raise ValueError(f"{path}: {' '.join(words)}: expected NAME DEVICES VERDICT REASON")
         if (name, devices) in review:
             raise ValueError(f"{path}: {name} {devices} stands there twice")
-        review[name, devices] = VERDICTS[verdict]
+        review[name, devices] = verdict_of(verdict, words[3])
     return review
 
 

@@ -14,6 +14,7 @@ namespace tidepool::torch_glue {
 enum class Evidence : uint8_t {
   kNone,     // nothing has run it, and nobody has read it
   kTrusted,  // shown
+  kVaries,   // its schema tells all, but its results need not be the same bits again
   kKept,     // shown to be otherwise
 };
 

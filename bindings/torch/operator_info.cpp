@@ -9,6 +9,7 @@
 
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
+#include "bindings/torch/operator_evidence.h"
 #include "bindings/torch/varying_operators.h"
 #include "remat/mutants.h"
 
@@ -47,9 +48,6 @@ constexpr std::array kHiddenWrites = {
 constexpr std::array kMetadataPrefixes = {"aten::empty", "aten::new_empty",
                                           "aten::_efficientzerotensor"};
 constexpr std::array kMetadataNames = {"aten::set_", "aten::shallow_copy_data_"};
-
-// Libraries whose schemas were checked. Anything else may be written in Python, or lie.
-constexpr std::array kTrustedPrefixes = {"aten::", "torchvision::"};
 
 // Operators whose effect is not on contents alone: they change the storage itself, or hand out an
 // alias that nothing shows. They run, on restored operands, and their results are roots.
@@ -195,22 +193,21 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
     if (TIDEPOOL_MUTANT(9, empty)) continue;
     is_metadata |= std::string_view(qualified_name).starts_with(prefix);
   }
-  for (std::string_view known : kStorageSurgery) {
-    if (qualified_name != known) continue;
-    is_metadata = false;
-    replayable = false;
-  }
-  is_trusted_ = false;
-  for (std::string_view prefix : kTrustedPrefixes) {
-    is_trusted_ |= std::string_view(qualified_name).starts_with(prefix);
-  }
+  bool is_surgery = false;
+  for (std::string_view known : kStorageSurgery) is_surgery |= qualified_name == known;
+  is_metadata &= !is_surgery;
+  replayable &= !is_surgery;
+  const Evidence evidence =
+      host_is_foreign() ? device_evidence(qualified_name) : host_evidence(qualified_name);
+  is_trusted_ = evidence == Evidence::kTrusted || evidence == Evidence::kVaries || is_surgery;
+  replayable &= evidence != Evidence::kVaries;
   replayable &= is_trusted_ || TIDEPOOL_MUTANT(5, python_operator);
   // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
   keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
                    std::string_view(qualified_name).starts_with("_c10d") ||
                    qualified_name == "aten::_lazy_clone" ||
                    (!is_trusted_ && !writes && !returns_tensor);
-  varies = variation_of(schema.name());
+  if (host_is_foreign()) varies = variation_of(schema.name());
   if (varies == Variation::kTransposed) {
     switch_argument = schema.argumentIndexWithName("transposed").value_or(-1);
   }

@@ -31,7 +31,6 @@ enum class Variation : uint8_t {
   kAlgorithms,   // with deterministic algorithms on
   kConvolution,  // likewise, or with cuDNN's deterministic ones
   kTransposed,   // likewise, and where the operator's switch is off
-  kThreads,      // with one thread, or with deterministic algorithms on
 };
 // By the present switches. See bindings/torch/varying_operators.h.
 bool may_vary(Variation variation);

@@ -1,13 +1,11 @@
 #include "bindings/torch/varying_operators.h"
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "bindings/torch/engine.h"
 #include "remat/mutants.h"
 
 namespace tidepool::torch_glue {
@@ -59,9 +57,6 @@ constexpr std::array kOthers = {
     "_sparse_mm", "_sparse_addmm", "sparse_sampled_addmm", "_coalesce",
 };
 
-// On the CPU, if several threads share the work: they add, or write, at places that indices say.
-constexpr std::array kOnThreads = {"index_put", "_index_put_impl_", "_unsafe_index_put", "put"};
-
 template <size_t N>
 bool lists(const std::array<const char*, N>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -76,10 +71,6 @@ Variation variation_of(const std::string& qualified_name) {
   name.remove_prefix(kLibrary.size());
   std::string_view plain = name;
   if (plain.ends_with('_')) plain.remove_suffix(1);
-  if (!host_is_foreign()) {
-    const bool varies = lists(kOnThreads, name) || lists(kOnThreads, plain);
-    return varies ? Variation::kThreads : Variation::kNone;
-  }
   if (lists(kPerhapsTransposed, name)) return Variation::kTransposed;
   if (lists(kConvolutions, name) || lists(kConvolutions, plain)) return Variation::kConvolution;
   if (lists(kOthers, name) || lists(kOthers, plain)) return Variation::kAlgorithms;
@@ -89,7 +80,6 @@ Variation variation_of(const std::string& qualified_name) {
 bool may_vary(Variation variation) {
   const at::Context& context = at::globalContext();
   if (context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly()) return false;
-  if (variation == Variation::kThreads) return at::get_num_threads() > 1;
   return variation == Variation::kAlgorithms || !context.deterministicCuDNN();
 }
 

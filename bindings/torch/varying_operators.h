@@ -1,5 +1,5 @@
-// Varying operators: those that need not give the same bits each time, mostly because threads add
-// in the order in which they come: on a CUDA device many, on the CPU a few. A replay could bring
+// Varying operators: those that need not give the same bits each time on a CUDA device, mostly
+// because threads add in the order in which they come. A replay could bring
 // other bits than the operator made, so their results are roots. From what PyTorch documents of
 // torch.use_deterministic_algorithms, and from the kernels that call alertNotDeterministic or add
 // atomically. A table, because PyTorch tags none of its operators.
@@ -11,7 +11,7 @@
 
 namespace tidepool::torch_glue {
 
-// On the engines' kind of device. `name`: without overload, "aten::index_add_". An operator's out=
+// `name`: without overload, "aten::index_add_". An operator's out=
 // and in-place forms count too.
 Variation variation_of(const std::string& name);
 
