@@ -42,9 +42,8 @@ remat::Role role_of(c10::TensorImpl* tensor, bool written) {
 }
 
 at::native::NestedTensorImpl* as_nested(c10::TensorImpl* tensor) {
-  constexpr c10::DispatchKeySet kNested(
-      {c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::NestedTensorCUDA});
-  const bool is_nested = tensor->key_set().has_any(kNested);
+  const bool is_nested = tensor->key_set().has(c10::DispatchKey::NestedTensorCPU) ||
+                         tensor->key_set().has(c10::DispatchKey::NestedTensorCUDA);
   return is_nested ? static_cast<at::native::NestedTensorImpl*>(tensor) : nullptr;
 }
 

@@ -78,8 +78,8 @@ bool register_operator(const c10::OperatorName& name) {
   const auto op = c10::Dispatcher::singleton().findOp(name);
   if (!op || !op->hasSchema() || op->hasKernelForDispatchKey(kInterceptionKey)) return true;
   if (is_composite_only(*op)) {
-    // Of a library that is not PyTorch's: it may be no composition at all, but read raw memory.
-    if (!info_of(*op).is_trusted()) register_foreign_composite(*op, registrations().handles);
+    // Of another library: it may be no composition at all, but read raw memory.
+    if (!std::string_view(name.name).starts_with("aten::")) register_foreign_composite(*op, registrations().handles);
     return true;
   }
   if (info_of(*op).is_metadata) {

@@ -20,7 +20,7 @@
 // Of the libraries that PyTorch has loaded; each sets the calling thread's number alone.
 extern "C" {
 void omp_set_num_threads(int count) __attribute__((weak));
-int mkl_set_num_threads_local(int count) __attribute__((weak));
+int MKL_Set_Num_Threads_Local(int count) __attribute__((weak));
 }
 
 namespace tidepool::torch_glue {
@@ -185,7 +185,7 @@ void apply_cuda_switches(at::Context& context, uint32_t bits) {
 void set_threads(int count) {
   if (&omp_set_num_threads == nullptr) return at::set_num_threads(count);
   omp_set_num_threads(count);
-  if (&mkl_set_num_threads_local != nullptr) mkl_set_num_threads_local(count);
+  if (&MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(count);
 }
 
 // Brings the process from state `from` to state `to`, but for what the dispatcher's guards do.
