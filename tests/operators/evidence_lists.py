@@ -28,7 +28,7 @@ MOST_DEATHS = 40  # of one process: an operator may crash on operands that are m
 # What runs, in this order: a database, its types, all samples or two.
 PARTS = [("operators", "float32", True), ("modules", "float32", False),
          ("optimizers", "float32", True), ("wide", "float32", True),
-         ("composites", "float32", True),
+         ("composites", "float32", True), ("usual", "float32", True),
          ("operators", "bfloat16,float64,complex64,int64,bool,float16", False),
          ("generic", "float32,int64", True)]
 METADATA_PREFIXES = ("aten::empty", "aten::new_empty", "aten::_efficientzerotensor")
