@@ -25,7 +25,7 @@ from pathlib import Path
 DATABASES = {"operators": "operator_cases", "modules": "module_cases",
              "optimizers": "optimizer_cases", "composites": "composite_cases",
              "grown": "grown_cases", "wide": "wide_cases", "generic": "generic_cases",
-             "broken": "broken_cases"}
+             "usual": "usual_cases", "broken": "broken_cases"}
 UNFINISHED = 3
 HERE = Path(__file__).resolve().parent
 

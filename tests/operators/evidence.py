@@ -285,7 +285,8 @@ class Relatives:
         namespace, base = schema.name.split("::")
         if schema.name not in self.known:
             stem = base.removesuffix("_").removesuffix("_copy").removesuffix("_functional")
-            names = {base, stem, *(stem + end for end in ("_", "_copy", "_functional", "_out"))}
+            ends = ("_", "_copy", "_functional", "_out")
+            names = {base, base + "_", stem, *(stem + end for end in ends)}
             packets = [getattr(getattr(torch.ops, namespace), name, None) for name in sorted(names)]
             self.known[schema.name] = [getattr(packet, overload) for packet in packets if packet
                                        for overload in packet.overloads()]

@@ -1,8 +1,8 @@
 """Make the list of what is known of each operator on the CPU, for the PyTorch that runs this.
 
-    python tests/operators/evidence_lists.py [--results FOLDER] [--parts FIRST-LAST]
+    python tests/operators/evidence_lists.py [--results FOLDER] [--only-write]
 
-Runs all databases with evidence.py, one process after another (an hour or so), and writes
+Runs all databases with evidence.py, one process after another (half an hour), and writes
 bindings/torch/evidence/cpu_<major>_<minor>.txt: one overload with a kernel for the CPU a line, with
 its verdict, the types that it ran with, and for what is kept, the reasons. What has been run stays
 in FOLDER (build/evidence/<version>): it goes on where it was stopped.
@@ -26,12 +26,11 @@ ROOT = HERE.parents[1]
 LISTS = ROOT / "bindings" / "torch" / "evidence"
 MOST_DEATHS = 40  # of one process: an operator may crash on operands that are made up
 # What runs, in this order: a database, its types, all samples or two.
-PARTS = [("operators", "float32", False), ("modules", "float32", False),
+PARTS = [("operators", "float32", True), ("modules", "float32", False),
          ("optimizers", "float32", True), ("wide", "float32", True),
-         ("composites", "float32", True), ("generic", "float32,int64,bool,complex64", True),
+         ("composites", "float32", True), ("usual", "float32", True),
          ("operators", "bfloat16,float64,complex64,int64,bool,float16", False),
-         ("optimizers", "bfloat16,float64,complex64", True), ("modules", "bfloat16,float64", False),
-         ("operators", "float32", True), ("grown", "float32", False)]
+         ("generic", "float32,int64", True)]
 METADATA_PREFIXES = ("aten::empty", "aten::new_empty", "aten::_efficientzerotensor")
 MADE_UP = "generic"  # counts only for what nothing else reaches
 
@@ -56,14 +55,12 @@ def stem(name: str) -> str:
     return name.split("::")[1].split(".")[0].removesuffix("_").removesuffix("_functional")
 
 
-def run_parts(folder: Path, first: int, last: int) -> None:
+def run_parts(folder: Path) -> None:
     """Run what has not run yet; a process that dies goes on behind where it died."""
     environment = dict(os.environ, GLIBC_TUNABLES="glibc.malloc.tcache_count=0",
                        OMP_WAIT_POLICY="PASSIVE")  # threads that spin hinder each other
     for number, (database, types, full) in enumerate(PARTS):
         out = folder / f"{number}-{database}.jsonl"
-        if not first <= number <= last:
-            continue
         command = [sys.executable, str(HERE / "database_job.py"), "--evidence", "--database",
                    database, "--dtypes", types, "--out", str(out), *(["--full"] if full else [])]
         if database == MADE_UP:
@@ -75,8 +72,10 @@ def run_parts(folder: Path, first: int, last: int) -> None:
             with out.with_suffix(".log").open("a", encoding="utf-8") as log:
                 status = subprocess.run(command, env=environment, stdout=log, stderr=log,
                                         check=False).returncode
-            if status == 0:
-                break
+            if status >= 0:
+                break  # else it died
+        if status != 0:
+            raise SystemExit(f"ended with {status}: see {out.with_suffix('.log')}")
 
 
 def read_results(folder: Path, without: str = "/") -> tuple[dict[str, set], dict[str, set]]:
@@ -125,11 +124,10 @@ def main() -> None:
     parser.add_argument("--results", type=Path,
                         default=ROOT / "build" / "evidence" / version())
     parser.add_argument("--only-write", action="store_true", help="run nothing")
-    parser.add_argument("--parts", default=f"0-{len(PARTS) - 1}", help="of PARTS, only these")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
     if not options.only_write:
-        run_parts(options.results, *map(int, options.parts.split("-")))
+        run_parts(options.results)
     made = lines(*read_results(options.results))
     LISTS.mkdir(parents=True, exist_ok=True)
     (LISTS / f"cpu_{version()}.txt").write_text("\n".join(made) + "\n", encoding="utf-8")

@@ -228,6 +228,8 @@ def test_sums_in_the_order_of_threads_are_found(monkeypatch):
 def test_forms_of_an_operator_are_watched_with_it():
     with Watch() as watch:
         torch.ones(3) * 2
+        torch.ones(3).index_copy(0, torch.tensor([1]), torch.ones(1))
+    assert "aten::index_copy_" in watch.types
     assert {"aten::mul.Tensor", "aten::mul.out", "aten::mul_.Tensor", "aten::mul.Scalar",
             "aten::mul_.Scalar"} <= set(watch.types)
     assert watch.noticed["aten::mul_.Tensor"] == set()
