@@ -129,6 +129,12 @@ static int is_asked_for(void) {
 
 // ---- import of torch ----------------------------------------------------------------------------
 
+// An entry of Python's table of built-in modules, `struct _inittab`.
+typedef struct {
+    const char *name;
+    void *(*start)(void);
+} BuiltinModule;
+
 // What we need of Python, by dlsym: the program may be any Python from 3.8 on, or none.
 static struct {
     void *(*tuple_get_item)(void *, ssize_t);
@@ -140,6 +146,8 @@ static struct {
     void *(*run)(const char *, int, void *, void *);
     void (*release)(void *);
     void (*error_clear)(void);
+    int (*add_audit_hook)(int (*)(const char *, void *, void *), void *);
+    BuiltinModule **builtin_modules;
 } python;
 
 // Runs in the job's interpreter: waits for `torch` and then hands over to the package that lies
@@ -216,7 +224,8 @@ static int find_python(void) {
         {&python.decode_path, "PyUnicode_DecodeFSDefault"}, {&python.dict_new, "PyDict_New"},
         {&python.dict_set, "PyDict_SetItemString"}, {&python.builtins, "PyEval_GetBuiltins"},
         {&python.run, "PyRun_String"}, {&python.release, "Py_DecRef"},
-        {&python.error_clear, "PyErr_Clear"},
+        {&python.error_clear, "PyErr_Clear"}, {&python.add_audit_hook, "PySys_AddAuditHook"},
+        {&python.builtin_modules, "PyImport_Inittab"},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         void *symbol = dlsym(RTLD_DEFAULT, wanted[i].name);
@@ -263,11 +272,14 @@ static int install_watcher(void) {
     return ok;
 }
 
+static atomic_int is_listening;
+
 // Python's audit hook. `importlib` counts as well: importlib.import_module("torch") raises no event
 // of its own, but whoever calls it has imported importlib before.
 static int on_audit(const char *event, void *arguments, void *unused) {
     static atomic_int done;
     (void)unused;
+    if (strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) atomic_store(&is_listening, 0);
     if (event[0] != 'i' || strcmp(event, "import") != 0 || atomic_load(&done)) return 0;
     void *name_object = python.tuple_get_item(arguments, 0);
     const char *name = name_object ? python.as_utf8(name_object) : NULL;
@@ -280,6 +292,28 @@ static int on_audit(const char *event, void *arguments, void *unused) {
     atomic_store(&done, 1);
     install_watcher();
     return 0;
+}
+
+static void *(*start_posix)(void);
+
+// Starts Python's module `posix` and, once in a run of Python, our listening to its events.
+static void *start_posix_and_listen(void) {
+    if (!atomic_exchange(&is_listening, 1)) python.add_audit_hook(on_audit, NULL);
+    return start_posix();
+}
+
+// Sees to it that we listen once Python is up. Until then no function of Python's may be called:
+// what it keeps for us would come from an allocator other than the one that it frees it with at
+// its exit, where -X dev or PYTHONMALLOC name one, and it would abort there. But its table of
+// built-in modules may be changed, and whenever Python starts it starts `posix`.
+static void listen_when_python_starts(void) {
+    BuiltinModule *module = *python.builtin_modules;
+    for (; module && module->name; module++) {
+        if (strcmp(module->name, "posix") != 0) continue;
+        start_posix = module->start;
+        module->start = start_posix_and_listen;
+        return;
+    }
 }
 
 // ---- threads ------------------------------------------------------------------------------------
@@ -343,9 +377,5 @@ __attribute__((constructor)) static void start(void) {
     rewrite_settings("PYTORCH_ALLOC_CONF");  // first: PyTorch prefers it as well
     rewrite_settings("PYTORCH_CUDA_ALLOC_CONF");
     if (!is_asked_for()) return;
-    int (*add_audit_hook)(int (*)(const char *, void *, void *), void *);
-    void *symbol = dlsym(RTLD_DEFAULT, "PySys_AddAuditHook");
-    if (!symbol || !find_python()) return;
-    memcpy(&add_audit_hook, &symbol, sizeof symbol);
-    add_audit_hook(on_audit, NULL);
+    if (find_python()) listen_when_python_starts();
 }

@@ -85,6 +85,19 @@ def test_what_cannot_work_costs_one_line(installation, environ, line, autoload):
     assert "running without Tidepool" in done.stderr
 
 
+@pytest.mark.parametrize("allocator", ["default", "malloc", "pymalloc", "debug", "malloc_debug",
+                                       "pymalloc_debug", "-X dev", "PYTHONDEVMODE"])
+def test_every_allocator_of_python_is_left_to_free_what_it_gave(installation, allocator):
+    flags = ["-X", "dev"] if allocator == "-X dev" else []
+    environ = {"PYTHONDEVMODE": "1"} if allocator == "PYTHONDEVMODE" else {}
+    if not flags and not environ:
+        environ = {"PYTHONMALLOC": allocator}
+    for job, lines in (("pass", 0), ("import torch", 2)):
+        done = installation.preloaded(sys.executable, *flags, "-c", job, check=0,
+                                      TIDEPOOL_BUDGET="1GiB", **environ)
+        assert len(done.stderr.splitlines()) == lines, done.stderr
+
+
 def test_other_programs_are_left_alone(installation):
     for command in (["true"], ["sh", "-c", "echo hi"], ["ls", "/"]):
         plain = installation.run(*command)
