@@ -18,10 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #define TIDEPOOL_EXPORT __attribute__((visibility("default")))
 
-extern char **environ;
+enum { kStatusWithout = 2 };  // of a process that ends as it cannot have Tidepool; kWatcher too
 
 // ---- settings -----------------------------------------------------------------------------------
 
@@ -120,6 +122,16 @@ static void rewrite_settings(const char *variable) {
     free(kept);
 }
 
+// Whether a process that cannot have Tidepool must end (`_settings.required` says the same).
+static int is_required(void) {
+    static const char *const kNo[] = {"", "0", "false", "no", "off"};
+    const char *text = getenv("TIDEPOOL_REQUIRED");
+    for (size_t i = 0; text && i < sizeof kNo / sizeof kNo[0]; i++) {
+        if (strcasecmp(text, kNo[i]) == 0) return 0;
+    }
+    return text != NULL;
+}
+
 static int is_asked_for(void) {
     for (char **entry = environ; entry && *entry; entry++) {
         if (strncmp(*entry, "TIDEPOOL_", sizeof "TIDEPOOL_" - 1) == 0) return 1;
@@ -157,8 +169,17 @@ static const char kWatcher[] =
     "import sys\n"
     "\n"
     "def complain(error):\n"
-    "    sys.stderr.write('tidepool: running without Tidepool: %s: %s\\n'\n"
-    "                     % (type(error).__name__, error))\n"
+    "    import os\n"
+    "    required = os.environ.get('TIDEPOOL_REQUIRED', '').strip().lower()\n"
+    "    required = required not in ('', '0', 'false', 'no', 'off')\n"
+    "    if sys.stderr:\n"
+    "        sys.stderr.write('tidepool: %s: %s: %s\\n' % (\n"
+    "            'this process ends, as the budget cannot be kept' if required\n"
+    "            else 'running without Tidepool', type(error).__name__, error))\n"
+    "    if required:\n"
+    "        for stream in filter(None, (sys.stdout, sys.stderr)):\n"
+    "            stream.flush()\n"
+    "        os._exit(2)\n"
     "\n"
     "def package():\n"
     "    import importlib.util, os\n"
@@ -262,10 +283,7 @@ static int install_watcher(void) {
         result = python.run(kWatcher, kFileInput, globals, globals);
     }
     int ok = result != NULL;
-    if (!ok) {
-        python.error_clear();
-        fputs("tidepool: cannot watch for the import of torch: running without Tidepool\n", stderr);
-    }
+    if (!ok) python.error_clear();
     if (result) python.release(result);
     if (globals) python.release(globals);
     if (folder) python.release(folder);
@@ -290,7 +308,18 @@ static int on_audit(const char *event, void *arguments, void *unused) {
     int is_torch = strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
     if (!is_torch && strcmp(name, "importlib") != 0) return 0;
     atomic_store(&done, 1);
-    install_watcher();
+    if (install_watcher()) return 0;
+    if (is_torch) {
+        fputs("tidepool: cannot watch for the import of torch: ", stderr);
+        if (is_required()) {
+            fputs("this process ends, as the budget cannot be kept\n", stderr);
+            fflush(NULL);
+            _exit(kStatusWithout);
+        }
+        fputs("running without Tidepool\n", stderr);
+    } else {
+        atomic_store(&done, 0);  // once more when torch is imported, if it ever is
+    }
     return 0;
 }
 
