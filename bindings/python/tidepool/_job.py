@@ -16,6 +16,7 @@ from . import (
     _sharing,
     _sizes,
     _stats_file,
+    _switches,
     _threads,
     _trace_file,
 )
@@ -126,6 +127,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None
         raise
     _threads.follow_new_threads(plugin)
     _optimizers.follow_optimizers(plugin, torch.optim.Optimizer, torch.compiler.is_compiling)
+    _switches.follow_switches(plugin, torch)
     _compiled.follow_compiled_graphs(plugin, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
 
