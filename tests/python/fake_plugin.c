@@ -76,4 +76,5 @@ int tidepool_begin_settling(char *e, size_t n) {
   return (void)e, (void)n, note("begin_settling", ""), 0;
 }
 void tidepool_end_settling(void) { note("end_settling", ""); }
+void tidepool_distrust(const char *name) { note("distrust", name); }
 void tidepool_recording(int on) { (void)on; }

@@ -12,6 +12,7 @@ from . import (
     _optimizers,
     _plugin,
     _readers,
+    _registrations,
     _settings,
     _sharing,
     _sizes,
@@ -127,6 +128,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None
         raise
     _threads.follow_new_threads(plugin)
     _optimizers.follow_optimizers(plugin, torch.optim.Optimizer, torch.compiler.is_compiling)
+    _registrations.follow_registrations(plugin, torch)
     _switches.follow_switches(plugin, torch)
     _compiled.follow_compiled_graphs(plugin, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)

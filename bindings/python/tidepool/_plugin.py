@@ -49,6 +49,7 @@ _SIGNATURES = {
     "tidepool_recording": (None, [ctypes.c_int]),
     "tidepool_begin_settling": (ctypes.c_int, [_TEXT, _SIZE]),
     "tidepool_end_settling": (None, []),
+    "tidepool_distrust": (None, [_TEXT]),
 }
 
 
@@ -121,6 +122,10 @@ class Plugin:
         What has been recorded until then will not be replayed any more.
         """
         self._run(self.library.tidepool_begin_settling)
+
+    def distrust(self, operator: str) -> None:
+        """Keep what an operator makes from now on, such as aten::add or aten::add.Tensor."""
+        self.library.tidepool_distrust(operator.encode())
 
     def _run(self, function, *arguments) -> None:
         message = getattr(self._local, "message", None)

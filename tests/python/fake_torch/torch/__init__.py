@@ -43,7 +43,15 @@ class _Writer:
         pass
 
 
+class _Library:
+    def _register(self, *args):
+        pass
+
+    impl = impl_with_aoti_compile = fallback = reset = _register
+
+
 _C = types.SimpleNamespace(
+    _DispatchModule=_Library, _dispatch_library=_Library,
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
     _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None)
 version = types.SimpleNamespace(cuda=None)
