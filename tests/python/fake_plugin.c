@@ -77,4 +77,5 @@ int tidepool_begin_settling(char *e, size_t n) {
 }
 void tidepool_end_settling(void) { note("end_settling", ""); }
 void tidepool_distrust(const char *name) { note("distrust", name); }
+int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }
 void tidepool_recording(int on) { (void)on; }

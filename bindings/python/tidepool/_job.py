@@ -130,7 +130,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None
     _optimizers.follow_optimizers(plugin, torch.optim.Optimizer, torch.compiler.is_compiling)
     _registrations.follow_registrations(plugin, torch)
     _switches.follow_switches(plugin, torch)
-    _compiled.follow_compiled_graphs(plugin, readers.storage_of)
+    _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
 
 
