@@ -18,10 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #define TIDEPOOL_EXPORT __attribute__((visibility("default")))
 
-extern char **environ;
+enum { kStatusWithout = 2 };  // of a process that ends as it cannot have Tidepool; kWatcher too
 
 // ---- settings -----------------------------------------------------------------------------------
 
@@ -120,6 +122,16 @@ static void rewrite_settings(const char *variable) {
     free(kept);
 }
 
+// Whether a process that cannot have Tidepool must end (`_settings.required` says the same).
+static int is_required(void) {
+    static const char *const kNo[] = {"", "0", "false", "no", "off"};
+    const char *text = getenv("TIDEPOOL_REQUIRED");
+    for (size_t i = 0; text && i < sizeof kNo / sizeof kNo[0]; i++) {
+        if (strcasecmp(text, kNo[i]) == 0) return 0;
+    }
+    return text != NULL;
+}
+
 static int is_asked_for(void) {
     for (char **entry = environ; entry && *entry; entry++) {
         if (strncmp(*entry, "TIDEPOOL_", sizeof "TIDEPOOL_" - 1) == 0) return 1;
@@ -128,6 +140,12 @@ static int is_asked_for(void) {
 }
 
 // ---- import of torch ----------------------------------------------------------------------------
+
+// An entry of Python's table of built-in modules, `struct _inittab`.
+typedef struct {
+    const char *name;
+    void *(*start)(void);
+} BuiltinModule;
 
 // What we need of Python, by dlsym: the program may be any Python from 3.8 on, or none.
 static struct {
@@ -140,6 +158,8 @@ static struct {
     void *(*run)(const char *, int, void *, void *);
     void (*release)(void *);
     void (*error_clear)(void);
+    int (*add_audit_hook)(int (*)(const char *, void *, void *), void *);
+    BuiltinModule **builtin_modules;
 } python;
 
 // Runs in the job's interpreter: waits for `torch` and then hands over to the package that lies
@@ -149,8 +169,17 @@ static const char kWatcher[] =
     "import sys\n"
     "\n"
     "def complain(error):\n"
-    "    sys.stderr.write('tidepool: running without Tidepool: %s: %s\\n'\n"
-    "                     % (type(error).__name__, error))\n"
+    "    import os\n"
+    "    required = os.environ.get('TIDEPOOL_REQUIRED', '').strip().lower()\n"
+    "    required = required not in ('', '0', 'false', 'no', 'off')\n"
+    "    if sys.stderr:\n"
+    "        sys.stderr.write('tidepool: %s: %s: %s\\n' % (\n"
+    "            'this process ends, as the budget cannot be kept' if required\n"
+    "            else 'running without Tidepool', type(error).__name__, error))\n"
+    "    if required:\n"
+    "        for stream in filter(None, (sys.stdout, sys.stderr)):\n"
+    "            stream.flush()\n"
+    "        os._exit(2)\n"
     "\n"
     "def package():\n"
     "    import importlib.util, os\n"
@@ -216,7 +245,8 @@ static int find_python(void) {
         {&python.decode_path, "PyUnicode_DecodeFSDefault"}, {&python.dict_new, "PyDict_New"},
         {&python.dict_set, "PyDict_SetItemString"}, {&python.builtins, "PyEval_GetBuiltins"},
         {&python.run, "PyRun_String"}, {&python.release, "Py_DecRef"},
-        {&python.error_clear, "PyErr_Clear"},
+        {&python.error_clear, "PyErr_Clear"}, {&python.add_audit_hook, "PySys_AddAuditHook"},
+        {&python.builtin_modules, "PyImport_Inittab"},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         void *symbol = dlsym(RTLD_DEFAULT, wanted[i].name);
@@ -253,21 +283,21 @@ static int install_watcher(void) {
         result = python.run(kWatcher, kFileInput, globals, globals);
     }
     int ok = result != NULL;
-    if (!ok) {
-        python.error_clear();
-        fputs("tidepool: cannot watch for the import of torch: running without Tidepool\n", stderr);
-    }
+    if (!ok) python.error_clear();
     if (result) python.release(result);
     if (globals) python.release(globals);
     if (folder) python.release(folder);
     return ok;
 }
 
+static atomic_int is_listening;
+
 // Python's audit hook. `importlib` counts as well: importlib.import_module("torch") raises no event
 // of its own, but whoever calls it has imported importlib before.
 static int on_audit(const char *event, void *arguments, void *unused) {
     static atomic_int done;
     (void)unused;
+    if (strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) atomic_store(&is_listening, 0);
     if (event[0] != 'i' || strcmp(event, "import") != 0 || atomic_load(&done)) return 0;
     void *name_object = python.tuple_get_item(arguments, 0);
     const char *name = name_object ? python.as_utf8(name_object) : NULL;
@@ -278,8 +308,41 @@ static int on_audit(const char *event, void *arguments, void *unused) {
     int is_torch = strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
     if (!is_torch && strcmp(name, "importlib") != 0) return 0;
     atomic_store(&done, 1);
-    install_watcher();
+    if (install_watcher()) return 0;
+    if (is_torch) {
+        fputs("tidepool: cannot watch for the import of torch: ", stderr);
+        if (is_required()) {
+            fputs("this process ends, as the budget cannot be kept\n", stderr);
+            fflush(NULL);
+            _exit(kStatusWithout);
+        }
+        fputs("running without Tidepool\n", stderr);
+    } else {
+        atomic_store(&done, 0);  // once more when torch is imported, if it ever is
+    }
     return 0;
+}
+
+static void *(*start_posix)(void);
+
+// Starts Python's module `posix` and, once in a run of Python, our listening to its events.
+static void *start_posix_and_listen(void) {
+    if (!atomic_exchange(&is_listening, 1)) python.add_audit_hook(on_audit, NULL);
+    return start_posix();
+}
+
+// Sees to it that we listen once Python is up. Until then no function of Python's may be called:
+// what it keeps for us would come from an allocator other than the one that it frees it with at
+// its exit, where -X dev or PYTHONMALLOC name one, and it would abort there. But its table of
+// built-in modules may be changed, and whenever Python starts it starts `posix`.
+static void listen_when_python_starts(void) {
+    BuiltinModule *module = *python.builtin_modules;
+    for (; module && module->name; module++) {
+        if (strcmp(module->name, "posix") != 0) continue;
+        start_posix = module->start;
+        module->start = start_posix_and_listen;
+        return;
+    }
 }
 
 // ---- threads ------------------------------------------------------------------------------------
@@ -343,9 +406,5 @@ __attribute__((constructor)) static void start(void) {
     rewrite_settings("PYTORCH_ALLOC_CONF");  // first: PyTorch prefers it as well
     rewrite_settings("PYTORCH_CUDA_ALLOC_CONF");
     if (!is_asked_for()) return;
-    int (*add_audit_hook)(int (*)(const char *, void *, void *), void *);
-    void *symbol = dlsym(RTLD_DEFAULT, "PySys_AddAuditHook");
-    if (!symbol || !find_python()) return;
-    memcpy(&add_audit_hook, &symbol, sizeof symbol);
-    add_audit_hook(on_audit, NULL);
+    if (find_python()) listen_when_python_starts();
 }

@@ -67,8 +67,9 @@ TIDEPOOL_EXPORT int tidepool_state(void* storage);
 TIDEPOOL_EXPORT int tidepool_evict(void* storage);
 TIDEPOOL_EXPORT size_t tidepool_evict_all();
 
-// Marks storages first tracked on this thread, until switched off, as optimizer state in reports,
-// and counts a step of the job on each leave (ages lineage).
+// 1: marks storages first tracked on this thread as optimizer state in reports, and what is written
+// in place stays. 0: no longer, and a step of the job ends (ages lineage). 2: no longer, and no
+// step ends: an optimizer calls a closure, or its step raised.
 TIDEPOOL_EXPORT void tidepool_optimizer_scope(int entering);
 
 // The job ends: completes its trace, if that is recorded, and stops a search for a plan; there will

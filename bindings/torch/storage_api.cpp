@@ -147,7 +147,7 @@ size_t tidepool_evict_all() {
 }
 
 void tidepool_optimizer_scope(int entering) {
-  t_in_optimizer = entering != 0;
+  t_in_optimizer = entering == 1;
   if (!engines_installed() || entering != 0) return;
   for_each_engine([](Engine& engine) { engine.end_step(); });
   if (g_operators_pending.load(std::memory_order_relaxed)) rescan_operators();

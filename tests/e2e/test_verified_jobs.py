@@ -48,6 +48,14 @@ print(expected)
 
 SMALL = str(harness.HERE / "small_job.py")
 TRAIN = [str(harness.TRAIN_JOB), "--out", "/dev/null", "--steps", "2"]
+LARGE = """\
+import torch
+torch.manual_seed(0)
+weight = torch.nn.Parameter(torch.ones(64))
+optimizer = torch.optim.SGD([weight], 0.1)
+weight.repeat(1 << 14).sum().backward()
+optimizer.step()
+"""
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,9 @@ VERDICTS = {
                        ["never called an optimizer's step"], printed="step 3\n"),
     "no room": Verdict(["--budget", "4MiB", "--steps", "1"], [SMALL], 3,
                        ["could not run: out of memory", "No budget below"]),
+    "no room before backward": Verdict(
+        ["--budget", "1MiB", "--steps", "1"], ["-c", LARGE], 3,
+        ["could not run: out of memory: under the budget of 1MiB the job exits with status 1"]),
     # Stopped within the second step.
     "stopped": Verdict(["--budget", "14MiB", "--steps", "2"], [SMALL, "--workers", "2"], 0,
                        ["same: 2 steps"], printed="step 0:", unsaid="step 1:"),

@@ -123,6 +123,33 @@ def test_settings_reach_the_plugin_and_statistics_the_file(installation, tmp_pat
         "tidepool: peak 1536 MiB of 2 GiB, 3 evictions (3 MiB), 4 operators replayed in 1.5 s"]
 
 
+ATTEMPTS = "try:\n    import torch\nexcept BaseException:\n    pass\nprint('ran')"
+
+
+@pytest.mark.parametrize("command", [
+    [sys.executable, "-c", ATTEMPTS],
+    ["sh", "-c", f'{sys.executable} -c "{ATTEMPTS}"'],
+    [sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.run("
+                           f"[sys.executable, '-c', {ATTEMPTS!r}]).returncode)"],
+])
+def test_a_job_does_not_run_without_its_budget(installation, command):
+    run = ["run", "--budget", "1GiB"]
+    environ = {"FAKE_PLUGIN_REFUSES": "no room"}
+    done = installation.tidepool(*run, "--", *command, check=2, **environ)
+    assert done.stdout == "" and done.stderr.count("this process ends") == 1
+    assert "no room" in done.stderr
+    for inherited in ({}, {"TIDEPOOL_REQUIRED": "1"}):
+        done = installation.tidepool(*run, "--if-possible", "--", *command, check=0, **environ,
+                                     **inherited)
+        assert done.stdout == "ran\n" and "running without Tidepool: no room" in done.stderr
+
+
+def test_a_verified_job_ends_by_itself(installation):
+    environ = cli.job_environment(
+        cli._parser().parse_args(["verify", "--budget", "1GiB"]), {"TIDEPOOL_REQUIRED": "1"})
+    assert environ["TIDEPOOL_REQUIRED"] == "0"
+
+
 def test_an_older_preload_stays_behind_ours(installation):
     assert cli.preload_list(installation.shim, "/lib/a.so b.so") == \
         f"{installation.shim}:/lib/a.so:b.so"

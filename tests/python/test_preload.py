@@ -65,24 +65,91 @@ def test_a_failing_import_of_torch_stays_what_it_is_and_may_be_retried(installat
     assert done.stderr.count("attached") == 1
 
 
-@pytest.mark.parametrize("environ, line", [
+IMPOSSIBLE = [
     ({"TIDEPOOL_BUDGET": "8gib"}, "TIDEPOOL_BUDGET '8gib': unknown unit"),
     ({"TIDEPOOL_BUDGET": "1GiB", "FAKE_TORCH_VERSION": "9.9.1"}, "plugins for: 9.1"),
     ({"TIDEPOOL_BUDGET": "1GiB", "FAKE_PLUGIN_REFUSES": "no\nroom"}, "no room"),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_STATS": "/nowhere/x.json"}, "/nowhere/x.json"),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda"}, "built without CUDA"),
+]
+
+
+def autoloading(installation):
+    """Return what makes the torch of these tests call the entry point, as an installed package's.
+    """
+    paths = installation.environ(True, {})["PYTHONPATH"]
+    return {"PYTHONPATH": f"{paths}:{installation.package.parent}", "FAKE_TORCH_AUTOLOADS": "1"}
+
+
+@pytest.mark.parametrize("environ, line", IMPOSSIBLE)
+@pytest.mark.parametrize("autoload", [False, True])
+def test_what_cannot_work_ends_the_process_where_it_must(installation, environ, line, autoload):
+    environ = {**environ, "TIDEPOOL_REQUIRED": "1",
+               **(autoloading(installation) if autoload else {})}
+    # Neither a job that may do without PyTorch nor another thread goes on.
+    job = ("import threading, time; print('begins')\n"
+           "def work():\n"
+           "    try:\n        import torch\n"
+           "    except BaseException:\n        pass\n"
+           "thread = threading.Thread(target=work); thread.start(); thread.join(); print('ran')")
+    done = installation.preloaded(sys.executable, "-c", job, check=2, **environ)
+    assert done.stdout == "begins\n"
+    assert len(done.stderr.splitlines()) == 1
+    assert "this process ends" in done.stderr and line in done.stderr
+
+
+@pytest.mark.parametrize("job", ["print('ran')", "import importlib, json; print('ran')"])
+def test_a_job_without_pytorch_needs_no_tidepool(installation, job):
+    done = installation.preloaded(sys.executable, "-c", job, check=0, TIDEPOOL_BUDGET="8gib",
+                                  TIDEPOOL_REQUIRED="1")
+    assert (done.stdout, done.stderr) == ("ran\n", "")
+
+
+def test_without_a_budget_nothing_is_required(installation):
+    done = installation.preloaded(sys.executable, "-c", "import torch; print('ran')", check=0,
+                                  TIDEPOOL_REQUIRED="1")
+    assert (done.stdout, done.stderr) == ("ran\n", "")
+
+
+@pytest.mark.parametrize("spoil", [
+    "sys.modules['tidepool._autoload'] = None",  # the package cannot be imported
+    "sys.meta_path = tuple(sys.meta_path); import importlib",  # nothing can watch
 ])
-@pytest.mark.parametrize("autoload", ["", "1"])
-def test_what_cannot_work_costs_one_line(installation, environ, line, autoload):
-    environ = {**environ, "FAKE_TORCH_AUTOLOADS": autoload}
-    if autoload:
-        paths = installation.environ(True, {})["PYTHONPATH"]
-        environ["PYTHONPATH"] = f"{paths}:{installation.package.parent}"
+def test_a_watcher_that_fails_is_no_way_around(installation, spoil):
+    def run(required):
+        return installation.preloaded(
+            sys.executable, "-S", "-c", f"import sys; {spoil}; import torch; print('ran')",
+            TIDEPOOL_BUDGET="1GiB", TIDEPOOL_REQUIRED=required)
+
+    done = run("1")
+    assert (done.returncode, done.stdout) == (2, "") and "cannot be kept" in done.stderr
+    done = run("0")
+    assert (done.returncode, done.stdout) == (0, "ran\n") and "without Tidepool" in done.stderr
+
+
+@pytest.mark.parametrize("environ, line", IMPOSSIBLE)
+@pytest.mark.parametrize("autoload, required", [(False, ""), (True, "0"), (False, "Off")])
+def test_what_cannot_work_costs_one_line(installation, environ, line, autoload, required):
+    environ = {**environ, "TIDEPOOL_REQUIRED": required,
+               **(autoloading(installation) if autoload else {})}
     done = installation.preloaded(sys.executable, "-c", "import torch; print('ran')", check=0,
                                   **environ)
     assert done.stdout == "ran\n"
     assert len(done.stderr.splitlines()) == 1 and line in done.stderr
     assert "running without Tidepool" in done.stderr
+
+
+@pytest.mark.parametrize("allocator", ["default", "malloc", "pymalloc", "debug", "malloc_debug",
+                                       "pymalloc_debug", "-X dev", "PYTHONDEVMODE"])
+def test_every_allocator_of_python_is_left_to_free_what_it_gave(installation, allocator):
+    flags = ["-X", "dev"] if allocator == "-X dev" else []
+    environ = {"PYTHONDEVMODE": "1"} if allocator == "PYTHONDEVMODE" else {}
+    if not flags and not environ:
+        environ = {"PYTHONMALLOC": allocator}
+    for job, lines in (("pass", 0), ("import torch", 2)):
+        done = installation.preloaded(sys.executable, *flags, "-c", job, check=0,
+                                      TIDEPOOL_BUDGET="1GiB", **environ)
+        assert len(done.stderr.splitlines()) == lines, done.stderr
 
 
 def test_other_programs_are_left_alone(installation):

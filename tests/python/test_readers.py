@@ -117,6 +117,11 @@ ACCESSES = {
     "storage list": (lambda t, s: s.tolist(), "hold"),
     "storage bytes": (lambda t, s: bytes(s), "hold"),
     "storage copy_": (lambda t, s: torch.UntypedStorage(len(s)).copy_(s).tolist(), "make_resident"),
+    "storage copy_ by name": (
+        lambda t, s: torch.UntypedStorage(len(s)).copy_(src=s).tolist(), "make_resident"),
+    "map_ by name": (
+        lambda t, s: torch.zeros(6).map_(other=t, callable=lambda x, y: y).tolist(),
+        "make_resident"),
     "storage clone": (lambda t, s: s.clone().tolist(), "make_resident"),
     "storage cpu": (lambda t, s: s.cpu().tolist(), None),
     "storage data_ptr": (lambda t, s: s.data_ptr(), "written"),

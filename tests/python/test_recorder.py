@@ -162,6 +162,16 @@ def test_nothing_is_written_after_the_end(recorder, lines):
     assert [line["kind"] for line in lines()].count("end") == 1
 
 
+def test_a_process_that_lacks_memory_before_its_first_step_says_so(recorder, lines, tmp_path,
+                                                                    monkeypatch):
+    recorder.finish()
+    assert lines() == [] and not list(tmp_path.iterdir())
+    monkeypatch.setattr(recorder, "_counters", lambda: {"num_ooms": 1})
+    recorder.finish()
+    assert lines() == []  # a log would take the number of another process
+    assert [path.suffix for path in tmp_path.iterdir()] == [_recorder.LACKED]
+
+
 def test_each_process_has_a_log_of_its_own(recorder, tmp_path, monkeypatch):
     recorder.before_backward([torch.ones(1)])
     child = os.fork()

@@ -25,16 +25,18 @@ class Script:
         for run in runs:
             self.changes[run] = what
 
-    def run_job(self, command, environ, output) -> int:
+    def run_job(self, command, environ, output, progress) -> int:
         task = _recorder.Task.from_variable(environ[_recorder.VARIABLE])
         self.environs.append(environ)
         self.tasks.append(task)
         what = {"steps": STEPS, "status": 0, "weights": {}, "attached": True, "evictions": 5,
-                "out_of_memory": 0, "relu": "r", "broken": None, "started": True,
+                "out_of_memory": 0, "lacked": False, "relu": "r", "broken": None, "started": True,
                 "restored": {}}
         what |= self.changes.get(len(self.tasks), {})
         if output is not None:
-            output.write(b"what the job printed\n")
+            output.write(what.get("printed", b"what the job printed\n"))
+        if what["lacked"]:
+            open(os.path.join(task.folder, f"1{_recorder.LACKED}"), "w").close()
         if what["started"]:
             open(os.path.join(task.folder, f"1{_recorder.STARTED}"), "w").close()
             self.record(task, what, "TIDEPOOL_BUDGET" in environ)
@@ -149,7 +151,10 @@ def test_the_job_differs_from_itself(script, verify, change):
     (2, {"status": 1, "steps": 1}, ["plain again", "checkpoints?", "| what the job printed"]),
     (3, {"attached": False}, ["did not attach"]),
     (3, {"status": 1, "steps": 2, "out_of_memory": 1},
-     ["out of memory: under this budget the job exits with status 1", "before that: 2 of 3"]),
+     ["out of memory: under the budget of 1GiB the job exits with status 1", "before that: 2 of"]),
+    (3, {"status": 1, "steps": 0, "lacked": True}, ["out of memory: ", "before that: 0 of 3"]),
+    (3, {"status": -6, "steps": 1, "printed": b"terminate called: c10::OutOfMemoryError\n"},
+     ["out of memory: under the budget of 1GiB the job is killed by SIGABRT"]),
     (3, {"status": -9, "steps": 2}, ["killed by SIGKILL"]),
     (2, {"broken": "KeyError: 1"}, ["recording the run plain again failed: KeyError: 1"]),
 ])
@@ -169,6 +174,16 @@ def test_an_end_that_only_tidepool_brings_is_a_difference(script, verify):
     assert "with Tidepool it is killed by SIGSEGV; steps that are the same before that: 2" in report
     assert [(task.steps, task.watch) for task in script.tasks[3:]] == [(3, 2), (3, 2), (3, 1),
                                                                        (3, 1)]
+
+
+def test_progress_goes_to_standard_error(script, capsys):
+    script.change(3, steps=1, status=-9)
+    _verify.main(["job"], {"TIDEPOOL_BUDGET": "1GiB"}, None)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.removeprefix("tidepool verify: ") for line in said] == [
+        "run 1 of 3, plain", "run 1 of 3, plain: 3 steps in 0 s",
+        "run 2 of 3, plain again", "run 2 of 3, plain again: 3 steps in 0 s",
+        "run 3 of 3, with Tidepool", "run 3 of 3, with Tidepool: 1 step in 0 s"]
 
 
 def test_where_it_ends_is_looked_for(script, verify):

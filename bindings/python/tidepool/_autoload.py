@@ -1,13 +1,16 @@
 """Attaching without a line in the job: from PyTorch's entry point and from the preload shim.
 
-Neither ever raises: a job that cannot have Tidepool gets one line and runs as without it.
+Neither ever raises: a job that cannot have Tidepool gets one line and runs as without it, or its
+process ends there if the job may not run without it, as in `tidepool run`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
+STATUS_WITHOUT = 2  # of a process that ends because it cannot have Tidepool
 _done = False  # the entry point and the shim both come by, whichever is there
 _looks_again = False  # when CUDA starts
 suspended = False  # `enable()` is importing torch: its arguments win over the environment
@@ -81,10 +84,29 @@ def _attach_if_asked() -> None:
             _job.attach(_settings.resolve({}, os.environ))
     except Exception as error:
         _done = True
-        _explain(error)
+        _do_without(error)
 
 
-def _explain(error: Exception, state: str = "running without Tidepool") -> None:
+def _do_without(error: Exception) -> None:
+    """Say why the process has no Tidepool, and end it if it may not run without.
+
+    An exception would not do: a job that tries whether PyTorch is there catches it, and one on
+    another thread ends that thread only.
+    """
+    from . import _settings
+
+    if not _settings.required(os.environ):
+        _explain(error, "running without Tidepool")
+        return
+    _explain(error, "this process ends, as the budget cannot be kept (`tidepool run "
+                    "--if-possible` goes on without)")
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(STATUS_WITHOUT)
+
+
+def _explain(error: Exception, state: str) -> None:
     from . import _job, _plugin, _settings
 
     known = isinstance(error, (_settings.SettingsError, _plugin.AttachError))

@@ -1,7 +1,12 @@
-"""Restores what torch.compile's generated code reads: it takes raw pointers of its inputs.
+"""What torch.compile's generated code reads stays: it takes raw pointers, and asks no dispatcher.
 
-Inductor's kernels ask no dispatcher, so the inputs of a compiled graph are made roots before it
-runs: resident, and not evicted while it does. Its outputs are roots anyway.
+- The inputs of a compiled graph are made roots before it runs: resident, and not evicted.
+- While it runs, its thread is in a region of the plugin's: what the library calls between generated
+  kernels make are roots, which the next kernel may read, and what they read is held. The same holds
+  while a graph is compiled, which folds constants and tries kernels.
+- The constants that a graph holds, parameters among them where it is frozen, are never evicted.
+
+All of Inductor's ways to run end in the classes below, wrappers for CUDA graphs inside of them.
 """
 
 from __future__ import annotations
@@ -12,45 +17,115 @@ import sys
 
 from . import _plugin
 
-MODULE = "torch._inductor.output_code"
-CLASSES = ("CompiledFxGraph", "CompiledAOTI")
+GRAPHS = "torch._inductor.output_code"  # the modules of the compiler that are wrapped
+COMPILER = "torch._inductor.compile_fx"
+CODE = "torch._inductor.codecache"
+GRAPH_CLASSES = ("CompiledFxGraph", "CompiledAOTI")
+COMPILING = ("compile_fx", "_compile_fx_inner")  # the second one also compiles backward, later
+# Of the classes for models compiled ahead of time: what runs one, and what gives it constants.
+_RUN = ("run", "boxed_run")
+_TAKE_CONSTANTS = ("load_constants", "update_constant_buffer", "update_constant_buffer_from_blob",
+                   "update_constant_buffer_from_cpu")
 
 
-def follow_compiled_graphs(plugin: _plugin.Plugin, storage_of) -> None:
-    """Wrap the compiled graphs' calls, now or when the compiler is first imported."""
-    if MODULE in sys.modules:
-        wrap_graphs(sys.modules[MODULE], plugin, storage_of)
-    else:
-        sys.meta_path.insert(0, _Finder(plugin, storage_of))
+def follow_compiled_graphs(plugin: _plugin.Plugin, torch, storage_of) -> None:
+    """Wrap what compiles graphs and runs them, now or when the compiler is first imported."""
+    wrap_runners(getattr(torch._C, "_aoti", None), plugin, storage_of)
+    for name, wrap in ((GRAPHS, wrap_graphs), (COMPILER, wrap_compiler), (CODE, wrap_constants)):
+        wrap = functools.partial(wrap, plugin=plugin, storage_of=storage_of)
+        if name in sys.modules:
+            wrap(sys.modules[name])
+        else:
+            sys.meta_path.insert(0, _Finder(name, wrap))
 
 
 def wrap_graphs(module, plugin: _plugin.Plugin, storage_of) -> None:
-    for name in CLASSES:
+    """Wrap the calls of graphs compiled just in time."""
+    for name in GRAPH_CLASSES:
         graph = getattr(module, name, None)
         if graph is not None:
-            graph.__call__ = _marking_inputs(graph.__call__, plugin.written, storage_of)
+            graph.__call__ = _running(graph.__call__, plugin, storage_of)
 
 
-def _marking_inputs(original, written, storage_of):
+def wrap_runners(module, plugin: _plugin.Plugin, storage_of) -> None:
+    """Wrap the classes that run models compiled ahead of time."""
+    for kind in vars(module).values() if module else ():
+        if not isinstance(kind, type):
+            continue
+        for name in _RUN:
+            if hasattr(kind, name):
+                setattr(kind, name, _running(getattr(kind, name), plugin, storage_of))
+        for name in _TAKE_CONSTANTS:
+            if hasattr(kind, name):
+                setattr(kind, name, _taking_constants(getattr(kind, name), plugin, storage_of))
+
+
+def wrap_compiler(module, plugin: _plugin.Plugin, storage_of) -> None:
+    """Let graphs be compiled in a region."""
+    for name in COMPILING:
+        if hasattr(module, name):
+            setattr(module, name, _in_region(getattr(module, name), plugin))
+
+
+def wrap_constants(module, plugin: _plugin.Plugin, storage_of) -> None:
+    """Keep what is made an attribute of a module with generated code."""
+    cache = module.PyCodeCache
+    original = cache.load_by_key_path.__func__
+
+    @functools.wraps(original)
+    def load_by_key_path(cls, key, path, linemap=None, attrs=None, *args, **kwargs):
+        for value in (attrs or {}).values():
+            if storage := storage_of(value):
+                plugin.escape(storage)
+        return original(cls, key, path, linemap, attrs, *args, **kwargs)
+
+    cache.load_by_key_path = classmethod(load_by_key_path)
+
+
+def _running(original, plugin: _plugin.Plugin, storage_of):
+    run = _in_region(original, plugin)
+
     @functools.wraps(original)
     def call(self, inputs, *args, **kwargs):
         for value in inputs:
-            storage = storage_of(value)
-            if storage:
-                written(storage)
-        return original(self, inputs, *args, **kwargs)
+            if storage := storage_of(value):
+                plugin.written(storage)
+        return run(self, inputs, *args, **kwargs)
 
     return call
 
 
-class _Finder:
-    """Waits for the one module, wraps it after it has run, and leaves."""
+def _in_region(original, plugin: _plugin.Plugin):
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        plugin.region(1)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            plugin.region(0)
 
-    def __init__(self, plugin: _plugin.Plugin, storage_of) -> None:
-        self._plugin, self._storage_of = plugin, storage_of
+    return call
+
+
+def _taking_constants(original, plugin: _plugin.Plugin, storage_of):
+    @functools.wraps(original)
+    def take(self, constants, *args, **kwargs):
+        for value in constants.values():
+            if storage := storage_of(value):
+                plugin.escape(storage)
+        return original(self, constants, *args, **kwargs)
+
+    return take
+
+
+class _Finder:
+    """Waits for one module, wraps it after it has run, and leaves."""
+
+    def __init__(self, name: str, wrap) -> None:
+        self._name, self._wrap = name, wrap
 
     def find_spec(self, name, path=None, target=None):
-        if name != MODULE:
+        if name != self._name:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and hasattr(spec.loader, "exec_module"):
@@ -60,7 +135,7 @@ class _Finder:
                 run(module)
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)
-                wrap_graphs(module, self._plugin, self._storage_of)
+                self._wrap(module)
 
             spec.loader.exec_module = exec_module
         return spec

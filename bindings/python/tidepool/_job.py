@@ -9,12 +9,15 @@ import sys
 from . import (
     _compiled,
     _distributed,
+    _optimizers,
     _plugin,
     _readers,
+    _registrations,
     _settings,
     _sharing,
     _sizes,
     _stats_file,
+    _switches,
     _threads,
     _trace_file,
 )
@@ -114,7 +117,7 @@ def _attach(plugin: _plugin.Plugin, settings: _settings.Settings, values: dict) 
 
 
 def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None:
-    import torch.optim.optimizer as optimizers  # its package hides it
+    import torch.optim
 
     readers = _readers.Readers(plugin, torch)
     try:
@@ -124,8 +127,10 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None
         readers.uninstall()
         raise
     _threads.follow_new_threads(plugin)
-    _follow_optimizers(plugin, optimizers, torch.compiler.is_compiling)
-    _compiled.follow_compiled_graphs(plugin, readers.storage_of)
+    _optimizers.follow_optimizers(plugin, torch.optim.Optimizer, torch.compiler.is_compiling)
+    _registrations.follow_registrations(plugin, torch)
+    _switches.follow_switches(plugin, torch)
+    _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
 
 
@@ -137,26 +142,6 @@ def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | N
     except OSError as error:
         raise _settings.SettingsError(f"stats {settings.stats!r}: cannot write there: "
                                       f"{error.strerror}") from error
-
-
-def _follow_optimizers(plugin: _plugin.Plugin, optimizers, is_compiling) -> None:
-    """Tell the plugin where optimizers run: their state is named in reports, and steps counted.
-
-    A step that raises leaves the scope open until the next step ends: reports may then call
-    activations optimizer state, nothing else changes.
-    """
-
-    def before(optimizer, args, kwargs):
-        if not is_compiling():
-            plugin.rescan_operators()
-            plugin.optimizer_scope(1)
-
-    def after(optimizer, args, kwargs):
-        if not is_compiling():
-            plugin.optimizer_scope(0)
-
-    optimizers.register_optimizer_step_pre_hook(before)
-    optimizers.register_optimizer_step_post_hook(after)
 
 
 def report(devices: dict) -> dict:

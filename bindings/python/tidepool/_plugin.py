@@ -47,6 +47,10 @@ _SIGNATURES = {
     "tidepool_finish": (None, []),
     "tidepool_rescan_operators": (None, []),
     "tidepool_recording": (None, [ctypes.c_int]),
+    "tidepool_begin_settling": (ctypes.c_int, [_TEXT, _SIZE]),
+    "tidepool_end_settling": (None, []),
+    "tidepool_distrust": (None, [_TEXT]),
+    "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
 }
 
 
@@ -72,6 +76,8 @@ class Plugin:
         self.evict = library.tidepool_evict
         self.evict_all = library.tidepool_evict_all
         self.recording = library.tidepool_recording
+        self.region = library.tidepool_region
+        self.end_settling = library.tidepool_end_settling
 
     def attach(self, settings: dict) -> None:
         """Attach with the settings of `Settings.for_plugin`; raise AttachError if refused."""
@@ -111,6 +117,17 @@ class Plugin:
 
     def escape(self, storage: int) -> None:
         self._run(self.library.tidepool_escape, storage)
+
+    def begin_settling(self) -> None:
+        """Restore every evicted storage, and evict none until end_settling().
+
+        What has been recorded until then will not be replayed any more.
+        """
+        self._run(self.library.tidepool_begin_settling)
+
+    def distrust(self, operator: str) -> None:
+        """Keep what an operator makes from now on, such as aten::add or aten::add.Tensor."""
+        self.library.tidepool_distrust(operator.encode())
 
     def _run(self, function, *arguments) -> None:
         message = getattr(self._local, "message", None)

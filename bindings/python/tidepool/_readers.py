@@ -165,7 +165,7 @@ class Readers:
                 storage = find(self)
                 if storage:
                     mark(storage)
-                for operand in args:
+                for operand in (*args, *kwargs.values()):
                     if isinstance(operand, tensor_type) and find(operand):
                         look(find(operand))
             return original(self, *args, **kwargs)
@@ -202,7 +202,7 @@ class Readers:
             storage = _address(self)
             if storage:
                 mark(storage)
-            for operand in args:
+            for operand in (*args, *kwargs.values()):
                 operand = getattr(operand, "_untyped_storage", operand)
                 if isinstance(operand, storage_type) and _address(operand):
                     mark_operand(_address(operand))
@@ -257,14 +257,15 @@ class Readers:
 
     def _write_record(self, original):
         storage_type = self._torch.UntypedStorage
-        write = self._reader(lambda storage, writer, name, *rest: original(
-            writer, name, storage, *rest), _address, None)
+        write = self._reader(lambda storage, *args, **kwargs: original(*args, **kwargs), _address,
+                             None)
 
         @functools.wraps(original)
-        def write_record(self, name, data, *rest):
-            if isinstance(data, storage_type):
-                return write(data, self, name, *rest)
-            return original(self, name, data, *rest)
+        def write_record(*args, **kwargs):
+            for value in (*args, *kwargs.values()):
+                if isinstance(value, storage_type):
+                    return write(value, *args, **kwargs)
+            return original(*args, **kwargs)
 
         return write_record
 

@@ -36,6 +36,7 @@ from . import (
 
 VARIABLE = "TIDEPOOL_VERIFY"
 STARTED = ".started"  # suffix of a file for each process that could have been recorded
+LACKED = ".lacked_memory"  # of a file for each that ran out of memory and recorded nothing
 _SECONDS_TO_END = 60  # for what a stopped job still does: its own clean-up, threads, workers
 
 
@@ -195,12 +196,16 @@ class Recorder:
     def finish(self, reason: str = "exit") -> None:
         """Write the last line: what ended the record, and what Tidepool did until then."""
         with self._lock:
-            if self._log is None or self._ended:
+            if self._ended:
+                return
+            counters = self._counters()
+            if self._log is None:  # a log of its own now would be taken for another process's
+                if counters.get("num_ooms"):
+                    Path(self._task.folder, f"{os.getpid()}{LACKED}").touch()
                 return
             self._ended = reason
             if self._watch:
                 self._watch.stop()
-            counters = self._counters()
             keys = {"evictions": "evictions", "replays": "operators_replayed",
                     "out_of_memory": "num_ooms"}
             self._log.write({"kind": "end", "reason": reason,

@@ -25,12 +25,13 @@ ROOM = ("windows", "moves", "remap")  # ways to make room, for comparison
 PLANNING = ("background", "wait", "off")  # what `planned` does while the job runs
 ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the budget, to debug
 PREFIX = "TIDEPOOL_"
+REQUIRED = "TIDEPOOL_REQUIRED"  # 1: a process that cannot have Tidepool ends
 CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch prefers the first
 
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
 KEYS = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device", "poison", "handle",
-        "planning", "room", "allocator", "quiet", *LIMITS)
+        "planning", "room", "allocator", "quiet", "required", *LIMITS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
 # use; what drives a job by a trace of itself (bindings/torch/api.h).
@@ -38,8 +39,9 @@ RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full",
             "event_log", "trace_blocks")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
-_PASSIVE = ("quiet", "stats_owner", "trace_owner", "verify", "mutant", "full", "costs",
+_PASSIVE = ("quiet", "required", "stats_owner", "trace_owner", "verify", "mutant", "full", "costs",
             "event_log", "trace_blocks")
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 class SettingsError(ValueError):
@@ -151,6 +153,11 @@ def asked_for(environ: Mapping[str, str]) -> bool:
     return False
 
 
+def required(environ: Mapping[str, str]) -> bool:
+    """Return whether a process that cannot have Tidepool must end, rather than run without it."""
+    return environ.get(REQUIRED, "").strip().lower() not in ("", *_NO)
+
+
 def resolve(arguments: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
     """Return checked settings from a call's arguments and, behind them, the environment.
 
@@ -202,6 +209,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         quiet=_flag(given, "quiet"),
         limits=limits,
     )
+    _flag(given, "required")  # read by `required`, which takes what is not 0 for 1
     if settings.chaos != "none" and not settings.rematerializes():
         raise _wrong(*given["chaos"], "expected none where nothing is evicted: "
                                       f"policy {settings.policy}, allocator {settings.allocator}")
@@ -311,9 +319,9 @@ def _flag(given: Mapping, key: str) -> bool:
     if key not in given:
         return False
     origin, text = given[key]
-    if text.lower() in ("1", "true", "yes", "on"):
+    if text.lower() in _YES:
         return True
-    if text.lower() in ("0", "false", "no", "off"):
+    if text.lower() in _NO:
         return False
     raise _wrong(origin, text, "expected 1 or 0")
 

@@ -6,6 +6,7 @@ Logs are read as streams: a long job's do not fit into memory.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,13 @@ class Difference:
     process: str = ""
     others: int = 0
     is_tensor: bool = True
+
+
+def ended_step(line: bytes) -> int:
+    """Return the step that a line says to have ended, or 0."""
+    if not line.startswith(b'{"kind":"parameter"'):  # of many lines, few are long
+        return 0
+    return json.loads(line)["step"]
 
 
 def summaries(folder: Path) -> dict[str, Summary]:

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import _operator_log, _settings, _step_log
-from ._recorder import STARTED, VARIABLE, Task
+from ._progress import Progress
+from ._recorder import LACKED, STARTED, VARIABLE, Task
 
 SAME, DIFFERS, UNSTABLE, COULD_NOT_RUN = 0, 1, 2, 3
 _SECONDS_TO_DIE = 10  # after an interruption
@@ -68,6 +69,15 @@ class Run:
     def count(self, counter: str) -> int:
         return sum(p.counters.get(counter, 0) for p in self.processes.values())
 
+    @property
+    def lacked_memory(self) -> bool:
+        """Tell whether a process of the job ran out of memory, also before its first step."""
+        if self.count("out_of_memory") or list(self.folder.glob(f"*{LACKED}")):
+            return True
+        # An error that nobody catches, on a thread of C++, aborts: then the output alone tells.
+        aborted = self.status in (-signal.SIGABRT, 128 + signal.SIGABRT)
+        return aborted and b"OutOfMemoryError" in (self.folder / "output").read_bytes()
+
     def how_it_ended(self) -> str:
         """Return the exit status in words."""
         if self.status >= 0:
@@ -89,6 +99,7 @@ class Verification:
         self._plain = {name: value for name, value in environ.items()
                        if not name.startswith(_settings.PREFIX)}
         self._steps = steps
+        self._steps_seen: int | None = None  # in the first run
         self._folder = folder
         self._count = 0
 
@@ -115,7 +126,7 @@ class Verification:
             culprit = self._find_culprit(difference.step, third)
             return DIFFERS, _differs(difference, first, third, culprit)
         if not third.ended_well:
-            _check_failure(third, first)
+            _check_failure(third, first, self._attached.get("TIDEPOOL_BUDGET"))
             return DIFFERS, _failed(third, first, self._find_culprit(third.steps + 1, third))
         return SAME, _same(first, third)
 
@@ -127,12 +138,17 @@ class Verification:
         folder.mkdir()
         of_three = f"run {self._count} of 3" if watch is None else f"run {self._count}"
         _say(f"{of_three}, {name}")
+        progress = Progress(f"{of_three}, {name}", folder, steps or self._steps_seen or self._steps,
+                            _say)
         task = Task(str(folder), steps or self._steps, watch)
         environ = {**(self._attached if "Tidepool" in name else self._plain),
                    VARIABLE: task.to_variable()}
         with open(folder / "output", "wb") as output:
-            status = _run_job(self._command, environ, None if self._count == 1 else output)
+            status = _run_job(self._command, environ, None if self._count == 1 else output,
+                              progress)
+        progress.finish()
         run = Run(name, folder, status, _step_log.summaries(folder))
+        self._steps_seen = self._steps_seen or run.steps
         broken = [p.broken for p in run.processes.values() if p.broken]
         if broken:
             raise CouldNotRun(f"recording the run {name} failed: {broken[0]}{_tail(run)}")
@@ -249,10 +265,11 @@ def _unstable(difference: _step_log.Difference, first: Run) -> str:
             "torch.use_deterministic_algorithms.")
 
 
-def _check_failure(third: Run, first: Run) -> None:
+def _check_failure(third: Run, first: Run, budget: str | None) -> None:
     """Raise if the run with Tidepool, equal as far as it came, ended for want of memory."""
-    if third.count("out_of_memory"):
-        raise CouldNotRun(f"out of memory: under this budget the job {third.how_it_ended()}; "
+    if third.lacked_memory:
+        where = f"under the budget of {budget}" if budget else "with Tidepool"
+        raise CouldNotRun(f"out of memory: {where} the job {third.how_it_ended()}; "
                           f"{_so_far(third, first)}{_tail(third)}")
     if third.status == -signal.SIGKILL:
         raise CouldNotRun(f"with Tidepool the job {third.how_it_ended()}; "
@@ -306,11 +323,12 @@ def _say(line: str) -> None:
 # -- running the job -------------------------------------------------------------------------------
 
 
-def _run_job(command: list[str], environ: dict[str, str], output) -> int:
+def _run_job(command: list[str], environ: dict[str, str], output, progress: Progress) -> int:
     """Run a command to its end; return its status as subprocess gives it.
 
     Args:
         output: a file for its standard output and error; None sends both to our standard error.
+        progress: is asked to look every second.
 
     Raises:
         CouldNotRun: it cannot be started.
@@ -326,10 +344,17 @@ def _run_job(command: list[str], environ: dict[str, str], output) -> int:
     except OSError as error:
         raise CouldNotRun(f"cannot start {command[0]}: {error.strerror}") from None
     with _passing_on(job) as received:
-        status = job.wait()
+        while (status := _status_within_a_second(job)) is None:
+            progress.look()
     if received:
         raise Interrupted(received[0])
     return status
+
+
+def _status_within_a_second(job: subprocess.Popen) -> int | None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return job.wait(1)
+    return None
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """The command line: `tidepool run --budget 8GiB -- python train.py`, and `verify` likewise.
 
 `run` checks the settings, puts them and the preload shim into the environment, and becomes the
-job: exit status and signals are the job's own, and the job's children inherit the settings.
+job: exit status and signals are the job's own, and the job's children inherit the settings. Each
+process of the job that imports PyTorch and cannot have Tidepool ends there with status 2.
 `verify` runs the job in such an environment and without, and compares (`_verify.py`).
 """
 
@@ -31,7 +32,9 @@ Sizes: KiB is 1024, KB is 1000; % is of the memory that the process may use (mac
 of each GPU's memory on cuda).
 Each setting has a variable, TIDEPOOL_BUDGET and so on, which an option overrides. A job that
 cannot keep within the budget gets PyTorch's OutOfMemoryError with a report.
-Exit status: the job's; 2 for wrong settings, 126 or 127 if the command cannot be started.
+Exit status: the job's; 2 for wrong settings, 126 or 127 if the command cannot be started. A process
+that imports PyTorch and cannot be kept within the budget (there is no plugin for that PyTorch, or
+the budget is impossible) ends there with status 2, unless --if-possible is given.
 """
 
 _VERIFY_EPILOG = """\
@@ -144,6 +147,9 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
             path.unlink(missing_ok=True)
         environ["TIDEPOOL_TRACE"] = str(path)
         environ[_trace_file.OWNER_VARIABLE] = _stats_file.new_job()
+    # A run that `verify` compares goes on: what became of Tidepool is in its verdict.
+    must = options.command == "run" and not options.if_possible
+    environ[_settings.REQUIRED] = "1" if must else "0"
     environ["LD_PRELOAD"] = preload_list(SHIM, environ.get("LD_PRELOAD", ""))
     return environ
 
@@ -177,7 +183,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidepool", allow_abbrev=False,
         description="Run PyTorch jobs within a hard memory budget, with the same bits.")
     parser.add_argument("--version", action="version", version=f"tidepool {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="run | verify", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="run | verify", required=True,
+                                     dest="command")
     run = commands.add_parser(
         "run", help="run a job within a budget", formatter_class=shape, allow_abbrev=False,
         usage="tidepool run --budget SIZE [options] -- COMMAND...\n"
@@ -189,6 +196,9 @@ def _parser() -> argparse.ArgumentParser:
                      help="record what the job does, for tidepool-replay; needs no budget")
     run.add_argument("--trace-steps", metavar="FIRST[:LAST]",
                      help="record these steps only, counted from 1; FIRST: is all from there on")
+    run.add_argument("--if-possible", action="store_true",
+                     help="run without Tidepool, after one line that says why, where it cannot "
+                          "attach or cannot keep the budget")
     verify = commands.add_parser(
         "verify", help="check that a job computes the same bits", formatter_class=shape,
         allow_abbrev=False, usage="tidepool verify --budget SIZE [options] -- COMMAND...\n"

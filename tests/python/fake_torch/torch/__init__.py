@@ -43,7 +43,15 @@ class _Writer:
         pass
 
 
+class _Library:
+    def _register(self, *args):
+        pass
+
+    impl = impl_with_aoti_compile = fallback = reset = _register
+
+
 _C = types.SimpleNamespace(
+    _DispatchModule=_Library, _dispatch_library=_Library,
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
     _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None)
 version = types.SimpleNamespace(cuda=None)
@@ -59,6 +67,7 @@ def is_grad_enabled():
 
 overrides = types.SimpleNamespace(has_torch_function_unary=lambda tensor: False)
 utils = types.SimpleNamespace(dlpack=types.SimpleNamespace())
+backends = types.SimpleNamespace(PropModule=_Writer)
 compiler = types.SimpleNamespace(is_compiling=lambda: False)
 if os.environ.get("FAKE_TORCH_AUTOLOADS"):  # as an installed package's entry point would
     import importlib

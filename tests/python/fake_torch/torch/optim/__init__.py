@@ -1,1 +1,7 @@
-"""Like PyTorch's, this does not show its module `optimizer`."""
+"""As much as attaching touches."""
+
+
+class Optimizer:
+    @staticmethod
+    def profile_hook_step(step):
+        return step

@@ -1,0 +1,104 @@
+"""Tells the plugin where optimizers run: their state is named in reports, and steps are counted.
+
+What an optimizer writes in place is its state and stays. A closure's forward and backward are not
+the optimizer's, and neither is anything after a step that raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+_ENTER, _END_STEP, _LEAVE = 1, 0, 2  # what tidepool_optimizer_scope takes
+
+
+def follow_optimizers(plugin, optimizer_class, is_compiling) -> None:
+    """Watch the steps of all optimizers, also of those that are there already.
+
+    Args:
+        optimizer_class: torch.optim.Optimizer, whose `profile_hook_step` wraps each `step`.
+        is_compiling: whether torch.compile is tracing what runs.
+    """
+    scope = _Scope(plugin)
+    original = optimizer_class.profile_hook_step
+
+    @functools.wraps(original)
+    def profile_hook_step(step):
+        return original(_watched(step, scope, is_compiling))
+
+    optimizer_class.profile_hook_step = staticmethod(profile_hook_step)
+    for subclass in _subclasses(optimizer_class):
+        step = vars(subclass).get("step")
+        if getattr(step, "hooked", False):
+            # The step inside of PyTorch's wrapper: schedulers may hold the wrapper itself.
+            cell = step.__closure__[step.__code__.co_freevars.index("func")]
+            cell.cell_contents = _watched(cell.cell_contents, scope, is_compiling)
+
+
+def _subclasses(parent) -> set[type]:
+    found: set[type] = set()
+    left = [parent]
+    while left:
+        new = [child for child in left.pop().__subclasses__() if child not in found]
+        found.update(new)
+        left += new
+    return found
+
+
+class _Scope:
+    """Whether the calling thread is in an optimizer's step, and how deep."""
+
+    def __init__(self, plugin) -> None:
+        self._plugin = plugin
+        self._local = threading.local()
+
+    def enter(self) -> None:
+        depth = getattr(self._local, "depth", 0)
+        if depth == 0:
+            self._plugin.rescan_operators()
+            self._plugin.optimizer_scope(_ENTER)
+        self._local.depth = depth + 1
+
+    def leave(self, has_stepped: bool) -> None:
+        """Undo `enter`; a step of the job ends where the outermost one has been done."""
+        self._local.depth -= 1
+        if self._local.depth == 0:
+            self._plugin.optimizer_scope(_END_STEP if has_stepped else _LEAVE)
+
+    def outside(self, closure):
+        """Return a closure that runs as if its caller were in no optimizer."""
+        @functools.wraps(closure)
+        def run(*args, **kwargs):
+            depth = getattr(self._local, "depth", 0)
+            if depth == 0:
+                return closure(*args, **kwargs)
+            self._plugin.optimizer_scope(_LEAVE)
+            self._local.depth = 0
+            try:
+                return closure(*args, **kwargs)
+            finally:
+                self._local.depth = depth
+                self._plugin.optimizer_scope(_ENTER)
+
+        return run
+
+
+def _watched(step, scope: _Scope, is_compiling):
+    @functools.wraps(step)
+    def watched(*args, **kwargs):
+        if is_compiling():
+            return step(*args, **kwargs)
+        if len(args) > 1 and callable(args[1]):
+            args = (args[0], scope.outside(args[1]), *args[2:])
+        elif callable(kwargs.get("closure")):
+            kwargs = {**kwargs, "closure": scope.outside(kwargs["closure"])}
+        scope.enter()
+        has_stepped = False
+        try:
+            result = step(*args, **kwargs)
+            has_stepped = True
+            return result
+        finally:
+            scope.leave(has_stepped)
+
+    return watched

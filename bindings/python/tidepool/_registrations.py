@@ -1,0 +1,121 @@
+"""Kernels that the job puts in the place of PyTorch's own, or takes away again.
+
+A replay would run the new kernel for what the old one made, and nothing is known of the new one: it
+may keep state, or have side effects. So a registration for an operator that could be recorded is an
+event: what was recorded is settled before, and the operator is not trusted from then on.
+
+Every way to register from Python ends in `torch._C._DispatchModule`: `torch.library.Library.impl`,
+`torch.library.impl`, `register_kernel`, and the deletion of a library.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import weakref
+
+NAMESPACES = ("aten", "torchvision")  # only operators of these are ever recorded
+# Keys whose kernels compute nothing: shapes alone, or a trace of the program.
+WITHOUT_DATA = ("Fake", "Functionalize", "Meta", "PreDispatch", "Python", "PythonDispatcher",
+                "PythonTLSSnapshot")
+_EVERY_OPERATOR = "_"  # the namespace of fallbacks
+
+
+class Registrations:
+    """The wrappers of one process; they stay."""
+
+    def __init__(self, plugin, torch) -> None:
+        self._plugin = plugin
+        self._compiled = torch._C
+        # By library of the dispatcher's: its namespace and its key, and whether it replaces any.
+        self._places: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+        self._replacing: weakref.WeakSet = weakref.WeakSet()
+        self._at_exit = False
+
+    def follow(self) -> None:
+        """Wrap what registers kernels and takes them away."""
+        compiled = self._compiled
+        kind = compiled._DispatchModule
+        compiled._dispatch_library = self._library(compiled._dispatch_library)
+        kind.impl = self._impl(kind.impl)
+        kind.impl_with_aoti_compile = self._impl_with_aoti(kind.impl_with_aoti_compile)
+        kind.fallback = self._fallback(kind.fallback)
+        kind.reset = self._reset(kind.reset)
+        atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        """Let libraries go without a word: nothing is computed after this."""
+        self._at_exit = True
+
+    def _library(self, original):
+        @functools.wraps(original)
+        def dispatch_library(kind, namespace, key="", *args, **kwargs):
+            made = original(kind, namespace, key, *args, **kwargs)
+            self._places[made] = namespace, key
+            return made
+
+        return dispatch_library
+
+    def _impl(self, original):
+        @functools.wraps(original)
+        def impl(library, name, key, *args, **kwargs):
+            namespace, usual_key = self._places.get(library, (None, ""))
+            namespace = self._namespace_with(name) if namespace is None else namespace
+            operator = name if "::" in name else f"{namespace}::{name}"
+            return self._register(library, operator, str(key) or usual_key, lambda: original(
+                library, name, key, *args, **kwargs))
+
+        return impl
+
+    def _namespace_with(self, name: str) -> str:
+        """Return a namespace that may be that of a library from before we attached."""
+        exists = self._compiled._dispatch_has_kernel
+        return next((each for each in NAMESPACES if exists(f"{each}::{name}")), "")
+
+    def _impl_with_aoti(self, original):
+        @functools.wraps(original)
+        def impl_with_aoti_compile(library, namespace, name, key):
+            return self._register(library, f"{namespace}::{name}", str(key), lambda: original(
+                library, namespace, name, key))
+
+        return impl_with_aoti_compile
+
+    def _fallback(self, original):
+        @functools.wraps(original)
+        def fallback(library, key, *args, **kwargs):
+            return self._register(library, _EVERY_OPERATOR, str(key), lambda: original(
+                library, key, *args, **kwargs))
+
+        return fallback
+
+    def _reset(self, original):
+        @functools.wraps(original)
+        def reset(library):
+            if self._at_exit or library not in self._replacing:
+                return original(library)
+            self._plugin.begin_settling()
+            try:
+                return original(library)
+            finally:
+                self._plugin.end_settling()
+
+        return reset
+
+    def _register(self, library, operator: str, key: str, register):
+        namespace = operator.split("::")[0]
+        if key.split(".")[-1] in WITHOUT_DATA or namespace not in (*NAMESPACES, _EVERY_OPERATOR):
+            return register()
+        self._plugin.begin_settling()
+        try:
+            result = register()
+            self._replacing.add(library)
+            if operator != _EVERY_OPERATOR:
+                self._plugin.distrust(operator)  # before another thread can have it recorded
+            return result
+        finally:
+            self._plugin.end_settling()
+
+
+def follow_registrations(plugin, torch) -> None:
+    """Notice from now on which operators get other kernels."""
+    Registrations(plugin, torch).follow()

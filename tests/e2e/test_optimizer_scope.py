@@ -1,0 +1,44 @@
+"""In a closure, and after a step that raised, what is computed can be evicted as anywhere else."""
+
+import sys
+
+import harness
+import pytest
+
+JOB = """
+import torch
+from tidepool import _job
+state = _job.current().plugin.state
+states = []
+
+def compute():
+    made = (torch.ones(1000) * 2).relu_()
+    states.append(state(made.untyped_storage()._cdata))
+    return made.sum()
+
+class Stepping(torch.optim.SGD):
+    def step(self, closure=None):
+        loss = super().step(closure)
+        compute()
+        return loss
+
+weight = torch.nn.Parameter(torch.ones(3))
+weight.grad = torch.ones(3)
+optimizer = Stepping([weight], 0.1)
+compute()
+optimizer.step(compute)
+try:
+    optimizer.step(lambda: 1 / 0)
+except ZeroDivisionError:
+    compute()
+print(states)
+"""
+ROOT, WITH_LINEAGE = 1, 2
+
+
+@pytest.mark.torch_floor
+def test_only_what_the_optimizer_writes_stays():
+    done = harness.run([sys.executable, "-m", "tidepool", "run", "--device", "cpu", "--budget",
+                        "64MiB", "--", sys.executable, "-c", JOB])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{[WITH_LINEAGE, WITH_LINEAGE, ROOT, WITH_LINEAGE]}\n"
