@@ -76,7 +76,7 @@ void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
   slot.kind = kind;
   if (kind == TensorSlot::Kind::kAbsent) return;
   const size_t dimensions = static_cast<size_t>(tensor->dim());
-  slot.dimensions = static_cast<uint16_t>(dimensions);
+  slot.dimensions = static_cast<uint32_t>(dimensions);
   slot.sizes = next_dimension_;
   copy_numbers(next_dimension_, tensor->sizes().data(), dimensions);
   copy_numbers(next_dimension_ + dimensions, tensor->strides().data(), dimensions);

@@ -34,7 +34,7 @@ struct TensorSlot {
   Kind kind = Kind::kAbsent;
   bool wrapped_number = false;
   int8_t scalar_type = 0;
-  uint16_t dimensions = 0;
+  uint32_t dimensions = 0;
   int64_t offset = 0;
   uint64_t keys = 0;             // dispatch keys that a kernel sees: backend, conj, neg
   bool on_host() const {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <span>
+#include <utility>
 
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
@@ -57,7 +58,7 @@ void InterceptedCall::see(c10::TensorImpl* tensor, const TensorArgument& argumen
   seen.written = argument.writes;
   seen.side_written = argument.side_writes && switched;
   seen.supported = is_supported(tensor);
-  if (seen.supported) dimensions_ += static_cast<uint32_t>(tensor->dim());
+  if (seen.supported) dimensions_ += static_cast<size_t>(tensor->dim());
   seen_.push_back(seen);
 }
 
@@ -189,11 +190,21 @@ remat::Access InterceptedCall::access_of(const Seen& seen) const {
   if (TIDEPOOL_MUTANT(2, root_write) && is_root) return remat::Access::kRead;
   if (TIDEPOOL_MUTANT(2, root_as_blank) && is_root) return remat::Access::kOverwrite;
   const bool overwrites = info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite);
-  if (!overwrites || !covers_storage(seen)) return remat::Access::kUpdate;
-  for (const Seen& other : seen_) {
-    if (&other != &seen && other.storage == seen.storage) return remat::Access::kUpdate;
-  }
+  if (!overwrites || seen.shared || !covers_storage(seen)) return remat::Access::kUpdate;
   return remat::Access::kOverwrite;
+}
+
+// Marks arguments whose storage another one has, too.
+void InterceptedCall::find_shared() {
+  absl::InlinedVector<std::pair<remat::Storage*, size_t>, 8> places;
+  for (size_t k = 0; k < seen_.size(); ++k) {
+    if (seen_[k].storage != nullptr) places.emplace_back(seen_[k].storage, k);
+  }
+  std::sort(places.begin(), places.end());  // lists have any number of arguments
+  for (size_t k = 1; k < places.size(); ++k) {
+    if (places[k].first != places[k - 1].first) continue;
+    seen_[places[k].second].shared = seen_[places[k - 1].second].shared = true;
+  }
 }
 
 void InterceptedCall::add_operands() {
@@ -203,6 +214,7 @@ void InterceptedCall::add_operands() {
     if (!seen_[k].supported) [[unlikely]] see_components(seen_[k].tensor, seen_[k].written);
   }
   for (size_t k = slots_; k < seen_.size(); ++k) resolve(seen_[k]);
+  if (info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite)) find_shared();
   for (Seen& seen : seen_) {
     if (seen.storage == nullptr) continue;
     seen.access = access_of(seen);
@@ -385,7 +397,7 @@ void InterceptedCall::finish() {
   const bool writes_record = call().record() != nullptr && call().record()->writes();
   if (!writes_record) {
     const size_t recorded =
-        call().record() != nullptr ? call().record()->output_capacity : outputs_.size();
+        call().record() != nullptr ? call().record()->output_count : outputs_.size();
     for (c10::TensorImpl* tensor : outputs_) {
       if (outputs.size() < recorded) outputs.push_back(track_output(tensor));
     }
