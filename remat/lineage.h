@@ -41,6 +41,7 @@ enum class RootReason : uint8_t {
   kRawWrite,          // may have been written once through a raw pointer
   kRecordingOff,
   kVaries,            // result of an operator that need not give the same bits again
+  kForeignCopy,       // our copy of foreign memory that operators have read
   kCount
 };
 extern const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)];

@@ -70,7 +70,7 @@ void CallBody::destroy(void* memory) {
   body->~CallBody();
 }
 
-void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
+void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor, int64_t offset) {
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(slot_count_ < slot_capacity_);
   TensorSlot& slot = *new (&slots_[slot_count_++]) TensorSlot;
   slot.kind = kind;
@@ -86,7 +86,7 @@ void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
     }
   }
   next_dimension_ += 2 * dimensions;
-  slot.offset = TIDEPOOL_MUTANT(1, view_offset) ? 0 : tensor->storage_offset();
+  slot.offset = TIDEPOOL_MUTANT(1, view_offset) ? 0 : offset;
   slot.keys = tensor->key_set().raw_repr() & kReplayedKeys;
   slot.scalar_type = static_cast<int8_t>(c10::typeMetaToScalarType(tensor->dtype()));
   slot.wrapped_number = tensor->is_wrapped_number();

@@ -59,8 +59,9 @@ class CallBody {
                              size_t dimensions);
   static void destroy(void* body);
 
-  // Describes the next tensor argument. Requires: as many calls as slots.
-  void add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor);
+  // Describes the next tensor argument, whose first element is at `offset` of the edge's storage.
+  // Requires: as many calls as slots.
+  void add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor, int64_t offset);
 
   c10::IValue& argument(size_t index) { return arguments_[index]; }
   const OperatorInfo& info() const { return *info_; }

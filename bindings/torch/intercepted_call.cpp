@@ -207,19 +207,21 @@ void InterceptedCall::find_shared() {
   }
 }
 
-void InterceptedCall::add_operands() {
+void InterceptedCall::add_operands(DeviceLock& lock) {
   for (size_t k = 0; k < slots_; ++k) {
     if (seen_[k].tensor == nullptr || is_mutant_constant(seen_[k].tensor)) continue;
     resolve(seen_[k]);
     if (!seen_[k].supported) [[unlikely]] see_components(seen_[k].tensor, seen_[k].written);
   }
   for (size_t k = slots_; k < seen_.size(); ++k) resolve(seen_[k]);
+  if (!foreign_.empty()) [[unlikely]] copy_foreign(lock);
   if (info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite)) find_shared();
   for (Seen& seen : seen_) {
     if (seen.storage == nullptr) continue;
     seen.access = access_of(seen);
     call().add(seen.storage, seen.access);
   }
+  if (copies_foreign_) [[unlikely]] foreign_.unlock(engine().runtime());
   if (!info_.replayable) call().refuse(remat::RootReason::kUnsupported);
   if (info_.varies != Variation::kNone && host_is_foreign() &&
       (info_.varies != Variation::kTransposed || switched_) && may_vary(info_.varies)) {
@@ -273,7 +275,8 @@ CallBody* InterceptedCall::begin_body() {
   remat::Record* record = call().begin_record(
       info_, CallBody::bytes_for(info_, slots_, dimensions_, immediates_), outputs);
   CallBody& body = CallBody::construct(record->body, info_, slots_, dimensions_);
-  for (const Seen& seen : std::span(seen_.data(), slots_)) {
+  for (size_t k = 0; k < slots_; ++k) {
+    const Seen& seen = seen_[k];
     TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
     if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
     if (seen.home == Home::kImmediate) kind = TensorSlot::Kind::kImmediate;
@@ -281,7 +284,9 @@ CallBody* InterceptedCall::begin_body() {
       kind = seen.access == remat::Access::kOverwrite ? TensorSlot::Kind::kBlank
                                                       : TensorSlot::Kind::kEdge;
     }
-    body.add_slot(kind, seen.tensor);
+    int64_t offset = seen.tensor != nullptr ? seen.tensor->storage_offset() : 0;
+    if (const ForeignOperands::Operand* foreign = foreign_.find(k)) offset = foreign->offset;
+    body.add_slot(kind, seen.tensor, offset);
   }
   return &body;
 }
@@ -305,7 +310,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   }
   try {
     DeviceLock lock(engine().mutex());
-    add_operands();
+    add_operands(lock);
     const bool capturing = engine().capturing();
     if (capturing) [[unlikely]] prepare_in_capture(lock);
     const bool recordable = !capturing && call().prepare(lock);
@@ -392,6 +397,7 @@ void InterceptedCall::finish() {
     say_inexact();
     call().refuse(remat::RootReason::kUnsupported);
   }
+  if (copies_foreign_) [[unlikely]] verify_foreign();
   DeviceLock lock(engine().mutex());
   absl::InlinedVector<remat::Storage*, 4> outputs;
   const bool writes_record = call().record() != nullptr && call().record()->writes();

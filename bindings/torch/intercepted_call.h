@@ -21,6 +21,7 @@
 #include "absl/container/inlined_vector.h"
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
+#include "bindings/torch/foreign_operands.h"
 #include "bindings/torch/operator_info.h"
 #include "bindings/torch/operator_timer.h"
 #include "bindings/torch/random_state.h"
@@ -87,7 +88,11 @@ class InterceptedCall {
   static bool starts_inside(const Seen& seen);
   bool covers_storage(const Seen& seen) const;
   void see_components(c10::TensorImpl* tensor, bool written);
-  void add_operands();
+  void add_operands(DeviceLock& lock);
+  bool may_copy(const Seen& seen) const;
+  void copy_foreign(DeviceLock& lock);
+  void verify_foreign();
+  size_t result_bytes() const;
   void say_inexact() const;
   void distrust_operands(DeviceLock& lock);
   CallBody* begin_body();
@@ -115,6 +120,8 @@ class InterceptedCall {
   bool in_optimizer_ = false;   // t_in_optimizer at the beginning
   const c10::GeneratorImpl* captured_generator_ = nullptr;  // drawn from while a graph is captured
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
+  ForeignOperands foreign_;
+  bool copies_foreign_ = false;  // copies stand for them
   std::optional<DrawLock> draw_lock_;
   uint64_t kernel_start_ = 0;  // cycles
   uint64_t failures_before_ = 0;  // out_of_memory_count()
