@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "allocator/device_mutex.h"
 #include "allocator/stream_order.h"
 #include "remat/lineage.h"
 
@@ -65,6 +66,13 @@ class Backend {
     static_cast<void>(address);
     static_cast<void>(bytes);
     return 0;
+  }
+
+  // Memory is short: gives up what is only held for results to be evictable. True if it held
+  // something. Requires: lock held; may release it.
+  virtual bool give_up_memory(DeviceLock& lock) {
+    static_cast<void>(lock);
+    return false;
   }
 
   // Around a wait for other threads (PyTorch: releases Python's lock if this thread has it).

@@ -40,8 +40,9 @@ enum class RootReason : uint8_t {
   kEscaped,    // a raw pointer to it left our sight
   kRawWrite,   // may have been written once through a raw pointer
   kRecordingOff,
-  kVaries,   // result of an operator that need not give the same bits again
-  kSettled,  // made before a switch or a kernel that it depended on was changed
+  kVaries,       // result of an operator that need not give the same bits again
+  kSettled,      // made before a switch or a kernel that it depended on was changed
+  kForeignCopy,  // our copy of foreign memory that operators have read
   kCount
 };
 extern const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)];
@@ -66,7 +67,7 @@ struct Value {
   uint32_t kept_slot = 0;  // where KeptBytes lists it; meaningful while `kept`
   uint32_t scratch = 0;    // of a plan being built, or the mark of a walk
   uint32_t changed = 0;    // place in a policy's list of changes, from 1; 0: not there
-  uint16_t output = 0;     // index among its producer's outputs
+  uint32_t output = 0;     // index among its producer's outputs
   RootReason reason = RootReason::kNone;
   size_t bytes = 0;
   Storage* storage = nullptr;  // whose current contents it is; nullptr: a dead intermediate
@@ -93,7 +94,7 @@ struct alignas(64) Storage {
   uint64_t cost_above = 0, cost_below = 0;
   uint32_t above_epoch = 0, below_epoch = 0;
   uint32_t locks = 0;      // operators and plans that need its bytes where they are
-  uint16_t versions = 0;   // in-place versions since a root or a full overwrite
+  uint32_t versions = 0;   // in-place versions since a root or a full overwrite
   bool evicted = false;
   bool dead = false;       // the framework's storage is gone; freed when locks reaches 0
   bool dying = false;      // the backend said that it is; its death will be reported soon
@@ -122,25 +123,25 @@ struct RecordType {
 
 // One operator call. Lives in one slab: Record, edges, outputs, body.
 struct Record {
-  static constexpr uint16_t kNoEdge = 0xffff;
+  static constexpr uint32_t kNoEdge = 0xffffffff;
 
   const RecordType* type = nullptr;
+  size_t slab_bytes = 0;
   uint32_t references = 0;  // outputs alive + who else holds it
-  uint32_t slab_bytes = 0;
   uint32_t depth = 0;
   uint32_t epoch = 0;       // mark of the last walk that saw it
   bool needed = false;      // scratch of that walk
   bool told_above = false;  // of Neighbourhood::for_each_frontier()
-  uint64_t cost_ns = 0;
-  uint64_t step = 0;        // step of the job in which it was recorded
-  uint16_t edge_count = 0;
-  uint16_t output_count = 0;
-  uint16_t output_capacity = 0;
-  // The operator writes into one storage. written_edge: which input it updates (kNoEdge with
-  // `overwrites`: blank memory of overwritten_bytes). Its only output is the new version.
-  uint16_t written_edge = kNoEdge;
   bool overwrites = false;
   bool linked = false;
+  uint64_t cost_ns = 0;
+  uint64_t step = 0;        // step of the job in which it was recorded
+  uint32_t edge_count = 0;
+  uint32_t output_count = 0;
+  // The operator writes into one storage. written_edge: which input it updates (kNoEdge with
+  // `overwrites`: blank memory of overwritten_bytes). Its only output is the new version.
+  uint32_t written_edge = kNoEdge;
+  uint32_t evicted_output = 0;  // of RootLoss: one that was evicted when a walk last looked
   size_t overwritten_bytes = 0;
   Edge* edges = nullptr;
   Value** outputs = nullptr;  // entries are cleared when a value dies or is cut
@@ -148,6 +149,9 @@ struct Record {
 
   bool writes() const { return overwrites || written_edge != kNoEdge; }
 };
+
+// A million records and as many values are alive at once in a long job.
+static_assert(sizeof(Record) <= 96 && sizeof(Value) <= 96 && sizeof(Storage) == 128);
 
 inline bool Value::live() const { return storage != nullptr && !storage->dying; }
 inline bool Value::live_and_evicted() const { return live() && storage->evicted; }

@@ -54,16 +54,17 @@ Value* LineageStore::new_value(size_t bytes, RootReason reason) {
 
 Record* LineageStore::new_record(const RecordType& type, size_t edges, size_t outputs,
                                  size_t body_bytes) {
+  TIDEPOOL_CHECK(edges < Record::kNoEdge && outputs < Record::kNoEdge, "%zu inputs, %zu outputs",
+                 edges, outputs);
   const size_t fixed = round_up(sizeof(Record) + edges * sizeof(Edge) + outputs * sizeof(Value*));
   const size_t bytes = fixed + round_up(body_bytes);
   char* slab = static_cast<char*>(slabs_.take(bytes));
   Record* record = new (slab) Record{};
   record->type = &type;
   record->references = 1;
-  record->slab_bytes = static_cast<uint32_t>(bytes);
-  record->edge_count = static_cast<uint16_t>(edges);
-  record->output_count = static_cast<uint16_t>(outputs);
-  record->output_capacity = static_cast<uint16_t>(outputs);
+  record->slab_bytes = bytes;
+  record->edge_count = static_cast<uint32_t>(edges);
+  record->output_count = static_cast<uint32_t>(outputs);
   slab += sizeof(Record);
   record->edges = reinterpret_cast<Edge*>(slab);
   for (size_t k = 0; k < edges; ++k) new (&record->edges[k]) Edge{};
@@ -89,7 +90,7 @@ void LineageStore::link(Record& record) {
   record.linked = true;
 }
 
-void LineageStore::set_producer(Value& value, Record& record, uint16_t k) {
+void LineageStore::set_producer(Value& value, Record& record, uint32_t k) {
   value.producer = &record;
   value.output = k;
   value.depth = record.depth;

@@ -55,7 +55,7 @@ class LineageStore {
   void link(Record& record);
 
   // Makes `value`, a root, output `k` of `record`, which is deep enough.
-  void set_producer(Value& value, Record& record, uint16_t k);
+  void set_producer(Value& value, Record& record, uint32_t k);
 
   // Makes a value with a producer a root. Requires: its bytes are where its readers find them.
   void cut(Value& value, RootReason reason);

@@ -61,7 +61,7 @@ class Neighbourhood {
   struct Frame {
     Record* record;
     const Edge* edge;  // next consumer to look at of output `output`
-    uint16_t output;
+    uint32_t output;
   };
 
   template <typename Visit>

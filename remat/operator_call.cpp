@@ -58,22 +58,24 @@ void OperatorCall::restore_operands(DeviceLock& lock) {
   if (!evicted.empty()) state_.make_resident({evicted.data(), evicted.size()}, lock);
 }
 
-// Each round may release the lock, so look again until nothing is left to do.
+// What an operand needs may release the lock, and other threads may then read again what was looked
+// at before: whole rounds, until one finds nothing to do. (Not from the first operand again after
+// each that needed something: that takes the square of their number.)
 void OperatorCall::protect_written(DeviceLock& lock) {
   bool again = true;
   while (again) {
     again = false;
     for (const Operand& operand : operands_) {
       Storage& storage = *operand.storage;
+      ++state_.operand_checks;
       if (!writes(operand) || storage.dead || Runtime::State::may_be_written(storage)) continue;
       if (storage.current->producer != nullptr) {
-        again = state_.wait_until_unread(storage, lock);
+        again |= state_.wait_until_unread(storage, lock);
       } else {
         const bool refused = reason_ != RootReason::kNone;
         state_.cut(storage, refused ? reason_ : RootReason::kPartialWrite, lock);
         again = true;
       }
-      if (again) break;
     }
   }
 }
@@ -137,7 +139,7 @@ Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, si
   TIDEPOOL_CHECK(prepared_ && reason_ == RootReason::kNone && record_ == nullptr,
                  "%s: not recordable, or recorded already", type.name);
   record_ = state_.store.new_record(type, edges_, written_ != nullptr ? 1 : outputs, body_bytes);
-  uint16_t k = 0;
+  uint32_t k = 0;
   for (const Operand& operand : operands_) {
     if (operand.access == Access::kOverwrite) {
       record_->overwrites = true;
@@ -208,7 +210,7 @@ void OperatorCall::attach_record(std::span<Storage* const> outputs) {
           reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_;
       continue;
     }
-    state_.store.set_producer(*storage.current, *record_, static_cast<uint16_t>(k));
+    state_.store.set_producer(*storage.current, *record_, static_cast<uint32_t>(k));
     state_.residency.list(storage);
   }
   if (recorded && record_->references > 1) state_.link(*record_);

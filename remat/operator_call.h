@@ -46,6 +46,9 @@ class OperatorCall {
     make_roots(reason);
   }
 
+  // Nothing has spoken against a record so far.
+  bool may_be_recorded() const { return reason_ == RootReason::kNone; }
+
   // Restores evicted operands; protects what depends on contents about to be written; decides
   // whether the call can be recorded: at most one kUpdate or kOverwrite operand, an updated value
   // that has lineage, an overwritten storage that is no other operand, no operand escaped

@@ -48,7 +48,7 @@ Value* RestorationPlan::next_input(Frame& frame) const {
   const Record& record = *frame.record;
   const bool few = record.edge_count <= kFewEdges;
   Value* deepest = nullptr;
-  for (uint16_t k = few ? 0 : frame.cursor; k < record.edge_count; ++k) {
+  for (uint32_t k = few ? 0 : frame.cursor; k < record.edge_count; ++k) {
     Value* value = record.edges[k].value;
     if (value->available()) continue;
     if (value->producer == nullptr) {
@@ -58,7 +58,7 @@ Value* RestorationPlan::next_input(Frame& frame) const {
     }
     if (value->producer->epoch == epoch_) continue;
     if (!few) {
-      frame.cursor = static_cast<uint16_t>(k + 1);
+      frame.cursor = k + 1;
       return value;
     }
     if (deepest == nullptr || value->depth > deepest->depth) deepest = value;

@@ -56,11 +56,11 @@ class RestorationPlan {
  private:
   struct Frame {
     Record* record;
-    uint16_t cursor;
+    uint32_t cursor;
   };
 
   // Records with more inputs are searched in order, not for the deepest input.
-  static constexpr uint16_t kFewEdges = 16;
+  static constexpr uint32_t kFewEdges = 16;
 
   void enter(Record& record);
   void leave(Record& record);

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -40,10 +41,8 @@ class RootLoss {
   // owner yet. True: they are kept. False: dependents are roots now, the caller frees the block.
   bool retain_or_cut(Value& value, void* address);
 
-  // Frees the bytes of a dead root if no evicted live value needs them and no plan will read them.
-  // Requires: `value` is kept, without storage and producer. May free the value itself.
-  void release_if_idle(Value& value);
-  // The same for all retained roots. Returns how many were freed.
+  // Frees the bytes of dead roots that no evicted live value needs and no plan will read. Returns
+  // how many were freed. Linear in the retained roots and the records that depend on them.
   size_t sweep();
   // sweep() if something may have changed for a retained root since the last one.
   void sweep_if_due() {
@@ -55,9 +54,18 @@ class RootLoss {
   void check_invariants();
 
   uint64_t retained = 0;  // so far
+  uint64_t checks = 0;    // outputs and inputs of records that walks looked at
 
  private:
-  void walk(const Value& value, Dependents* found, bool first_evicted_only);
+  // Whether contents that depend on the value's depend on those above it: it has no bytes that
+  // last.
+  static bool passes(const Value& value) { return !value.live() || value.storage->writing; }
+  static bool is_retained(const Value& value) {
+    return value.kept != nullptr && value.producer == nullptr && value.storage == nullptr;
+  }
+  void walk(std::span<const Value* const> from, Dependents* found, bool first_evicted_only);
+  uint32_t mark_needed();
+  void release(Value& value);
 
   LineageStore& store_;
   Residency& residency_;

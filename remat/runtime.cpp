@@ -291,6 +291,7 @@ bool Runtime::evict(Owner owner) {
 
 bool Runtime::wait_for_room(DeviceLock& lock) {
   if (state_->root_loss.sweep() > 0) return true;
+  if (state_->backend.give_up_memory(lock)) return true;
   return state_->turns.wait_for_room(lock);
 }
 

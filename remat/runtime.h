@@ -55,6 +55,9 @@ struct RuntimeStatistics {
   uint64_t plan_peak_bytes = 0;  // greatest estimate of what a plan would hold at once
   uint64_t lean_plans = 0;       // made after one that locked all its inputs ran out of memory
   uint64_t clones = 0, snapshots = 0;
+  // Steps of walks: operands looked at before they are written; outputs and inputs of records that
+  // were looked at for what depends on a root. Linear in the operands of calls.
+  uint64_t operand_checks = 0, dependent_checks = 0;
   uint64_t contents_compared = 0;  // under chaos: restored contents with those evicted
   std::map<std::string, uint64_t> contents_different;  // by the operator that made them
   uint64_t replay_ns = 0, bookkeeping_ns = 0;

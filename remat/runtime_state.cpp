@@ -127,7 +127,7 @@ void Runtime::State::link(Record& record) {
 }
 
 void Runtime::State::start_recorded_version(Storage& storage, Record& record) {
-  storage.versions = record.overwrites ? 0 : static_cast<uint16_t>(storage.versions + 1);
+  storage.versions = record.overwrites ? 0 : storage.versions + 1;
   Value* fresh = store.new_value(storage.current->bytes, RootReason::kNone);
   store.set_producer(*fresh, record, 0);
   link(record);

@@ -46,6 +46,7 @@ struct Runtime::State {
   uint64_t evictions_compacted = 0;  // by the last compaction
   uint64_t random;       // state of the generator behind chaos
   uint64_t operators_seen = 0, operators_recorded = 0, escapes = 0, snapshots = 0;
+  uint64_t operand_checks = 0;  // of operands that calls write, before they write
 
   void lock_storage(Storage& storage) { ++storage.locks; }
   void unlock_storage(Storage& storage) {

@@ -29,6 +29,8 @@ RuntimeStatistics Runtime::statistics() const {
   out.lean_plans = restored.lean_plans;
   out.clones = restored.clones;
   out.snapshots = state.snapshots;
+  out.operand_checks = state.operand_checks;
+  out.dependent_checks = state.root_loss.checks;
   out.replay_ns = restored.replay_ns;
   out.bookkeeping_ns = restored.planning_ns;
   out.values = state.store.values();

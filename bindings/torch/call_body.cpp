@@ -75,13 +75,13 @@ void CallBody::forget_random() {
   random = nullptr;
 }
 
-void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
+void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor, int64_t offset) {
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(slot_count_ < slot_capacity_);
   TensorSlot& slot = *new (&slots_[slot_count_++]) TensorSlot;
   slot.kind = kind;
   if (kind == TensorSlot::Kind::kAbsent) return;
   const size_t dimensions = static_cast<size_t>(tensor->dim());
-  slot.dimensions = static_cast<uint16_t>(dimensions);
+  slot.dimensions = static_cast<uint32_t>(dimensions);
   slot.sizes = next_dimension_;
   copy_numbers(next_dimension_, tensor->sizes().data(), dimensions);
   copy_numbers(next_dimension_ + dimensions, tensor->strides().data(), dimensions);
@@ -91,7 +91,7 @@ void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor) {
     }
   }
   next_dimension_ += 2 * dimensions;
-  slot.offset = TIDEPOOL_MUTANT(1, view_offset) ? 0 : tensor->storage_offset();
+  slot.offset = TIDEPOOL_MUTANT(1, view_offset) ? 0 : offset;
   slot.keys = tensor->key_set().raw_repr() & kReplayedKeys;
   slot.scalar_type = static_cast<int8_t>(c10::typeMetaToScalarType(tensor->dtype()));
   slot.wrapped_number = tensor->is_wrapped_number();

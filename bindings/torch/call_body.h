@@ -34,7 +34,7 @@ struct TensorSlot {
   Kind kind = Kind::kAbsent;
   bool wrapped_number = false;
   int8_t scalar_type = 0;
-  uint16_t dimensions = 0;
+  uint32_t dimensions = 0;
   int64_t offset = 0;
   uint64_t keys = 0;             // dispatch keys that a kernel sees: backend, conj, neg
   bool on_host() const {
@@ -59,8 +59,9 @@ class CallBody {
                              size_t dimensions);
   static void destroy(void* body);
 
-  // Describes the next tensor argument. Requires: as many calls as slots.
-  void add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor);
+  // Describes the next tensor argument, whose first element is at `offset` of the edge's storage.
+  // Requires: as many calls as slots.
+  void add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor, int64_t offset);
 
   // The call draws nothing after all.
   void forget_random();

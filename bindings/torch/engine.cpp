@@ -43,6 +43,7 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
       backend_(std::move(backend)),
       recorder_(start_recorder(settings.trace, device)),
       runtime_(allocator, *backend_, settings.config),
+      foreign_copies_(*this, allocator.statistics().budget_bytes),
       waits_for_plans_(settings.planning == Planning::kWait) {
   runtime_.set_recording(settings.recording);
   if (recorder_ != nullptr) {
@@ -72,6 +73,7 @@ AllocatorObserver* Engine::allocation_meter() {
 
 void Engine::end_step() {
   runtime_.end_step();
+  foreign_copies_.end_step();
   if (waits_for_plans_ && planner_ != nullptr) planner_->wait();
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/foreign_copies.h"
 #include "bindings/torch/settings.h"
 #include "bindings/torch/torch_backend.h"
 #include "remat/plan/background_planner.h"
@@ -38,6 +39,7 @@ class Engine {
   remat::Runtime& runtime() { return runtime_; }
   DeviceMutex& mutex() { return allocator_.mutex(); }
   TorchBackend& backend() { return *backend_; }
+  ForeignCopies& foreign_copies() { return foreign_copies_; }
 
   // True where an allocation must offer the runtime a chance to evict at random.
   bool chaos_at_allocations() const { return chaos_at_allocations_; }
@@ -74,6 +76,7 @@ class Engine {
   std::unique_ptr<TorchBackend> backend_;
   std::unique_ptr<plan::TraceRecorder> recorder_;
   remat::Runtime runtime_;
+  ForeignCopies foreign_copies_;
   const bool waits_for_plans_;
   std::unique_ptr<plan::BackgroundPlanner> planner_;  // only where there is no recorder
   std::atomic<int> captures_{0};

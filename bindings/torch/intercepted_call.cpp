@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdio>
 #include <span>
+#include <utility>
 
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
@@ -66,7 +67,7 @@ void InterceptedCall::see(c10::TensorImpl* tensor, const TensorArgument& argumen
   seen.written = argument.writes;
   seen.side_written = argument.side_writes && (switched || info_.switch_argument < 0);
   seen.supported = is_supported(tensor);
-  if (seen.supported) dimensions_ += static_cast<uint32_t>(tensor->dim());
+  if (seen.supported) dimensions_ += static_cast<size_t>(tensor->dim());
   seen_.push_back(seen);
 }
 
@@ -204,25 +205,38 @@ remat::Access InterceptedCall::access_of(const Seen& seen) const {
   if (TIDEPOOL_MUTANT(2, root_write) && is_root) return remat::Access::kRead;
   if (TIDEPOOL_MUTANT(2, root_as_blank) && is_root) return remat::Access::kOverwrite;
   const bool overwrites = info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite);
-  if (!overwrites || !covers_storage(seen)) return remat::Access::kUpdate;
-  for (const Seen& other : seen_) {
-    if (&other != &seen && other.storage == seen.storage) return remat::Access::kUpdate;
-  }
+  if (!overwrites || seen.shared || !covers_storage(seen)) return remat::Access::kUpdate;
   return remat::Access::kOverwrite;
 }
 
-void InterceptedCall::add_operands() {
+// Marks arguments whose storage another one has, too.
+void InterceptedCall::find_shared() {
+  absl::InlinedVector<std::pair<remat::Storage*, size_t>, 8> places;
+  for (size_t k = 0; k < seen_.size(); ++k) {
+    if (seen_[k].storage != nullptr) places.emplace_back(seen_[k].storage, k);
+  }
+  std::sort(places.begin(), places.end());  // lists have any number of arguments
+  for (size_t k = 1; k < places.size(); ++k) {
+    if (places[k].first != places[k - 1].first) continue;
+    seen_[places[k].second].shared = seen_[places[k - 1].second].shared = true;
+  }
+}
+
+void InterceptedCall::add_operands(DeviceLock& lock) {
   for (size_t k = 0; k < slots_; ++k) {
     if (seen_[k].tensor == nullptr || is_mutant_constant(seen_[k].tensor)) continue;
     resolve(seen_[k]);
     if (!seen_[k].supported) [[unlikely]] see_components(seen_[k].tensor, seen_[k].written);
   }
   for (size_t k = slots_; k < seen_.size(); ++k) resolve(seen_[k]);
+  if (!foreign_.empty()) [[unlikely]] copy_foreign(lock);
+  if (info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite)) find_shared();
   for (Seen& seen : seen_) {
     if (seen.storage == nullptr) continue;
     seen.access = access_of(seen);
     call().add(seen.storage, seen.access);
   }
+  if (copies_foreign_) [[unlikely]] foreign_.unlock(engine().runtime());
   // What threads beside an operator compute for it, it may read by address.
   const bool inside = UntrustedCall::any() || at::in_parallel_region();
   if (!info_.replayable || !trusted_ || inside) call().refuse(remat::RootReason::kUnsupported);
@@ -278,7 +292,8 @@ CallBody* InterceptedCall::begin_body() {
   remat::Record* record = call().begin_record(
       info_, CallBody::bytes_for(info_, slots_, dimensions_, immediates_), outputs);
   CallBody& body = CallBody::construct(record->body, info_, slots_, dimensions_);
-  for (const Seen& seen : std::span(seen_.data(), slots_)) {
+  for (size_t k = 0; k < slots_; ++k) {
+    const Seen& seen = seen_[k];
     TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
     if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
     if (seen.home == Home::kImmediate) kind = TensorSlot::Kind::kImmediate;
@@ -286,7 +301,9 @@ CallBody* InterceptedCall::begin_body() {
       kind = seen.access == remat::Access::kOverwrite ? TensorSlot::Kind::kBlank
                                                       : TensorSlot::Kind::kEdge;
     }
-    body.add_slot(kind, seen.tensor);
+    int64_t offset = seen.tensor != nullptr ? seen.tensor->storage_offset() : 0;
+    if (const ForeignOperands::Operand* foreign = foreign_.find(k)) offset = foreign->offset;
+    body.add_slot(kind, seen.tensor, offset);
   }
   return &body;
 }
@@ -329,7 +346,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   }
   try {
     DeviceLock lock(engine().mutex());
-    add_operands();
+    add_operands(lock);
     const bool capturing = engine().capturing();
     if (capturing) [[unlikely]] prepare_in_capture(lock);
     const bool recordable = !capturing && call().prepare(lock);
@@ -425,12 +442,13 @@ void InterceptedCall::finish() {
     say_inexact();
     call().refuse(remat::RootReason::kUnsupported);
   }
+  if (copies_foreign_) [[unlikely]] verify_foreign();
   DeviceLock lock(engine().mutex());
   absl::InlinedVector<remat::Storage*, 4> outputs;
   const bool writes_record = call().record() != nullptr && call().record()->writes();
   if (!writes_record) {
     const size_t recorded =
-        call().record() != nullptr ? call().record()->output_capacity : outputs_.size();
+        call().record() != nullptr ? call().record()->output_count : outputs_.size();
     for (c10::TensorImpl* tensor : outputs_) {
       if (outputs.size() < recorded) outputs.push_back(track_output(tensor));
     }

@@ -23,6 +23,7 @@
 #include "absl/container/inlined_vector.h"
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
+#include "bindings/torch/foreign_operands.h"
 #include "bindings/torch/operator_info.h"
 #include "bindings/torch/operator_timer.h"
 #include "bindings/torch/random_state.h"
@@ -94,6 +95,7 @@ class InterceptedCall {
     bool written = false;
     bool side_written = false;
     bool supported = true;
+    bool shared = false;  // another argument has its storage, too; known of what overwrites
     remat::Access access = remat::Access::kRead;  // where `storage` is set
   };
 
@@ -106,10 +108,15 @@ class InterceptedCall {
   void prepare_in_capture(DeviceLock& lock);
   remat::Storage* storage_behind(const Seen& seen, c10::StorageImpl* storage);
   remat::Access access_of(const Seen& seen) const;
+  void find_shared();
   static bool starts_inside(const Seen& seen);
   bool covers_storage(const Seen& seen) const;
   void see_components(c10::TensorImpl* tensor, bool written);
-  void add_operands();
+  void add_operands(DeviceLock& lock);
+  bool may_copy(const Seen& seen) const;
+  void copy_foreign(DeviceLock& lock);
+  void verify_foreign();
+  size_t result_bytes() const;
   void say_inexact() const;
   void distrust_operands(DeviceLock& lock);
   CallBody* begin_body();
@@ -137,11 +144,13 @@ class InterceptedCall {
   // Components of sparse tensors, and tensors of bare storages, kept alive for the call's length.
   absl::InlinedVector<c10::intrusive_ptr<c10::TensorImpl>, 1> components_;
   size_t slots_ = 0;  // tensors seen as arguments; components come after them
-  uint32_t dimensions_ = 0;
-  uint16_t immediates_ = 0;
+  size_t dimensions_ = 0;
+  size_t immediates_ = 0;
   bool in_optimizer_ = false;   // t_in_optimizer at the beginning
   const c10::GeneratorImpl* captured_generator_ = nullptr;  // drawn from while a graph is captured
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
+  ForeignOperands foreign_;
+  bool copies_foreign_ = false;  // copies stand for them
   std::optional<PrivateDraw> draw_;
   const RandomState* drawn_ = nullptr;  // of a draw from the default generator itself
   uint64_t kernel_start_ = 0;  // cycles

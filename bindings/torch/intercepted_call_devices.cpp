@@ -22,10 +22,74 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
   }
   seen.home = Home::kEmpty;
   // Memory of others: its contents may change unseen. (Made before us, if it has no bytes.)
-  if (!seen.supported || storage->nbytes() != 0 || seen.written) {
+  if (seen.supported && storage->nbytes() == 0 && !seen.written) return;
+  const auto place = static_cast<size_t>(&seen - seen_.data());
+  if (copies_foreign_) {
+    if (const ForeignOperands::Operand* operand = foreign_.find(place)) {
+      seen.storage = operand->copy;
+      seen.home = Home::kStorage;
+      return;
+    }
+  } else if (call_->may_be_recorded() && may_copy(seen) && foreign_.see(place, *seen.tensor)) {
+    return;
+  }
+  call().refuse(remat::RootReason::kUnstableInput);
+  reads_foreign_ = true;
+}
+
+// Parameters change with each step, and are needed in any case.
+bool InterceptedCall::may_copy(const Seen& seen) const {
+  return !host_is_foreign() && seen.supported && !seen.written && info_.replayable &&
+         info_.is_trusted && !info_.keeps_operands && !in_optimizer_ &&
+         !seen.tensor->requires_grad();
+}
+
+// Copies stand for the operands in memory of others, unless they would not pay.
+void InterceptedCall::copy_foreign(DeviceLock& lock) {
+  ForeignCopies& copies = engine().foreign_copies();
+  remat::Runtime& runtime = engine().runtime();
+  if (call().may_be_recorded() && runtime.recording() && copies.pays(kind()) &&
+      foreign_.bytes() <= copies.most_bytes()) {
+    lock.unlock();
+    copies_foreign_ = foreign_.obtain(copies);
+    lock.lock();
+    if (!copies_foreign_) foreign_.unlock(runtime);
+  }
+  if (!copies_foreign_) {
     call().refuse(remat::RootReason::kUnstableInput);
     reads_foreign_ = true;
+    return;
   }
+  // The lock was released: what was found under it is looked for again.
+  immediates_ = 0;
+  for (size_t k = 0; k < slots_; ++k) {
+    seen_[k].storage = nullptr;
+    seen_[k].home = Home::kAbsent;
+    if (seen_[k].tensor != nullptr && !is_mutant_constant(seen_[k].tensor)) resolve(seen_[k]);
+  }
+}
+
+size_t InterceptedCall::result_bytes() const {
+  const remat::Record* record = call_->record();
+  if (record == nullptr) return 0;
+  size_t bytes = 0;
+  const auto add = [&](const c10::TensorImpl* tensor) {
+    if (tensor == nullptr || !tensor->has_storage()) return;
+    bytes += storage_of(tensor)->nbytes();
+  };
+  for (const Seen& seen : seen_) {
+    if (record->writes() && seen.written) add(seen.tensor);
+  }
+  for (const c10::TensorImpl* tensor : outputs_) {
+    if (!record->writes()) add(tensor);
+  }
+  return bytes;
+}
+
+void InterceptedCall::verify_foreign() {
+  if (foreign_.verify(engine().foreign_copies(), kind(), result_bytes())) return;
+  call().refuse(remat::RootReason::kUnstableInput);
+  reads_foreign_ = true;
 }
 
 void InterceptedCall::choose_engine() {

@@ -191,6 +191,11 @@ void TorchBackend::forget(remat::Storage& storage) {
   drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
 }
 
+bool TorchBackend::give_up_memory(DeviceLock& lock) {
+  Engine* engine = engine_of(device_);
+  return engine != nullptr && engine->foreign_copies().give_up(lock);
+}
+
 void* TorchBackend::leave_interpreter() {
   static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
   static const auto save = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyEval_SaveThread"));

@@ -3,9 +3,38 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "fmt/format.h"
 
 namespace tidepool::plan {
+namespace {
+
+// A set of storages' numbers; an operator has a few mostly, and as many as it likes.
+class Numbers {
+ public:
+  // False: it was there.
+  bool insert(uint64_t storage) {
+    if (has(storage)) return false;
+    if (few_.size() < kFew) {
+      few_.push_back(storage);
+    } else {
+      many_.insert(storage);
+    }
+    return true;
+  }
+  bool has(uint64_t storage) const {
+    return std::find(few_.begin(), few_.end(), storage) != few_.end() ||
+           (!many_.empty() && many_.contains(storage));
+  }
+
+ private:
+  static constexpr size_t kFew = 16;
+  absl::InlinedVector<uint64_t, kFew> few_;
+  absl::flat_hash_set<uint64_t> many_;
+};
+
+}  // namespace
 
 uint64_t Trace::baseline_ns() const {
   uint64_t sum = 0;
@@ -121,7 +150,7 @@ uint64_t TraceBuilder::root(size_t bytes, RootKind kind, uint32_t block) {
 }
 
 void TraceBuilder::check_call(const OperatorCallEntry& entry) const {
-  constexpr size_t kMostOperands = std::numeric_limits<uint16_t>::max() - 1;
+  constexpr size_t kMostOperands = std::numeric_limits<uint32_t>::max() - 1;
   if (entry.reads.size() + entry.writes.size() + entry.output_bytes.size() > kMostOperands) {
     throw TraceError(
         fmt::format("operator {} has more than {} operands", entry.name, kMostOperands));
@@ -130,20 +159,18 @@ void TraceBuilder::check_call(const OperatorCallEntry& entry) const {
     throw TraceError(fmt::format("a cost of {} ns; at most {}", entry.cost_ns, kMostNs));
   }
   for (const uint64_t storage : entry.reads) check_alive(storage);
-  for (size_t k = 0; k < entry.writes.size(); ++k) {
-    const StorageIndex written = check_alive(number(entry.writes[k].storage));
-    for (size_t n = 0; n < k; ++n) {
-      if (entry.writes[n].storage != written) continue;
-      throw TraceError(fmt::format("storage {} is written twice", number(written)));
-    }
+  Numbers listed;
+  for (const TraceWrite& write : entry.writes) {
+    const StorageIndex written = check_alive(number(write.storage));
+    if (listed.insert(number(written))) continue;
+    throw TraceError(fmt::format("storage {} is written twice", number(written)));
+  }
+  if (!entry.arguments.empty()) {
+    for (const uint64_t storage : entry.reads) listed.insert(storage);
   }
   for (const TraceArgument& argument : entry.arguments) {
     const StorageIndex index = check_alive(number(argument.storage));
-    const bool listed =
-        std::find(entry.reads.begin(), entry.reads.end(), number(index)) != entry.reads.end() ||
-        std::any_of(entry.writes.begin(), entry.writes.end(),
-                    [&](const TraceWrite& write) { return write.storage == index; });
-    if (listed) continue;
+    if (listed.has(number(index))) continue;
     throw TraceError(fmt::format("argument {} is neither read nor written", number(index)));
   }
   if (!entry.arguments.empty() && !trace_.facts.blocks) {
@@ -170,22 +197,18 @@ uint64_t TraceBuilder::call(const OperatorCallEntry& entry) {
   op.recordable = entry.recordable;
   op.first_operand = static_cast<uint32_t>(trace_.operands.size());
   op.first_write = static_cast<uint32_t>(trace_.write_list.size());
+  Numbers written;
+  for (const TraceWrite& write : entry.writes) written.insert(number(write.storage));
+  Numbers reads;
   for (const uint64_t storage : entry.reads) {
-    const auto index = static_cast<StorageIndex>(storage);
     // Written storages are not listed as read, and nothing twice: an update reads what it writes,
     // and whoever overwrites what he reads updates it.
-    const auto begin = trace_.operands.begin() + op.first_operand;
-    if (std::find(begin, trace_.operands.end(), index) != trace_.operands.end()) continue;
-    if (std::any_of(entry.writes.begin(), entry.writes.end(),
-                    [&](const TraceWrite& write) { return write.storage == index; })) {
-      continue;
-    }
-    trace_.operands.push_back(index);
+    if (!reads.insert(storage) || written.has(storage)) continue;
+    trace_.operands.push_back(static_cast<StorageIndex>(storage));
     ++op.reads;
   }
   for (TraceWrite write : entry.writes) {
-    const bool read = std::find(entry.reads.begin(), entry.reads.end(), number(write.storage)) !=
-                      entry.reads.end();
+    const bool read = reads.has(number(write.storage));
     if (read && write.access == Access::kOverwrite) write.access = Access::kUpdate;
     trace_.write_list.push_back(write);
     ++op.writes;

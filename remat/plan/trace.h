@@ -70,7 +70,7 @@ struct TraceOperator {
   // Trace::block_changes.
   uint32_t first_operand = 0, first_write = 0, first_argument = 0, first_block_change = 0;
   uint32_t block_changes = 0, arguments = 0;
-  uint16_t reads = 0, outputs = 0, writes = 0;
+  uint32_t reads = 0, outputs = 0, writes = 0;
 };
 
 enum class EventKind : uint8_t { kRoot, kOperator, kRelease, kUse, kStep, kBlock, kRole };

@@ -3,6 +3,7 @@
 import ctypes
 import io
 import pickle
+import threading
 from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
@@ -240,3 +241,150 @@ def case_shared_file():
         a = torch.from_numpy(mapped) + 1
         mapped[:] = 6
         return y, z, a, torch.from_numpy(mapped) + y
+
+
+# What operators read in memory of others is copied, so that their results can be made again. Here
+# results are larger than what they are made from: else nothing is copied.
+
+
+def batch_of(*shape, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def spread(x, k=4):
+    """Return what takes more memory than `x`, by two operators."""
+    return torch.sin(torch.cat([x] * k)) + 1
+
+
+def case_batch_written_between_calls():
+    array = batch_of(8, 32)
+    batch = torch.from_numpy(array)
+    kept = []
+    for k in range(4):
+        kept += [spread(batch), spread(batch[2:6])]
+        array[:] = array * 2 + k
+        array[3, k] = 7
+    return kept, batch, spread(batch)
+
+
+def case_batch_freed():
+    kept = []
+    for k in range(5):
+        array = batch_of(16, 16, seed=k)
+        batch = torch.from_numpy(array)
+        weight = torch.ones(16, 64, requires_grad=True)
+        hidden = torch.relu(batch @ weight)
+        kept.append(hidden)
+        del array, batch
+        hidden.pow(2).sum().backward()
+        kept.append(weight.grad)
+    return kept
+
+
+def case_batch_in_views():
+    array = batch_of(12, 10)
+    whole = torch.from_numpy(array)
+    odd = torch.from_numpy(array.reshape(-1)[3:])  # off every boundary of 64 bytes
+    views = [whole[1:, 2:], whole.t(), whole[::2], whole[:, 3], whole[4:5].expand(6, 10), odd,
+             odd[::3], whole[:0], whole.flip(0)]
+    kept = [spread(view) for view in views]
+    array += 1
+    return kept, [spread(view) for view in views]
+
+
+def case_batch_of_bytes_and_indices():
+    pixels = torch.from_numpy(np.arange(3 * 64, dtype=np.uint8).reshape(3, 8, 8))
+    image = pixels.float() / 255
+    tokens = torch.from_numpy(np.arange(40) % 7)
+    table = torch.randn(7, 33, requires_grad=True)
+    embedded = torch.nn.functional.embedding(tokens, table)
+    loss = torch.nn.functional.cross_entropy(embedded.tanh(), tokens)
+    pixels.numpy()[:] = 9
+    tokens.numpy()[:] = 3
+    return image, embedded, embedded * 2, loss, pixels.double() * 2
+
+
+def case_batch_shared_between_calls():
+    x = torch.from_numpy(batch_of(2, 3, 12, 12))
+    first = torch.nn.Conv2d(3, 16, 3)
+    norm = torch.nn.BatchNorm2d(16)
+    kept = []
+    for _ in range(3):
+        out = torch.relu(norm(first(x)))
+        (out * out).mean().backward()
+        kept += [out.detach(), first.weight.grad.clone()]
+        with torch.no_grad():
+            for parameter in first.parameters():
+                parameter -= parameter.grad
+        first.zero_grad()
+    return kept
+
+
+def case_batch_in_shared_memory_reused():
+    """A worker that hands over the same shared memory again and again."""
+    slot = torch.empty(64).share_memory_()
+    handed = pickle.loads(bytes(ForkingPickler.dumps(slot)))
+    kept = []
+    for k in range(4):
+        slot.copy_(torch.arange(64.0) * (k + 1))
+        kept.append(spread(handed))
+        slot.fill_(-1)
+        kept.append(kept[-1] * 2)
+    return kept
+
+
+def case_batch_updates_ours():
+    array = batch_of(16)
+    batch = torch.from_numpy(array)
+    static = torch.randn(4, 16) * 2
+    before = static * 1
+    static.add_(batch)
+    array[:] = 5
+    static.mul_(batch)
+    static[1].copy_(batch)
+    array[:] = 6
+    batch.add_(static[0])
+    return static, before, batch, static + batch, array.tolist()
+
+
+def case_batches_on_threads():
+    kept = [None] * 4
+    shared = torch.from_numpy(batch_of(24, 8))
+
+    def work(k):
+        own = batch_of(24, 8, seed=k)
+        mine = torch.from_numpy(own)
+        out = []
+        for step in range(4):
+            out += [spread(shared), spread(mine)]
+            own += step
+        kept[k] = out
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return kept
+
+
+def case_batch_written_while_read():
+    """Another thread writes all the time: whatever is read, results read the same twice."""
+    array = np.zeros((256, 256), dtype=np.float32)
+    batch = torch.from_numpy(array)
+    done = threading.Event()
+
+    def write():
+        while not done.is_set():
+            np.add(array, 1, out=array)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = []
+    for _ in range(40):
+        out = torch.sin(batch.double())
+        seen.append(torch.equal(out.clone(), out.clone()))
+    done.set()
+    writer.join()
+    array[:] = 0
+    return seen, spread(batch)

@@ -300,3 +300,9 @@ def case_versions():
         if k % 7 == 0:
             seen.append(x[3:9] * 1)
     return x, seen, torch.stack([s.sum() for s in seen])
+
+
+def case_more_operands_than_16_bits_count():
+    many = made(66000, 1).unbind()
+    stacked = torch.stack(many)
+    return stacked, torch.cat(many) + 1, stacked.t() * 2

@@ -70,5 +70,21 @@ TEST_CASE("memory for lineage is reused") {
   CHECK(most < 4096);
 }
 
+TEST_CASE("a record has as many inputs and outputs as its operator") {
+  constexpr size_t kMany = 70000;  // more than 16 bits count
+  LineageBuilder built;
+  Storage* x = built.root();
+  const std::vector<Storage*> inputs(kMany, x);
+  const std::vector<Storage*> outputs = built.results(inputs, kMany, 10);
+  const remat::Record& record = *outputs.back()->current->producer;
+  CHECK(record.edge_count == kMany);
+  CHECK(record.output_count == kMany);
+  CHECK(outputs.back()->current->output == kMany - 1);
+  CHECK(record.edges[kMany - 1].value == x->current);
+  built.check();
+  for (Storage* output : outputs) built.die(output);
+  CHECK(built.store.records() == 0);
+}
+
 }  // namespace
 }  // namespace tidepool

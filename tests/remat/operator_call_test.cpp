@@ -218,5 +218,31 @@ TEST_CASE("where in-place writes are not recorded, their results are roots") {
   }
 }
 
+TEST_CASE("a call that writes many operands looks a few times at each, whatever protects them") {
+  constexpr size_t kOperands = 300;
+  const bool evicted = GENERATE(false, true);
+  RematFixture job(4 << 20);
+  RematFixture::Tensors written;
+  RematFixture::Tensors readers;
+  for (size_t k = 0; k < kOperands; ++k) {
+    written.push_back(job.input());
+    readers.push_back(job.pure({written.back()}));
+    if (evicted) CHECK(job.evict(readers.back()));
+  }
+  {
+    OperatorCall call(job.runtime);
+    DeviceLock lock(job.mutex);
+    for (Tensor tensor : written) call.add(job.framework.tracked(tensor), Access::kUpdate);
+    CHECK(!call.prepare(lock));
+    for (Tensor tensor : readers) CHECK(!job.framework.tracked(tensor)->evicted);
+    for (Tensor tensor : written) {
+      CHECK(job.framework.tracked(tensor)->current->consumers == nullptr);
+    }
+  }
+  CHECK(job.statistics().operand_checks == 2 * kOperands);  // once to protect, once to see that
+  for (Tensor tensor : readers) CHECK(job.matches(tensor));
+  job.check();
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -88,5 +88,46 @@ TEST_CASE("a plan's uses keep a dead root") {
   CHECK(built.root_loss.sweep() == 1);
 }
 
+TEST_CASE("dead roots that one record reads cost no look through all its outputs each") {
+  constexpr size_t kMany = 300;
+  LineageBuilder built;
+  std::vector<Storage*> roots;
+  for (size_t k = 0; k < kMany; ++k) roots.push_back(built.root());
+  const std::vector<Storage*> outputs = built.results(roots, kMany, 10);
+  built.evict(outputs.back());
+  for (Storage* root : roots) CHECK(built.die(root));
+  CHECK(built.root_loss.checks <= 3 * kMany);
+  CHECK(built.root_loss.sweep() == 0);
+  built.check();
+  CHECK(built.install(outputs.back()));
+  CHECK(built.root_loss.sweep() == kMany);
+  CHECK(built.root_loss.checks <= 12 * kMany);
+  CHECK(built.store.records() == 0);
+  built.check();
+}
+
+TEST_CASE("a sweep keeps what evicted values need through dead ones, and frees the rest") {
+  LineageBuilder built;
+  Storage* needed = built.root();
+  Storage* idle = built.root();
+  Storage* aside = built.result({idle, needed});
+  Storage* dead = built.result({needed});
+  Storage* far = built.result({dead});
+  built.evict(far);
+  built.evict(aside);
+  built.die(dead);
+  CHECK(built.die(needed));
+  CHECK(built.die(idle));
+  CHECK(built.root_loss.sweep() == 0);
+  CHECK(built.install(aside));
+  CHECK(built.root_loss.sweep() == 1);
+  CHECK(built.residency.kept().size() == 1);
+  CHECK(aside->current->producer == nullptr);
+  CHECK(far->current->producer != nullptr);
+  CHECK(built.install(far));
+  CHECK(built.root_loss.sweep() == 1);
+  built.check();
+}
+
 }  // namespace
 }  // namespace tidepool

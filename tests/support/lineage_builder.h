@@ -53,7 +53,7 @@ class LineageBuilder final : public remat::Backend {
     std::vector<remat::Storage*> out;
     for (size_t k = 0; k < count; ++k) {
       out.push_back(root(bytes));
-      store.set_producer(*out[k]->current, *record, static_cast<uint16_t>(k));
+      store.set_producer(*out[k]->current, *record, static_cast<uint32_t>(k));
       residency.list(*out[k]);
     }
     store.link(*record);

@@ -95,5 +95,28 @@ TEST_CASE("an alignment is a power of two") {
   CHECK_THROWS_AS(TraceBuilder({"t", "cpu", 64, -1, 0}), TraceError);
 }
 
+TEST_CASE("an operator of more operands than 16 bits count") {
+  constexpr size_t kMany = 70000;
+  TraceBuilder builder({"t", "cpu", 64, 0, 0});
+  std::vector<uint64_t> reads;
+  std::vector<TraceWrite> writes;
+  for (size_t k = 0; k < kMany; ++k) reads.push_back(builder.root(64, RootKind::kOther));
+  for (size_t k = 0; k < kMany; ++k) {
+    writes.push_back(
+        {static_cast<StorageIndex>(builder.root(64, RootKind::kOther)), Access::kUpdate});
+  }
+  const std::vector<size_t> bytes(kMany, 64);
+  OperatorCallEntry entry;
+  entry.name = "many";
+  entry.reads = reads;
+  entry.writes = writes;
+  entry.output_bytes = bytes;
+  builder.call(entry);
+  const Trace trace = builder.take();
+  CHECK(trace.operators[0].reads == kMany);
+  CHECK(trace.operators[0].writes == kMany);
+  CHECK(trace.operators[0].outputs == kMany);
+}
+
 }  // namespace
 }  // namespace tidepool::plan
