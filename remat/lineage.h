@@ -103,6 +103,7 @@ struct alignas(64) Storage {
   Role observed_role = Role::kOther;  // the JobObserver's
   void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)
   void* address = nullptr;  // start of its bytes; nullptr while evicted
+  void* notes = nullptr;    // the backend's own, on a parameter
   Storage* previous = nullptr;
   uint32_t step_seen = 0;      // Foresight: the step that step_number is of
   uint32_t step_number = 0;

@@ -188,6 +188,8 @@ void Runtime::pause_evicting(DeviceLock& lock) {
   unlock();
 }
 
+size_t Runtime::threads() const { return state_->turns.threads(); }
+
 bool Runtime::has_restored() const {
   return state_->residency.rematerializations > 0 || state_->residency.moves > 0;
 }
