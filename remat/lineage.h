@@ -46,7 +46,8 @@ enum class RootReason : uint8_t {
 extern const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)];
 
 // What a storage is to the job, as far as it shows: for reports, and for what may be moved.
-enum class Role : uint8_t { kOther, kParameter, kOptimizerState, kInput, kCount };
+// Gradients are known as such late, so that nothing but reports may depend on that.
+enum class Role : uint8_t { kOther, kParameter, kOptimizerState, kInput, kGradient, kCount };
 
 // One input of a record; a node of the value's list of consumers once the record is linked.
 struct Edge {

@@ -44,7 +44,7 @@ MemoryUses::MemoryUses(const LineageStore& store, const Residency& residency, co
       restorer_(restorer),
       thread_(Origin::number_of(Origin::this_thread())) {
   store.for_each_storage([&](const Storage& storage) {
-    if (storage.dead || storage.role != Role::kParameter) return;
+    if (storage.dead || storage.notes == nullptr) return;
     if (const Storage* gradient = backend.gradient_of(storage, turns.threads())) {
       gradients_.insert(gradient);
     }
@@ -77,6 +77,7 @@ std::string MemoryUses::of_storage(const Storage& storage) const {
     case Role::kParameter: return "parameters";
     case Role::kOptimizerState: return "optimizer state";
     case Role::kInput: return "inputs";
+    case Role::kGradient: return "gradients";
     case Role::kOther:
     case Role::kCount: break;
   }

@@ -162,6 +162,8 @@ class Runtime final : public Reclaimer {
 
   // So many threads have run operators so far; three, or more, count as three. Requires: lock held.
   size_t threads() const;
+  // Storages that hold gradients now are known as such from now on. Takes the lock.
+  void mark_gradients();
 
   // The next operator or plan will look for retained roots that nothing needs any more. Requires:
   // lock held, or no other thread.

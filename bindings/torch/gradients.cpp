@@ -1,7 +1,9 @@
 #include "bindings/torch/gradients.h"
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <memory>
@@ -29,15 +31,30 @@ struct WeakOf<c10::intrusive_ptr<Node, Null>> {
 using Held = decltype(try_get_grad_accumulator(std::declval<const at::Tensor&>()));
 using Accumulator = WeakOf<Held>::Type;
 
+// Where a backward pass is under way on this thread: its end marks the gradients.
+void mark_after_backward() {
+  thread_local int last_pass = -1;
+  const int pass = torch::autograd::get_current_graph_task_id();
+  if (pass == last_pass || pass < 0) return;
+  last_pass = pass;
+  torch::autograd::Engine::get_default_engine().queue_callback([] {
+    for_each_engine([](Engine& engine) { engine.runtime().mark_gradients(); });
+  });
+}
+
 }  // namespace
 
 size_t threads_of_one_job() { return host_is_foreign() ? 2 : 1; }
 
 void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
+  // Only with gradients does the operator's own node hold the accumulator, so that nobody replaces
+  // it.
+  if (!c10::GradMode::is_enabled()) {
+    mark_after_backward();
+    return;
+  }
   const auto* known = static_cast<const Accumulator*>(storage.notes);
   if (known != nullptr && !known->expired()) [[likely]] return;
-  // Only then does the operator's own node hold the accumulator, so that nobody replaces it.
-  if (!c10::GradMode::is_enabled()) return;
   const at::Tensor used(
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(tensor));
   Held node;

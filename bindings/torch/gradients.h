@@ -1,6 +1,6 @@
 // Gradients: which tracked storage holds the gradient of a parameter, for reports. Known by the
-// node that accumulates it (weakly held, so that nothing lives longer for it): while a graph that
-// leads to the parameter is alive.
+// node that accumulates it (weakly held, so that nothing lives longer for it), while a graph that
+// leads to the parameter is alive; so gradients are marked at the end of each backward pass.
 // All functions need the device's lock, and that no thread but the caller's works on gradients.
 #pragma once
 
