@@ -160,6 +160,7 @@ void* Arena::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, Stream
     if (id == BlockId::kNone) id = make_room(lock, {bytes, rounded, zone, stream, end});
   }
   heap_.set_requested(id, bytes);
+  heap_[id].set_origin({allocations(), Origin::number_of(Origin::this_thread())});
   ++counts_.allocations;
   counts_.allocated_peak_bytes = std::max(counts_.allocated_peak_bytes, heap_.allocated_bytes());
   counts_.requested_peak_bytes = std::max(counts_.requested_peak_bytes, heap_.requested_bytes());

@@ -76,6 +76,8 @@ class Arena {
   size_t handle_bytes() const { return config_.handle_bytes; }
   size_t allocated_bytes() const { return heap_.allocated_bytes(); }
   uint64_t prices() const { return counts_.prices; }
+  // As Origin::serial counts.
+  uint32_t allocations() const { return static_cast<uint32_t>(counts_.allocations); }
   size_t committed_bytes() const { return pages_.committed() * config_.handle_bytes; }
   void check_invariants() const;
 
@@ -296,6 +298,12 @@ class Arena {
   bool evict_cheapest(StreamId stream);
   [[noreturn]] void out_of_memory(const Request& request);
   size_t largest_servable(const Request& request);
+  // Fills `pinned` and `evictable`.
+  void tell_uses(const Request& request, OutOfMemoryReport& report);
+  // Pages that hold anything that cannot be evicted.
+  size_t pinned_pages(StreamId stream) const;
+  // No smaller budget can serve the request while what is pinned lies where it does.
+  size_t lower_bound(const Request& request, size_t pinned_bytes) const;
 
   AddressSpace& space_;
   AllocatorConfig config_;

@@ -1,10 +1,13 @@
 // Reclaiming: what to evict for a request, window or scattered, and the error when nothing helps.
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "allocator/arena.h"
 #include "allocator/check.h"
+#include "allocator/sizes.h"
 
 namespace tidepool {
 
@@ -350,6 +353,72 @@ size_t Arena::largest_servable(const Request& request) {
   return std::max(largest, std::min(pages * config_.handle_bytes, largest_hole));
 }
 
+void Arena::tell_uses(const Request& request, OutOfMemoryReport& report) {
+  std::vector<HeldBlock> held;
+  std::vector<BlockId> ids;
+  for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
+    const Block& block = heap_[id];
+    if (block.state != BlockState::kAllocated) continue;
+    ids.push_back(id);
+    held.push_back({address_of(id).pointer(), block.owner, block.origin()});
+  }
+  if (reclaimer_ != nullptr) reclaimer_->tell_uses(held);
+  std::map<std::string, size_t> pinned;
+  std::map<std::string, size_t> evictable;
+  for (size_t k = 0; k < ids.size(); ++k) {
+    const Block& block = heap_[ids[k]];
+    const bool goes = may_go(block, request.stream) && reclaimer_->evictable(block.owner);
+    auto& uses = goes ? evictable : pinned;
+    uses[held[k].use] += block.requested_bytes;
+    if (block.bytes > block.requested_bytes) {
+      uses["rounding up of sizes"] += block.bytes - block.requested_bytes;
+    }
+  }
+  const auto sorted = [](const std::map<std::string, size_t>& uses) {
+    std::vector<UsedBytes> all;
+    for (const auto& [use, bytes] : uses) all.push_back({use, bytes});
+    std::stable_sort(all.begin(), all.end(),
+                     [](const UsedBytes& a, const UsedBytes& b) { return a.bytes > b.bytes; });
+    return all;
+  };
+  report.pinned = sorted(pinned);
+  report.evictable = sorted(evictable);
+  TIDEPOOL_CHECK(report.pinned_bytes() + report.evictable_bytes() == report.allocated_bytes,
+                 "%zu pinned and %zu evictable bytes are not the %zu in use",
+                 report.pinned_bytes(), report.evictable_bytes(), report.allocated_bytes);
+}
+
+size_t Arena::pinned_pages(StreamId stream) const {
+  size_t pages = 0;
+  size_t counted = 0;  // pages below this one are
+  for (BlockId id = heap_.blocks().first(); id != BlockId::kNone; id = heap_[id].next) {
+    const Block& block = heap_[id];
+    if (block.state != BlockState::kAllocated) continue;
+    if (may_go(block, stream) && reclaimer_->evictable(block.owner)) continue;
+    const size_t first = std::max(counted, block.offset / config_.handle_bytes);
+    counted = std::max(first, (block.end() - 1) / config_.handle_bytes + 1);
+    pages += counted - first;
+  }
+  return pages;
+}
+
+size_t Arena::lower_bound(const Request& request, size_t pinned_bytes) const {
+  const size_t page_bytes = config_.handle_bytes;
+  if (request.asked_bytes > SIZE_MAX - pinned_bytes - page_bytes) return request.asked_bytes;
+  size_t bound = round_up(pinned_bytes + request.asked_bytes, page_bytes);
+  if (request.device_failed || request.bytes > config_.range_bytes) return bound;
+  if (reclaimer_ != nullptr && config_.allow_remap) {
+    // The request shares at most its first and its last page with what stays.
+    const size_t shared = 2 * (page_bytes - config_.alignment);
+    const size_t own = request.bytes - std::min(request.bytes, shared);
+    bound = std::max(bound, pinned_pages(request.stream) * page_bytes + round_up(own, page_bytes));
+  }
+  // A smaller budget would hold fewer pages of the same, and this one has not been enough.
+  const bool is_short = pages_at_hand() * page_bytes < request.bytes;
+  if (is_short) bound = std::max(bound, (pages_.budget() + 1) * page_bytes);
+  return bound;
+}
+
 void Arena::out_of_memory(const Request& request) {
   ++counts_.out_of_memory;
   trace_.add(TraceKind::kOutOfMemory, 0, request.asked_bytes);
@@ -358,21 +427,10 @@ void Arena::out_of_memory(const Request& request) {
   report.budget_bytes = counts_.budget_bytes;
   report.committed_bytes = committed_bytes();
   report.allocated_bytes = heap_.allocated_bytes();
+  report.awaiting_bytes = heap_.awaiting_bytes();
   report.largest_servable_bytes = largest_servable(request);
-  size_t indispensable = 0;
-  if (reclaimer_ != nullptr) {
-    report.pinned = reclaimer_->pinned(&indispensable);
-  } else {
-    indispensable = heap_.allocated_bytes();
-    report.pinned.push_back({"allocated", indispensable});
-  }
-  // Pages are held whole, so a budget counts in handles.
-  size_t bound = indispensable + request.asked_bytes;
-  if (bound < request.asked_bytes) bound = request.asked_bytes;
-  size_t rounding = config_.handle_bytes - 1;
-  report.lower_bound_budget_bytes =
-      bound > SIZE_MAX - rounding ? bound : (bound + rounding) / config_.handle_bytes *
-                                                config_.handle_bytes;
+  tell_uses(request, report);
+  report.lower_bound_budget_bytes = lower_bound(request, report.pinned_bytes());
   throw OutOfMemory(std::move(report));
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "allocator/origin.h"
 #include "allocator/placement.h"
 #include "allocator/reclaimer.h"
 #include "allocator/stream_clocks.h"
@@ -35,7 +36,7 @@ struct alignas(64) Block {
   Owner owner = nullptr;       // kAllocated: its storage, or null
   BlockId previous{};          // neighbours in address order
   BlockId next{};
-  BlockId link_previous{};  // in the list that its state puts it in
+  BlockId link_previous{};  // in the list that its state puts it in; kAllocated: see origin()
   BlockId link_next{};
   uint32_t generation = 0;      // counts the uses of this record
   uint32_t refused_search = 0;  // the search in which evicting it was refused
@@ -45,6 +46,15 @@ struct alignas(64) Block {
   bool shared = false;  // other streams use it, or may: Heap knows which
 
   size_t end() const { return offset + bytes; }
+
+  // Of an allocated block, which is in no list: its links' place is free.
+  Origin origin() const {
+    return {static_cast<uint32_t>(link_previous), static_cast<uint32_t>(link_next)};
+  }
+  void set_origin(Origin origin) {
+    link_previous = BlockId{origin.serial};
+    link_next = BlockId{origin.thread};
+  }
 };
 static_assert(sizeof(Block) == 64, "one cache line: the search walks all of them");
 

@@ -168,6 +168,8 @@ size_t BudgetedAllocator::allocated_bytes() const { return arena_->allocated_byt
 
 uint64_t BudgetedAllocator::prices() const { return arena_->prices(); }
 
+uint32_t BudgetedAllocator::allocations() const { return arena_->allocations(); }
+
 size_t BudgetedAllocator::committed_bytes() const {
   DeviceLock lock(mutex_);
   return arena_->committed_bytes();

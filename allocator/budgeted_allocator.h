@@ -51,15 +51,27 @@ struct AllocatorConfig {
   size_t trace_events = 0;            // capacity of the ring of trace events; 0: off
 };
 
+// Bytes in use for one purpose, which is said in a user's words.
+struct UsedBytes {
+  std::string use;
+  size_t bytes = 0;
+};
+
 // What an out-of-memory error has to say. format() gives the text a user reads.
+// Invariant: allocated_bytes is the sum over `pinned` and `evictable`.
 struct OutOfMemoryReport {
   size_t requested_bytes = 0;
   size_t budget_bytes = 0;
   size_t committed_bytes = 0;
   size_t allocated_bytes = 0;
+  size_t awaiting_bytes = 0;             // freed, but still used on other streams
   size_t largest_servable_bytes = 0;     // greatest request that could have been served
-  size_t lower_bound_budget_bytes = 0;   // no smaller budget can serve this request
-  std::vector<PinnedBytes> pinned;
+  // No smaller budget can serve this request at this moment, with what is pinned where it lies.
+  size_t lower_bound_budget_bytes = 0;
+  std::vector<UsedBytes> pinned;         // greatest first, as below
+  std::vector<UsedBytes> evictable;
+  size_t pinned_bytes() const;
+  size_t evictable_bytes() const;
   std::string format() const;
 };
 
@@ -198,6 +210,7 @@ class BudgetedAllocator {
   size_t handle_bytes() const;                    // constant
   size_t allocated_bytes() const;                 // requires: lock held
   uint64_t prices() const;                        // likewise
+  uint32_t allocations() const;                   // likewise; as Origin::serial counts
   DeviceMutex& mutex() { return mutex_; }
 
   // Checks (1) to (3) and every structure; aborts with values and place. Takes the lock.

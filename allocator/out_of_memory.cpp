@@ -6,29 +6,49 @@
 #include "allocator/sizes.h"
 
 namespace tidepool {
+namespace {
+
+size_t sum(const std::vector<UsedBytes>& uses) {
+  size_t bytes = 0;
+  for (const UsedBytes& each : uses) bytes += each.bytes;
+  return bytes;
+}
+
+void add_table(std::string& text, const char* title, const std::vector<UsedBytes>& uses) {
+  if (uses.empty()) return;
+  text += fmt::format("{}: {}:\n", title, human_and_exact_bytes(sum(uses)));
+  for (const UsedBytes& each : uses) {
+    text += fmt::format("  {}: {}\n", each.use, human_and_exact_bytes(each.bytes));
+  }
+}
+
+}  // namespace
+
+size_t OutOfMemoryReport::pinned_bytes() const { return sum(pinned); }
+size_t OutOfMemoryReport::evictable_bytes() const { return sum(evictable); }
 
 std::string OutOfMemoryReport::format() const {
   std::string text = fmt::format("out of memory: {} were asked for, under a budget of {}.\n",
                                  human_and_exact_bytes(requested_bytes),
                                  human_and_exact_bytes(budget_bytes));
-  text += fmt::format("Held from the device: {}; in use: {}.\n",
+  text += fmt::format("Held from the device: {}; in use: {}",
                       human_and_exact_bytes(committed_bytes),
                       human_and_exact_bytes(allocated_bytes));
-  std::vector<PinnedBytes> sorted = pinned;
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const PinnedBytes& a, const PinnedBytes& b) { return a.bytes > b.bytes; });
-  size_t total = 0;
-  for (const PinnedBytes& entry : sorted) total += entry.bytes;
-  if (total > 0) {
-    text += fmt::format("Cannot be evicted now: {}:\n", human_and_exact_bytes(total));
-    for (const PinnedBytes& entry : sorted) {
-      if (entry.bytes == 0) continue;
-      text += fmt::format("  {}: {}\n", entry.reason, human_and_exact_bytes(entry.bytes));
-    }
+  if (awaiting_bytes > 0) {
+    text += fmt::format("; freed, but still used on other streams: {}",
+                        human_and_exact_bytes(awaiting_bytes));
   }
-  text += fmt::format("The largest request that could have been served: {}.\n",
+  text += ".\n";
+  add_table(text, "Cannot be evicted now", pinned);
+  add_table(text, "Can be evicted", evictable);
+  text += fmt::format("The largest request that could have been served: {}",
                       human_and_exact_bytes(largest_servable_bytes));
-  text += fmt::format("No budget below {} can serve this one.",
+  const size_t goes = budget_bytes - std::min(budget_bytes, pinned_bytes());
+  if (goes >= requested_bytes && requested_bytes > largest_servable_bytes) {
+    text += ", because what stays lies between what is free and what can be evicted";
+  }
+  text += ".\n";
+  text += fmt::format("No budget below {} can serve this one, at this moment.",
                       human_and_exact_bytes(lower_bound_budget_bytes));
   return text;
 }

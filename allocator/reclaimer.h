@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "allocator/device_mutex.h"
+#include "allocator/origin.h"
 
 namespace tidepool {
 
@@ -40,10 +41,13 @@ enum class Preference : uint8_t { kCheapest, kPages, kMoves };
 
 enum class End : uint8_t { kLow, kHigh };
 
-// Bytes that could not be evicted at the moment a request failed, for the report.
-struct PinnedBytes {
-  std::string reason;  // "parameters", "optimizer state", "inputs", "escaped", "locked", ...
-  size_t bytes = 0;
+// An allocated block, for the report of a request that failed.
+struct HeldBlock {
+  const void* address = nullptr;
+  Owner owner = nullptr;
+  Origin origin;
+  // What Reclaimer::tell_uses() says of it, in a user's words: "parameters", "gradients", ...
+  std::string use = "allocated";
 };
 
 class Reclaimer {
@@ -110,9 +114,9 @@ class Reclaimer {
   // Bounded: returns false at last. Requires: lock held; held again on return.
   virtual bool wait_for_room(DeviceLock& lock) = 0;
 
-  // Bytes that are pinned now, by reason; and among them those that no schedule could do without
-  // (roots and operands of running operators, not what a restoration under way holds).
-  virtual std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) = 0;
+  // Says of each block what it is used for now; the calling thread's request has failed.
+  // Requires: lock held.
+  virtual void tell_uses(std::span<HeldBlock> blocks) = 0;
 };
 
 }  // namespace tidepool

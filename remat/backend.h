@@ -50,6 +50,15 @@ class Backend {
   // The storage is no longer tracked: drop the weak reference to it. Requires: lock held.
   virtual void forget(Storage& storage) = 0;
 
+  // For reports: the tracked storage in which the job accumulates the gradient of what is in
+  // `storage`; nullptr where there is none, or another thread may be changing that. `threads`: so
+  // many have run operators. Requires: lock held.
+  virtual Storage* gradient_of(const Storage& storage, size_t threads) {
+    static_cast<void>(storage);
+    static_cast<void>(threads);
+    return nullptr;
+  }
+
   // Copies bytes between two blocks. Requires: lock not held.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
 

@@ -48,7 +48,8 @@ enum class RootReason : uint8_t {
 extern const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)];
 
 // What a storage is to the job, as far as it shows: for reports, and for what may be moved.
-enum class Role : uint8_t { kOther, kParameter, kOptimizerState, kInput, kCount };
+// Gradients are known as such late, so that nothing but reports may depend on that.
+enum class Role : uint8_t { kOther, kParameter, kOptimizerState, kInput, kGradient, kCount };
 
 // One input of a record; a node of the value's list of consumers once the record is linked.
 struct Edge {
@@ -105,6 +106,7 @@ struct alignas(64) Storage {
   Role observed_role = Role::kOther;  // the JobObserver's
   void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)
   void* address = nullptr;  // start of its bytes; nullptr while evicted
+  void* notes = nullptr;    // the backend's own, on a parameter
   Storage* previous = nullptr;
   uint32_t step_seen = 0;      // Foresight: the step that step_number is of
   uint32_t step_number = 0;

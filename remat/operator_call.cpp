@@ -32,7 +32,11 @@ OperatorCall::~OperatorCall() {
 }
 
 void OperatorCall::add(Storage* storage, Access access) {
-  if (operands_.empty()) state_.turns.enter(holder_);
+  if (operands_.empty()) {
+    holder_.call = this;
+    holder_.since = state_.allocator.allocations();
+    state_.turns.enter(holder_);
+  }
   state_.lock_storage(*storage);
   operands_.push_back({storage, access});
   writes_ |= access != Access::kRead;

@@ -67,6 +67,10 @@ class OperatorCall {
   // fresh memory of ours. Written storages get their new versions; then chaos, if it is on.
   void finish(DeviceLock& lock, std::span<Storage* const> outputs, uint64_t cost_ns);
 
+  // For reports; "" where the caller has told no type.
+  const char* name() const { return type_ != nullptr ? type_->name : ""; }
+  std::span<const Operand> operands() const { return {operands_.data(), operands_.size()}; }
+
   // Why results are roots; kNone if recorded.
   RootReason reason() const { return reason_; }
 

@@ -121,18 +121,19 @@ void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
 void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
   Step step{*plan.next(), hidden_work_.stream()};
   plan.lock_next();
+  running_ = {&step.record, allocator_.allocations()};
   try {
     take_target(step, lock);
     execute(step, lock);
   } catch (...) {
     if (step.target != nullptr) allocator_.free_locked(step.target);
-    bytes_in_flight_ = 0;
+    running_ = {};
     plan.unlock_next();
     throw;
   }
+  running_ = {};
   const Record& record = step.record;
   if (record.writes()) {
-    bytes_in_flight_ = 0;
     give(record.outputs[0], step.target, step.stream);
   } else {
     for (size_t k = 0; k < step.outputs.size(); ++k) {
@@ -173,7 +174,6 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
     hidden_work_.after_use(*step.written, step.stream);
     ++statistics.clones;
   }
-  bytes_in_flight_ = bytes;
 }
 
 void Restorer::execute(Step& step, DeviceLock& lock) {

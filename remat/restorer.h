@@ -34,8 +34,12 @@ class Restorer {
   // Throws: OutOfMemory, RestorationError, what an operator throws.
   void restore(std::span<Storage* const> storages, DeviceLock& lock);
 
-  // Bytes in blocks of the replay under way that no value has yet.
-  size_t bytes_in_flight() const { return bytes_in_flight_; }
+  // The replay under way, on the restorer's thread.
+  struct Running {
+    const Record* record = nullptr;  // nullptr: there is none
+    uint32_t since = 0;              // as Origin::serial counts
+  };
+  const Running& running() const { return running_; }
 
   RestorationStatistics statistics;
 
@@ -61,7 +65,7 @@ class Restorer {
   RootLoss& root_loss_;
   Turns& turns_;
   HiddenWork& hidden_work_;
-  size_t bytes_in_flight_ = 0;
+  Running running_;
 };
 
 }  // namespace tidepool::remat

@@ -188,6 +188,17 @@ void Runtime::pause_evicting(DeviceLock& lock) {
   unlock();
 }
 
+size_t Runtime::threads() const { return state_->turns.threads(); }
+
+void Runtime::mark_gradients() {
+  DeviceLock lock(state_->mutex);
+  state_->store.for_each_storage([&](const Storage& storage) {
+    if (storage.dead || storage.notes == nullptr) return;
+    Storage* gradient = state_->backend.gradient_of(storage, state_->turns.threads());
+    if (gradient != nullptr && gradient->role == Role::kOther) gradient->role = Role::kGradient;
+  });
+}
+
 bool Runtime::has_restored() const {
   return state_->residency.rematerializations > 0 || state_->residency.moves > 0;
 }

@@ -168,6 +168,11 @@ class Runtime final : public Reclaimer {
   bool has_restored() const;
   bool has_evicted() const;
 
+  // So many threads have run operators so far; three, or more, count as three. Requires: lock held.
+  size_t threads() const;
+  // Storages that hold gradients now are known as such from now on. Takes the lock.
+  void mark_gradients();
+
   // The next operator or plan will look for retained roots that nothing needs any more. Requires:
   // lock held, or no other thread.
   bool sweep_is_due() const;
@@ -191,7 +196,7 @@ class Runtime final : public Reclaimer {
   uint64_t time_price(Owner owner, uint64_t ns) override;
   bool move(DeviceLock& lock, Owner owner, void* to) override;
   bool wait_for_room(DeviceLock& lock) override;
-  std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override;
+  void tell_uses(std::span<HeldBlock> blocks) override;
 
  private:
   friend class OperatorCall;

@@ -57,15 +57,7 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
 }
 
 void Runtime::State::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {
-  try {
-    restorer.restore(storages, lock);
-  } catch (const OutOfMemory& error) {
-    // The request that failed was one of the restoration's own, which a schedule that had not
-    // evicted these storages would not have made: only their contents have to fit.
-    OutOfMemoryReport report = error.report();
-    report.lower_bound_budget_bytes = indispensable_bytes(true);
-    throw OutOfMemory(std::move(report));
-  }
+  restorer.restore(storages, lock);
   for (const Storage* storage : storages) {
     if (!storage->dead && storage->evicted) {
       throw RestorationError("cannot restore a storage that is being freed");
@@ -256,19 +248,6 @@ bool Runtime::State::end_storage(Storage* storage, void* address) {
 
 void Runtime::State::cause_chaos() {
   residency.evict_everything(config.chaos == Chaos::kRandom ? 3 : 1, &random);
-}
-
-size_t Runtime::State::indispensable_bytes(bool evicted) const {
-  size_t bytes = 0;
-  store.for_each_storage([&](const Storage& storage) {
-    if (storage.current == nullptr) return;
-    if (storage.evicted) {
-      if (evicted && storage.locks > 0) bytes += storage.current->bytes;
-    } else if (storage.locks > 0 || storage.fixed || storage.current->producer == nullptr) {
-      bytes += allocator.block_bytes(storage.address);
-    }
-  });
-  return bytes;
 }
 
 }  // namespace tidepool::remat

@@ -53,8 +53,7 @@ struct Runtime::State {
     if (--storage.locks == 0 && storage.dead) [[unlikely]] store.free_storage(&storage);
   }
 
-  // Restores, and has the calling thread's stream wait for hidden work on them; an OutOfMemory
-  // leaves with a lower bound for the operands of running operators.
+  // Restores, and has the calling thread's stream wait for hidden work on them.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
   // `storage`, resident and locked, is about to get other contents: whoever reads the present ones
@@ -96,10 +95,6 @@ struct Runtime::State {
 
   // Chaos at an operator or an allocation.
   void cause_chaos();
-
-  // Bytes that no schedule can do without: roots, what has a fixed address, operands of running
-  // operators. `evicted`: count operands that are not resident, too.
-  size_t indispensable_bytes(bool evicted) const;
 
  private:
   void* protect_dependents(Storage& storage, DeviceLock& lock);

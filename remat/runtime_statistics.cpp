@@ -1,7 +1,5 @@
-// What the runtime reports: statistics, and what pins memory when a request fails.
-#include <array>
-#include <string>
-
+// What the runtime reports: statistics, and what memory is used for when a request fails.
+#include "remat/memory_uses.h"
 #include "remat/runtime.h"
 #include "remat/runtime_state.h"
 
@@ -47,53 +45,10 @@ RuntimeStatistics Runtime::statistics() const {
   return out;
 }
 
-std::vector<PinnedBytes> Runtime::pinned(size_t* indispensable_bytes) {
-  const State& state = *state_;
-  constexpr size_t kReasons = static_cast<size_t>(RootReason::kCount);
-  std::array<size_t, kReasons> roots = {};
-  std::array<size_t, static_cast<size_t>(Role::kCount)> roles = {};
-  size_t locked = 0;
-  size_t fixed = 0;
-  size_t held = state.restorer.bytes_in_flight();
-  size_t retained = 0;
-  state.store.for_each_storage([&](const Storage& storage) {
-    if (storage.current == nullptr || storage.evicted) return;
-    const Value& value = *storage.current;
-    const size_t bytes = state.allocator.block_bytes(storage.address);
-    if (value.producer != nullptr) {
-      if (storage.locks > 0) {
-        locked += bytes;
-      } else if (storage.fixed) {
-        fixed += bytes;
-      } else if (value.locks > 0) {
-        held += bytes;
-      }
-    } else if (storage.role != Role::kOther) {
-      roles[static_cast<size_t>(storage.role)] += bytes;
-    } else {
-      roots[static_cast<size_t>(value.reason)] += bytes;
-    }
-  });
-  for (const Value* value : state.residency.kept()) {
-    (value->producer != nullptr ? held : retained) += state.allocator.block_bytes(value->kept);
-  }
-  *indispensable_bytes = state.indispensable_bytes(false);
-  std::vector<PinnedBytes> out;
-  auto report = [&](std::string reason, size_t bytes) {
-    if (bytes > 0) out.push_back({std::move(reason), bytes});
-  };
-  report("parameters", roles[static_cast<size_t>(Role::kParameter)]);
-  report("optimizer state", roles[static_cast<size_t>(Role::kOptimizerState)]);
-  report("inputs", roles[static_cast<size_t>(Role::kInput)]);
-  report("locked by running operators", locked);
-  report("address handed out", fixed);
-  report("held by a restoration", held);
-  report("retained for evicted tensors", retained);
-  for (size_t k = 0; k < kReasons; ++k) {
-    const bool escaped = static_cast<RootReason>(k) == RootReason::kEscaped;
-    report(escaped ? "escaped" : std::string("no lineage: ") + kRootReasonNames[k], roots[k]);
-  }
-  return out;
+void Runtime::tell_uses(std::span<HeldBlock> blocks) {
+  const MemoryUses uses(state_->store, state_->residency, state_->turns, state_->restorer,
+                        state_->backend);
+  for (HeldBlock& block : blocks) block.use = uses.of(block);
 }
 
 }  // namespace tidepool::remat

@@ -11,6 +11,12 @@ Turns::Turns(Backend& backend) : backend_(backend) {
   holders_.previous = holders_.next = &holders_;
 }
 
+void Turns::note_thread(const void* thread) {
+  last_thread_ = thread;
+  const bool known = std::find(threads_.begin(), threads_.end(), thread) != threads_.end();
+  if (!known && threads_.size() < kManyThreads) threads_.push_back(thread);
+}
+
 void Turns::forget_waiter(uint64_t ticket) {
   std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.ticket == ticket; });
 }

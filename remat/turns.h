@@ -16,15 +16,20 @@
 #include <vector>
 
 #include "allocator/device_mutex.h"
+#include "allocator/origin.h"
 #include "remat/backend.h"
 
 namespace tidepool::remat {
+
+class OperatorCall;
 
 class Turns {
  public:
   // A thread that holds operands locked; lives in the OperatorCall.
   struct Holder {
     const void* thread = nullptr;
+    const OperatorCall* call = nullptr;
+    uint32_t since = 0;  // as Origin::serial counts
     Holder* previous = nullptr;
     Holder* next = nullptr;
   };
@@ -33,12 +38,12 @@ class Turns {
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
-  // The calling thread's identity; not a thread id, and reused after the thread's end.
-  static const void* this_thread() { return __builtin_thread_pointer(); }
+  static const void* this_thread() { return Origin::this_thread(); }
 
   void enter(Holder& holder) {
     if (!patience_.empty()) [[unlikely]] renew_patience();
     holder.thread = this_thread();
+    if (holder.thread != last_thread_) [[unlikely]] note_thread(holder.thread);
     holder.next = holders_.next;
     holder.previous = &holders_;
     holders_.next->previous = &holder;
@@ -57,6 +62,18 @@ class Turns {
     ++generation_;
     if (!waiters_.empty()) [[unlikely]] wake();
   }
+
+  template <typename Visit>
+  void for_each_holder(Visit&& visit) const {
+    for (const Holder* holder = holders_.next; holder != &holders_; holder = holder->next) {
+      visit(*holder);
+    }
+  }
+  // So many threads have held operands so far; kManyThreads: as many, or more.
+  static constexpr size_t kManyThreads = 3;
+  size_t threads() const { return threads_.size(); }
+  // The thread that restores; nullptr: none.
+  const void* restorer() const { return restorer_; }
 
   // Takes the restorer's turn, waiting for those before. The same thread may take it again.
   void take_turn(DeviceLock& lock);
@@ -103,6 +120,7 @@ class Turns {
   bool out_of_patience();
   void renew_patience();
   void forget_waiter(uint64_t ticket);
+  void note_thread(const void* thread);
 
   Backend& backend_;
   std::condition_variable_any changed_;
@@ -110,6 +128,8 @@ class Turns {
   std::deque<uint64_t> queue_;
   std::vector<Waiter> waiters_;
   std::vector<Patience> patience_;
+  std::vector<const void*> threads_;  // kManyThreads at most
+  const void* last_thread_ = nullptr;
   const void* restorer_ = nullptr;
   uint32_t depth_ = 0;
   uint64_t next_ticket_ = 1;

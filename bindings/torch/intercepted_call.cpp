@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bindings/torch/cycle_clock.h"
+#include "bindings/torch/gradients.h"
 #include "bindings/torch/interception.h"
 #include "bindings/torch/storage_access.h"
 #include "bindings/torch/tripwire.h"
@@ -147,6 +148,10 @@ remat::Storage* InterceptedCall::storage_behind(const Seen& seen, c10::StorageIm
   if (tracked->role != remat::Role::kParameter && tracked->current->producer == nullptr &&
       is_parameter(seen.tensor)) {
     tracked->role = remat::Role::kParameter;
+  }
+  if (tracked->role == remat::Role::kParameter && seen.tensor->requires_grad() &&
+      runtime.threads() <= threads_of_one_job()) {
+    note_parameter(*tracked, seen.tensor);
   }
   return tracked;
 }

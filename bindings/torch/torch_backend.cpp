@@ -9,6 +9,7 @@
 
 #include "bindings/torch/call_body.h"
 #include "bindings/torch/engine.h"
+#include "bindings/torch/gradients.h"
 #include "bindings/torch/replaying.h"
 #include "bindings/torch/storage_access.h"
 #include "remat/mutants.h"
@@ -187,7 +188,12 @@ bool TorchBackend::attach(remat::Storage& storage, void* address) {
   return give_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_);
 }
 
+remat::Storage* TorchBackend::gradient_of(const remat::Storage& storage, size_t threads) {
+  return threads <= threads_of_one_job() ? find_gradient(storage) : nullptr;
+}
+
 void TorchBackend::forget(remat::Storage& storage) {
+  if (storage.notes != nullptr) forget_parameter(storage);
   drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
 }
 

@@ -25,6 +25,7 @@ class TorchBackend : public remat::Backend {
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
   bool give_up_memory(DeviceLock& lock) override;
+  remat::Storage* gradient_of(const remat::Storage& storage, size_t threads) override;
   void* begin_wait() override { return leave_interpreter(); }
   void end_wait(void* token) override { enter_interpreter(token); }
 

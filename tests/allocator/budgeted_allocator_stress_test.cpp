@@ -44,10 +44,7 @@ class SlotReclaimer final : public Reclaimer {
     lock.lock();
     return true;
   }
-  std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override {
-    *indispensable_bytes = 0;
-    return {};
-  }
+  void tell_uses(std::span<HeldBlock>) override {}
 
  private:
   size_t waits_ = 0;

@@ -361,6 +361,8 @@ TEST_CASE("out of memory says what a user has to know, and leaves everything usa
     CHECK(report.allocated_bytes == 28 * kPage);
     CHECK(report.largest_servable_bytes == 12 * kPage);
     CHECK(report.lower_bound_budget_bytes == 37 * kPage);
+    CHECK(report.pinned_bytes() == 20 * kPage);
+    CHECK(report.evictable_bytes() == 8 * kPage);
     std::string text = error.what();
     CHECK(text.find("1.00 MiB (1048581 bytes)") != std::string::npos);
     CHECK(text.find("barriers: 1.25 MiB (1310720 bytes)") != std::string::npos);

@@ -95,8 +95,7 @@ def test_training_gives_the_same_bits(case, lab, outcomes):
         assert case.pressure != "chaos", result["error"]
         if case.room:  # with less ways to make room than the report reckons with
             return
-        assert harness.lower_bound(result["error"]) > outcome.budget, (
-            f"out of memory, though the report does not rule the budget out:\n{result['error']}")
+        check_shortage(outcome)
         return
     assert outcome.evictions > 0
     if outcome.budget:
@@ -104,6 +103,21 @@ def test_training_gives_the_same_bits(case, lab, outcomes):
         assert stats["budget_bytes"] == outcome.budget
         assert stats["reserved_peak_bytes"] <= outcome.budget
         assert stats["requested_peak_bytes"] <= stats["allocated_peak_bytes"]
+
+
+def check_shortage(outcome: labs.Outcome) -> None:
+    """A budget may be too small: by what the report says of this CPU's operators, which differ.
+
+    How much memory a kernel takes for itself depends on the instructions that the CPU has, so no
+    share of the activations suffices on all of them. What may not be is that a request fails while
+    most of what it asks for could be made free.
+    """
+    message = outcome.result["error"]
+    assert harness.lower_bound(message) > outcome.budget
+    pinned = harness.bytes_in(message, "Cannot be evicted now:")
+    requested = harness.bytes_in(message, "out of memory:")
+    assert outcome.budget - pinned <= 2 * requested, (
+        f"out of memory, though there was enough to evict:\n{message}")
 
 
 @pytest.mark.every_shard

@@ -140,7 +140,7 @@ TEST_CASE("what does not fit is out of memory, with an honest bound, and a retry
     FAIL("fits");
   } catch (const OutOfMemory& error) {
     CHECK(error.report().lower_bound_budget_bytes > 32 << 10);
-    CHECK(error.report().lower_bound_budget_bytes <= (8 + 1024 + 3500) * 8 + 3 * 64);
+    CHECK(error.report().lower_bound_budget_bytes <= (8 + 1024 + 3500) * 8 + (3 << 12));
   }
   job.check();
   job.drop(pinned);

@@ -158,32 +158,6 @@ TEST_CASE("prices: barriers for what cannot go, more for what costs more or was 
   CHECK(job.runtime.price(cheap->tracked).value > low.value);
 }
 
-TEST_CASE("what pins memory is told by reason, and what is indispensable") {
-  RematFixture job;
-  Tensor x = job.input(100);
-  Tensor weight = job.input(200);
-  Tensor a = job.pure({x, weight}, 300);
-  Tensor b = job.pure({x, weight}, 400);
-  job.tracked(weight)->role = remat::Role::kParameter;
-  CHECK(job.evict(b));
-  job.drop(x);
-  DeviceLock lock(job.mutex);
-  job.runtime.lock_storage(a->tracked);
-  size_t indispensable = 0;
-  std::vector<PinnedBytes> pinned = job.runtime.pinned(&indispensable);
-  job.runtime.unlock_storage(a->tracked);
-  auto bytes = [&](const std::string& reason) {
-    size_t sum = 0;
-    for (const PinnedBytes& each : pinned) sum += each.reason == reason ? each.bytes : 0;
-    return sum;
-  };
-  CHECK(bytes("parameters") == 1600);
-  CHECK(bytes("locked by running operators") >= 2400);
-  CHECK(bytes("retained for evicted tensors") >= 800);
-  CHECK(indispensable >= 1600 + 2400);
-  CHECK(indispensable < 1600 + 2400 + 800);
-}
-
 TEST_CASE("while recording is off nothing gets lineage, and what has it keeps its contents") {
   RematFixture job;
   Tensor x = job.input();

@@ -79,13 +79,11 @@ class FakeReclaimer final : public Reclaimer {
     ++waits;
     return on_wait ? on_wait(lock) : false;
   }
-  std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override {
-    size_t bytes = 0;
-    for (const auto& owner : owners_) {
-      if (owner->address != nullptr && owner->barrier) bytes += owner->bytes;
+  void tell_uses(std::span<HeldBlock> blocks) override {
+    for (HeldBlock& block : blocks) {
+      const auto* fake = static_cast<const FakeOwner*>(block.owner);
+      if (fake != nullptr) block.use = fake->barrier ? "barriers" : "others";
     }
-    *indispensable_bytes = bytes;
-    return {{"barriers", bytes}};
   }
 
   std::vector<FakeOwner*> evicted;  // in order

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
@@ -128,6 +129,13 @@ class SimulatedFramework final : public remat::Backend {
   bool detach(remat::Storage& storage) override;
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
+  remat::Storage* gradient_of(const remat::Storage& storage, size_t threads) override {
+    const auto found = gradients.find(&storage);
+    return found != gradients.end() && threads == 1 ? found->second : nullptr;
+  }
+  // What gradient_of() answers, by parameter, while one thread runs operators.
+  std::map<const remat::Storage*, remat::Storage*> gradients;
+
   uint64_t fingerprint(const void* address, size_t bytes) const override {
     return absl::HashOf(std::string_view(static_cast<const char*>(address), bytes));
   }

@@ -1,0 +1,42 @@
+// MemoryUses: what each allocated block is used for at one moment, in words of a user, for the report
+// of a request that has failed: parameters, gradients, temporaries of the running operator, ...
+// Refers to the runtime's parts; valid while the device's lock is held. See docs/guide.md.
+#pragma once
+
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "allocator/reclaimer.h"
+#include "remat/backend.h"
+#include "remat/lineage_store.h"
+#include "remat/residency.h"
+#include "remat/restorer.h"
+#include "remat/turns.h"
+
+namespace tidepool::remat {
+
+class MemoryUses {
+ public:
+  // The calling thread is the one whose request has failed.
+  MemoryUses(const LineageStore& store, const Residency& residency, const Turns& turns,
+             const Restorer& restorer, Backend& backend);
+
+  std::string of(const HeldBlock& block) const;
+
+ private:
+  std::string of_storage(const Storage& storage) const;
+  std::string of_unowned(const HeldBlock& block) const;
+  // The user of a running operator's memory.
+  std::string user(const Turns::Holder& holder) const;
+
+  const Residency& residency_;
+  const Turns& turns_;
+  const Restorer& restorer_;
+  const uint32_t thread_;  // the calling one, as Origin numbers it
+  absl::flat_hash_set<const Storage*> gradients_;
+  absl::flat_hash_map<const Storage*, const Turns::Holder*> operands_;
+  absl::flat_hash_map<const void*, const Value*> kept_;  // by address
+};
+
+}  // namespace tidepool::remat
