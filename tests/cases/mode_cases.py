@@ -2,6 +2,7 @@
 
 import copy
 import io
+from typing import List  # noqa: UP035  TorchScript reads the annotation
 
 import torch
 import torch.nn.functional as F
@@ -311,6 +312,59 @@ def case_compiled():
         z.sum().backward()
         results += [x, y, z]
     return results, w.grad
+
+
+def case_compiled_library_calls():
+    """A compiled graph of library calls: the next one takes the pointer of what one has made."""
+    def function(x, w):
+        return torch.mm(torch.sort(torch.mm(x, w))[0], w)
+
+    compiled = torch.compile(function)
+    x, w = torch.randn(6, 6) * 2, torch.randn(6, 6) * 2
+    with torch.no_grad():
+        return [compiled(x * k, w) for k in range(3)]
+
+
+def case_torchscript():
+    """What TorchScript saves, copies, freezes, prints and lists, it reads below Python."""
+    model = small_model().eval()
+    for parameter in model.parameters():
+        parameter.data = parameter.data * 2  # memory that can be evicted
+    x = torch.randn(4, 12) * 2
+    scripted, traced = torch.jit.script(model), torch.jit.trace(model, x)
+    loaded = []
+    for each in (scripted, traced):
+        file = io.BytesIO()
+        torch.jit.save(each, file)
+        loaded.append(torch.jit.load(io.BytesIO(file.getvalue()))(x))
+    frozen = torch.jit.freeze(scripted)
+    length = len(str(frozen.graph))
+    return loaded, copy.deepcopy(scripted)(x), frozen(x), length > 0, as_list(x * 3)
+
+
+@torch.jit.script
+def as_list(x: torch.Tensor) -> List[List[float]]:
+    y = x * 2
+    listed: List[List[float]] = y.tolist()
+    return listed
+
+
+def case_kernel_replaced():
+    """Kernels of the job's own for PyTorch's operators, one with a state of its own."""
+    x = torch.randn(100)
+    calls = []
+
+    def mine(a):
+        calls.append(1)
+        return a * len(calls)
+
+    before = torch.special.erfcx(x * 1)
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("special_erfcx", mine, "CPU")
+        during = [torch.special.erfcx(x * 1) for _ in range(3)]
+        values = [each.sum() for each in during]
+    after = torch.special.erfcx(x * 1)
+    return before, during, values, after, len(calls)
 
 
 def case_checkpoint():

@@ -19,6 +19,7 @@ from . import (
     _stats_file,
     _switches,
     _threads,
+    _torchscript,
     _trace_file,
 )
 from ._version import __version__
@@ -130,6 +131,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None
     _optimizers.follow_optimizers(plugin, torch.optim.Optimizer, torch.compiler.is_compiling)
     _registrations.follow_registrations(plugin, torch)
     _switches.follow_switches(plugin, torch)
+    _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
 

@@ -66,7 +66,8 @@ def is_grad_enabled():
 
 
 overrides = types.SimpleNamespace(has_torch_function_unary=lambda tensor: False)
-utils = types.SimpleNamespace(dlpack=types.SimpleNamespace())
+utils = types.SimpleNamespace(dlpack=types.SimpleNamespace(),
+                              _pytree=types.SimpleNamespace(tree_leaves=list))
 backends = types.SimpleNamespace(PropModule=_Writer)
 compiler = types.SimpleNamespace(is_compiling=lambda: False)
 if os.environ.get("FAKE_TORCH_AUTOLOADS"):  # as an installed package's entry point would
