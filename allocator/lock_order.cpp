@@ -8,8 +8,7 @@ LockOrder::Held& LockOrder::held() {
 }
 
 bool LockOrder::allows(LockRank rank) {
-  const size_t first = static_cast<size_t>(rank) + (rank == LockRank::kDraw ? 1 : 0);
-  for (size_t k = first; k < held().size(); ++k) {
+  for (size_t k = static_cast<size_t>(rank); k < held().size(); ++k) {
     if (held()[k] > 0) return false;
   }
   return true;

@@ -14,7 +14,6 @@ namespace tidepool {
 
 enum class LockRank : uint8_t {
   kOperators,  // registration of operators
-  kDraw,       // snapshot and kernel of an operator that draws
   kDevice,     // arena, tracking, lineage
   kSpace,      // an address space's own bookkeeping
   kCount,
@@ -22,8 +21,7 @@ enum class LockRank : uint8_t {
 
 class LockOrder {
  public:
-  // True if the calling thread holds no lock that comes after `rank`, nor the same one (but for
-  // kDraw, which is recursive).
+  // True if the calling thread holds no lock that comes after `rank`, nor the same one.
   static bool allows(LockRank rank);
   static void acquiring(LockRank rank);  // aborts unless allowed
   static void acquired(LockRank rank) { ++held()[static_cast<size_t>(rank)]; }

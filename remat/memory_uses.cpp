@@ -27,6 +27,8 @@ constexpr const char* kWords[static_cast<size_t>(RootReason::kCount)] = {
     "tensors that may have been written through a pointer",
     "results computed while nothing was recorded",
     "results that need not come out the same again",
+    "results from before a switch or a kernel was changed",
+    "copies of batches and arrays from outside",
 };
 
 // As a user knows it: without PyTorch's namespace and the overload.

@@ -40,7 +40,7 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
 // Parameters change with each step, and are needed in any case.
 bool InterceptedCall::may_copy(const Seen& seen) const {
   return !host_is_foreign() && seen.supported && !seen.written && info_.replayable &&
-         info_.is_trusted && !info_.keeps_operands && !in_optimizer_ &&
+         trusted_ && !info_.keeps_operands && !in_optimizer_ &&
          !seen.tensor->requires_grad();
 }
 
