@@ -70,6 +70,7 @@ struct Value {
   uint32_t changed = 0;    // place in a policy's list of changes, from 1; 0: not there
   uint32_t output = 0;     // index among its producer's outputs
   RootReason reason = RootReason::kNone;
+  bool restored = false;   // was evicted and came back; noted under chaos
   size_t bytes = 0;
   Storage* storage = nullptr;  // whose current contents it is; nullptr: a dead intermediate
   Record* producer = nullptr;  // nullptr: a root

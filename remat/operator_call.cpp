@@ -215,6 +215,7 @@ void OperatorCall::attach_record(std::span<Storage* const> outputs) {
       continue;
     }
     state_.store.set_producer(*storage.current, *record_, static_cast<uint32_t>(k));
+    state_.residency.check.made(*record_->type);
     state_.residency.list(storage);
   }
   if (recorded && record_->references > 1) state_.link(*record_);

@@ -3,18 +3,9 @@
 #include <utility>
 
 #include "allocator/check.h"
+#include "remat/chaos_odds.h"
 
 namespace tidepool::remat {
-namespace {
-
-uint64_t next_random(uint64_t* state) {  // splitmix64
-  uint64_t z = (*state += 0x9e3779b97f4a7c15);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 Residency::Residency(BudgetedAllocator& allocator, Backend& backend)
     : check(backend), allocator_(allocator), backend_(backend) {

@@ -92,9 +92,8 @@ size_t Runtime::evict_everything() {
 }
 
 void Runtime::chaos_at_allocation() {
-  if (state_->config.chaos == Chaos::kAllocation || state_->config.chaos == Chaos::kRandom) {
-    state_->cause_chaos();
-  }
+  const Chaos chaos = state_->config.chaos;
+  if (chaos != Chaos::kNone && chaos != Chaos::kOperator) state_->cause_chaos();
 }
 
 void Runtime::end_step() {

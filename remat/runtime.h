@@ -17,6 +17,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "allocator/reclaimer.h"
 #include "remat/backend.h"
+#include "remat/content_check.h"
 #include "remat/foresight.h"
 #include "remat/job_observer.h"
 #include "remat/limits.h"
@@ -31,6 +32,7 @@ enum class Chaos : uint8_t {
   kOperator,    // evict everything evictable after every operator
   kAllocation,  // ... at every allocation, too
   kRandom,      // a random subset at each of both, by seed
+  kBounded,     // everything or a subset at random ones of both, as often as replays allow
 };
 
 struct RuntimeConfig {
@@ -60,6 +62,7 @@ struct RuntimeStatistics {
   uint64_t operand_checks = 0, dependent_checks = 0;
   uint64_t contents_compared = 0;  // under chaos: restored contents with those evicted
   std::map<std::string, uint64_t> contents_different;  // by the operator that made them
+  std::map<std::string, ContentCheck::Coverage> chaos_coverage;         // likewise
   uint64_t replay_ns = 0, bookkeeping_ns = 0;
   uint64_t values = 0, records = 0, storages = 0, lineage_bytes = 0;  // alive now
   // Bytes of live storages whose contents are roots, by reason.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "remat/chaos_odds.h"
 #include "remat/mutants.h"
 
 namespace tidepool::remat {
@@ -123,6 +124,7 @@ void Runtime::State::start_recorded_version(Storage& storage, Record& record) {
   Value* fresh = store.new_value(storage.current->bytes, RootReason::kNone);
   store.set_producer(*fresh, record, 0);
   link(record);
+  residency.check.made(*record.type);
   replace_value(storage, fresh, nullptr);
   residency.list(storage);
 }
@@ -247,7 +249,11 @@ bool Runtime::State::end_storage(Storage* storage, void* address) {
 }
 
 void Runtime::State::cause_chaos() {
-  residency.evict_everything(config.chaos == Chaos::kRandom ? 3 : 1, &random);
+  uint64_t odds = config.chaos == Chaos::kRandom ? 3 : 1;
+  if (config.chaos == Chaos::kBounded) {
+    odds = chaos_odds(operators_seen, restorer.statistics.operators_replayed, &random);
+  }
+  if (odds > 0) residency.evict_everything(odds, &random);
 }
 
 }  // namespace tidepool::remat

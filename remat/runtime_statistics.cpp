@@ -18,6 +18,7 @@ RuntimeStatistics Runtime::statistics() const {
   out.rematerializations = state.residency.rematerializations;
   out.contents_compared = state.residency.check.compared;
   out.contents_different = state.residency.check.different;
+  out.chaos_coverage = state.residency.check.coverage();
   out.ghosts = restored.ghosts;
   out.retained = state.root_loss.retained;
   out.escapes = state.escapes;

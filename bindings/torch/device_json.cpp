@@ -9,6 +9,10 @@ nlohmann::json device_json(const AllocatorStatistics& memory,
   for (size_t k = 1; k < static_cast<size_t>(remat::RootReason::kCount); ++k) {
     roots[remat::kRootReasonNames[k]] = remat.root_bytes[k];
   }
+  nlohmann::json coverage = nlohmann::json::object();
+  for (const auto& [name, counts] : remat.chaos_coverage) {
+    coverage[name] = {{"made", counts.made}, {"restored", counts.restored}};
+  }
   return {
       {"budget_bytes", memory.budget_bytes},
       {"reserved_bytes", memory.reserved_bytes},
@@ -39,6 +43,7 @@ nlohmann::json device_json(const AllocatorStatistics& memory,
       {"num_ooms", memory.out_of_memory},
       {"contents_compared", remat.contents_compared},
       {"contents_different", remat.contents_different},
+      {"chaos_coverage", coverage},
       {"ghosts", remat.ghosts},
       {"retained", remat.retained},
       {"retained_bytes", remat.retained_bytes},

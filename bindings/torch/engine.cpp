@@ -37,8 +37,8 @@ bool plans(const RuntimeSettings& settings) {
 Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
                std::unique_ptr<TorchBackend> backend, const RuntimeSettings& settings)
     : device_(device),
-      chaos_at_allocations_(settings.config.chaos == remat::Chaos::kAllocation ||
-                            settings.config.chaos == remat::Chaos::kRandom),
+      chaos_at_allocations_(settings.config.chaos != remat::Chaos::kNone &&
+                            settings.config.chaos != remat::Chaos::kOperator),
       allocator_(allocator),
       backend_(std::move(backend)),
       recorder_(start_recorder(settings.trace, device)),

@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 namespace tidepool::torch_glue {
 namespace {
@@ -14,13 +15,17 @@ remat::Chaos chaos_of(const std::string& text, uint64_t& seed) {
   if (text == "none" || text.empty()) return remat::Chaos::kNone;
   if (text == "op") return remat::Chaos::kOperator;
   if (text == "alloc") return remat::Chaos::kAllocation;
-  constexpr std::string_view kRandom = "random:";
-  if (text.starts_with(kRandom)) {
+  if (text == "bounded") return remat::Chaos::kBounded;
+  constexpr std::pair<std::string_view, remat::Chaos> kSeeded[] = {
+      {"random:", remat::Chaos::kRandom}, {"bounded:", remat::Chaos::kBounded}};
+  for (const auto& [front, chaos] : kSeeded) {
+    if (!text.starts_with(front)) continue;
     const char* end = text.data() + text.size();
-    const auto [used, error] = std::from_chars(text.data() + kRandom.size(), end, seed);
-    if (error == std::errc() && used == end) return remat::Chaos::kRandom;
+    const auto [used, error] = std::from_chars(text.data() + front.size(), end, seed);
+    if (error == std::errc() && used == end) return chaos;
   }
-  throw std::invalid_argument("chaos: '" + text + "' is not one of none, op, alloc, random:SEED");
+  throw std::invalid_argument("chaos: '" + text +
+                              "' is not one of none, op, alloc, random:SEED, bounded[:SEED]");
 }
 
 void read_limits(const SettingsReader& reader, remat::Limits& limits) {

@@ -72,6 +72,7 @@ def test_conf_keys_are_moved(before, after, moved):
      ["TIDEPOOL_POLICY", "'nead1'", "did you mean need1", "coop, dtr, dtr-eq"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "aloc"}, ["'aloc'", "did you mean alloc"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random"}, ["'random'", "random:7"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "bounded:"}, ["'bounded:'", "bounded:7"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ROOM": "window+remap"},
      ["TIDEPOOL_ROOM", "'window+remap'", "did you mean windows"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ROOM": "moves"}, ["'moves'", "windows or remap"]),
@@ -98,6 +99,11 @@ def test_errors_name_the_input(environ, parts):
         resolve({}, environ)
     for part in parts:
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["bounded", "bounded:12", "random:7", "alloc"])
+def test_modes_of_chaos(mode):
+    assert resolve({"chaos": mode}, {}).chaos == mode
 
 
 def test_chaos_alone_is_enough():

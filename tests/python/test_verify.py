@@ -30,8 +30,13 @@ class Script:
         self.environs.append(environ)
         self.tasks.append(task)
         what = {"steps": STEPS, "status": 0, "weights": {}, "attached": True, "evictions": 5,
+<<<<<<< HEAD
                 "out_of_memory": 0, "lacked": False, "relu": "r", "broken": None, "started": True,
                 "restored": {}}
+=======
+                "out_of_memory": 0, "relu": "r", "broken": None, "started": True,
+                "restored": {}, "coverage": {}}
+>>>>>>> batches_w
         what |= self.changes.get(len(self.tasks), {})
         if output is not None:
             output.write(what.get("printed", b"what the job printed\n"))
@@ -55,7 +60,7 @@ class Script:
         if what["broken"]:
             log.write({"kind": "broken", "reason": what["broken"]})
         log.write({"kind": "end", "reason": "exit", "evictions": what["evictions"], "replays": 2,
-                   "out_of_memory": what["out_of_memory"]})
+                   "out_of_memory": what["out_of_memory"], "coverage": what["coverage"]})
         if task.watch:
             operators = JsonLines(_verify.Path(task.folder, f"process_0{_operator_log.SUFFIX}"))
             maker = [1, 0] if task.watch <= what.get("made_in", 1) else None
@@ -96,6 +101,16 @@ def test_the_same(script, verify):
 def test_a_run_without_pressure_shows_little(script, verify):
     script.change(3, evictions=0)
     assert "note: nothing was evicted" in verify()[1]
+
+
+def test_what_chaos_has_tried_is_told(script, verify):
+    script.change(3, coverage={"aten::mm": {"made": 300, "restored": 299},
+                               "aten::relu": {"made": 100, "restored": 1},
+                               "aten::exp": {"made": 2, "restored": 0}})
+    report = verify()[1]
+    assert "evicted and restored at least once: 75 % of 402 results of 3 operators\n" in report
+    assert "the least: aten::exp 0 % of 2, aten::relu 1 % of 100, aten::mm 99 % of 300\n" in report
+    assert "restored at least once" not in verify()[1]  # the last run was not under chaos
 
 
 def test_it_differs_and_the_operator_is_found(script, verify):

@@ -37,12 +37,32 @@ TEST_CASE("contents that differ are counted by the operator that made them") {
   CHECK(job.statistics().contents_different.size() == 1);
 }
 
+TEST_CASE("contents made are counted by operator, and once each those that came back") {
+  RuntimeConfig config;
+  config.chaos = Chaos::kOperator;
+  RematFixture job(1 << 20, config);
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  job.pure({x});
+  job.update(a);
+  for (int k = 0; k < 3; ++k) CHECK(job.matches(a));
+  uint64_t made = 0;
+  uint64_t restored = 0;
+  for (const auto& [name, counts] : job.statistics().chaos_coverage) {
+    made += counts.made;
+    restored += counts.restored;
+  }
+  CHECK(made == 3);
+  CHECK(restored == 2);  // both versions of one, and nothing of the other
+}
+
 TEST_CASE("without chaos nothing is compared") {
   RematFixture job;
   Tensor a = job.pure({job.input()});
   CHECK(job.evict(a));
   CHECK(job.matches(a));
   CHECK(job.statistics().contents_compared == 0);
+  CHECK(job.statistics().chaos_coverage.empty());
 }
 
 }  // namespace

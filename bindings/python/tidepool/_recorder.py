@@ -209,7 +209,8 @@ class Recorder:
             keys = {"evictions": "evictions", "replays": "operators_replayed",
                     "out_of_memory": "num_ooms"}
             self._log.write({"kind": "end", "reason": reason,
-                             **{name: counters.get(key, 0) for name, key in keys.items()}})
+                             **{name: counters.get(key, 0) for name, key in keys.items()},
+                             "coverage": counters.get("chaos_coverage", {})})
 
     @staticmethod
     def _counters() -> dict:

@@ -293,13 +293,15 @@ def _chaos(given: Mapping) -> str:
     if "chaos" not in given:
         return "none"
     origin, text = given["chaos"]
-    if text in ("none", "op", "alloc"):
+    if text in ("none", "op", "alloc", "bounded"):
         return text
-    if re.fullmatch(r"random:[0-9]+", text):
+    if re.fullmatch(r"(random|bounded):[0-9]+", text):
         return text
-    valid = ("none", "op", "alloc", "random:SEED")
-    if text.startswith("random"):
-        raise _wrong(origin, text, "expected random:SEED with a whole number, such as random:7")
+    valid = ("none", "op", "alloc", "random:SEED", "bounded", "bounded:SEED")
+    for mode in ("random", "bounded"):
+        if text.startswith(mode):
+            raise _wrong(origin, text,
+                         f"expected {mode}:SEED with a whole number, such as {mode}:7")
     raise _wrong(origin, text, f"expected one of {', '.join(valid)}{nearest(text, valid)}")
 
 

@@ -25,6 +25,9 @@ class Summary:
     steps: int = 0
     stopped: bool = False  # by us, after the steps asked for
     counters: dict[str, int] = field(default_factory=dict)  # none if the process was killed
+    # Under chaos, by operator: how many results it made, and how many of them were evicted and came
+    # back.
+    coverage: dict[str, dict[str, int]] = field(default_factory=dict)
     unreadable: int = 0  # parameters without a fingerprint in the last step
     # Whose contents came back otherwise than they were evicted (compared under chaos), and how
     # often, up to the end of the first step with any.
@@ -76,6 +79,7 @@ def _summary(path: Path) -> Summary:
             summary.stopped = line["reason"] == "steps"
             summary.counters = {name: line[name] for name in ("evictions", "replays",
                                                               "out_of_memory")}
+            summary.coverage = line.get("coverage", {})
     return summary
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from ._recorder import LACKED, STARTED, VARIABLE, Task
 SAME, DIFFERS, UNSTABLE, COULD_NOT_RUN = 0, 1, 2, 3
 _SECONDS_TO_DIE = 10  # after an interruption
 _LINES_SHOWN = 30  # of the output of a run that failed
+_OPERATORS_SHOWN = 5  # of those whose results were tried least
 
 
 class CouldNotRun(Exception):
@@ -237,12 +239,37 @@ def _same(first: Run, third: Run) -> str:
         report += f" of {len(first.stepping)} processes"
     report += (f"\n  with Tidepool: {_number(third.count('evictions'), 'eviction')}, "
                f"{_number(third.count('replays'), 'operator')} replayed")
+    report += _coverage(third)
     if all(p.counters for p in third.stepping) and not third.count("evictions"):
         report += "\n  note: nothing was evicted, so this shows little: try a smaller budget"
     unreadable = max(p.unreadable for p in first.stepping)
     if unreadable:
         report += f"\n  note: {_number(unreadable, 'parameter')} of a kind that cannot be compared"
     return report
+
+
+def _coverage(third: Run) -> str:
+    """Return, to be appended, how much of what operators made was tried; nothing without chaos."""
+    made: Counter[str] = Counter()
+    restored: Counter[str] = Counter()
+    for process in third.processes.values():
+        for operator, counts in process.coverage.items():
+            made[operator] += counts["made"]
+            restored[operator] += counts["restored"]
+    if not made:
+        return ""
+    tried = _share(restored.total(), made.total())
+    report = (f"\n  evicted and restored at least once: {tried} of "
+              f"{_number(made.total(), 'result')} of {_number(len(made), 'operator')}")
+    least = sorted(made, key=lambda name: (restored[name] / made[name], -made[name], name))
+    few = [f"{name} {_share(restored[name], made[name])} of {made[name]}"
+           for name in least[:_OPERATORS_SHOWN]]
+    return f"{report}\n    the least: {', '.join(few)}"
+
+
+def _share(part: int, whole: int) -> str:
+    # Neither nothing nor all is claimed of what only comes near it.
+    return f"{min(max(round(100 * part / whole), part > 0), 99) if part < whole else 100} %"
 
 
 def _differs(difference: _step_log.Difference, first: Run, third: Run, culprit: str) -> str:

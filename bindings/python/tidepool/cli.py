@@ -218,7 +218,8 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
                          help=f"what to evict: {', '.join(_settings.POLICIES)} (default: planned)")
     command.add_argument("--chaos", metavar="MODE",
                          help="evict on purpose, for tests: op (the default of a bare --chaos), "
-                              "alloc or random:SEED; give it as --chaos=MODE")
+                              "alloc, random:SEED, or bounded[:SEED], with which jobs of any "
+                              "length end; give it as --chaos=MODE")
     command.add_argument("--device", metavar="NAME",
                          help="cpu or cuda (default: cuda if a GPU is visible, else cpu)")
 
