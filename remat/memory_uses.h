@@ -1,5 +1,5 @@
-// MemoryUses: what each allocated block is used for at one moment, in words of a user, for the report
-// of a request that has failed: parameters, gradients, temporaries of the running operator, ...
+// MemoryUses: what each allocated block is used for at one moment, in a user's words, for the
+// report of a request that has failed: parameters, gradients, temporaries of the running operator.
 // Refers to the runtime's parts; valid while the device's lock is held. See docs/guide.md.
 #pragma once
 

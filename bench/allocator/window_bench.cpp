@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
@@ -153,10 +154,7 @@ class WillingReclaimer final : public Reclaimer {
     return true;
   }
   bool wait_for_room(DeviceLock&) override { return false; }
-  std::vector<PinnedBytes> pinned(size_t* indispensable_bytes) override {
-    if (indispensable_bytes != nullptr) *indispensable_bytes = 0;
-    return {};
-  }
+  void tell_uses(std::span<HeldBlock>) override {}
 
   std::vector<size_t> evicted;  // indices
 
