@@ -30,13 +30,8 @@ class Script:
         self.environs.append(environ)
         self.tasks.append(task)
         what = {"steps": STEPS, "status": 0, "weights": {}, "attached": True, "evictions": 5,
-<<<<<<< HEAD
                 "out_of_memory": 0, "lacked": False, "relu": "r", "broken": None, "started": True,
-                "restored": {}}
-=======
-                "out_of_memory": 0, "relu": "r", "broken": None, "started": True,
                 "restored": {}, "coverage": {}}
->>>>>>> batches_w
         what |= self.changes.get(len(self.tasks), {})
         if output is not None:
             output.write(what.get("printed", b"what the job printed\n"))
