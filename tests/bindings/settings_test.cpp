@@ -82,9 +82,18 @@ TEST_CASE("an entry that does not fit is named, and never converted") {
         "limits.depth: expected a whole number up to 4294967295, not 4294967296");
   CHECK(cpu_refusal(", \"trace_events\": 1000000000000").find("trace_events: expected") == 0);
   for (const char* chaos : {"often", "random:", "random:-1", "random:5x", "random: 5",
-                            "random:18446744073709551616"}) {
+                            "random:18446744073709551616", "bounded:", "bounded:x"}) {
     CHECK(cpu_refusal(std::string(", \"chaos\": \"") + chaos + "\"")
               .find(std::string("chaos: '") + chaos) == 0);
+  }
+}
+
+TEST_CASE("bounded chaos may have a seed") {
+  for (const auto& [text, seed] : {std::pair("bounded", 0u), std::pair("bounded:12", 12u)}) {
+    const auto settings = torch_glue::Settings::parse(
+        std::string(R"({"budget_bytes": 1, "chaos": ")") + text + "\"}");
+    CHECK(settings.runtime.config.chaos == remat::Chaos::kBounded);
+    CHECK(settings.runtime.config.seed == seed);
   }
 }
 
