@@ -1,0 +1,181 @@
+"""Operators and jobs that do more than a schema says, or that see what replays do beside them."""
+
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+
+def evictable(*shape):
+    """Return a tensor that an operator made."""
+    return torch.randn(*shape) * 2
+
+
+def case_statistics_written_unseen():
+    x = evictable(8, 4, 5)
+    mean, variance = torch.zeros(4), torch.ones(4)
+    seen = torch.batch_norm_update_stats(x, mean, variance, 0.1)
+    again = mean * 2
+    outputs = torch.empty(8, 4, 5), torch.empty(4), torch.empty(4)
+    means, variances = torch.zeros(4), torch.ones(4)
+    torch.native_batch_norm(x, torch.ones(4), torch.zeros(4), means, variances, True, 0.1, 1e-5,
+                            out=outputs)
+    return mean, variance, list(seen), again, list(outputs), means, variances
+
+
+@torch.jit.script
+def roll_and_change(x: torch.Tensor, shifts: list[int]) -> torch.Tensor:
+    y = torch.roll(x, shifts, [0])
+    shifts[0] = 0
+    return y
+
+
+def case_lists_that_change_after_the_call():
+    results = []
+    for mode in (torch.inference_mode, torch.no_grad, torch.enable_grad):
+        with mode():
+            x = evictable(6, 4)
+            y = roll_and_change(x, [1])
+            results += [y, y + 1]
+    return results
+
+
+def case_warnings_are_said_once():
+    x = evictable(3, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        deviation = x.std(dim=1)  # of one number
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return (deviation + 1).isnan()
+
+
+def case_lists_of_lists():
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        gathered, scattered, reduced = [torch.zeros(4)], torch.zeros(4), torch.zeros(4)
+        dist.all_gather(gathered, evictable(4))
+        dist.scatter(scattered, [evictable(4)])
+        dist.reduce_scatter(reduced, [evictable(4)])
+        operators = torch.ops._c10d_functional  # what they return is filled later
+        late = operators.all_reduce(evictable(4), "sum", dist.group.WORLD.group_name)
+        return gathered[0] * 1, scattered * 1, reduced * 1, operators.wait_tensor(late) * 1
+    finally:
+        dist.destroy_process_group()
+
+
+def case_tables_of_nested_tensors():
+    parts = [evictable(3 + k, 4, 2) for k in range(3)]
+    nested = torch.nested.as_nested_tensor(parts)
+    turned = nested.transpose(1, 2).contiguous()
+    jagged = torch.nested.nested_tensor([evictable(5 + k, 8) for k in range(2)],
+                                        layout=torch.jagged)
+    heads = (jagged * 2).unflatten(-1, [2, 4]).transpose(1, 2)
+    attended = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+    return list(turned.unbind()), attended.transpose(1, 2).flatten(-2).values()
+
+
+def case_draws_of_a_custom_operator_on_other_threads():
+    @torch.library.custom_op("tidepool_cases::noisy", mutates_args=(),
+                             tags=(torch.Tag.nondeterministic_seeded,))
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        with ThreadPoolExecutor(2) as pool:
+            parts = list(pool.map(lambda seed: torch.rand(
+                2, generator=torch.Generator().manual_seed(seed)), range(2)))
+        return x + torch.cat(parts)
+
+    y = noisy(evictable(4))
+    return y, y * 2
+
+
+def case_one_tensor_reads_the_same_each_time():
+    torch.set_num_threads(2)
+    try:
+        weight = torch.randn(50, 64).requires_grad_()
+        index, factor = torch.randint(0, 50, (4000,)), torch.randn(4000, 64)
+        gradient, = torch.autograd.grad((weight[index] * factor).sum(), weight)
+        copies = [gradient * 1 for _ in range(4)]  # added up by two threads, in any order
+        return [torch.equal(copies[0], copy) for copy in copies]
+    finally:
+        torch.set_num_threads(1)
+
+
+def case_draws_below_an_operator():
+    """Operators that draw by others, which take a generator."""
+    x = evictable(700)
+    drawn = [torch.rand_like(x), torch.randn_like(x), torch.randint_like(x, 9), torch.randperm(700),
+             torch.native_dropout(x, 0.5, True)[0], torch.rand(5), torch.randn(5, 2),
+             torch.randint(0, 5, (700,)), x.bernoulli(0.5), torch.normal(0.0, x.abs())]
+    state = torch.get_rng_state()
+    return drawn, [each * 1 for each in drawn], state, torch.get_rng_state()
+
+
+def count_elsewhere(is_wrong, work):
+    """Return how often another thread found something wrong while this one worked."""
+    wrong, done = [0], threading.Event()
+
+    def look():
+        while not done.is_set():
+            wrong[0] += bool(is_wrong())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        work()
+    finally:
+        done.set()
+        thread.join()
+    return wrong[0]
+
+
+def case_switches_that_others_see():
+    torch.set_default_dtype(torch.float64)
+    made = [torch.rand(2000) for _ in range(4)]
+    torch.set_default_dtype(torch.float32)
+
+    def reads():
+        for _ in range(50):
+            for each in made:
+                float(each[3])
+
+    return count_elsewhere(lambda: torch.zeros(2).dtype != torch.float32, reads)
+
+
+def case_seeds_that_others_set():
+    torch.manual_seed(0)
+    made = [torch.rand_like(torch.empty(700)), torch.native_dropout(torch.ones(700), 0.5, True)[0],
+            torch.ones(700).bernoulli_(0.5)]
+    expected = {}
+    for seed in range(20):
+        torch.manual_seed(seed)
+        expected[seed] = torch.rand(3).tolist()
+    seeds = iter(range(10**9))
+
+    def is_wrong():
+        seed = next(seeds) % 20
+        torch.default_generator.manual_seed(seed)
+        return torch.rand(3).tolist() != expected[seed]
+
+    def reads():
+        for _ in range(200):
+            for each in made:
+                each.sum()
+
+    return count_elsewhere(is_wrong, reads)
+
+
+def case_kernels_of_compositions():
+    """A kernel of the job's for an operator that was a composition until now."""
+    x = evictable(3, 4)
+    before = torch.special.log_softmax(x, 1)
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("special_log_softmax", lambda x, dim, dtype=None: x * 0 + 7, "CPU")
+        with torch.inference_mode():
+            after = torch.special.log_softmax(evictable(3, 4), 1)
+        return before, after * 1
+    finally:
+        library._destroy()
