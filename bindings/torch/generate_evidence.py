@@ -40,7 +40,7 @@ def read_review(path):
             raise ValueError(f"{path}: {' '.join(words)}: expected NAME DEVICES VERDICT REASON")
         if (name, devices) in review:
             raise ValueError(f"{path}: {name} {devices} stands there twice")
-        review[name, devices] = verdict_of(verdict, words[3])
+        review[name, devices] = verdict_of(verdict, words[3])  # "varies: adds atomically"
     return review
 
 
@@ -54,14 +54,10 @@ def reviewed(review, name, device):
 
 
 def intersection(lists):
-    """Return what lists of several versions agree on: trusted where all trust."""
+    """Return what lists of several versions agree on: of their verdicts the most cautious."""
     names = set.intersection(*map(set, lists))
-    agreed = {}
-    for name in names:
-        verdicts = {each[name] for each in lists}
-        agreed[name] = verdicts.pop() if len(verdicts) == 1 else (
-            "kKept" if "kKept" in verdicts else "kNone")
-    return agreed
+    caution = ("kTrusted", "kVaries", "kNone", "kKept")
+    return {name: max((each[name] for each in lists), key=caution.index) for name in names}
 
 
 def list_for(version, folder=FOLDER):

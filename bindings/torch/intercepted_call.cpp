@@ -1,11 +1,6 @@
 #include "bindings/torch/intercepted_call.h"
 
-#include <ATen/NestedTensorImpl.h>
 #include <ATen/Parallel.h>
-#include <ATen/SparseCsrTensorImpl.h>
-#include <ATen/SparseTensorImpl.h>
-#include <ATen/quantized/QTensorImpl.h>
-#include <ATen/quantized/Quantizer.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +12,7 @@
 #include "bindings/torch/gradients.h"
 #include "bindings/torch/interception.h"
 #include "bindings/torch/storage_access.h"
+#include "bindings/torch/tensor_components.h"
 #include "bindings/torch/tripwire.h"
 #include "remat/mutants.h"
 
@@ -41,12 +37,6 @@ remat::Role role_of(c10::TensorImpl* tensor, bool written) {
   if (is_parameter(tensor)) return remat::Role::kParameter;
   if (t_in_optimizer) return remat::Role::kOptimizerState;
   return written ? remat::Role::kOther : remat::Role::kInput;
-}
-
-at::native::NestedTensorImpl* as_nested(c10::TensorImpl* tensor) {
-  const bool is_nested = tensor->key_set().has(c10::DispatchKey::NestedTensorCPU) ||
-                         tensor->key_set().has(c10::DispatchKey::NestedTensorCUDA);
-  return is_nested ? static_cast<at::native::NestedTensorImpl*>(tensor) : nullptr;
 }
 
 bool is_supported(const c10::TensorImpl* tensor) {
@@ -80,49 +70,12 @@ void InterceptedCall::see_storage(const c10::Storage& storage) {
 }
 
 void InterceptedCall::see_components(c10::TensorImpl* tensor, bool written) {
-  if (tensor->is_python_dispatch()) return;  // only looks like one
-  auto add = [&](const at::Tensor& component) {
-    if (!component.defined()) return;
+  for (const at::Tensor& component : components_of(tensor)) {
     components_.push_back(component.getIntrusivePtr());
     Seen seen{component.unsafeGetTensorImpl()};
     seen.written = written;
     seen.supported = false;
     seen_.push_back(seen);
-  };
-  if (at::native::NestedTensorImpl* nested = as_nested(tensor)) {
-    add(nested->get_nested_sizes());
-    add(nested->get_nested_strides());
-    add(nested->get_storage_offsets());
-    return;
-  }
-  switch (tensor->layout()) {
-    case c10::kSparse: {
-      auto* sparse = static_cast<at::SparseTensorImpl*>(tensor);
-      add(sparse->indices());
-      add(sparse->values());
-      break;
-    }
-    case c10::kSparseCsr:
-    case c10::kSparseCsc:
-    case c10::kSparseBsr:
-    case c10::kSparseBsc: {
-      auto* sparse = static_cast<at::SparseCsrTensorImpl*>(tensor);
-      add(sparse->compressed_indices());
-      add(sparse->plain_indices());
-      add(sparse->values());
-      break;
-    }
-    case c10::kStrided: {
-      if (!tensor->key_set().has(c10::DispatchKey::QuantizedCPU)) break;
-      const at::QuantizerPtr quantizer = static_cast<at::QTensorImpl*>(tensor)->quantizer();
-      const auto* per_channel =
-          dynamic_cast<const at::PerChannelAffineQuantizer*>(quantizer.get());
-      if (per_channel == nullptr) break;
-      add(per_channel->scales());
-      add(per_channel->zero_points());
-      break;
-    }
-    default: break;
   }
 }
 

@@ -79,7 +79,9 @@ bool register_operator(const c10::OperatorName& name) {
   if (!op || !op->hasSchema() || op->hasKernelForDispatchKey(kInterceptionKey)) return true;
   if (is_composite_only(*op)) {
     // Of another library: it may be no composition at all, but read raw memory.
-    if (!std::string_view(name.name).starts_with("aten::")) register_foreign_composite(*op, registrations().handles);
+    if (!std::string_view(name.name).starts_with("aten::")) {
+      register_foreign_composite(*op, registrations().handles);
+    }
     return true;
   }
   if (info_of(*op).is_metadata) {

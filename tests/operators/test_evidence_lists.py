@@ -85,7 +85,7 @@ def folder(tmp_path):
 
 def test_a_version_between_two_lists_trusts_what_both_trust(folder):
     assert generate_evidence.list_for((2, 13), folder) == {
-        "aten::a": "kTrusted", "aten::b": "kNone", "aten::c": "kKept", "aten::d": "kNone",
+        "aten::a": "kTrusted", "aten::b": "kNone", "aten::c": "kVaries", "aten::d": "kNone",
         "aten::view": "kTrusted"}
     assert generate_evidence.list_for((2, 15), folder)["aten::c"] == "kTrusted"
     with pytest.raises(SystemExit, match=r"No evidence for PyTorch 2\.16"):
@@ -115,7 +115,8 @@ def test_the_review_names_operators_that_there_are():
     names = set(torch._C._dispatch_get_all_op_names())
     bases = {name.split(".")[0] for name in names}
     for name, _ in generate_evidence.read_review(evidence_lists.LISTS / "reviewed.txt"):
-        assert name in names or name.removesuffix(".*") in bases, name
+        known = name in names or name.removesuffix(".*") in bases
+        assert known or name.startswith("torchvision::"), name  # may not be installed
 
 
 def test_what_is_compiled_in_says_what_the_lists_say(tmp_path):
@@ -139,10 +140,10 @@ int main() {
     done = subprocess.run([str(tmp_path / "main")], input="\n".join(names) + "\n", text=True,
                           capture_output=True, check=True)
     said = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines())
-    none, trusted, kept = "0", "1", "2"
+    none, trusted, varies, kept = "0", "1", "2", "3"
     review = generate_evidence.read_review(evidence_lists.LISTS / "reviewed.txt")
     listed = generate_evidence.list_for(tuple(map(int, torch.__version__.split(".")[:2])))
-    numbers = {"kNone": none, "kTrusted": trusted, "kKept": kept}
+    numbers = {"kNone": none, "kTrusted": trusted, "kVaries": varies, "kKept": kept}
     for name in host_overloads():
         expected = [generate_evidence.reviewed(review, name, device) or listed[name]
                     for device in ("cpu", "cuda")]
