@@ -294,7 +294,8 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   call_.emplace(engine().runtime());
   call().set_type(info_);
   in_optimizer_ = t_in_optimizer;
-  trusted_ = info_.is_trusted() && t_region_depth == 0;
+  const bool is_known = info_.is_trusted();
+  trusted_ = is_known && t_region_depth == 0;
   CallBody* body = nullptr;
   if (draws_ && info_.generator_argument < 0 && !info_.draws_by_default_only) {
     call().refuse(remat::RootReason::kUnsupported);
@@ -321,8 +322,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   } catch (const OutOfMemory&) {
     rethrow_as_torch_error(engine());
   }
-  if (!info_.is_trusted()) [[unlikely]]
-    untrusted_.emplace();
+  if (!is_known) untrusted_.emplace();
   if (body != nullptr && info_.draws) [[unlikely]] {
     if (draws_) {
       begin_draw(*body, generator);

@@ -62,6 +62,53 @@ TEST_CASE("after the end of eviction everything is resident and stays") {
   CHECK(job.matches(b));
 }
 
+TEST_CASE("settling restores what is evicted, and forgets how contents were made") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Tensor b = job.pure({a});
+  CHECK(job.evict(a));
+  CHECK(job.evict(b));
+  Tensor c;
+  {
+    DeviceLock lock(job.mutex);
+    job.runtime.begin_settling(lock);
+  }
+  CHECK(b->address != nullptr);
+  CHECK(!job.evict(b));
+  c = job.pure({b});  // by another thread, say, between the two
+  {
+    DeviceLock lock(job.mutex);
+    job.runtime.end_settling();
+  }
+  for (const Tensor& tensor : {a, b, c}) CHECK(job.is_root(tensor));
+  Tensor d = job.pure({c});
+  CHECK(job.evict(d));
+  CHECK(job.matches(d));
+  job.check();
+}
+
+TEST_CASE("what is recorded while others settle is a root") {
+  RematFixture job;
+  Tensor x = job.input();
+  Tensor y = job.input();  // stands for the result
+  static const remat::RecordType kType{"call", [](void*) {}, false};
+  remat::OperatorCall call(job.runtime);
+  {
+    DeviceLock lock(job.mutex);
+    remat::Storage* result = job.framework.tracked(y);
+    call.add(job.framework.tracked(x), remat::Access::kRead);
+    CHECK(call.prepare(lock));
+    call.begin_record(kType, 0, 1);
+    job.runtime.begin_settling(lock);
+    job.runtime.end_settling();
+    call.finish(lock, {&result, 1}, 1);
+  }
+  CHECK(call.reason() == RootReason::kSettled);
+  CHECK(job.is_root(y));
+  job.check();
+}
+
 TEST_CASE("bytes die when the framework frees them, but for retained roots, which are counted") {
   RematFixture job;
   Tensor x = job.input();

@@ -1,7 +1,8 @@
 """Give operators on the stand-in CUDA device values: hashes of all that they read.
 
-In a job, after `import torch`: `kernels = value_kernels.install()`. Or, for a job that knows
-nothing of it, run this file with the job's script and its arguments:
+In a job: `import value_kernels` before torch, since Tidepool, which attaches as torch is imported,
+vouches for the kernels that it finds, and for no others; then `kernels = value_kernels.install()`.
+Or, for a job that knows nothing of it, run this file with the job's script and its arguments:
 
     python value_kernels.py script.py ARGUMENTS...
 
@@ -14,13 +15,37 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.util
 import os
 import runpy
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import torch
+
+def standin_folder() -> Path | None:
+    """Return the folder of the stand-in device's libraries; None if this process has none."""
+    loaded = Path("/proc/self/maps").read_text().split()
+    found = [path for path in loaded if path.endswith("/libcuda.so.1") and "fake_cuda" in path]
+    return Path(found[0]).parent if found else None
+
+
+def load_library(folder: Path) -> ctypes.CDLL:
+    """Return the library of value kernels, with PyTorch's libraries loaded as torch does it."""
+    if "torch" not in sys.modules:
+        libraries = Path(importlib.util.find_spec("torch").origin).parent / "lib"
+        ctypes.CDLL(str(libraries / "libtorch_global_deps.so"), ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(libraries / "libtorch_cuda.so"))
+    library = ctypes.CDLL(str(folder / "libvalue_kernels.so"))
+    library.value_kernels_install.restype = ctypes.c_int64
+    return library
+
+
+_FOLDER = standin_folder()
+_LIBRARY = load_library(_FOLDER) if _FOLDER is not None else None
+_REPLACED = _LIBRARY.value_kernels_install() if _LIBRARY is not None else -1
+
+import torch  # noqa: E402
 
 TRACE = "VALUE_KERNELS_TRACE"
 BLANK = "VALUE_KERNELS_BLANK"
@@ -29,15 +54,13 @@ BLANK = "VALUE_KERNELS_BLANK"
 class ValueKernels:
     """Steers and inspects the value kernels of this process, for good."""
 
-    def __init__(self, folder: Path) -> None:
-        self._library = ctypes.CDLL(str(folder / "libvalue_kernels.so"))
-        for name in ("install", "operations", "planted_happened"):
+    def __init__(self, library: ctypes.CDLL, replaced: int) -> None:
+        self._library = library
+        self.replaced = replaced
+        for name in ("operations", "planted_happened"):
             self._function(name).restype = ctypes.c_int64
         for name in ("calls", "untreated"):
             self._function(name).restype = ctypes.c_size_t
-        self.replaced = self._function("install")()
-        if self.replaced < 0:
-            raise RuntimeError("the value kernels were not installed: see standard error")
 
     def _function(self, name: str):
         return getattr(self._library, f"value_kernels_{name}")
@@ -92,12 +115,12 @@ class ValueKernels:
 
 
 def install() -> ValueKernels:
-    """Put the value kernels in the place of all CUDA kernels, in a job on the stand-in device."""
-    loaded = Path("/proc/self/maps").read_text().split()
-    standin = [path for path in loaded if path.endswith("/libcuda.so.1") and "fake_cuda" in path]
-    if not standin:
+    """Return the value kernels, which are in the place of all CUDA kernels, on the stand-in."""
+    if _LIBRARY is None:
         raise RuntimeError("value kernels need the stand-in CUDA device")
-    kernels = ValueKernels(Path(standin[0]).parent)
+    if _REPLACED < 0:
+        raise RuntimeError("the value kernels were not installed: see standard error")
+    kernels = ValueKernels(_LIBRARY, _REPLACED)
     if os.environ.get(TRACE):
         kernels.trace(os.environ[TRACE])
     kernels.set_blank_seed(int(os.environ.get(BLANK, 0)))

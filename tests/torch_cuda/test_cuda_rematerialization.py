@@ -122,7 +122,7 @@ def test_results_that_vary_stay(cases):
     assert cases[1]["varying"]["states"] == [RESIDENT_ROOT]
 
 
-def test_replays_find_the_switches_as_they_were(cases):
+def test_a_switch_settles_what_depends_on_it(cases):
     assert cases[1]["switched"]["switches"] >= 16
     assert [found["switched"]["wrong"] for found in cases] == [[], []]
 

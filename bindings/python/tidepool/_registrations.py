@@ -60,7 +60,8 @@ class Registrations:
         @functools.wraps(original)
         def impl(library, name, key, *args, **kwargs):
             namespace, usual_key = self._places.get(library, (None, ""))
-            namespace = self._namespace_with(name) if namespace is None else namespace
+            if "::" not in name and namespace is None:
+                namespace = self._namespace_with(name)
             operator = name if "::" in name else f"{namespace}::{name}"
             return self._register(library, operator, str(key) or usual_key, lambda: original(
                 library, name, key, *args, **kwargs))

@@ -43,6 +43,10 @@ struct OperatorFacts {
   int generator_argument = -1;
   int training_argument = -1;  // where there are side writes; -1: it always trains
   bool draws = false;          // may draw random numbers
+  // native_dropout, and _fused_dropout, which gives the same where it is given the probability to
+  // keep, 1 - p: but for its mask's type, bytes.
+  bool is_dropout = false;
+  bool is_fused_dropout = false;
 };
 
 // True for operators that touch no contents: views, fresh memory, changes of metadata.
