@@ -7,8 +7,8 @@ namespace tidepool::remat {
 bool Mover::movable(const Storage& storage) const {
   // Parameters and what else the job keeps are what code beyond PyTorch's operators may hold raw
   // pointers to, unseen: they stay, as they always did.
-  const bool came_of_an_operator =
-      storage.current->producer != nullptr || storage.role == Role::kOther;
+  const bool came_of_an_operator = storage.current->producer != nullptr ||
+                                   storage.role == Role::kOther || storage.role == Role::kGradient;
   return came_of_an_operator && residency_.at_rest(storage) && storage.current->uses == 0 &&
          (turns_.is_free() || turns_.is_my_turn());
 }

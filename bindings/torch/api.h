@@ -92,6 +92,10 @@ TIDEPOOL_EXPORT void tidepool_end_settling();
 // "aten::add.Tensor".
 TIDEPOOL_EXPORT void tidepool_distrust(const char* name);
 
+// A kernel that the job has registered for one of PyTorch's operators runs on the calling thread:
+// an operator that calls it inside is not recorded.
+TIDEPOOL_EXPORT void tidepool_note_own_kernel();
+
 // The calling thread enters (1) or leaves (0) generated code that reads tensors by their addresses:
 // what operators read and make in there stays where it is. Counted.
 TIDEPOOL_EXPORT void tidepool_region(int entering);

@@ -1,5 +1,6 @@
 #include "bindings/torch/intercepted_call.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@ namespace tidepool::torch_glue {
 
 constinit thread_local bool t_in_optimizer = false;
 constinit thread_local int t_region_depth = 0;
+constinit thread_local uint64_t t_own_kernels = 0;
 
 namespace {
 
@@ -37,6 +39,11 @@ remat::Role role_of(c10::TensorImpl* tensor, bool written) {
   if (is_parameter(tensor)) return remat::Role::kParameter;
   if (t_in_optimizer) return remat::Role::kOptimizerState;
   return written ? remat::Role::kOther : remat::Role::kInput;
+}
+
+bool fills_fresh_memory() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
 bool is_supported(const c10::TensorImpl* tensor) {
@@ -91,6 +98,8 @@ remat::Storage* InterceptedCall::storage_behind(const Seen& seen, c10::StorageIm
   if (tracked == nullptr) {
     tracked = start_tracking(engine(), storage, remat::RootReason::kUntracked);
     tracked->role = role_of(seen.tensor, seen.written);
+    // `empty` fills its memory by an operator then, and native code may write it right afterwards.
+    if (seen.written && fills_fresh_memory()) call().refuse(remat::RootReason::kUntracked);
   } else if (tracked->backend != storage) [[unlikely]] {
     // The bytes moved to another StorageImpl (a swap): their identity goes with them.
     hold_weakly(storage);
@@ -196,8 +205,10 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
   }
   if (copies_foreign_) [[unlikely]] foreign_.unlock(engine().runtime());
   // What threads beside an operator compute for it, it may read by address.
-  const bool inside = UntrustedCall::any() || at::in_parallel_region();
-  if (!info_.replayable || !trusted_ || inside) call().refuse(remat::RootReason::kUnsupported);
+  inside_ = UntrustedCall::any() || at::in_parallel_region();
+  if (!info_.replayable || !trusted_ || inside_) call().refuse(remat::RootReason::kUnsupported);
+  // A pool's threads round as the thread did that started it.
+  if (!NumericState::rounds_as_usual()) call().refuse(remat::RootReason::kUnsupported);
   if (info_.varies != Variation::kNone && (info_.varies != Variation::kTransposed || switched_) &&
       may_vary(info_.varies)) {
     call().refuse(remat::RootReason::kVaries);
@@ -206,7 +217,12 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
   if (in_optimizer_ && info_.writes && !info_.overwrites) {
     call().refuse(remat::RootReason::kPartialWrite);
   }
-  if (!reads_foreign_) [[likely]] return;
+  if (reads_foreign_) [[unlikely]]
+    mark_inputs();
+}
+
+// What is filled from memory of others is an input of the job.
+void InterceptedCall::mark_inputs() {
   for (const Seen& seen : seen_) {
     const bool filled = seen.storage != nullptr && seen.written;
     if (filled && seen.storage->role == remat::Role::kOther) {
@@ -335,6 +351,8 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
                                                : generator->unsafeGetGeneratorImpl();
   }
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
+  body_ = body;
+  own_kernels_before_ = t_own_kernels;
   const bool timed = body != nullptr || engine().is_traced();
   timer_ = timed ? engine().backend().timer() : nullptr;
   if (timer_ != nullptr) timed_ = timer_->begin(info_, call().record(), kind());
@@ -396,12 +414,17 @@ void InterceptedCall::finish() {
                                              : CycleClock::ns_since(kernel_start_);
   end_draw();
   untrusted_.reset();
+  // A thread's first parallel kernel decides on how many threads its kernels run.
+  if (body_ != nullptr) body_->numeric.threads = NumericState::threads_now();
+  if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
     say_inexact();
     call().refuse(remat::RootReason::kUnsupported);
   }
   if (copies_foreign_) [[unlikely]] verify_foreign();
   DeviceLock lock(engine().mutex());
+  if (copies_foreign_ && reads_foreign_) [[unlikely]]
+    mark_inputs();
   absl::InlinedVector<remat::Storage*, 4> outputs;
   const bool writes_record = call().record() != nullptr && call().record()->writes();
   if (!writes_record) {
@@ -419,7 +442,7 @@ void InterceptedCall::finish() {
   for (const Seen& seen : seen_) {
     if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) ++seen.storage->locks;
   }
-  if (!trusted_) [[unlikely]] {
+  if (!trusted_ || inside_) [[unlikely]] {
     for (remat::Storage* output : outputs) {
       if (output != nullptr) output->fixed = true;  // it may have kept the address
     }

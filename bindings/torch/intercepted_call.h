@@ -112,6 +112,7 @@ class InterceptedCall {
   static bool starts_inside(const Seen& seen);
   bool covers_storage(const Seen& seen) const;
   void see_components(c10::TensorImpl* tensor, bool written);
+  void mark_inputs();
   void add_operands(DeviceLock& lock);
   bool may_copy(const Seen& seen) const;
   void copy_foreign(DeviceLock& lock);
@@ -138,6 +139,9 @@ class InterceptedCall {
   bool spread_ = false;       // over several devices
   bool draws_ = info_.draws;
   bool trusted_ = true;  // the operator is, and does not run in a compiled region
+  bool inside_ = false;  // runs for an operator that nobody vouches for
+  uint64_t own_kernels_before_ = 0;  // t_own_kernels
+  CallBody* body_ = nullptr;         // of the record
   std::optional<UntrustedCall> untrusted_;
   absl::InlinedVector<Seen, 8> seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
@@ -161,6 +165,10 @@ class InterceptedCall {
 
 // Marks storages that this thread tracks first as optimizer state, while set.
 extern constinit thread_local bool t_in_optimizer;
+
+// Kernels of the job's own, for PyTorch's operators, that ran on this thread: a kernel that calls
+// one inside cannot be run again.
+extern constinit thread_local uint64_t t_own_kernels;
 
 // While above zero, generated code runs on this thread: it reads the memory of operators' operands
 // and results by their addresses, so that these stay where they are.

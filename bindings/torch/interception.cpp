@@ -41,7 +41,13 @@ void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
     run_below(op, keys, stack);
     return;
   }
-  intercept_boxed(info, stack, [&] { run_below(op, keys, stack); });
+  intercept_boxed(info, stack, [&] {
+    if (info.is_foreign()) {  // what it is made of is seen, and kept
+      op.redispatchBoxed(keys & kBelowInterception, stack);
+    } else {
+      run_below(op, keys, stack);
+    }
+  });
 }
 
 // A composite kernel would be chosen before our fallback, and the operators it is made of would be

@@ -29,7 +29,9 @@ class AroundKernel final : public c10::OperatorKernel {
       kernel_.callBoxed(op, keys, stack);
       return;
     }
-    intercept_boxed(info_of(op), stack, [&] {
+    const OperatorInfo& info = info_of(op);
+    intercept_boxed(info, stack, [&] {
+      if (info.is_foreign()) return kernel_.callBoxed(op, keys, stack);
       BelowInterception below;  // as for any kernel: its temporaries are its own
       kernel_.callBoxed(op, keys, stack);
     });

@@ -20,6 +20,7 @@
 // Of the libraries that PyTorch has loaded; each sets the calling thread's number alone.
 extern "C" {
 void omp_set_num_threads(int count) __attribute__((weak));
+int omp_get_max_threads() __attribute__((weak));
 int MKL_Set_Num_Threads_Local(int count) __attribute__((weak));
 }
 
@@ -184,6 +185,7 @@ void apply_cuda_switches(at::Context& context, uint32_t bits) {
 // at::set_num_threads() would also set what threads begin with that are started meanwhile.
 void set_threads(int count) {
   if (&omp_set_num_threads == nullptr) return at::set_num_threads(count);
+  at::get_num_threads();  // else the kernel would have the thread choose anew
   omp_set_num_threads(count);
   if (&MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(count);
 }
@@ -192,6 +194,8 @@ void set_threads(int count) {
 void change(const NumericState& from, const NumericState& to) {
   at::Context& context = at::globalContext();
   if (from.floating_point != to.floating_point && !TIDEPOOL_MUTANT(8, denormals)) {
+    // The pool's threads start with what this thread has now, as they would without us.
+    at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {});
     _mm_setcsr((_mm_getcsr() & ~kFloatingPointControl) | to.floating_point);
   }
   if (from.threads != to.threads && !TIDEPOOL_MUTANT(8, threads)) {
@@ -248,6 +252,16 @@ void change(const NumericState& from, const NumericState& to) {
 
 }  // namespace
 
+uint16_t NumericState::threads_now() {
+  const int count = &omp_get_max_threads != nullptr ? omp_get_max_threads() : at::get_num_threads();
+  return static_cast<uint16_t>(count);
+}
+
+bool NumericState::rounds_as_usual() {
+  constexpr uint32_t kUsual = 0x1f80;  // as a process starts
+  return (_mm_getcsr() & kFloatingPointControl) == (kUsual & kFloatingPointControl);
+}
+
 NumericState NumericState::capture(bool cuda) {
   NumericState state;
   at::Context& context = at::globalContext();
@@ -276,7 +290,7 @@ NumericState NumericState::capture(bool cuda) {
   state.quantized_engine = static_cast<uint8_t>(
       (context.*member_quantized_engine()).load(std::memory_order_relaxed));
   state.floating_point = _mm_getcsr() & kFloatingPointControl;
-  state.threads = static_cast<uint16_t>(at::get_num_threads());
+  state.threads = threads_now();
   state.grad_mode = c10::GradMode::is_enabled();
   state.deterministic = context.*member__deterministic_algorithms();
   state.deterministic_warn_only = context.*member__deterministic_algorithms_warn_only();

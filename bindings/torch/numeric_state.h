@@ -37,6 +37,11 @@ struct NumericState {
 
   // `cuda`: the switches that matter on CUDA devices, too.
   static NumericState capture(bool cuda);
+  // The calling thread's number of threads, which it has not chosen before its first parallel
+  // kernel; asking PyTorch would have it choose.
+  static uint16_t threads_now();
+  // The calling thread rounds to nearest, and flushes no denormal numbers.
+  static bool rounds_as_usual();
   bool operator==(const NumericState&) const = default;
 };
 

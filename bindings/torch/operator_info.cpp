@@ -140,6 +140,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
   destroy_body = &CallBody::destroy;
   argument_count = static_cast<uint16_t>(schema.arguments().size());
   return_count = static_cast<uint16_t>(schema.returns().size());
+  is_foreign_ = !std::string_view(qualified_name).starts_with("aten::");
   read_arguments(schema);
   read_returns(schema);
   is_metadata |= op.hasTag(at::Tag::inplace_view);

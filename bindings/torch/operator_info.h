@@ -65,6 +65,9 @@ struct OperatorInfo : remat::RecordType {
   bool is_trusted() const {
     return is_trusted_ && !distrusted_.load(std::memory_order_relaxed) && !is_replaced();
   }
+  // The kernel is the job's, or a library's: it may use tensors that are no arguments, by
+  // operators.
+  bool is_foreign() const { return (is_foreign_ || is_trusted_) && !is_trusted(); }
   // Another kernel has taken, or will take, the place of the one that was there. For good.
   void distrust() const { distrusted_.store(true, std::memory_order_relaxed); }
   // Runs the kernel that was there when the operator was first seen.
@@ -82,6 +85,7 @@ struct OperatorInfo : remat::RecordType {
   void read_draws(const c10::FunctionSchema& schema);
 
   bool is_trusted_ = true;
+  bool is_foreign_ = false;  // not of PyTorch's own operators
   mutable std::atomic<bool> distrusted_{false};
   // The dispatcher's entry for tensors of the engines' devices, and what it held at first.
   const c10::KernelFunction* kernel_slot_ = nullptr;

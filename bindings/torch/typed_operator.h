@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -114,7 +115,8 @@ struct TypedOperator<Op, R(A...)> {
       (substitute_generator(arguments, *own), ...);
     }
     R result = [&]() -> R {
-      BelowInterception below;
+      std::optional<BelowInterception> below;
+      if (!info->is_foreign()) below.emplace();  // else what it is made of is seen, and kept
       return Op::redispatch(keys & kBelowInterception, std::forward<A>(arguments)...);
     }();
     if constexpr (!std::is_reference_v<R>) see_results(call, result);

@@ -179,3 +179,51 @@ def case_kernels_of_compositions():
         return before, after * 1
     finally:
         library._destroy()
+
+
+def case_fresh_memory_that_is_filled():
+    """In this mode `empty` fills its memory, which `torch.tensor` then writes without an operator."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        made = torch.tensor([float(k) for k in range(1000)])
+        batch = torch.stack([torch.tensor(k) for k in range(4)])
+        return made * 1, made, batch, torch.tril_indices(4, 4)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def case_tensors_that_a_kernel_in_python_has_kept():
+    kept, state = evictable(4), torch.zeros(4)
+
+    @torch.library.custom_op("tidepool_cases::scaled", mutates_args=())
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        state.add_(1)
+        return x * kept
+
+    y = scaled(evictable(4))
+    before = state * 1
+    return y, scaled(y * 1), before, state
+
+
+def case_kernels_that_others_call_inside():
+    calls = [0]
+
+    def kernel(table, dim, index):
+        calls[0] += 1
+        return torch.full((index.numel(), table.shape[1]), float(calls[0]))
+
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("index_select", kernel, "CPU", allow_override=True)
+        found = torch.nn.functional.embedding(torch.tensor([1, 2]), evictable(5, 3))
+        return found * 1, found * 2, calls[0]
+    finally:
+        library._destroy()
+
+
+def case_numbers_that_a_mode_flushes():
+    tiny = torch.full((1 << 16,), 1e-39)
+    torch.set_flush_denormal(True)
+    flushed = tiny * 0.5
+    torch.set_flush_denormal(False)
+    return flushed.count_nonzero(), (tiny * 0.5).count_nonzero()

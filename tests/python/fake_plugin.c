@@ -77,5 +77,6 @@ int tidepool_begin_settling(char *e, size_t n) {
 }
 void tidepool_end_settling(void) { note("end_settling", ""); }
 void tidepool_distrust(const char *name) { note("distrust", name); }
+void tidepool_note_own_kernel(void) { note("own kernel", ""); }
 int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }
 void tidepool_recording(int on) { (void)on; }

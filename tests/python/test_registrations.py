@@ -29,6 +29,8 @@ class Plugin:
         calls.append("end")
     def distrust(self, name):
         calls.append(name)
+    def note_own_kernel(self):
+        pass
 plugin = Plugin()
 early = torch.library.Library("aten", "IMPL")
 _registrations.follow_registrations(plugin, torch)

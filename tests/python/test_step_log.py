@@ -93,7 +93,7 @@ def test_summaries(write):
     write("a", [PROCESS, *restored], "process_3")
     found = _step_log.summaries(folder)
     assert found["process_0"] == _step_log.Summary(
-        True, 1, True, {"evictions": 3, "replays": 4, "out_of_memory": 1}, 1)
+        True, 1, True, {"evictions": 3, "replays": 4, "out_of_memory": 1}, unreadable=1)
     assert found["process_1"] == _step_log.Summary()
     assert found["process_2"].broken == "KeyError: 1"
     assert found["process_3"].restored_otherwise == {"mm": 2}

@@ -50,6 +50,7 @@ _SIGNATURES = {
     "tidepool_begin_settling": (ctypes.c_int, [_TEXT, _SIZE]),
     "tidepool_end_settling": (None, []),
     "tidepool_distrust": (None, [_TEXT]),
+    "tidepool_note_own_kernel": (None, []),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
 }
 
@@ -77,6 +78,7 @@ class Plugin:
         self.evict_all = library.tidepool_evict_all
         self.recording = library.tidepool_recording
         self.region = library.tidepool_region
+        self.note_own_kernel = library.tidepool_note_own_kernel
         self.end_settling = library.tidepool_end_settling
 
     def attach(self, settings: dict) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import inspect
 import weakref
 
 NAMESPACES = ("aten", "torchvision")  # only operators of these are ever recorded
@@ -63,10 +64,24 @@ class Registrations:
             if "::" not in name and namespace is None:
                 namespace = self._namespace_with(name)
             operator = name if "::" in name else f"{namespace}::{name}"
+            if args and operator.split("::")[0] in NAMESPACES:
+                args = (self._noting(args[0]), *args[1:])
             return self._register(library, operator, str(key) or usual_key, lambda: original(
                 library, name, key, *args, **kwargs))
 
         return impl
+
+    def _noting(self, kernel):
+        """Return a kernel that tells when it runs: another operator may call it inside."""
+        if not inspect.isroutine(kernel) and not hasattr(kernel, "__wrapped__"):
+            return kernel  # PyTorch's own mark of a kernel that falls through, and the like
+
+        @functools.wraps(kernel)
+        def noting(*args, **kwargs):
+            self._plugin.note_own_kernel()
+            return kernel(*args, **kwargs)
+
+        return noting
 
     def _namespace_with(self, name: str) -> str:
         """Return a namespace that may be that of a library from before we attached."""
