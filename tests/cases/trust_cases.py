@@ -182,7 +182,7 @@ def case_kernels_of_compositions():
 
 
 def case_fresh_memory_that_is_filled():
-    """In this mode `empty` fills its memory, which `torch.tensor` then writes without an operator."""
+    """In this mode `empty` fills its memory, which `torch.tensor` then writes unseen."""
     torch.use_deterministic_algorithms(True)
     try:
         made = torch.tensor([float(k) for k in range(1000)])
