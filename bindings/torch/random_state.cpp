@@ -100,10 +100,15 @@ void RandomState::load_into(c10::GeneratorImpl& generator) const {
 PrivateDraw::PrivateDraw(TorchBackend& backend, c10::GeneratorImpl& source, RandomState& state)
     : backend_(backend), source_(source), lock_(source.mutex_, std::try_to_lock) {
   generator_ = &find_or_make(of_this_thread().draws, source.device());
-  if (!lock_.owns_lock()) {
+  // Python's lock is never waited for with the generator's held: a thread that seeds has Python's
+  // and waits for the generator's.
+  while (!lock_.owns_lock()) {
     void* token = TorchBackend::leave_interpreter();
     lock_.lock();
+    if (token == nullptr) break;
+    lock_.unlock();
     TorchBackend::enter_interpreter(token);
+    static_cast<void>(lock_.try_lock());
   }
   if (source.device().is_cpu()) {
     begin_twister(state);
