@@ -176,13 +176,15 @@ void distrust_operators(std::string_view name) {
   Registrations& all = registrations();
   std::lock_guard guard(all.mutex);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& each : dispatcher.getAllOpNames()) {
-    if (each.name != base) continue;
-    if (!all_overloads && each.overload_name != name.substr(dot + 1)) continue;
+  const auto distrust = [&](const c10::OperatorName& each) {
     const auto op = dispatcher.findOp(each);
-    if (!op || !op->hasSchema()) continue;
+    if (!op || !op->hasSchema()) return;
     info_of(*op).distrust();
     register_operator(each);
+  };
+  if (!all_overloads) return distrust({std::string(base), std::string(name.substr(dot + 1))});
+  for (const c10::OperatorName& each : dispatcher.getAllOpNames()) {
+    if (each.name == base) distrust(each);
   }
 }
 
