@@ -77,6 +77,12 @@ class Backend {
     return 0;
   }
 
+  // What bodies of records keep together, such as states of generators: bytes. Hot. Requires: lock
+  // held.
+  virtual size_t shared_bytes() const { return 0; }
+  // What it keeps beside them for lineage and residency, but for contents. Requires: lock held.
+  virtual size_t side_bytes() const { return 0; }
+
   // Memory is short: gives up what is only held for results to be evictable. True if it held
   // something. Requires: lock held; may release it.
   virtual bool give_up_memory(DeviceLock& lock) {

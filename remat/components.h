@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "remat/container_bytes.h"
+
 namespace tidepool::remat {
 
 class Components {
@@ -29,6 +31,7 @@ class Components {
   uint64_t sum_ns(Node node) { return entries_[find(node)].sum_ns; }
   uint64_t own_ns(Node node) const { return entries_[node].own_ns; }
 
+  size_t bookkeeping_bytes() const { return bytes_of(entries_) + bytes_of(free_); }
   size_t nodes() const { return entries_.size() - 1 - free_.size(); }
   void check_invariants();
 

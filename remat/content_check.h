@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "remat/backend.h"
+#include "remat/container_bytes.h"
 #include "remat/lineage.h"
 
 namespace tidepool::remat {
@@ -35,6 +36,7 @@ class ContentCheck {
     uint64_t made = 0, restored = 0;
   };
   std::map<std::string, Coverage> coverage() const;  // by operator
+  size_t bookkeeping_bytes() const { return bytes_of(fingerprints_) + bytes_of(coverage_); }
 
   uint64_t compared = 0;
   std::map<std::string, uint64_t> different;  // operator -> how often

@@ -207,6 +207,13 @@ uint64_t Foresight::time_until_ns(Position position) const {
   return end_ns - start_ns;
 }
 
+size_t Foresight::bookkeeping_bytes() const {
+  size_t bytes =
+      present_.bookkeeping_bytes() + bytes_of(first_use_) + bytes_of(uses_) + bytes_of(cursor_);
+  for (const Kind& kind : kinds_) bytes += kind.list.bookkeeping_bytes();
+  return bytes;
+}
+
 void Foresight::check_invariants() const {
   TIDEPOOL_CHECK(matching_ == (expected_ < kinds_.size()), "invariant 1: kind %zu of %zu",
                  expected_, kinds_.size());

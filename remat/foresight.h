@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "remat/container_bytes.h"
 #include "remat/lineage.h"
 
 namespace tidepool::remat {
@@ -83,6 +84,7 @@ class Foresight {
 
   uint64_t steps_matched() const { return steps_matched_; }  // by what was expected at their end
   uint32_t step() const { return step_; }  // the present one's number, from 1
+  size_t bookkeeping_bytes() const;
   void check_invariants() const;
 
  private:
@@ -108,6 +110,9 @@ class Foresight {
       fingerprint ^= fingerprint >> 29;
     }
     bool begins_like(const List& other) const;
+    size_t bookkeeping_bytes() const {
+      return bytes_of(entries) + bytes_of(operands) + bytes_of(outputs);
+    }
     size_t length() const { return entries.size() + operands.size() + outputs.size(); }
     void clear();
   };

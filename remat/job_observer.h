@@ -67,6 +67,8 @@ class JobObserver {
   // True: it listens to the step that begins. If it did not before, it hears of all that lives.
   virtual bool step_ended(const StepEnd& end) = 0;
   virtual void lives(Storage& storage) = 0;
+  // That it keeps now.
+  virtual size_t bookkeeping_bytes() const = 0;
   // This is the forked child of the process that is observed; nothing follows.
   virtual void forked() = 0;
 

@@ -25,6 +25,8 @@ Value* LimitKeeper::deepest_input(const Record& record) {
 
 RootReason LimitKeeper::admit(Record& record, const Storage* written, size_t output_bytes) {
   if (store_.records() > limits_.records) return RootReason::kRecordLimit;
+  if (!has_room()) [[unlikely]]
+    return RootReason::kBookkeepingLimit;
   if (written != nullptr && !record.overwrites && written->versions >= limits_.versions) {
     return RootReason::kVersionLimit;
   }
@@ -66,6 +68,28 @@ bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
   }
   record.depth = depth_of(record);
   return record.depth <= limits_.depth;
+}
+
+bool LimitKeeper::has_room() {
+  if (records_seen_++ % kSideInterval == 0) [[unlikely]]
+    side_bytes_seen_ = side_bytes_();
+  return lineage_bytes() + side_bytes_seen_ <= limits_.bookkeeping_bytes || make_room();
+}
+
+// An eighth at once, so that not each record from here on walks the list. What was entered long ago
+// has neither been made nor restored since.
+bool LimitKeeper::make_room() {
+  const size_t limit = limits_.bookkeeping_bytes;
+  for (Storage* storage = residency_.last_listed(); storage != nullptr;) {
+    if (lineage_bytes() + side_bytes_seen_ <= limit - limit / 8) break;
+    Storage* previous = residency_.previous_listed(storage);
+    if (!storage->writing) {
+      residency_.unlist(*storage);
+      store_.cut(*storage->current, RootReason::kBookkeepingLimit);
+    }
+    storage = previous;
+  }
+  return lineage_bytes() + side_bytes_seen_ <= limit;
 }
 
 template <class Wanted>

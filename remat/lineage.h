@@ -35,6 +35,7 @@ enum class RootReason : uint8_t {
   kVersionLimit,
   kAgeLimit,
   kRecordLimit,
+  kBookkeepingLimit,
   kLostInput,  // an input's contents went away before they could be recorded
   kLostRoot,   // a root that it depended on was written, freed or escaped
   kEscaped,    // a raw pointer to it left our sight
@@ -129,7 +130,8 @@ struct Record {
   static constexpr uint32_t kNoEdge = 0xffffffff;
 
   const RecordType* type = nullptr;
-  size_t slab_bytes = 0;
+  uint32_t slab_grains = 0;  // of SlabPool
+  uint32_t heap_grains = 0;  // what its body keeps on the heap, in the same unit
   uint32_t references = 0;  // outputs alive + who else holds it
   uint32_t depth = 0;
   uint32_t epoch = 0;       // mark of the last walk that saw it

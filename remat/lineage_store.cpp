@@ -13,6 +13,8 @@ constexpr size_t kBodyAlignment = 16;
 
 size_t round_up(size_t bytes) { return (bytes + kBodyAlignment - 1) & ~(kBodyAlignment - 1); }
 
+size_t grains_of(size_t bytes) { return (bytes + SlabPool::kGrain - 1) / SlabPool::kGrain; }
+
 void unlink(Edge& edge) {
   if (edge.link == nullptr) return;
   *edge.link = edge.next;
@@ -58,12 +60,12 @@ Record* LineageStore::new_record(const RecordType& type, size_t edges, size_t ou
   TIDEPOOL_CHECK(edges < Record::kNoEdge && outputs < Record::kNoEdge, "%zu inputs, %zu outputs",
                  edges, outputs);
   const size_t fixed = round_up(sizeof(Record) + edges * sizeof(Edge) + outputs * sizeof(Value*));
-  const size_t bytes = fixed + round_up(body_bytes);
-  char* slab = static_cast<char*>(slabs_.take(bytes));
+  const size_t grains = grains_of(fixed + round_up(body_bytes));
+  char* slab = static_cast<char*>(slabs_.take(grains * SlabPool::kGrain));
   Record* record = new (slab) Record{};
   record->type = &type;
   record->references = 1;
-  record->slab_bytes = bytes;
+  record->slab_grains = static_cast<uint32_t>(grains);
   record->edge_count = static_cast<uint32_t>(edges);
   record->output_count = static_cast<uint32_t>(outputs);
   slab += sizeof(Record);
@@ -78,6 +80,11 @@ Record* LineageStore::new_record(const RecordType& type, size_t edges, size_t ou
   }
   record->body = reinterpret_cast<char*>(record) + fixed;
   return record;
+}
+
+void LineageStore::add_heap_bytes(Record& record, size_t bytes) {
+  record.heap_grains = static_cast<uint32_t>(grains_of(bytes));
+  heap_grains_ += record.heap_grains;
 }
 
 void LineageStore::link(Record& record) {
@@ -153,7 +160,8 @@ void LineageStore::free_record(Record* record) {
     if (record->edges[k].value != nullptr) release(record->edges[k].value);
   }
   if (record->type->destroy_body != nullptr) record->type->destroy_body(record->body);
-  slabs_.put(record, record->slab_bytes);
+  heap_grains_ -= record->heap_grains;
+  slabs_.put(record, record->slab_grains * SlabPool::kGrain);
 }
 
 void LineageStore::check_invariants(bool exact) const {

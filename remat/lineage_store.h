@@ -54,6 +54,9 @@ class LineageStore {
   }
   void link(Record& record);
 
+  // The record's body keeps so many bytes outside of the slab until it is destroyed. Called once.
+  void add_heap_bytes(Record& record, size_t bytes);
+
   // Makes `value`, a root, output `k` of `record`, which is deep enough.
   void set_producer(Value& value, Record& record, uint32_t k);
 
@@ -66,7 +69,10 @@ class LineageStore {
   size_t storages() const { return storages_.live(); }
   size_t values() const { return values_.live(); }
   size_t records() const { return slabs_.live(); }
-  size_t bytes() const { return storages_.bytes() + values_.bytes() + slabs_.bytes(); }
+  // Of all that is alive, with what bodies keep on the heap.
+  size_t bytes() const {
+    return storages_.bytes() + values_.bytes() + slabs_.bytes() + heap_grains_ * SlabPool::kGrain;
+  }
 
   template <typename Function>
   void for_each_storage(Function&& function) const {
@@ -92,6 +98,7 @@ class LineageStore {
   ObjectPool<Storage> storages_;
   ObjectPool<Value> values_;
   SlabPool slabs_;
+  size_t heap_grains_ = 0;     // of all records
   std::vector<Record*> dead_;  // records to be freed; not empty only within destroy()
   bool draining_ = false;
   uint32_t epoch_ = 0;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "remat/container_bytes.h"
 #include "remat/lineage_store.h"
 
 namespace tidepool::remat {
@@ -56,6 +57,9 @@ class Neighbourhood {
       return false;
     });
   }
+
+  // For the next walk.
+  size_t bookkeeping_bytes() const { return bytes_of(values_) + bytes_of(frames_); }
 
  private:
   struct Frame {

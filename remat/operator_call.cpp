@@ -156,6 +156,8 @@ Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, si
   return record_;
 }
 
+void OperatorCall::add_heap_bytes(size_t bytes) { state_.store.add_heap_bytes(*record_, bytes); }
+
 // Whether the record still holds now that the kernel has run: other threads may have freed or
 // written what it read, and limits apply.
 void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outputs) {

@@ -62,6 +62,9 @@ class OperatorCall {
   Record* begin_record(const RecordType& type, size_t body_bytes, size_t outputs);
   Record* record() const { return record_; }
 
+  // What the record's body keeps on the heap. Requires: a record, lock held; called once.
+  void add_heap_bytes(size_t bytes);
+
   // The kernel has run. outputs[k]: the storage tracked for the k-th output (by Runtime::track,
   // after the kernel, with `kNone`... its reason is replaced), or nullptr where the output is not
   // fresh memory of ours. Written storages get their new versions; then chaos, if it is on.

@@ -76,6 +76,9 @@ class Policy {
   // What the runtime has to tell of operators and steps, for a policy that looks ahead.
   virtual Foresight* foresight() { return nullptr; }
 
+  // That it keeps now, beside what is in values and storages.
+  virtual size_t bookkeeping_bytes() const { return 0; }
+
   // Aborts if a cached price differs from what a computation from nothing gives.
   virtual void check_invariants() {}
 

@@ -66,6 +66,8 @@ class ObjectPool {
 // Raw memory, aligned to 16 bytes, by size class of 32 bytes; large requests go to malloc.
 class SlabPool {
  public:
+  static constexpr size_t kGrain = 32;
+
   SlabPool() = default;
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
@@ -105,7 +107,6 @@ class SlabPool {
   size_t bytes() const { return bytes_; }
 
  private:
-  static constexpr size_t kGrain = 32;
   static constexpr size_t kClasses = 64;
   static constexpr size_t kChunkBytes = 64 << 10;
   struct FreeSlab {

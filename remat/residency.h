@@ -14,6 +14,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/backend.h"
+#include "remat/container_bytes.h"
 #include "remat/content_check.h"
 #include "remat/lineage_store.h"
 #include "remat/mutants.h"
@@ -75,14 +76,22 @@ class Residency final : public LineageStore::Observer {
   // Enters a resident storage whose value has got a producer; takes it out when it has lost it.
   void list(Storage& storage);
   void unlist(Storage& storage);
+  // From the one that was entered last.
   Storage* first_listed() { return list_.next != &list_ ? list_.next : nullptr; }
   Storage* next_listed(Storage* storage) {
     return storage->next != &list_ ? storage->next : nullptr;
+  }
+  // The same the other way round.
+  Storage* last_listed() { return list_.previous != &list_ ? list_.previous : nullptr; }
+  Storage* previous_listed(Storage* storage) {
+    return storage->previous != &list_ ? storage->previous : nullptr;
   }
 
   // Nothing is evicted until as many thaw(). (Never again in a forked child.)
   void freeze() { ++frozen_; }
   void thaw() { --frozen_; }
+
+  size_t bookkeeping_bytes() const { return bytes_of(kept_) + check.bookkeeping_bytes(); }
 
   void value_dies(Value& value) override;
   void check_invariants(const LineageStore& store) const;

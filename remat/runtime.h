@@ -65,6 +65,10 @@ struct RuntimeStatistics {
   std::map<std::string, ContentCheck::Coverage> chaos_coverage;         // likewise
   uint64_t replay_ns = 0, bookkeeping_ns = 0;
   uint64_t values = 0, records = 0, storages = 0, lineage_bytes = 0;  // alive now
+  // Kept now for lineage and residency: lineage, with all that its records keep, and what policies,
+  // the backend and the observer keep. Without contents, what the allocator knows of blocks, and
+  // what pools hold to use it again: no more than was in use at once.
+  uint64_t bookkeeping_bytes = 0;
   // Bytes of live storages whose contents are roots, by reason.
   size_t root_bytes[static_cast<size_t>(RootReason::kCount)] = {};
 };

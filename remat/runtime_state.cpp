@@ -51,10 +51,15 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       hidden_work(allocator, backend),
       restorer(allocator, backend, store, residency, root_loss, turns, hidden_work),
       mover(allocator, backend, store, residency, root_loss, turns, hidden_work),
-      limits(config.limits, store, residency),
+      limits(config.limits, backend, store, residency, [this] { return side_bytes(); }),
       random(config.seed) {
   residency.set_policy(policy.get());
   if (config.chaos != Chaos::kNone) residency.check.enable();
+}
+
+size_t Runtime::State::side_bytes() const {
+  return residency.bookkeeping_bytes() + policy->bookkeeping_bytes() + backend.side_bytes() +
+         (observer != nullptr ? observer->bookkeeping_bytes() : 0);
 }
 
 void Runtime::State::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {

@@ -53,6 +53,9 @@ struct Runtime::State {
     if (--storage.locks == 0 && storage.dead) [[unlikely]] store.free_storage(&storage);
   }
 
+  // What is kept beside contents and the store's lineage.
+  size_t side_bytes() const;
+
   // Restores, and has the calling thread's stream wait for hidden work on them.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 

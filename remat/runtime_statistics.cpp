@@ -36,6 +36,7 @@ RuntimeStatistics Runtime::statistics() const {
   out.records = state.store.records();
   out.storages = state.store.storages();
   out.lineage_bytes = state.store.bytes();
+  out.bookkeeping_bytes = state.limits.bookkeeping_bytes();
   for (const Value* value : state.residency.kept()) {
     if (value->producer == nullptr) out.retained_bytes += value->bytes;
   }

@@ -15,8 +15,8 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 // switches the calling thread on. `settings` is a JSON object:
 //   {"device": "cpu", "budget_bytes": int > 0, "policy": str, "chaos": "none"|"op"|"alloc"|
 //    "random:SEED"|"bounded"|"bounded:SEED", "poison": bool, "handle_bytes": int (optional),
-//    "limits": {"depth": int, "versions": int, "age_steps": int, "records": int} (optional),
-//    "recording": bool (opt.),
+//    "limits": {"depth": int, "versions": int, "age_steps": int, "records": int,
+//    "bookkeeping_bytes": int} (optional), "recording": bool (opt.),
 //    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the
 //    job, or at the ends of its steps),
 //    "trace_events": int (optional: events of the allocator to keep),

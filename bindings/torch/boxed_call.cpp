@@ -48,19 +48,19 @@ void copy_arguments(const OperatorInfo& info, const torch::jit::Stack& stack, Ca
     const c10::IValue& value = stack[base + k];
     if (static_cast<int>(k) == info.generator_argument) continue;  // a replay has one of its own
     if (tensor == info.tensors.size() || info.tensors[tensor].index != k) {
-      body.argument(k) = copied(value);
+      body.set_argument(k, copied(value));
       continue;
     }
     const TensorArgument& argument = info.tensors[tensor++];
     if (argument.kind == TensorArgument::Kind::kTensor) {
       const bool absent = !value.isTensor() || !value.toTensor().defined();
-      if (absent) body.argument(k) = value;
+      if (absent) body.set_argument(k, value);
       if (!absent && is_mutant_constant(value.unsafeToTensorImpl())) {
-        body.argument(k) = value;
+        body.set_argument(k, value);
         new c10::IValue(value);  // for good: records die under the lock
       }
     } else if (!value.isNone()) {
-      body.argument(k) = static_cast<int64_t>(value.toListRef().size());
+      body.set_argument(k, static_cast<int64_t>(value.toListRef().size()));
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <c10/core/DispatchKeySet.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -19,6 +20,11 @@ const uint64_t kReplayedKeys =
         .raw_repr();
 
 constexpr size_t round_up(size_t bytes) { return (bytes + 15) & ~size_t{15}; }
+
+// What an allocation takes from malloc: in steps of 16 bytes, 8 of them malloc's own.
+constexpr size_t bytes_with_malloc(size_t bytes) {
+  return std::max<size_t>(round_up(bytes + 8), 32);
+}
 
 // Mostly four numbers or fewer, for which a call of memcpy is a long way.
 void copy_numbers(int64_t* to, const int64_t* from, size_t count) {
@@ -68,6 +74,24 @@ void CallBody::destroy(void* memory) {
   for (size_t k = 0; k < body->info_->argument_count; ++k) body->arguments_[k].~IValue();
   if (body->random != nullptr) body->random->~RandomState();
   body->~CallBody();
+}
+
+// Which of these a list has room for is not known: as many as it has elements.
+size_t CallBody::heap_bytes_of(const c10::IValue& value) {
+  if (value.isList()) {
+    const c10::ArrayRef<c10::IValue> elements = value.toListRef();
+    size_t bytes = bytes_with_malloc(sizeof(c10::detail::ListImpl)) +
+                   bytes_with_malloc(elements.size() * sizeof(c10::IValue));
+    for (const c10::IValue& element : elements) {
+      if (element.isPtrType()) bytes += heap_bytes_of(element);  // lists of lists, at most
+    }
+    return bytes;
+  }
+  if (value.isString()) {
+    return bytes_with_malloc(sizeof(c10::ivalue::ConstantString)) +
+           bytes_with_malloc(value.toStringRef().capacity());
+  }
+  return bytes_with_malloc(sizeof(c10::complex<double>) + sizeof(c10::intrusive_ptr_target));
 }
 
 void CallBody::forget_random() {

@@ -66,7 +66,13 @@ class CallBody {
   // The call draws nothing after all.
   void forget_random();
 
-  c10::IValue& argument(size_t index) { return arguments_[index]; }
+  // Argument `index`, which is no tensor.
+  void set_argument(size_t index, c10::IValue value) {
+    if (value.isPtrType()) heap_bytes_ += heap_bytes_of(value);
+    arguments_[index] = std::move(value);
+  }
+  // What the arguments keep outside of the record.
+  size_t heap_bytes() const { return heap_bytes_; }
   const OperatorInfo& info() const { return *info_; }
 
   // Pushes the call's arguments on `stack`; tensor_for(slot) makes the tensors.
@@ -78,8 +84,10 @@ class CallBody {
 
  private:
   CallBody() = default;
+  static size_t heap_bytes_of(const c10::IValue& value);
 
   const OperatorInfo* info_ = nullptr;
+  size_t heap_bytes_ = 0;
   uint32_t slot_count_ = 0;
   uint32_t slot_capacity_ = 0;
   c10::IValue* arguments_ = nullptr;

@@ -57,6 +57,7 @@ nlohmann::json device_json(const AllocatorStatistics& memory,
       {"records", remat.records},
       {"storages", remat.storages},
       {"lineage_bytes", remat.lineage_bytes},
+      {"bookkeeping_bytes", remat.bookkeeping_bytes},
   };
 }
 

@@ -40,6 +40,7 @@ class Engine {
   DeviceMutex& mutex() { return allocator_.mutex(); }
   TorchBackend& backend() { return *backend_; }
   ForeignCopies& foreign_copies() { return foreign_copies_; }
+  const ForeignCopies& foreign_copies() const { return foreign_copies_; }
 
   // True where an allocation must offer the runtime a chance to evict at random.
   bool chaos_at_allocations() const { return chaos_at_allocations_; }

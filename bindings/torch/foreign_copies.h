@@ -20,6 +20,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "allocator/device_mutex.h"
+#include "remat/container_bytes.h"
 #include "remat/lineage.h"
 
 namespace tidepool::torch_glue {
@@ -80,6 +81,10 @@ class ForeignCopies {
   // Drops all copies. True if there were any. The lock is released meanwhile.
   bool give_up(DeviceLock& lock);
   void end_step();
+  // Beside the copies' contents. Requires: lock held.
+  size_t bookkeeping_bytes() const {
+    return bytes_of(entries_) + entries_.size() * sizeof(c10::StorageImpl) + bytes_of(unpaid_);
+  }
   ForeignCopyStatistics statistics() const;
 
  private:

@@ -447,6 +447,7 @@ void InterceptedCall::finish() {
       if (output != nullptr) output->fixed = true;  // it may have kept the address
     }
   }
+  if (body_ != nullptr && body_->heap_bytes() > 0) call().add_heap_bytes(body_->heap_bytes());
   call().finish(lock, {outputs.data(), outputs.size()}, cost_ns);
   if (info_.keeps_operands) [[unlikely]]
     keep_outputs({outputs.data(), outputs.size()}, lock);

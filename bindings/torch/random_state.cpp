@@ -1,9 +1,12 @@
 #include "bindings/torch/random_state.h"
 
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "bindings/torch/torch_backend.h"
 #include "remat/mutants.h"
@@ -35,6 +38,11 @@ at::CPUGeneratorImpl& cpu(c10::GeneratorImpl& generator) {
   return static_cast<at::CPUGeneratorImpl&>(generator);
 }
 
+// What random_state_bytes() returns.
+std::atomic<size_t> g_bytes{0};
+constexpr size_t kGeneratorBytes = sizeof(at::CPUGeneratorImpl);  // the larger kind
+constexpr size_t kTableBytes = sizeof(TwisterTable) + 16;         // with its count of references
+
 using Table = decltype(at::mt19937_data_pod::state_);
 
 void copy_position(const at::mt19937_data_pod& from, at::mt19937_data_pod& to) {
@@ -54,7 +62,10 @@ struct ThreadGenerators {
   std::map<c10::Device, at::Generator, bool (*)(c10::Device, c10::Device)> draws{&before};
   std::map<c10::Device, at::Generator, bool (*)(c10::Device, c10::Device)> replays{&before};
   // The table of the CPU's generator in `draws`, if a snapshot of it exists.
-  std::shared_ptr<const at::mt19937_data_pod> table;
+  std::shared_ptr<const TwisterTable> table;
+
+  ~ThreadGenerators() { g_bytes.fetch_sub(bytes, std::memory_order_relaxed); }
+  size_t bytes = 0;  // of both maps
 
   static bool before(c10::Device one, c10::Device other) {
     return one.type() != other.type() ? one.type() < other.type() : one.index() < other.index();
@@ -69,11 +80,24 @@ ThreadGenerators& of_this_thread() {
 at::Generator& find_or_make(decltype(ThreadGenerators::draws)& generators, c10::Device device) {
   const auto found = generators.find(device);
   if (found != generators.end()) return found->second;
-  return generators.emplace(device, at::globalContext().defaultGenerator(device).clone())
-      .first->second;
+  // A fresh one: to clone the default one would be to read its state while others draw from it.
+  at::Generator fresh = device.is_cpu()
+                            ? at::detail::createCPUGenerator()
+                            : at::detail::getCUDAHooks().getNewGenerator(device.index());
+  of_this_thread().bytes += kGeneratorBytes;
+  g_bytes.fetch_add(kGeneratorBytes, std::memory_order_relaxed);
+  return generators.emplace(device, std::move(fresh)).first->second;
 }
 
 }  // namespace
+
+size_t random_state_bytes() { return g_bytes.load(std::memory_order_relaxed); }
+
+TwisterTable::TwisterTable(const at::mt19937_data_pod& from) : data(from) {
+  g_bytes.fetch_add(kTableBytes, std::memory_order_relaxed);
+}
+
+TwisterTable::~TwisterTable() { g_bytes.fetch_sub(kTableBytes, std::memory_order_relaxed); }
 
 void RandomState::read_counter(c10::GeneratorImpl& generator) {
   std::lock_guard<std::mutex> guard(generator.mutex_);
@@ -89,7 +113,7 @@ void RandomState::load_into(c10::GeneratorImpl& generator) const {
     return;
   }
   at::mt19937_data_pod& data = twister(cpu(generator));
-  data = *table;
+  data = table->data;
   data.left_ = left;
   data.next_ = next;
   data.seed_ = seed;
@@ -132,14 +156,14 @@ void PrivateDraw::begin_twister(RandomState& state) {
   at::CPUGeneratorImpl& own = cpu(*generator_->unsafeGetGeneratorImpl());
   at::mt19937_data_pod& to = twister(own);
   const at::mt19937_data_pod& from = twister(cpu(source_));
-  std::shared_ptr<const at::mt19937_data_pod>& table = of_this_thread().table;
+  std::shared_ptr<const TwisterTable>& table = of_this_thread().table;
   if (std::memcmp(&to.state_, &from.state_, sizeof(Table)) != 0) {
     to.state_ = from.state_;
     table = nullptr;
   }
   copy_position(from, to);
   copy_normals(cpu(source_), own);
-  if (table == nullptr) table = std::make_shared<const at::mt19937_data_pod>(to);
+  if (table == nullptr) table = std::make_shared<const TwisterTable>(to);
   state.table = table;
   state.left = to.left_;
   state.next = to.next_;

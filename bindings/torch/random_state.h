@@ -15,10 +15,24 @@ namespace tidepool::torch_glue {
 
 class TorchBackend;
 
+// Bytes of the generators that threads have for draws and replays, and of the tables that records
+// keep. Thread safe.
+size_t random_state_bytes();
+
+// The table of a Mersenne twister, counted in random_state_bytes().
+struct TwisterTable {
+  explicit TwisterTable(const at::mt19937_data_pod& from);
+  ~TwisterTable();
+  TwisterTable(const TwisterTable&) = delete;
+  TwisterTable& operator=(const TwisterTable&) = delete;
+
+  const at::mt19937_data_pod data;
+};
+
 // Of a Mersenne twister (the CPU's generators) its table, 2.5 KB, shared by the snapshots between
 // two refills; of a counter-based generator (CUDA's Philox) seed and offset.
 struct RandomState {
-  std::shared_ptr<const at::mt19937_data_pod> table;  // null: counter-based
+  std::shared_ptr<const TwisterTable> table;  // null: counter-based
   int left = 0;
   uint32_t next = 0;
   uint64_t seed = 0;

@@ -37,6 +37,7 @@ void read_limits(const SettingsReader& reader, remat::Limits& limits) {
   narrow("versions", limits.versions);
   narrow("age_steps", limits.age_steps);
   limits.records = reader.number("records", limits.records);
+  limits.bookkeeping_bytes = reader.number("bookkeeping_bytes", limits.bookkeeping_bytes);
 }
 
 Planning planning_of(const std::string& text) {

@@ -197,6 +197,14 @@ void TorchBackend::forget(remat::Storage& storage) {
   drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
 }
 
+// Of CPU generators only, which a process has for one engine.
+size_t TorchBackend::shared_bytes() const { return device_.is_cpu() ? random_state_bytes() : 0; }
+
+size_t TorchBackend::side_bytes() const {
+  const Engine* engine = engine_of(device_);
+  return engine != nullptr ? engine->foreign_copies().bookkeeping_bytes() : 0;
+}
+
 bool TorchBackend::give_up_memory(DeviceLock& lock) {
   Engine* engine = engine_of(device_);
   return engine != nullptr && engine->foreign_copies().give_up(lock);

@@ -26,6 +26,8 @@ class TorchBackend : public remat::Backend {
   void forget(remat::Storage& storage) override;
   bool give_up_memory(DeviceLock& lock) override;
   remat::Storage* gradient_of(const remat::Storage& storage, size_t threads) override;
+  size_t shared_bytes() const override;
+  size_t side_bytes() const override;
   void* begin_wait() override { return leave_interpreter(); }
   void end_wait(void* token) override { enter_interpreter(token); }
 

@@ -59,11 +59,11 @@ void substitute_generator(T& argument, const at::Generator& generator) {
 template <class T>
 void copy_argument(CallBody& body, size_t index, const T& argument) {
   if constexpr (kIsTensor<T>) {
-    if (!argument.defined()) body.argument(index) = c10::IValue(argument);
+    if (!argument.defined()) body.set_argument(index, c10::IValue(argument));
   } else if constexpr (kIsOptionalTensor<T>) {
-    if (argument && !argument->defined()) body.argument(index) = c10::IValue(*argument);
+    if (argument && !argument->defined()) body.set_argument(index, c10::IValue(*argument));
   } else if constexpr (!kIsOptionalGenerator<T>) {  // a replay has a generator of its own
-    body.argument(index) = c10::IValue(argument);
+    body.set_argument(index, c10::IValue(argument));
   }
 }
 

@@ -70,6 +70,10 @@ BackgroundPlanner::~BackgroundPlanner() {
   wait();
 }
 
+size_t BackgroundPlanner::bookkeeping_bytes() const {
+  return EventRecorder::bookkeeping_bytes() + bytes_of(recording_->outputs) + bytes_of(kinds_);
+}
+
 void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
   for (const remat::Storage* output : outputs) {
     if (output == nullptr) continue;

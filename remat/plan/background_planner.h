@@ -60,6 +60,8 @@ class BackgroundPlanner final : public EventRecorder {
 
   bool listens_at_once() const override { return false; }
   bool step_ended(const remat::StepEnd& end) override;
+  // Of the recording; a search has memory of its own for as long as it takes.
+  size_t bookkeeping_bytes() const override;
   void forked() override;
 
   // Until no search is under way, and what was found is followed: for jobs that are to run the same

@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "allocator/allocator_observer.h"
+#include "remat/container_bytes.h"
 #include "remat/plan/trace.h"
 
 namespace tidepool::plan {
@@ -28,6 +29,7 @@ class BlockBook final : public AllocatorObserver {
   // What has happened since clear().
   const std::vector<BlockChange>& changes() const { return changes_; }
   void clear() { changes_.clear(); }
+  size_t bookkeeping_bytes() const { return bytes_of(entries_) + bytes_of(changes_); }
 
   void allocated(const BlockView& block) override;
   void freed(const BlockView& block, bool still_used) override;

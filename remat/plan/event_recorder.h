@@ -33,6 +33,9 @@ class EventRecorder : public remat::JobObserver {
   void died(remat::Storage& storage) final;
   void used(remat::Storage& storage, StreamId stream) final;
   void lives(remat::Storage& storage) final;
+  size_t bookkeeping_bytes() const override {
+    return filling_->bookkeeping_bytes() + bytes_of(calls_) + blocks_.bookkeeping_bytes();
+  }
 
  protected:
   // `has_blocks`: what becomes of blocks is written down, too (block_book.h).

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "remat/container_bytes.h"
 #include "remat/lineage.h"
 #include "remat/plan/merged_operands.h"
 #include "remat/plan/trace.h"
@@ -38,6 +39,10 @@ struct JobEvents {
   std::vector<uint32_t> output_blocks;            // likewise, or empty
   std::vector<BlockChange> changes;               // of operators, and of kBlock
 
+  size_t bookkeeping_bytes() const {
+    return bytes_of(events) + bytes_of(operands) + bytes_of(output_bytes) +
+           bytes_of(output_blocks) + bytes_of(changes);
+  }
   void clear() {
     events.clear();
     operands.clear();

@@ -160,6 +160,16 @@ bool TraceRecorder::step_ended(const remat::StepEnd&) {
   return recording();
 }
 
+// What the thread is writing just now aside.
+size_t TraceRecorder::bookkeeping_bytes() const {
+  size_t bytes = EventRecorder::bookkeeping_bytes();
+  if (forked_) return bytes;
+  const std::lock_guard<std::mutex> guard(queue_->mutex);
+  for (const auto& chunk : queue_->waiting) bytes += chunk->bookkeeping_bytes();
+  for (const auto& chunk : queue_->spare) bytes += chunk->bookkeeping_bytes();
+  return bytes;
+}
+
 // The thread is in the parent.
 void TraceRecorder::forked() {
   set_recording(false);

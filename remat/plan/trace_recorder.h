@@ -36,6 +36,7 @@ class TraceRecorder final : public EventRecorder {
 
   bool listens_at_once() const override { return settings_.first_step <= 1; }
   bool step_ended(const remat::StepEnd& end) override;
+  size_t bookkeeping_bytes() const override;
   void forked() override;
 
  private:

@@ -25,6 +25,9 @@ class CachedPolicy : public Policy {
   void availability_changed(Value& value) override { note_change(value); }
   void value_dies(Value& value) override;
   void forget_all() override { give_up(); }
+  size_t bookkeeping_bytes() const override {
+    return bytes_of(changed_) + neighbourhood_.bookkeeping_bytes();
+  }
   void check_invariants() override;
 
  protected:

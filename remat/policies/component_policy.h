@@ -18,6 +18,7 @@ class ComponentPolicy : public Policy {
   void availability_changed(Value& value) override;
   void value_dies(Value& value) override;
   void forget_all() override;
+  size_t bookkeeping_bytes() const override { return components_.bookkeeping_bytes(); }
   void check_invariants() override;
 
  protected:

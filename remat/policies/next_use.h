@@ -26,6 +26,9 @@ class NextUsePolicy final : public CachedPolicy {
     return static_cast<double>(ns) / static_cast<double>(now.staleness_ns);
   }
   Foresight* foresight() override { return &foresight_; }
+  size_t bookkeeping_bytes() const override {
+    return CachedPolicy::bookkeeping_bytes() + own_.bookkeeping_bytes();
+  }
   void check_invariants() override;
 
  private:

@@ -89,6 +89,13 @@ void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference p
   });
 }
 
+size_t PlannedPolicy::bookkeeping_bytes() const {
+  size_t bytes = foresight_.bookkeeping_bytes() + net_->bookkeeping_bytes() + bytes_of(weights_);
+  for (const auto& [name, policy] : others_) bytes += policy->bookkeeping_bytes();
+  for (const StepPlan& plan : plans_) bytes += bytes_of(plan.weights);
+  return bytes;
+}
+
 void PlannedPolicy::check_invariants() {
   TIDEPOOL_CHECK(!follows_plan() || !plans_.empty(), "invariant 1: %zu weights without a plan",
                  weights_.size());

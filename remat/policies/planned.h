@@ -62,6 +62,7 @@ class PlannedPolicy final : public Policy {
   }
   void forget_all() override { active_->forget_all(); }
   Foresight* foresight() override { return &foresight_; }
+  size_t bookkeeping_bytes() const override;
   void check_invariants() override;
 
  private:

@@ -27,7 +27,8 @@ TEST_CASE("the settings of the CPU's plugin") {
   const auto settings = torch_glue::Settings::parse(
       R"({"device": "cpu", "budget_bytes": 8589934592, "policy": "coop", "chaos": "random:7",
           "poison": false, "handle_bytes": 65536, "trace_events": 9, "recording": false,
-          "limits": {"depth": 1, "versions": 2, "age_steps": 3, "records": 4}, "unknown": []})");
+          "limits": {"depth": 1, "versions": 2, "age_steps": 3, "records": 4,
+                     "bookkeeping_bytes": 5}, "unknown": []})");
   CHECK(settings.allocator.budget_bytes == 8589934592);
   CHECK(settings.allocator.handle_bytes == 65536);
   CHECK(settings.allocator.trace_events == 9);
@@ -39,6 +40,7 @@ TEST_CASE("the settings of the CPU's plugin") {
   CHECK(settings.runtime.config.limits.versions == 2);
   CHECK(settings.runtime.config.limits.age_steps == 3);
   CHECK(settings.runtime.config.limits.records == 4);
+  CHECK(settings.runtime.config.limits.bookkeeping_bytes == 5);
   CHECK_FALSE(settings.runtime.recording);
   CHECK(cpu_refusal("").empty());
 }

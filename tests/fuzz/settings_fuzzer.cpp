@@ -46,7 +46,8 @@ std::string written(const CpuSettings& settings) {
   json["limits"] = {{"depth", limits.depth},
                     {"versions", limits.versions},
                     {"age_steps", limits.age_steps},
-                    {"records", limits.records}};
+                    {"records", limits.records},
+                    {"bookkeeping_bytes", limits.bookkeeping_bytes}};
   return json.dump();
 }
 

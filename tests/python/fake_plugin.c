@@ -41,7 +41,8 @@ size_t tidepool_statistics(char *out, size_t capacity) {
     memset(text, ' ', sizeof text);  // longer than a first guess at the size
     int used = snprintf(text, sizeof text,
                         "{\"cpu\": {\"reserved_peak_bytes\": 1610612736, \"evictions\": 3, "
-                        "\"evicted_bytes\": 3145728, \"operators_replayed\": 4, \"replay_ns\": "
+                        "\"evicted_bytes\": 3145728, \"operators_replayed\": 4, "
+                        "\"bookkeeping_bytes\": 2048, \"replay_ns\": "
                         "1500000000, \"escapes\": %d, \"steps\": %d, \"threads\": %d}",
                         escapes, steps, threads_started);
     text[used] = ' ';

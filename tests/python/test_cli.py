@@ -120,7 +120,8 @@ def test_settings_reach_the_plugin_and_statistics_the_file(installation, tmp_pat
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         "tidepool: attached, budget 2 GiB on cpu, policy coop, chaos op",
-        "tidepool: peak 1536 MiB of 2 GiB, 3 evictions (3 MiB), 4 operators replayed in 1.5 s"]
+        "tidepool: peak 1536 MiB of 2 GiB, 3 evictions (3 MiB), 4 operators replayed in 1.5 s, "
+        "2 KiB of bookkeeping"]
 
 
 ATTEMPTS = "try:\n    import torch\nexcept BaseException:\n    pass\nprint('ran')"

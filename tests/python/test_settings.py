@@ -29,12 +29,14 @@ def test_everything_arrives():
         "TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:7", "TIDEPOOL_POISON": "1",
         "TIDEPOOL_HANDLE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
         "TIDEPOOL_LIMIT_DEPTH": "3", "TIDEPOOL_LIMIT_VERSIONS": "4", "TIDEPOOL_LIMIT_AGE": "5",
-        "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_MUTANT": "x",
+        "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_LIMIT_BOOKKEEPING": "7MiB",
+        "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_MUTANT": "x",
         "TIDEPOOL_FULL": "1", "TIDEPOOL_ROOM": "windows+moves"})
     assert settings.for_plugin() == {
         "device": "cpu", "budget_bytes": 2**30, "policy": "planned", "chaos": "random:7",
         "poison": True, "handle_bytes": 65536, "allow_remap": False,
-        "limits": {"depth": 3, "versions": 4, "age_steps": 5, "records": 6}}
+        "limits": {"depth": 3, "versions": 4, "age_steps": 5, "records": 6,
+                   "bookkeeping_bytes": 7 << 20}}
     assert (settings.quiet, settings.stats) == (True, "x.json")
 
 

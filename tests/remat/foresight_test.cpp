@@ -39,6 +39,16 @@ struct Job {
   }
 };
 
+TEST_CASE("steps that repeat take no more memory than a few of them") {
+  Job job;
+  CHECK(job.foresight.bookkeeping_bytes() == 0);
+  for (int k = 0; k < 4; ++k) job.step();
+  const size_t bytes = job.foresight.bookkeeping_bytes();
+  CHECK(bytes > 4 * (24 + 2 * 4));
+  for (int k = 0; k < 20; ++k) job.step();
+  CHECK(job.foresight.bookkeeping_bytes() == bytes);
+}
+
 TEST_CASE("nothing is foreseen in the first step, all in the second") {
   Job job;
   job.first();

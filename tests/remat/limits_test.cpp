@@ -86,5 +86,61 @@ TEST_CASE("beyond the greatest number of records results are roots") {
   CHECK(job.value(job.pure({x})).reason == RootReason::kRecordLimit);
 }
 
+remat::RuntimeConfig with_bookkeeping(size_t bytes) {
+  remat::Limits limits;
+  limits.bookkeeping_bytes = bytes;
+  remat::RuntimeConfig config = with_limits(limits);
+  config.policy = "lru";  // keeps nothing itself, which is looked at only now and then
+  return config;
+}
+
+TEST_CASE("beyond the greatest bytes of bookkeeping the oldest resident values become roots") {
+  constexpr size_t kBytes = 64 << 10;
+  RematFixture job(1 << 20, with_bookkeeping(kBytes));
+  auto x = job.input();
+  RematFixture::Tensors kept;
+  while (kept.size() <= 10 || !job.is_root(kept[10])) {
+    kept.push_back(job.pure({x}));
+    REQUIRE(job.statistics().bookkeeping_bytes <= kBytes);
+    REQUIRE(kept.size() < 1000);
+  }
+  CHECK(job.value(kept[10]).reason == RootReason::kBookkeepingLimit);
+  CHECK(job.is_root(kept[0]));
+  CHECK(!job.is_root(kept.back()));
+  // An eighth at once: the next record finds room.
+  const uint64_t before = job.statistics().records;
+  job.pure({x});
+  CHECK(job.statistics().records == before + 1);
+  job.check();
+  for (auto each : kept) job.evict(each);
+  for (auto each : kept) CHECK(job.matches(each));
+  job.check();
+}
+
+TEST_CASE("where nothing resident has lineage, results beyond those bytes are roots") {
+  constexpr size_t kBytes = 64 << 10;
+  RematFixture job(1 << 20, with_bookkeeping(kBytes));
+  auto x = job.input();
+  RematFixture::Tensors kept;
+  while (kept.empty() || !job.is_root(kept.back())) {
+    kept.push_back(job.pure({x}));
+    job.evict(kept.back());
+    REQUIRE(kept.size() < 1000);
+  }
+  CHECK(job.value(kept.back()).reason == RootReason::kBookkeepingLimit);
+  CHECK(job.statistics().bookkeeping_bytes <= kBytes + 512);  // of the last one's storage
+  for (auto each : kept) CHECK(job.matches(each));
+  job.check();
+}
+
+TEST_CASE("what others keep counts towards the limit of bookkeeping") {
+  RematFixture job(1 << 20, with_bookkeeping(64 << 10));
+  auto x = job.input();
+  job.framework.shared_bytes_kept = 64 << 10;
+  CHECK(job.value(job.pure({x})).reason == RootReason::kBookkeepingLimit);
+  job.framework.shared_bytes_kept = 0;
+  CHECK(!job.is_root(job.pure({x})));
+}
+
 }  // namespace
 }  // namespace tidepool

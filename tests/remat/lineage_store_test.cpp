@@ -70,6 +70,19 @@ TEST_CASE("memory for lineage is reused") {
   CHECK(most < 4096);
 }
 
+TEST_CASE("what a body keeps on the heap counts as long as its record lives") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  const size_t before = built.store.bytes();
+  Storage* y = built.result({x});
+  const size_t with_record = built.store.bytes();
+  built.store.add_heap_bytes(*y->current->producer, 1000);
+  CHECK(built.store.bytes() >= with_record + 1000);
+  CHECK(built.store.bytes() < with_record + 1032);
+  built.die(y);
+  CHECK(built.store.bytes() == before);
+}
+
 TEST_CASE("a record has as many inputs and outputs as its operator") {
   constexpr size_t kMany = 70000;  // more than 16 bits count
   LineageBuilder built;

@@ -136,6 +136,9 @@ class SimulatedFramework final : public remat::Backend {
   // What gradient_of() answers, by parameter, while one thread runs operators.
   std::map<const remat::Storage*, remat::Storage*> gradients;
 
+  size_t shared_bytes() const override { return shared_bytes_kept; }
+  size_t shared_bytes_kept = 0;
+
   uint64_t fingerprint(const void* address, size_t bytes) const override {
     return absl::HashOf(std::string_view(static_cast<const char*>(address), bytes));
   }

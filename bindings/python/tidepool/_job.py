@@ -170,5 +170,7 @@ def _summary_of(values: dict, budget: str) -> str:
         text += f" ({_sizes.format_size(evicted, exact=False)})"
     seconds = values.get("replay_ns", 0) / 1e9
     text += f", {values.get('operators_replayed', 0)} operators replayed in {seconds:.1f} s"
-    outside = values.get("outside_bytes", 0)
-    return f"{text}, {_sizes.format_size(outside, exact=False)} outside" if outside else text
+    for key, what in (("bookkeeping_bytes", "of bookkeeping"), ("outside_bytes", "outside")):
+        if values.get(key, 0):
+            text += f", {_sizes.format_size(values[key], exact=False)} {what}"
+    return text

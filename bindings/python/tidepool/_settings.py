@@ -31,7 +31,7 @@ CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch pr
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
 KEYS = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device", "poison", "handle",
-        "planning", "room", "allocator", "quiet", "required", *LIMITS)
+        "planning", "room", "allocator", "quiet", "required", *LIMITS, "limit_bookkeeping")
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
 # use; what drives a job by a trace of itself (bindings/torch/api.h).
@@ -191,6 +191,8 @@ def _keys_in(environ: Mapping[str, str]) -> list[str]:
 def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
     device = _device(given)
     limits = {name: _positive(given[key]) for key, name in LIMITS.items() if key in given}
+    if "limit_bookkeeping" in given:
+        limits["bookkeeping_bytes"] = _size(given["limit_bookkeeping"], None)
     budget_bytes, budget_share = _budget(given, device)
     settings = Settings(
         budget_bytes=budget_bytes,

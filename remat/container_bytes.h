@@ -1,0 +1,21 @@
+// Container bytes: what a container holds on the heap for its elements, by its capacity.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace tidepool {
+
+template <typename T>
+size_t bytes_of(const std::vector<T>& vector) {
+  return vector.capacity() * sizeof(T);
+}
+
+// A table of Abseil's: a byte of control beside each slot.
+template <typename Table>
+  requires requires { typename Table::slot_type; }
+size_t bytes_of(const Table& table) {
+  return table.capacity() * (sizeof(typename Table::value_type) + 1);
+}
+
+}  // namespace tidepool
