@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "allocator/check.h"
+#include "bindings/torch/alias_checks.h"
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
 #include "bindings/torch/job_trace.h"
@@ -146,6 +147,7 @@ void install_engines(c10::DeviceType type, bool recording) {
   detail::g_device_type = type;
   detail::g_installed = true;
   install_interception();
+  answer_alias_checks();
   set_recording(recording);
   set_thread_intercepted(true);
   pthread_atfork(&before_fork, &after_fork_in_parent, &become_forked_child);

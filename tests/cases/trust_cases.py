@@ -227,3 +227,32 @@ def case_numbers_that_a_mode_flushes():
     flushed = tiny * 0.5
     torch.set_flush_denormal(False)
     return flushed.count_nonzero(), (tiny * 0.5).count_nonzero()
+
+
+def case_elements_that_are_assigned_from_tensors():
+    """PyTorch compares the storages of both sides, which no operator shows."""
+    x = evictable(3, 4)
+    x[x > 1] = evictable(1)[0]
+    x[torch.tensor(1) * 2] = evictable(1)[0]
+    x[..., torch.tensor([0, 2]) * 1] = evictable(1)[0]
+    rows = torch.vmap(lambda a, b: (a * 1).fill_(b.sum()))(evictable(3, 4), evictable(3, 4))
+    return x, rows, torch._C._is_alias_of(evictable(2), x), torch._C._is_alias_of(x[0], x)
+
+
+def case_states_of_generators_that_were_computed():
+    generator = torch.Generator()
+    states = [torch.get_rng_state() * 1, torch.Generator().manual_seed(3).get_state() * 1]
+    drawn = torch.rand(3)
+    torch.set_rng_state(states[0])
+    generator.set_state(states[1])
+    return drawn, torch.rand(3), torch.rand(3, generator=generator)
+
+
+def case_compositions_that_read():
+    rows = evictable(2, 3, 8)
+    with torch.inference_mode():
+        inferred = torch.max_pool1d(evictable(2, 3, 8), 2)
+    weight = evictable(2, 8, 3).requires_grad_()
+    torch.max_pool1d(weight.transpose(1, 2), 2).sum().backward()
+    return (torch.max_pool1d(rows, 3), torch.max_pool1d(rows.transpose(1, 2), 2), inferred * 1,
+            torch.max_pool1d(rows[0], 2, 1), weight.grad, weight.grad.stride())

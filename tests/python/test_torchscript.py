@@ -11,21 +11,24 @@ import pytest
 from tidepool import _torchscript
 
 JOB = """
-import copy, io, json, torch, warnings
+import contextlib, copy, io, json, torch, warnings
 from typing import List
 warnings.simplefilter("ignore")
 from tidepool import _readers, _torchscript
 calls = []
 class Plugin:
-    def begin_settling(self): calls.append("begin")
-    def end_settling(self): calls.append("end")
+    @contextlib.contextmanager
+    def settling(self):
+        calls.append("begin")
+        yield
+        calls.append("end")
     def region(self, entering): calls.append("enter" if entering else "leave")
-    def hold(self, storage):
-        calls.append("hold")
-        return storage + 1
-    def let_go(self, storage, held):
-        assert held == storage + 1
-        calls.append("let go")
+    @contextlib.contextmanager
+    def holding(self, storages):
+        held = list(filter(None, storages))
+        calls.extend("hold" for _ in held)
+        yield
+        calls.extend("let go" for _ in held)
 _torchscript.follow_torchscript(Plugin(), torch, _readers._storage_finder(torch))
 seen = {}
 def note(name, act):
@@ -93,6 +96,6 @@ def test_readers_below_python(seen):
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 def test_lists_within_scripted_functions(seen):
-    assert seen["tolist"] == [[2, 2], ["enter", "hold", "leave", "let go"]]
-    assert seen["within"] == [[2, 0], ["enter", "hold", "hold", "leave", "let go", "let go"]]
+    assert seen["tolist"] == [[2, 2], ["enter", "hold", "let go", "leave"]]
+    assert seen["within"] == [[2, 0], ["enter", "hold", "hold", "let go", "let go", "leave"]]
     assert seen["fails"] == ["enter", "leave"]

@@ -49,11 +49,8 @@ def follow_torchscript(plugin, torch, storage_of) -> None:
 def _settled(original, plugin):
     @functools.wraps(original)
     def read(*args, **kwargs):
-        plugin.begin_settling()
-        try:
+        with plugin.settling():
             return original(*args, **kwargs)
-        finally:
-            plugin.end_settling()
 
     return read
 
@@ -69,16 +66,11 @@ def _called(original, plugin, torch, storage_of):
             is_reader = reads[self] = bool(self.inlined_graph.findAllNodes(READING_NODE))
         if not is_reader:
             return original(self, *args, **kwargs)
-        held = []
         plugin.region(1)
         try:
-            for storage in filter(None, map(storage_of, leaves((args, kwargs)))):
-                held.append((storage, plugin.hold(storage)))
-            return original(self, *args, **kwargs)
+            with plugin.holding(map(storage_of, leaves((args, kwargs)))):
+                return original(self, *args, **kwargs)
         finally:
             plugin.region(0)
-            for storage, hold in held:
-                if hold:
-                    plugin.let_go(storage, hold)
 
     return call
