@@ -256,3 +256,55 @@ def case_compositions_that_read():
     torch.max_pool1d(weight.transpose(1, 2), 2).sum().backward()
     return (torch.max_pool1d(rows, 3), torch.max_pool1d(rows.transpose(1, 2), 2), inferred * 1,
             torch.max_pool1d(rows[0], 2, 1), weight.grad, weight.grad.stride())
+
+
+@torch.jit.script
+def described(x: torch.Tensor):
+    y = x * 2
+    return str(y), "{} of {}".format(y, x), y
+
+
+@torch.jit.script
+def written_out(x: torch.Tensor):
+    y = x * 2
+    torch.save(y, "/dev/null")
+    return described(y), f"{y}", "%s" % y, y
+
+
+@torch.jit.script
+def written_out_elsewhere(x: torch.Tensor):
+    return torch.jit.wait(torch.jit.fork(written_out, x + 1))
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor):
+        self.count += x
+        return str(self.count)
+
+
+def case_scripts_that_write_tensors_out():
+    x, counting = evictable(2), torch.jit.script(Counting())
+    return (written_out(x), written_out_elsewhere(x), [counting(evictable(2)) for _ in range(3)])
+
+
+def case_fused_groups_of_scripts():
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3))
+    torch.jit.enable_onednn_fusion(True)
+    try:
+        with torch.no_grad():
+            images = evictable(2, 3, 8, 8)
+            fused = torch.jit.freeze(torch.jit.trace(net.eval(), images))
+            return [fused(images * k) * 1 for k in range(3)]
+    finally:
+        torch.jit.enable_onednn_fusion(False)
+
+
+def case_static_modules():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).eval()
+    static = torch._C._jit_to_static_module(torch.jit.script(net)._c)
+    graph = torch._C._jit_to_static_module(described.graph)
+    return [(static(evictable(3, 4)) * 1, graph(evictable(3))) for _ in range(3)]

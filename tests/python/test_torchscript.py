@@ -17,6 +17,7 @@ warnings.simplefilter("ignore")
 from tidepool import _readers, _torchscript
 calls = []
 class Plugin:
+    def escape(self, storage): calls.append("escape")
     @contextlib.contextmanager
     def settling(self):
         calls.append("begin")
@@ -68,6 +69,27 @@ try:
     listed("nonsense")
 except RuntimeError:
     seen["fails"] = calls[-2:]
+
+@torch.jit.script
+def described(x: torch.Tensor):
+    return str(x * 2)
+
+@torch.jit.script
+def forked(x: torch.Tensor):
+    return torch.jit.wait(torch.jit.fork(described, x))
+note("str", lambda: len(described(torch.ones(2))) > 0)
+note("fork", lambda: len(forked(torch.ones(2))) > 0)
+class Described(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.BatchNorm1d(2)
+    def forward(self, x: torch.Tensor):
+        return str(self.inner.running_mean)
+said = torch.jit.script(Described())
+note("attribute", lambda: len(said(torch.ones(2))) > 0)
+static = torch._C._jit_to_static_module(torch.jit.script(model)._c)
+seen["constants"] = list(calls)
+note("static", lambda: static(torch.ones(2, 4)).shape[0])
 print(json.dumps(seen))
 """
 SETTLED = ["begin", "end"]
@@ -99,3 +121,17 @@ def test_lists_within_scripted_functions(seen):
     assert seen["tolist"] == [[2, 2], ["enter", "hold", "let go", "leave"]]
     assert seen["within"] == [[2, 0], ["enter", "hold", "hold", "let go", "let go", "leave"]]
     assert seen["fails"] == ["enter", "leave"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+def test_nodes_that_read_by_themselves(seen):
+    reading = ["enter", "hold", "let go", "leave"]
+    assert seen["str"] == [True, reading]
+    assert seen["fork"] == [True, ["begin", *reading, "end"]]
+    assert seen["attribute"] == [True, ["enter", "hold", "hold", "let go", "let go", "leave"]]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+def test_static_modules_keep_what_they_hold(seen):
+    assert seen["constants"].count("escape") >= 4
+    assert seen["static"] == [2, ["enter", "hold", "let go", "leave"]]
