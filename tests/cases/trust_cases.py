@@ -308,3 +308,25 @@ def case_static_modules():
     static = torch._C._jit_to_static_module(torch.jit.script(net)._c)
     graph = torch._C._jit_to_static_module(described.graph)
     return [(static(evictable(3, 4)) * 1, graph(evictable(3))) for _ in range(3)]
+
+
+def profiled(work, **options):
+    """Return what some work gives under the profiler, and the shapes that it has noted."""
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu, **options) as profiler:
+        result = work()
+    return result, sorted((event.name, str(event.input_shapes)) for event in profiler.events()
+                          if event.name.startswith("aten::"))
+
+
+def case_observers_that_look_at_operands():
+    net, x = torch.nn.Linear(4, 4), evictable(3, 4)
+    trace = torch.profiler.ExecutionTraceObserver().register_callback("/dev/null")
+    shapes = {"record_shapes": True}
+    results = [profiled(lambda: net(x).relu() + x, **options) for options in (
+        shapes, {**shapes, "with_flops": True}, {**shapes, "profile_memory": True},
+        {**shapes, "with_stack": True, "with_modules": True})]
+    trace.start()
+    results.append(net(x).sum() * 2)
+    trace.stop()
+    return results

@@ -19,6 +19,7 @@ back to the wrapper for the plain tensor inside. Not covered: extensions that re
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -62,6 +63,7 @@ class Readers:
             self._install_exporters()
             self._install_functions()
             self._install_queries()
+            self._install_observers()
             self._hide_from_dynamo()
         except BaseException:
             self.uninstall()
@@ -140,6 +142,23 @@ class Readers:
         storage, tensor = self._torch.UntypedStorage, self._torch.Tensor
         self._put(storage, "is_shared", self._query(storage.is_shared, _address))
         self._put(tensor, "is_pinned", self._query(tensor.is_pinned, self.storage_of))
+
+    def _install_observers(self) -> None:
+        """Evict nothing while an execution trace is taken: it notes the address of each tensor."""
+        torch = self._torch
+        settled = contextlib.ExitStack()
+        for name in ("_enable_execution_trace_observer", "_disable_execution_trace_observer"):
+            enters = name.startswith("_enable")
+            original = getattr(torch._C._profiler, name)
+
+            def switch(original=original, enters=enters):
+                settled.close()
+                if enters:
+                    settled.enter_context(self._plugin.settling())
+                return original()
+
+            for module in (torch._C._profiler, torch.profiler.profiler):
+                self._put(module, name, functools.wraps(original)(switch))
 
     # -- kinds of wrappers -------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
-#include "bindings/torch/alias_checks.h"
+#include "bindings/torch/redirected_calls.h"
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/RefcountedDeleter.h>
 #include <c10/core/Storage.h>
 #include <dlfcn.h>
@@ -14,8 +15,6 @@
 namespace tidepool::torch_glue {
 namespace {
 
-constexpr const char* kName = "_ZN3c1020isSharedStorageAliasERKNS_7StorageES2_";
-
 bool is_ours(const c10::Storage& storage) {
   const auto deleter = storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get_deleter();
   return deleter == &delete_block || deleter == &delete_evicted;
@@ -25,6 +24,34 @@ bool is_ours(const c10::Storage& storage) {
 bool share_bytes(const c10::Storage& left, const c10::Storage& right) {
   return !is_ours(left) && !is_ours(right) && c10::isSharedStorageAlias(left, right);
 }
+
+// The members of torch::profiler::impl::RawTensorMetadataBase, whose header a wheel cannot compile.
+struct Metadata {
+  const void* data;
+  c10::ScalarType dtype;
+  c10::Layout layout;
+  uint32_t size_dim;
+};
+
+// In the place of the constructor.
+void note_tensor(Metadata* metadata, const at::Tensor& tensor) {
+  const c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
+  const void* address = nullptr;
+  if (storage != nullptr) {
+    address = const_cast<c10::StorageImpl*>(storage)->_mutable_data_ptr_no_checks().get();
+  }
+  *metadata = {address, tensor.scalar_type(), tensor.layout(), static_cast<uint32_t>(tensor.dim())};
+}
+
+struct Redirection {
+  const char* name;
+  void* target;
+};
+const Redirection kRedirections[] = {
+    {"_ZN3c1020isSharedStorageAliasERKNS_7StorageES2_", reinterpret_cast<void*>(&share_bytes)},
+    {"_ZN5torch8profiler4impl21RawTensorMetadataBaseC2ERKN2at6TensorE",
+     reinterpret_cast<void*>(&note_tensor)},
+};
 
 // What a library's dynamic section says of the functions that it calls in others.
 struct Calls {
@@ -65,18 +92,19 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
     const ElfW(Rela)& slot = calls.slots[k];
     if (ELF64_R_TYPE(slot.r_info) != R_X86_64_JUMP_SLOT) continue;
     const ElfW(Sym)& symbol = calls.symbols[ELF64_R_SYM(slot.r_info)];
-    if (std::strcmp(calls.names + symbol.st_name, kName) != 0) continue;
     const uintptr_t place = library->dlpi_addr + slot.r_offset;
     if (place >= fixed_begin && place < fixed_end) continue;
-    __atomic_store_n(reinterpret_cast<uintptr_t*>(place), reinterpret_cast<uintptr_t>(&share_bytes),
-                     __ATOMIC_RELEASE);
+    for (const Redirection& each : kRedirections) {
+      if (std::strcmp(calls.names + symbol.st_name, each.name) != 0) continue;
+      __atomic_store_n(reinterpret_cast<void**>(place), each.target, __ATOMIC_RELEASE);
+    }
   }
   return 0;
 }
 
 }  // namespace
 
-void answer_alias_checks() {
+void redirect_calls() {
   Dl_info plugin{};
   dladdr(reinterpret_cast<void*>(&share_bytes), &plugin);
   dl_iterate_phdr(&redirect, plugin.dli_fbase);
