@@ -12,6 +12,7 @@
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
 #include "bindings/torch/job_trace.h"
+#include "bindings/torch/redirected_calls.h"
 #include "bindings/torch/replaying.h"
 
 namespace tidepool::torch_glue {
@@ -146,6 +147,7 @@ void install_engines(c10::DeviceType type, bool recording) {
   detail::g_device_type = type;
   detail::g_installed = true;
   install_interception();
+  redirect_calls();
   set_recording(recording);
   set_thread_intercepted(true);
   pthread_atfork(&before_fork, &after_fork_in_parent, &become_forked_child);

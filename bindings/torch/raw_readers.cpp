@@ -18,22 +18,26 @@
 namespace tidepool::torch_glue {
 namespace {
 
-// A composite operator, in all its overloads. `arguments`: the small ones that it reads, lengths
+// A composite operator, in all its overloads. `arguments`: those that it reads, mostly lengths
 // and indices. If there are none it reads or writes intermediates of its own, or more: all
 // arguments are held, what it is made of runs unseen, and its results are roots. `written`: an
-// argument that it writes though its schema says otherwise. `converts`: it reads its arguments
-// converted to contiguous 64-bit integers.
-// Found by looking through libtorch_cpu for composite operators that ask for data pointers.
+// argument that it writes though its schema says otherwise. `converts`: what it makes of its
+// arguments before it reads them, where no gradient is asked for. Found by looking through
+// libtorch_cpu for composite operators that ask for data pointers, and by running PyTorch's
+// database of operators without autograd.
+enum class Conversion { kNone, kContiguous, kContiguousLongs };
 struct RawReader {
   std::string_view name;
   std::array<std::string_view, 2> arguments = {};
   std::string_view written = {};
-  bool converts = false;
+  Conversion converts = Conversion::kNone;
   bool is_opaque() const { return arguments[0].empty(); }
 };
 constexpr std::array kRawReaders = {
     RawReader{"aten::tensor_split", {"tensor_indices_or_sections"}},
-    RawReader{"aten::ctc_loss", {"input_lengths", "target_lengths"}, {}, true},
+    RawReader{"aten::max_pool1d", {"self"}, {}, Conversion::kContiguous},
+    RawReader{
+        "aten::ctc_loss", {"input_lengths", "target_lengths"}, {}, Conversion::kContiguousLongs},
     RawReader{"aten::_reshape_from_tensor", {"shape"}},
     RawReader{"aten::_pad_packed_sequence", {"batch_sizes"}},
     RawReader{"aten::_pack_padded_sequence_backward", {"batch_sizes"}},
@@ -105,7 +109,7 @@ class RawReaderKernel final : public c10::OperatorKernel {
       return;
     }
     const auto values = torch::jit::last(*stack, op.schema().arguments().size());
-    if (reader_.converts) convert(values.data(), *stack);
+    if (reader_.converts != Conversion::kNone) convert(values.data(), *stack);
     // Keeps the tensors themselves, too: the operator takes its arguments off the stack.
     const std::vector<c10::IValue> kept(values.begin(), values.end());
     Engine& engine = *engine_of(c10::Device(c10::kCPU));
@@ -123,8 +127,13 @@ class RawReaderKernel final : public c10::OperatorKernel {
     for (const Argument& argument : arguments_) {
       c10::IValue& value = stack[base + argument.index];
       if (!value.isTensor() || !value.toTensor().device().is_cpu()) continue;
-      if (!c10::isIntegralType(value.toTensor().scalar_type(), false)) continue;
-      value = value.toTensor().to(at::kLong).contiguous();
+      const at::Tensor tensor = value.toTensor();
+      if (reader_.converts == Conversion::kContiguous) {
+        const bool differentiated = tensor.requires_grad() && at::GradMode::is_enabled();
+        if (!differentiated && !tensor.is_quantized()) value = tensor.contiguous();
+      } else if (c10::isIntegralType(tensor.scalar_type(), false)) {
+        value = tensor.to(at::kLong).contiguous();
+      }
     }
   }
 

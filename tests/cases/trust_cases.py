@@ -227,3 +227,106 @@ def case_numbers_that_a_mode_flushes():
     flushed = tiny * 0.5
     torch.set_flush_denormal(False)
     return flushed.count_nonzero(), (tiny * 0.5).count_nonzero()
+
+
+def case_elements_that_are_assigned_from_tensors():
+    """PyTorch compares the storages of both sides, which no operator shows."""
+    x = evictable(3, 4)
+    x[x > 1] = evictable(1)[0]
+    x[torch.tensor(1) * 2] = evictable(1)[0]
+    x[..., torch.tensor([0, 2]) * 1] = evictable(1)[0]
+    rows = torch.vmap(lambda a, b: (a * 1).fill_(b.sum()))(evictable(3, 4), evictable(3, 4))
+    return x, rows, torch._C._is_alias_of(evictable(2), x), torch._C._is_alias_of(x[0], x)
+
+
+def case_states_of_generators_that_were_computed():
+    generator = torch.Generator()
+    states = [torch.get_rng_state() * 1, torch.Generator().manual_seed(3).get_state() * 1]
+    drawn = torch.rand(3)
+    torch.set_rng_state(states[0])
+    generator.set_state(states[1])
+    return drawn, torch.rand(3), torch.rand(3, generator=generator)
+
+
+def case_compositions_that_read():
+    rows = evictable(2, 3, 8)
+    with torch.inference_mode():
+        inferred = torch.max_pool1d(evictable(2, 3, 8), 2)
+    weight = evictable(2, 8, 3).requires_grad_()
+    torch.max_pool1d(weight.transpose(1, 2), 2).sum().backward()
+    return (torch.max_pool1d(rows, 3), torch.max_pool1d(rows.transpose(1, 2), 2), inferred * 1,
+            torch.max_pool1d(rows[0], 2, 1), weight.grad, weight.grad.stride())
+
+
+@torch.jit.script
+def described(x: torch.Tensor):
+    y = x * 2
+    return str(y), "{} of {}".format(y, x), y
+
+
+@torch.jit.script
+def written_out(x: torch.Tensor):
+    y = x * 2
+    torch.save(y, "/dev/null")
+    return described(y), f"{y}", "%s" % y, y
+
+
+@torch.jit.script
+def written_out_elsewhere(x: torch.Tensor):
+    return torch.jit.wait(torch.jit.fork(written_out, x + 1))
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor):
+        self.count += x
+        return str(self.count)
+
+
+def case_scripts_that_write_tensors_out():
+    x, counting = evictable(2), torch.jit.script(Counting())
+    return (written_out(x), written_out_elsewhere(x), [counting(evictable(2)) for _ in range(3)])
+
+
+def case_fused_groups_of_scripts():
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3))
+    torch.jit.enable_onednn_fusion(True)
+    try:
+        with torch.no_grad():
+            images = evictable(2, 3, 8, 8)
+            fused = torch.jit.freeze(torch.jit.trace(net.eval(), images))
+            return [fused(images * k) * 1 for k in range(3)]
+    finally:
+        torch.jit.enable_onednn_fusion(False)
+
+
+def case_static_modules():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).eval()
+    static = torch._C._jit_to_static_module(torch.jit.script(net)._c)
+    graph = torch._C._jit_to_static_module(described.graph)
+    return [(static(evictable(3, 4)) * 1, graph(evictable(3))) for _ in range(3)]
+
+
+def profiled(work, **options):
+    """Return what some work gives under the profiler, and the shapes that it has noted."""
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu, **options) as profiler:
+        result = work()
+    return result, sorted((event.name, str(event.input_shapes)) for event in profiler.events()
+                          if event.name.startswith("aten::"))
+
+
+def case_observers_that_look_at_operands():
+    net, x = torch.nn.Linear(4, 4), evictable(3, 4)
+    trace = torch.profiler.ExecutionTraceObserver().register_callback("/dev/null")
+    shapes = {"record_shapes": True}
+    results = [profiled(lambda: net(x).relu() + x, **options) for options in (
+        shapes, {**shapes, "with_flops": True}, {**shapes, "profile_memory": True},
+        {**shapes, "with_stack": True, "with_modules": True})]
+    trace.start()
+    results.append(net(x).sum() * 2)
+    trace.stop()
+    return results

@@ -12,12 +12,12 @@ evict, state = plugin.library.tidepool_evict, plugin.library.tidepool_state
 tensor = torch.ones(1000) * 2
 storage = tensor.untyped_storage()._cdata
 evict(storage)
-held = [plugin.hold(storage), plugin.hold(storage)]
-states = [state(storage)]
-for each in held:
+states = []
+with plugin.holding([storage, 0, torch.empty(0).untyped_storage()._cdata]):
+    with plugin.holding([storage, storage]):
+        states += [state(storage), evict(storage)]
     states.append(evict(storage))
-    plugin.let_go(storage, each)
-states += [evict(storage), state(storage), plugin.hold(torch.empty(0).untyped_storage()._cdata)]
+states += [evict(storage), state(storage)]
 print(states, tensor.tolist() == [2.0] * 1000)
 """
 RESIDENT, EVICTED = 2, 3
@@ -27,4 +27,4 @@ def test_what_is_held_stays():
     done = harness.run([sys.executable, "-m", "tidepool", "run", "--device", "cpu", "--budget",
                         "64MiB", "--", sys.executable, "-c", JOB])
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[0] == f"{[RESIDENT, 0, 0, 1, EVICTED, None]} True"
+    assert done.stdout.split("\n")[0] == f"{[RESIDENT, 0, 0, 1, EVICTED]} True"

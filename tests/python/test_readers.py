@@ -129,6 +129,7 @@ ACCESSES = {
     "storage byteswap": (lambda t, s: s.byteswap(torch.float32), "written"),
     "storage filename": (lambda t, s: s.filename, "hold"),
     "typed list": (lambda t, s: t.storage().untyped().tolist(), "hold"),
+    "address": (lambda t, s: torch._C._data_address(t) and None, "hold"),
     "is_shared": (lambda t, s: t.is_shared(), None),
     "storage is_shared": (lambda t, s: s.is_shared(), None),
     "is_pinned": (lambda t, s: t.is_pinned(), None),
@@ -162,7 +163,8 @@ def test_access(plugin, name):
 
 def test_everything_is_put_back():
     def table():
-        return [dict(owner.__dict__) for owner in (torch.Tensor, torch.UntypedStorage)] + [
+        return [dict(owner.__dict__) for owner in (torch.Tensor, torch.UntypedStorage,
+                                                   torch.Generator)] + [
             torch._C._to_dlpack, torch.utils.dlpack.to_dlpack, torch.to_dlpack,
             torch._C.PyTorchFileWriter.write_record]
 
@@ -211,6 +213,16 @@ def test_tracked_storages_are_neither_shared_nor_pinned_without_a_look(plugin):
     plugin.calls.clear()
     assert not tensor.is_shared() and not tensor.is_pinned() and plugin.calls == []
     assert shared.is_shared()
+
+
+@pytest.mark.skipif(not CAN_EVICT, reason="this PyTorch cannot take an eviction back")
+def test_states_of_generators_are_read(plugin):
+    generator = torch.Generator()
+    state = generator.get_state()
+    first = torch.rand(3, generator=generator)
+    plugin.evict(state)
+    assert generator.set_state(state) is generator
+    assert torch.equal(torch.rand(3, generator=generator), first)
 
 
 class Labelled(torch.Tensor):

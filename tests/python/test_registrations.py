@@ -15,18 +15,21 @@ from tidepool import _registrations
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 
 JOB = """
-import gc, json, torch, warnings
+import contextlib, gc, json, torch, warnings
 warnings.simplefilter("ignore")
 from tidepool import _registrations
 calls = []
 class Plugin:
     fails = False
-    def begin_settling(self):
+    @contextlib.contextmanager
+    def settling(self):
         if self.fails:
             raise torch.OutOfMemoryError("out of memory")
         calls.append("begin")
-    def end_settling(self):
-        calls.append("end")
+        try:
+            yield
+        finally:
+            calls.append("end")
     def distrust(self, name):
         calls.append(name)
     def note_own_kernel(self):

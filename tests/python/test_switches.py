@@ -18,19 +18,22 @@ TABLES = {"numeric": set(_switches.NUMERIC), "per thread": _switches.PER_THREAD,
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 
 JOB = """
-import gc, json, torch, warnings
+import contextlib, gc, json, torch, warnings
 import torch.backends.miopen, torch.backends.nnpack, torch.backends.quantized
 warnings.simplefilter("ignore")
 from tidepool import _switches
 calls = []
 class Plugin:
     fails = False
-    def begin_settling(self):
+    @contextlib.contextmanager
+    def settling(self):
         if self.fails:
             raise torch.OutOfMemoryError("out of memory")
         calls.append("begin")
-    def end_settling(self):
-        calls.append("end")
+        try:
+            yield
+        finally:
+            calls.append("end")
 plugin = Plugin()
 originals = [getattr(torch._C, name) for name in _switches.NUMERIC if hasattr(torch._C, name)]
 _switches.follow_switches(plugin, torch)

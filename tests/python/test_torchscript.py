@@ -11,21 +11,25 @@ import pytest
 from tidepool import _torchscript
 
 JOB = """
-import copy, io, json, torch, warnings
+import contextlib, copy, io, json, torch, warnings
 from typing import List
 warnings.simplefilter("ignore")
 from tidepool import _readers, _torchscript
 calls = []
 class Plugin:
-    def begin_settling(self): calls.append("begin")
-    def end_settling(self): calls.append("end")
+    def escape(self, storage): calls.append("escape")
+    @contextlib.contextmanager
+    def settling(self):
+        calls.append("begin")
+        yield
+        calls.append("end")
     def region(self, entering): calls.append("enter" if entering else "leave")
-    def hold(self, storage):
-        calls.append("hold")
-        return storage + 1
-    def let_go(self, storage, held):
-        assert held == storage + 1
-        calls.append("let go")
+    @contextlib.contextmanager
+    def holding(self, storages):
+        held = list(filter(None, storages))
+        calls.extend("hold" for _ in held)
+        yield
+        calls.extend("let go" for _ in held)
 _torchscript.follow_torchscript(Plugin(), torch, _readers._storage_finder(torch))
 seen = {}
 def note(name, act):
@@ -65,6 +69,27 @@ try:
     listed("nonsense")
 except RuntimeError:
     seen["fails"] = calls[-2:]
+
+@torch.jit.script
+def described(x: torch.Tensor):
+    return str(x * 2)
+
+@torch.jit.script
+def forked(x: torch.Tensor):
+    return torch.jit.wait(torch.jit.fork(described, x))
+note("str", lambda: len(described(torch.ones(2))) > 0)
+note("fork", lambda: len(forked(torch.ones(2))) > 0)
+class Described(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.BatchNorm1d(2)
+    def forward(self, x: torch.Tensor):
+        return str(self.inner.running_mean)
+said = torch.jit.script(Described())
+note("attribute", lambda: len(said(torch.ones(2))) > 0)
+static = torch._C._jit_to_static_module(torch.jit.script(model)._c)
+seen["constants"] = list(calls)
+note("static", lambda: static(torch.ones(2, 4)).shape[0])
 print(json.dumps(seen))
 """
 SETTLED = ["begin", "end"]
@@ -93,6 +118,20 @@ def test_readers_below_python(seen):
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 def test_lists_within_scripted_functions(seen):
-    assert seen["tolist"] == [[2, 2], ["enter", "hold", "leave", "let go"]]
-    assert seen["within"] == [[2, 0], ["enter", "hold", "hold", "leave", "let go", "let go"]]
+    assert seen["tolist"] == [[2, 2], ["enter", "hold", "let go", "leave"]]
+    assert seen["within"] == [[2, 0], ["enter", "hold", "hold", "let go", "let go", "leave"]]
     assert seen["fails"] == ["enter", "leave"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+def test_nodes_that_read_by_themselves(seen):
+    reading = ["enter", "hold", "let go", "leave"]
+    assert seen["str"] == [True, reading]
+    assert seen["fork"] == [True, ["begin", *reading, "end"]]
+    assert seen["attribute"] == [True, ["enter", "hold", "hold", "let go", "let go", "leave"]]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+def test_static_modules_keep_what_they_hold(seen):
+    assert seen["constants"].count("escape") >= 4
+    assert seen["static"] == [2, ["enter", "hold", "let go", "leave"]]

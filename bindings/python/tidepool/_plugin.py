@@ -5,12 +5,13 @@ The functions release Python's lock while they run. See bindings/torch/api.h for
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
@@ -79,7 +80,6 @@ class Plugin:
         self.recording = library.tidepool_recording
         self.region = library.tidepool_region
         self.note_own_kernel = library.tidepool_note_own_kernel
-        self.end_settling = library.tidepool_end_settling
 
     def attach(self, settings: dict) -> None:
         """Attach with the settings of `Settings.for_plugin`; raise AttachError if refused."""
@@ -105,14 +105,21 @@ class Plugin:
     def make_resident(self, storage: int) -> None:
         self._run(self.library.tidepool_make_resident, storage)
 
-    def hold(self, storage: int) -> int | None:
-        """Restore a storage, which stays where it is; return what let_go() needs, if it does."""
-        held = _ADDRESS()
-        self._run(self.library.tidepool_hold, storage, ctypes.byref(held))
-        return held.value
-
-    def let_go(self, storage: int, held: int) -> None:
-        self.library.tidepool_let_go(storage, held)
+    @contextlib.contextmanager
+    def holding(self, storages: Iterable[int]) -> Iterator[None]:
+        """Restore storages, which stay where they are until the block ends; 0 is none."""
+        held: list[tuple] = []
+        try:
+            for storage in storages:
+                hold = _ADDRESS()
+                if storage:
+                    self._run(self.library.tidepool_hold, storage, ctypes.byref(hold))
+                if hold.value:
+                    held.append((storage, hold.value))
+            yield
+        finally:
+            for each in held:
+                self.library.tidepool_let_go(*each)
 
     def written(self, storage: int) -> None:
         self._run(self.library.tidepool_written, storage)
@@ -120,12 +127,17 @@ class Plugin:
     def escape(self, storage: int) -> None:
         self._run(self.library.tidepool_escape, storage)
 
-    def begin_settling(self) -> None:
-        """Restore every evicted storage, and evict none until end_settling().
+    @contextlib.contextmanager
+    def settling(self) -> Iterator[None]:
+        """Restore every evicted storage, and evict none until the block ends.
 
         What has been recorded until then will not be replayed any more.
         """
         self._run(self.library.tidepool_begin_settling)
+        try:
+            yield
+        finally:
+            self.library.tidepool_end_settling()
 
     def distrust(self, operator: str) -> None:
         """Keep what an operator makes from now on, such as aten::add or aten::add.Tensor."""

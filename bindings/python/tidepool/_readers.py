@@ -19,7 +19,10 @@ back to the wrapper for the plain tensor inside. Not covered: extensions that re
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import gc
 
 from . import _plugin
 
@@ -58,7 +61,9 @@ class Readers:
             self._install_tensor_readers()
             self._install_storage_readers()
             self._install_exporters()
+            self._install_functions()
             self._install_queries()
+            self._install_observers()
             self._hide_from_dynamo()
         except BaseException:
             self.uninstall()
@@ -69,7 +74,7 @@ class Readers:
             if before is _MISSING:
                 delattr(owner, name)
             else:
-                setattr(owner, name, before)
+                _set(owner, name, before)
         self._undo.clear()
 
     # -- what is wrapped ---------------------------------------------------------------------------
@@ -125,32 +130,59 @@ class Readers:
                            doc=interface.__doc__)
         self._put(torch.Tensor, "__cuda_array_interface__", wrapped)
 
+    def _install_functions(self) -> None:
+        """Wrap functions of C that are given the tensor that they read."""
+        torch = self._torch
+        for owner, name in ((torch._C, "_data_address"), (torch.Generator, "set_state")):
+            if hasattr(owner, name):
+                self._put(owner, name, self._argument_reader(getattr(owner, name)))
+
     def _install_queries(self) -> None:
         """Answer `is_shared` and `is_pinned` of tracked storages without looking at them."""
         storage, tensor = self._torch.UntypedStorage, self._torch.Tensor
         self._put(storage, "is_shared", self._query(storage.is_shared, _address))
         self._put(tensor, "is_pinned", self._query(tensor.is_pinned, self.storage_of))
 
+    def _install_observers(self) -> None:
+        """Evict nothing while an execution trace is taken: it notes the address of each tensor."""
+        torch = self._torch
+        settled = contextlib.ExitStack()
+        for name in ("_enable_execution_trace_observer", "_disable_execution_trace_observer"):
+            enters = name.startswith("_enable")
+            original = getattr(torch._C._profiler, name)
+
+            def switch(original=original, enters=enters):
+                settled.close()
+                if enters:
+                    settled.enter_context(self._plugin.settling())
+                return original()
+
+            for module in (torch._C._profiler, torch.profiler.profiler):
+                self._put(module, name, functools.wraps(original)(switch))
+
     # -- kinds of wrappers -------------------------------------------------------------------------
 
     def _reader(self, original, find, overrides):
         """For a call that only reads: the bytes are there and stay, whatever other threads do."""
-        hold, let_go = self._plugin.hold, self._plugin.let_go
+        holding = self._plugin.holding
         overridden = overrides.has_torch_function_unary if overrides else None
 
         @functools.wraps(original)
         def reader(self, *args, **kwargs):
             if overridden is not None and overridden(self):
                 return original(self, *args, **kwargs)
-            storage = find(self)
-            if not storage:
+            with holding((find(self),)):
                 return original(self, *args, **kwargs)
-            held = hold(storage)
-            try:
-                return original(self, *args, **kwargs)
-            finally:
-                if held:
-                    let_go(storage, held)
+
+        return reader
+
+    def _argument_reader(self, original):
+        find, holding = self.storage_of, self._plugin.holding
+
+        @functools.wraps(original)
+        def reader(*args, **kwargs):
+            with holding(map(find, (*args, *kwargs.values()))):
+                return original(*args, **kwargs)
 
         return reader
 
@@ -288,7 +320,7 @@ class Readers:
         if owner is self._torch.Tensor and not isinstance(wrapper, property):
             # So that pickle finds `torch.Tensor.tolist` by its name.
             wrapper.__module__, wrapper.__qualname__ = "torch", f"Tensor.{name}"
-        setattr(owner, name, wrapper)
+        _set(owner, name, wrapper)
         self._undo.append((owner, name, before))
 
     def _hide_from_dynamo(self) -> None:
@@ -305,6 +337,15 @@ class Readers:
             wrapper = getattr(wrapper, "fget", wrapper)
             if hasattr(wrapper, "__code__"):
                 set_strategy(wrapper.__code__, never)
+
+
+def _set(owner, name: str, value) -> None:
+    """Set an attribute, also of a class of C's that refuses changes, as `torch.Generator` does."""
+    try:
+        setattr(owner, name, value)
+    except TypeError:
+        gc.get_referents(owner.__dict__)[0][name] = value
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
 
 
 def _address(storage) -> int:

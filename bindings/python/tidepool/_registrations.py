@@ -109,11 +109,8 @@ class Registrations:
         def reset(library):
             if self._at_exit or library not in self._replacing:
                 return original(library)
-            self._plugin.begin_settling()
-            try:
+            with self._plugin.settling():
                 return original(library)
-            finally:
-                self._plugin.end_settling()
 
         return reset
 
@@ -121,15 +118,12 @@ class Registrations:
         namespace = operator.split("::")[0]
         if key.split(".")[-1] in WITHOUT_DATA or namespace not in (*NAMESPACES, _EVERY_OPERATOR):
             return register()
-        self._plugin.begin_settling()
-        try:
+        with self._plugin.settling():
             result = register()
             self._replacing.add(library)
             if operator != _EVERY_OPERATOR:
                 self._plugin.distrust(operator)  # before another thread can have it recorded
             return result
-        finally:
-            self._plugin.end_settling()
 
 
 def follow_registrations(plugin, torch) -> None:

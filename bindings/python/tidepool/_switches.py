@@ -156,10 +156,7 @@ def _settling_before(setter, plugin, is_change):
             changes = True  # wrong arguments: the setter says what is wrong with them
         if not changes:
             return setter(*args, **kwargs)
-        plugin.begin_settling()
-        try:
+        with plugin.settling():
             return setter(*args, **kwargs)
-        finally:
-            plugin.end_settling()
 
     return set_switch

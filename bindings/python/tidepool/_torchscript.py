@@ -3,12 +3,16 @@
 - What saves, copies, freezes or prints a module or a graph reads parameters, attributes and
   constants anywhere inside: all that is evicted is restored before, and nothing is evicted while
   it runs.
-- `tolist` within a scripted function reads what the function has just computed: a call of such a
-  function is a region of the plugin's, in which results stay, and its arguments are held.
+- Nodes of a scripted function that read what it has just computed (`tolist`, `print`, `str`), and
+  the fused groups that oneDNN makes of nodes, are no operators: a call of such a function is a
+  region of the plugin's, in which results stay, and its arguments, attributes and constants are
+  held. Where it forks, other threads run a part of it: then all is restored before.
+- A static module calls kernels without their operators: so does it, and what it holds stays.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import weakref
@@ -27,7 +31,10 @@ METHODS = {
 FUNCTIONS = re.compile("_freeze_module|_jit_pass_.*(frozen|fold|optimize_for|_onnx)|"
                        "_save_(jit_module|mobile_module|parameters)")
 CALLED = ("ScriptFunction", "ScriptMethod")
-READING_NODE = "prim::tolist"
+# All of TorchScript's operators that are none of the dispatcher's were run on evicted tensors: the
+# others that read contents, such as aten::Int, do so by operators.
+READING_NODES = ("prim::tolist", "prim::Print", "aten::str", "aten::format", "aten::percentFormat",
+                 "aten::save")
 
 
 def follow_torchscript(plugin, torch, storage_of) -> None:
@@ -44,41 +51,105 @@ def follow_torchscript(plugin, torch, storage_of) -> None:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
             kind.__call__ = _called(kind.__call__, plugin, torch, storage_of)
+    _follow_static_modules(plugin, torch, storage_of)
 
 
 def _settled(original, plugin):
     @functools.wraps(original)
     def read(*args, **kwargs):
-        plugin.begin_settling()
-        try:
+        with plugin.settling():
             return original(*args, **kwargs)
-        finally:
-            plugin.end_settling()
 
     return read
 
 
 def _called(original, plugin, torch, storage_of):
-    reads: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+    graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
     leaves = torch.utils._pytree.tree_leaves
+    fuses = torch._C._jit_llga_enabled
 
     @functools.wraps(original)
     def call(self, *args, **kwargs):
-        is_reader = reads.get(self)
-        if is_reader is None:
-            is_reader = reads[self] = bool(self.inlined_graph.findAllNodes(READING_NODE))
-        if not is_reader:
+        graph = graphs.get(self)
+        if graph is None:
+            graph = graphs[self] = _Graph(self.inlined_graph, torch._C._jit_pass_inline)
+        if not graph.reads and not fuses():
             return original(self, *args, **kwargs)
-        held = []
-        plugin.region(1)
-        try:
-            for storage in filter(None, map(storage_of, leaves((args, kwargs)))):
-                held.append((storage, plugin.hold(storage)))
+        operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
+        whole = plugin.settling() if graph.forks else contextlib.nullcontext()
+        with whole, _region(plugin), plugin.holding(map(storage_of, operands)):
             return original(self, *args, **kwargs)
-        finally:
-            plugin.region(0)
-            for storage, hold in held:
-                if hold:
-                    plugin.let_go(storage, hold)
 
     return call
+
+
+class _Graph:
+    """What is known of a function: whether it reads tensors by itself, and which it has."""
+
+    def __init__(self, graph, inline) -> None:
+        self._graph = graph
+        forks = [node.g("Subgraph").copy() for node in graph.findAllNodes("prim::fork")]
+        for fork in forks:
+            inline(fork)
+        self.forks = bool(forks)
+        self.reads = any(_has_tensor(node) for each in (graph, *forks) for name in READING_NODES
+                         for node in each.findAllNodes(name))
+        self._constants = [node.t("value") for node in graph.findAllNodes("prim::Constant")
+                           if node.hasAttribute("value") and node.kindOf("value") == "t"]
+
+    def held(self, owner) -> list:
+        """Return the constants, and the attributes of the module `owner` that are used."""
+        if owner is None:
+            return self._constants
+        found = {next(self._graph.inputs()).debugName(): owner}
+        for node in self._graph.findAllNodes("prim::GetAttr"):
+            module = found.get(node.input().debugName())
+            if module is not None:
+                found[node.output().debugName()] = module.getattr(node.s("name"))
+        return [*self._constants, *found.values()]
+
+
+def _has_tensor(node) -> bool:
+    types = [value.type().annotation_str for value in node.inputs()]
+    return any("Tensor" in each or "Any" in each for each in types)
+
+
+def _follow_static_modules(plugin, torch, storage_of) -> None:
+    compiled = torch._C
+    kind = getattr(compiled, "StaticModule", None)
+    if kind is None:
+        return
+    leaves = torch.utils._pytree.tree_leaves
+    make = compiled._jit_to_static_module
+
+    @functools.wraps(make)
+    def make_static(source):
+        owner = None if isinstance(source, compiled.Graph) else source
+        graph = source if owner is None else owner._get_method("forward").inlined_graph
+        graph = _Graph(graph, compiled._jit_pass_inline)
+        for tensor in leaves(graph.held(owner)):
+            if storage := storage_of(tensor):
+                plugin.escape(storage)
+        return make(source)
+
+    def running(original):
+        @functools.wraps(original)
+        def run(self, *args, **kwargs):
+            operands = map(storage_of, leaves((args, kwargs)))
+            with _region(plugin), plugin.holding(operands):
+                return original(self, *args, **kwargs)
+
+        return run
+
+    compiled._jit_to_static_module = make_static
+    for name in ("__call__", "runAsync", "benchmark", "benchmark_individual_ops"):
+        setattr(kind, name, running(getattr(kind, name)))
+
+
+@contextlib.contextmanager
+def _region(plugin):
+    plugin.region(1)
+    try:
+        yield
+    finally:
+        plugin.region(0)
