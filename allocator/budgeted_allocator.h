@@ -68,6 +68,9 @@ struct OutOfMemoryReport {
   size_t largest_servable_bytes = 0;     // greatest request that could have been served
   // No smaller budget can serve this request at this moment, with what is pinned where it lies.
   size_t lower_bound_budget_bytes = 0;
+  // Under this one it would have been served, by simulation of what the job has done; 0: unknown.
+  size_t budget_to_try_bytes = 0;
+  bool tried_steps = false;              // what was simulated has whole steps
   std::vector<UsedBytes> pinned;         // greatest first, as below
   std::vector<UsedBytes> evictable;
   size_t pinned_bytes() const;

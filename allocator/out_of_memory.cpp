@@ -50,6 +50,16 @@ std::string OutOfMemoryReport::format() const {
   text += ".\n";
   text += fmt::format("No budget below {} can serve this one, at this moment.",
                       human_and_exact_bytes(lower_bound_budget_bytes));
+  if (budget_to_try_bytes == 0) return text;
+  if (tried_steps) {
+    text += fmt::format("\nA budget to try: {}. In simulation the job's first steps run under it.",
+                        human_and_exact_bytes(budget_to_try_bytes));
+  } else {
+    text += fmt::format(
+        "\nA budget to try: at least {}. In simulation the job gets past this "
+        "request under it; what the rest of the step needs is not known yet.",
+        human_and_exact_bytes(budget_to_try_bytes));
+  }
   return text;
 }
 

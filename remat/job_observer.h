@@ -54,8 +54,8 @@ struct StepEnd {
 
 class JobObserver {
  public:
-  // It listens to what comes before the first end of a step.
-  virtual bool listens_at_once() const = 0;
+  // It listens now; asked when it is set, and after each operator that it has heard of.
+  virtual bool listens() const = 0;
   // An operator's kernel is about to run on this thread.
   virtual void begins() = 0;
   virtual void ran(const ObservedCall& call) = 0;

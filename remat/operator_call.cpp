@@ -123,6 +123,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     if (state_.hidden_work.has_streams()) order_operands(lock);
   } catch (...) {
     if (state_.foresight != nullptr) state_.foresight->give_up();
+    if (state_.listener != nullptr) show({}, 0);
     release_operands();
     finished_ = true;
     throw;
@@ -249,6 +250,7 @@ void OperatorCall::show(std::span<Storage* const> outputs, uint64_t cost_ns) con
   if (type_ == nullptr) return;
   state_.listener->ran({*type_, site_, cost_ns, state_.hidden_work.stream(), !refused_,
                         {operands_.data(), operands_.size()}, outputs});
+  if (!state_.listener->listens()) state_.listener = nullptr;
 }
 
 void OperatorCall::release_operands() {

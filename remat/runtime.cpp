@@ -4,6 +4,7 @@
 
 #include "allocator/check.h"
 #include "remat/mutants.h"
+#include "remat/operator_call.h"
 #include "remat/runtime_state.h"
 
 namespace tidepool::remat {
@@ -118,7 +119,7 @@ void Runtime::end_step() {
 void Runtime::set_observer(JobObserver* observer) {
   DeviceLock lock(state_->mutex);
   state_->observer = observer;
-  state_->listener = observer != nullptr && observer->listens_at_once() ? observer : nullptr;
+  state_->listener = observer != nullptr && observer->listens() ? observer : nullptr;
 }
 
 void Runtime::note_use(Storage& storage, StreamId stream) {
@@ -185,6 +186,15 @@ void Runtime::pause_evicting(DeviceLock& lock) {
     throw;
   }
   unlock();
+}
+
+std::span<const Operand> Runtime::running_operands() const {
+  std::span<const Operand> operands;
+  state_->turns.for_each_holder([&](const Turns::Holder& holder) {
+    const bool is_mine = holder.thread == Turns::this_thread() && holder.call != nullptr;
+    if (is_mine && operands.empty()) operands = holder.call->operands();
+  });
+  return operands;
 }
 
 size_t Runtime::threads() const { return state_->turns.threads(); }

@@ -175,6 +175,9 @@ class Runtime final : public Reclaimer {
   bool has_restored() const;
   bool has_evicted() const;
 
+  // Of the operator that runs on this thread. Requires: lock held; valid while it is.
+  std::span<const Operand> running_operands() const;
+
   // So many threads have run operators so far; three, or more, count as three. Requires: lock held.
   size_t threads() const;
   // Storages that hold gradients now are known as such from now on. Takes the lock.

@@ -82,6 +82,10 @@ plan::BackgroundPlannerStatistics Engine::planning() const {
   return planner_ != nullptr ? planner_->statistics() : plan::BackgroundPlannerStatistics();
 }
 
+void Engine::find_budget_to_try(OutOfMemoryReport& report) {
+  if (planner_ != nullptr) planner_->find_budget_to_try(report);
+}
+
 void Engine::finish() {
   if (recorder_ == nullptr && planner_ == nullptr) return;
   runtime_.set_observer(nullptr);
@@ -182,7 +186,9 @@ void rethrow_as_torch_error(Engine& engine) {
       t_last_report.reset();  // our error has it
       throw;
     }
-    engine.backend().raise_out_of_memory(error.report());
+    OutOfMemoryReport report = error.report();
+    engine.find_budget_to_try(report);
+    engine.backend().raise_out_of_memory(report);
   }
   std::abort();  // not reached
 }

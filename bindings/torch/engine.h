@@ -67,6 +67,8 @@ class Engine {
   // A step of the job has ended.
   void end_step();
   plan::BackgroundPlannerStatistics planning() const;
+  // Adds a budget to try to the report of this thread's request, if one can be found.
+  void find_budget_to_try(OutOfMemoryReport& report);
   // Completes the trace, and stops a search for a plan; nothing is recorded afterwards.
   void finish();
 

@@ -275,7 +275,9 @@ void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStre
       torch_glue::note_out_of_memory(error.report());
       throw;
     }
-    raise_out_of_memory(memory, error.report());
+    OutOfMemoryReport report = error.report();
+    if (memory.engine() != nullptr) memory.engine()->find_budget_to_try(report);
+    raise_out_of_memory(memory, report);
   }
 }
 

@@ -11,14 +11,20 @@
 #include <utility>
 
 #include "remat/lineage.h"
+#include "remat/plan/least_budget.h"
 #include "remat/plan/planner.h"
 #include "remat/plan/service_thread.h"
+#include "remat/plan/step_trace.h"
 
 namespace tidepool::plan {
 namespace {
 
 constexpr uint32_t kMostPatience = 64;
 constexpr uint32_t kTrialSteps = 2;
+constexpr uint32_t kFirstSteps = 2;  // that a budget to try is found by
+constexpr uint64_t kMostTryingNs = 2'000'000'000, kMostTryingsNs = 6'000'000'000;
+constexpr double kMostTryingOverhead = 20;
+constexpr size_t kMargin = 100;    // the job's memory is not laid out quite as that of a simulation
 constexpr size_t kMostKinds = 16;  // of steps that something is remembered of
 // By so much a plan's steps may replay more, as costs that are measured vary.
 constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
@@ -63,7 +69,9 @@ BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator&
       allocator_(allocator),
       config_(config),
       budget_bytes_(allocator.statistics().budget_bytes),
-      recording_(std::make_unique<Recording>()) {}
+      recording_(std::make_unique<Recording>()) {
+  set_recording(true);
+}
 
 BackgroundPlanner::~BackgroundPlanner() {
   stop();
@@ -75,6 +83,7 @@ size_t BackgroundPlanner::bookkeeping_bytes() const {
 }
 
 void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
+  if (phase_ == Phase::kBeginning) return;
   for (const remat::Storage* output : outputs) {
     if (output == nullptr) continue;
     recording_->outputs.push_back(output->dead ? kDead : output->observed - 1);
@@ -82,7 +91,9 @@ void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
 }
 
 void BackgroundPlanner::before_event() {
-  if (filling()->events.size() >= config_.most_events) set_recording(false);
+  if (filling()->events.size() < config_.most_events) return;
+  set_recording(false);
+  if (phase_ == Phase::kBeginning) filling() = std::make_unique<JobEvents>();
 }
 
 bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
@@ -92,6 +103,10 @@ bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
   if (forked_) return false;
   repeats_ = end.repeated ? repeats_ + 1 : 0;
   Kind& kind = note_step(end, before);
+  if (phase_ == Phase::kBeginning) {
+    go_on_beginning();
+    return recording();
+  }
   if (phase_ == Phase::kRecording) {
     phase_ = Phase::kWatching;
     if (end.repeated && !kind.searched && kind.evicted) start_search(end, kind);
@@ -108,6 +123,18 @@ bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
   if (next == nullptr || next->searched || !next->evicted || repeats_ < patience_) return false;
   start_recording(end);
   return true;
+}
+
+void BackgroundPlanner::go_on_beginning() {
+  if (recording()) {
+    add(EventKind::kStep);
+    if (first_steps_ == 0) first_end_ = filling()->events.size();
+    if (++first_steps_ < kFirstSteps) return;
+    beginning_ = std::exchange(filling(), std::make_unique<JobEvents>());
+  }
+  filling()->clear();
+  set_recording(false);
+  phase_ = Phase::kWatching;
 }
 
 BackgroundPlanner::Kind* BackgroundPlanner::find_kind(uint64_t fingerprint) {
@@ -261,6 +288,48 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
     }
   }
   return plan;
+}
+
+void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
+  if (forked_ || tried_ns_ >= kMostTryingsNs) return;
+  std::shared_ptr<const JobEvents> events;
+  uint32_t first_steps = 0;
+  size_t first_end = 0;
+  {
+    const DeviceLock lock(allocator_.mutex());
+    events = beginning_;
+    first_steps = first_steps_;
+    first_end = first_end_;
+    if (phase_ == Phase::kBeginning && recording()) {
+      const auto operands = runtime_.running_operands();
+      events = std::make_shared<JobEvents>(with_request(operands, report.requested_bytes));
+    }
+  }
+  if (events == nullptr) return;
+  const uint64_t start_ns = thread_ns();
+  try {
+    TraceBuilder builder(config_.facts);
+    play(*events, builder);
+    const Trace trace = builder.take();
+    SimulationConfig job;
+    job.policy = "planned";
+    job.limits = config_.limits;
+    job.most_overhead = kMostTryingOverhead;
+    StopSign sign;
+    sign.set_limit(config_.search_clock ? config_.search_clock : thread_ns, kMostTryingNs);
+    job.stop = &sign;
+    const size_t least = std::max(report.lower_bound_budget_bytes, report.budget_bytes + 1);
+    auto found = least_budget(trace, job, least);
+    // In the middle of the second step: what is missing will be as in the first.
+    std::optional<size_t> again;
+    if (first_steps == 1 && found) again = least_budget(twice(trace, first_end), job, *found);
+    if (again) found = again;
+    if (found) report.budget_to_try_bytes = *found + *found / kMargin;
+    report.tried_steps = first_steps > 1 || again;
+  } catch (const std::exception&) {
+    // What the job does cannot be simulated, or there is no memory: nothing is said.
+  }
+  tried_ns_ += thread_ns() - start_ns;
 }
 
 // Whoever has the mutex now may be the thread of low priority: that is not waited for.

@@ -58,7 +58,6 @@ class BackgroundPlanner final : public EventRecorder {
   BackgroundPlanner(const BackgroundPlanner&) = delete;
   BackgroundPlanner& operator=(const BackgroundPlanner&) = delete;
 
-  bool listens_at_once() const override { return false; }
   bool step_ended(const remat::StepEnd& end) override;
   // Of the recording; a search has memory of its own for as long as it takes.
   size_t bookkeeping_bytes() const override;
@@ -73,8 +72,13 @@ class BackgroundPlanner final : public EventRecorder {
 
   BackgroundPlannerStatistics statistics() const;
 
+  // Adds to the report of a request on this thread that has failed a budget to try, if one is
+  // found: by simulation of the job's first steps, or of what it has done of them. Takes seconds,
+  // at most six in all, of the thread's own time. Takes the device's lock.
+  void find_budget_to_try(OutOfMemoryReport& report);
+
  private:
-  enum class Phase : uint8_t { kWatching, kRecording, kSearching };
+  enum class Phase : uint8_t { kBeginning, kWatching, kRecording, kSearching };
   struct Recording;
   struct Search;
   // A kind of step: all that have one fingerprint.
@@ -91,6 +95,7 @@ class BackgroundPlanner final : public EventRecorder {
 
   void before_event() override;
   void made(std::span<remat::Storage* const> outputs) override;
+  void go_on_beginning();
   Kind* find_kind(uint64_t fingerprint);
   Kind& note_step(const remat::StepEnd& end, const remat::StepEnd& before);
   void watch_search(uint64_t fingerprint);
@@ -108,7 +113,12 @@ class BackgroundPlanner final : public EventRecorder {
   const size_t budget_bytes_;
 
   // With the device's lock.
-  Phase phase_ = Phase::kWatching;
+  Phase phase_ = Phase::kBeginning;
+  uint32_t first_steps_ = 0;  // that were recorded
+  size_t first_end_ = 0;      // of the first: how many events it has
+  std::shared_ptr<const JobEvents>
+      beginning_;                      // of the job, once it is over; null: it was too long
+  std::atomic<uint64_t> tried_ns_{0};  // of threads' time: for budgets to try
   uint32_t repeats_ = 0;   // steps in a row that did the same as the one before
   uint32_t patience_ = 1;  // so many have to, before one is recorded
   remat::StepEnd last_;

@@ -9,6 +9,7 @@ namespace tidepool::plan {
 namespace {
 
 const remat::RecordType kCut{"tidepool::cut"};
+const remat::RecordType kRequest{"tidepool::request"};
 
 RootKind kind_of(remat::Role role) {
   switch (role) {
@@ -140,6 +141,25 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
     if (output != nullptr) tell_role_of_made(*output);
   }
   made(call.outputs);
+}
+
+JobEvents EventRecorder::with_request(std::span<const remat::Operand> operands, size_t bytes) {
+  for (const remat::Operand& operand : operands) {
+    if (!operand.storage->dead) number_of(*operand.storage);
+  }
+  JobEvents events = *filling_;
+  JobEvent request;
+  request.kind = EventKind::kOperator;
+  request.type = &kRequest;
+  request.recordable = false;
+  request.bytes = bytes + meter_.running_bytes();
+  for (const remat::Operand& operand : operands) {
+    if (operand.storage->dead) continue;
+    events.operands.push_back({operand.storage->observed - 1, remat::Access::kRead});
+    ++request.operands;
+  }
+  events.events.push_back(request);
+  return events;
 }
 
 void EventRecorder::cut(remat::Storage& storage) {

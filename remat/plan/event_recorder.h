@@ -27,6 +27,7 @@ class EventRecorder : public remat::JobObserver {
     return meter_;
   }
 
+  bool listens() const final { return recording_; }
   void begins() final;
   void ran(const remat::ObservedCall& call) final;
   void cut(remat::Storage& storage) final;
@@ -58,6 +59,9 @@ class EventRecorder : public remat::JobObserver {
   // Calls of one kind of operator are counted by step.
   void start_step() { calls_.clear(); }
   JobEvent& add(EventKind kind);
+  // What the list has, and an operator of these operands, running on this thread, that asks for so
+  // many more bytes.
+  JobEvents with_request(std::span<const remat::Operand> operands, size_t bytes);
   std::unique_ptr<JobEvents>& filling() { return filling_; }
   // How many storages have been named so far.
   uint32_t storages() const { return storages_; }

@@ -47,7 +47,7 @@ class Copier {
   void copy(const TraceEvent& event) {
     switch (event.kind) {
       case EventKind::kRoot:
-        add_root(event.index, trace_.storages[event.index].kind);
+        if (!is_copied(event.index)) add_root(event.index, trace_.storages[event.index].kind);
         break;
       case EventKind::kOperator:
         copy_operator(trace_.operators[event.index]);
@@ -71,6 +71,11 @@ class Copier {
   TraceBuilder& builder() { return builder_; }
 
  private:
+  // There is one that lives.
+  bool is_copied(uint32_t index) const {
+    return number_[index] != kNone && builder_.is_alive(number_[index]);
+  }
+
   void add_root(uint32_t index, RootKind role) {
     number_[index] = builder_.root(trace_.storages[index].bytes, role);
   }
@@ -85,6 +90,8 @@ class Copier {
     }
     for (const StorageIndex output : trace_.outputs(op)) {
       outputs.push_back(trace_.storages[number(output)].bytes);
+      const auto index = static_cast<uint32_t>(output);
+      if (is_copied(index)) builder_.release(number_[index]);
     }
     OperatorCallEntry entry;
     entry.name = trace_.names[op.name];
@@ -118,6 +125,16 @@ Trace step_trace(const Trace& trace, size_t begin, size_t end) {
   copier.begin();
   for (size_t k = begin; k < end; ++k) copier.copy(trace.events[k]);
   copier.builder().step();
+  return copier.builder().take();
+}
+
+Trace twice(const Trace& trace, size_t end) {
+  TIDEPOOL_CHECK(end <= trace.events.size(), "%zu events of %zu", end, trace.events.size());
+  Copier copier(trace);
+  for (size_t pass = 0; pass < 2; ++pass) {
+    for (size_t k = 0; k < end; ++k) copier.copy(trace.events[k]);
+    copier.builder().step();
+  }
   return copier.builder().take();
 }
 

@@ -12,6 +12,11 @@ namespace tidepool::plan {
 // end; no other marks. Requires: begin <= end <= trace.events.size().
 Trace step_trace(const Trace& trace, size_t begin, size_t end);
 
+// The trace's first step, whose mark is its event `end` - 1, and the same step once more: what
+// lives when it ends, such as optimizer state, lives on until it is made again. Requires: end <=
+// trace.events.size().
+Trace twice(const Trace& trace, size_t end);
+
 // The last step that has ended by event `end`: where it begins.
 size_t step_begin(const Trace& trace, size_t end);
 

@@ -93,7 +93,7 @@ TraceRecorder::TraceRecorder(const RecordingSettings& settings, const TraceFacts
       settings_(settings),
       say_(std::move(say)),
       queue_(std::make_shared<Queue>()) {
-  set_recording(listens_at_once());
+  set_recording(settings_.first_step <= 1);
   start_service_thread("tidepool-trace", [writer = std::make_shared<Writer>(queue_, settings.path,
                                                                             facts, say_)] {
     writer->run();

@@ -34,7 +34,6 @@ class TraceRecorder final : public EventRecorder {
   // Requires: the runtime does not know this observer any more.
   void finish();
 
-  bool listens_at_once() const override { return settings_.first_step <= 1; }
   bool step_ended(const remat::StepEnd& end) override;
   size_t bookkeeping_bytes() const override;
   void forked() override;

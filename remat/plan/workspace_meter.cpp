@@ -37,6 +37,11 @@ size_t WorkspaceMeter::end() {
   return now.generation == generation_ ? now.peak_bytes - now.bytes : 0;
 }
 
+size_t WorkspaceMeter::running_bytes() const {
+  const Measurement& now = t_measurement;
+  return now.meter == this && now.generation == generation_ ? now.bytes : 0;
+}
+
 void WorkspaceMeter::allocated(const BlockView& block) {
   Measurement& now = t_measurement;
   if (now.meter != this || now.generation != generation_) return;

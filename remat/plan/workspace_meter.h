@@ -19,6 +19,9 @@ class WorkspaceMeter final : public AllocatorObserver {
   // Ends it. Returns the bytes at the fullest, less those that are left; 0 if nothing was measured.
   size_t end();
 
+  // What this thread's operator, if one is measured, holds now.
+  size_t running_bytes() const;
+
   // What is under way on any thread counts no more.
   void forget_all() { ++generation_; }
 

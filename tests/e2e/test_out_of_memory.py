@@ -82,6 +82,9 @@ def check_report(scenario: Scenario, message: str) -> None:
     bound = harness.lower_bound(message)
     assert scenario.budget < bound
     assert scenario.bound[0] <= bound <= scenario.bound[1]
+    to_try = harness.bytes_in(message, "A budget to try:")
+    assert bound <= to_try < 2 * bound
+    assert ("at least" in message) == (scenario.name != "pinned_inputs")  # its first step has run
 
 
 def table(message: str, title: str) -> dict[str, int]:

@@ -220,5 +220,67 @@ TEST_CASE("a forked child waits for no search, and begins none") {
   CHECK(job.planner.statistics().searches == 0);
 }
 
+// The report of the request at which the job fails under so small a budget.
+OutOfMemoryReport failure_of(PlannedJob& job) {
+  try {
+    job.steps(4);
+  } catch (const OutOfMemory& error) {
+    return error.report();
+  }
+  FAIL("the job ran");
+  return {};
+}
+
+TEST_CASE("a job that fails in its first step is told a budget that gets it past the request") {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Trace trace = network(seed);
+    PlannedJob job(trace, 0.1, planner_of(trace, 0));
+    OutOfMemoryReport report = failure_of(job);
+    const uint64_t reached = job.runtime.statistics().operators_seen;
+    job.planner.find_budget_to_try(report);
+    CHECK(!report.tried_steps);
+    CHECK(report.budget_to_try_bytes > report.lower_bound_budget_bytes);
+    CHECK(report.budget_to_try_bytes < budget_of(trace, 1));
+    const double ratio =
+        static_cast<double>(report.budget_to_try_bytes) / static_cast<double>(budget_of(trace, 1));
+    PlannedJob next(trace, ratio, planner_of(trace, 0));
+    try {
+      next.steps(2);
+    } catch (const OutOfMemory&) {
+    }
+    CHECK(next.runtime.statistics().operators_seen > reached);
+    CHECK(report.format().find("A budget to try: at least ") != std::string::npos);
+  }
+}
+
+TEST_CASE("a job whose first steps are known is told a budget under which they run") {
+  const Trace trace = network(3);
+  const size_t steps = GENERATE(1, 3);
+  PlannedJob job(trace, 0.7, planner_of(trace, 0));
+  job.steps(steps);
+  OutOfMemoryReport report;
+  report.budget_bytes = budget_of(trace, 0.1);
+  job.planner.find_budget_to_try(report);
+  CHECK(report.tried_steps);
+  REQUIRE(report.budget_to_try_bytes > report.budget_bytes);
+  CHECK(report.budget_to_try_bytes < budget_of(trace, 0.7));
+  CHECK(report.format().find("In simulation the job's first steps run") != std::string::npos);
+  const double ratio =
+      static_cast<double>(report.budget_to_try_bytes) / static_cast<double>(budget_of(trace, 1));
+  PlannedJob next(trace, ratio, planner_of(trace, 0));
+  next.steps(2);
+}
+
+TEST_CASE("nothing is said of a job whose first step is too long to be remembered") {
+  const Trace trace = network(1);
+  BackgroundPlannerConfig config = planner_of(trace, 0);
+  config.most_events = 2;
+  PlannedJob job(trace, 0.1, config);
+  OutOfMemoryReport report = failure_of(job);
+  job.planner.find_budget_to_try(report);
+  CHECK(report.budget_to_try_bytes == 0);
+  CHECK(report.format().find("to try") == std::string::npos);
+}
+
 }  // namespace
 }  // namespace tidepool::plan

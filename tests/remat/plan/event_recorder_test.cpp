@@ -15,7 +15,6 @@ namespace {
 // Records every other step, each as a list of its own.
 class EverySecond final : public EventRecorder {
  public:
-  bool listens_at_once() const override { return false; }
   bool step_ended(const remat::StepEnd&) override {
     start_step();
     if (recording()) {

@@ -24,6 +24,27 @@ const char* const kTwoSteps = R"({"tidepool_trace":1,"name":"t","device":"cuda",
 {"end":12}
 )";
 
+TEST_CASE("a step is followed by itself: what lives on is made anew in place of the old") {
+  const char* const expected = R"({"tidepool_trace":1,"name":"t","device":"cuda","alignment":512}
+{"root":0,"bytes":100,"kind":"parameter"}
+{"root":1,"bytes":50}
+{"op":"f","ns":5,"in":[0,1],"out":[[2,10]],"workspace":7}
+{"op":"g","ns":5,"in":[2],"out":[[3,20]]}
+{"release":2}
+{"release":1}
+{"step":1}
+{"root":4,"bytes":50}
+{"op":"f","ns":5,"in":[0,4],"out":[[5,10]],"workspace":7}
+{"release":3}
+{"op":"g","ns":5,"in":[5],"out":[[6,20]]}
+{"release":5}
+{"release":4}
+{"step":2}
+{"end":14}
+)";
+  CHECK(difference(twice(trace_of(kTwoSteps), 7), trace_of(expected)).empty());
+}
+
 TEST_CASE("a step is a trace whose roots are what it found alive") {
   const Trace trace = trace_of(kTwoSteps);
   CHECK(step_begin(trace, 12) == 7);

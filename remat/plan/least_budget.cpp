@@ -1,0 +1,46 @@
+#include "remat/plan/least_budget.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "remat/plan/planner.h"
+#include "remat/plan/trace_peak.h"
+
+namespace tidepool::plan {
+namespace {
+
+constexpr size_t kOtherTimes = 2;
+constexpr double kSpread = 0.1;      // of operators' times, as planners have it
+constexpr size_t kParts = 100;       // a budget is found to within its 100th part
+constexpr size_t kGrowths = 8;       // by a quarter each, of the peak, until the trace runs
+
+}  // namespace
+
+std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& job,
+                                   size_t least_bytes) {
+  std::vector<Trace> others;
+  const auto runs = [&](size_t budget_bytes) {
+    SimulationConfig config = job;
+    config.budget_bytes = budget_bytes;
+    if (simulate(trace, config).status != SimulationStatus::kOk) return false;
+    for (size_t k = 0; k < kOtherTimes; ++k) {
+      if (k == others.size()) others.push_back(with_other_times(trace, kSpread, k + 1));
+      if (simulate(others[k], config).status != SimulationStatus::kOk) return false;
+    }
+    return true;
+  };
+  size_t high = std::max(trace_peak(trace).peak_bytes, least_bytes);
+  for (size_t growths = 0; !runs(high); high += high / 4 + 1) {
+    if (++growths > kGrowths || (job.stop != nullptr && job.stop->passed())) return std::nullopt;
+  }
+  // What does not run, or is not considered.
+  size_t low = std::min(least_bytes, high) - std::min<size_t>(least_bytes, 1);
+  while (high - low > high / kParts) {
+    const size_t middle = low + (high - low) / 2;
+    (runs(middle) ? high : low) = middle;
+    if (job.stop != nullptr && job.stop->passed()) break;
+  }
+  return high;
+}
+
+}  // namespace tidepool::plan
