@@ -101,6 +101,16 @@ def case_dlpack():
     return x, y, z, array.tolist(), a, b
 
 
+def case_what_readers_compute_themselves():
+    z = torch.complex(torch.randn(6), torch.randn(6)) * 2
+    x = torch.randn(6) * 2
+    capsule, imported = x.__dlpack__(copy=True), torch.from_dlpack(x, copy=True)
+    other = [x * k for k in range(4)]
+    copied = torch.from_dlpack(capsule)
+    imported += 1
+    return z.conj().tolist(), z.conj().imag.tolist(), copied, imported, x, other
+
+
 def case_data_ptr_written():
     x = torch.randn(10) * 2
     y = x + 1

@@ -51,6 +51,15 @@ def case_warnings_are_said_once():
         return (deviation + 1).isnan()
 
 
+def case_generator_states_that_operators_made():
+    state = torch.get_rng_state() * 1
+    generator = torch.Generator()
+    generator.set_state(torch.stack([state, state])[0].clone())
+    drawn = torch.rand(3)
+    torch.set_rng_state(state)
+    return drawn, torch.rand(3), torch.rand(3, generator=generator)
+
+
 def case_lists_of_lists():
     import torch.distributed as dist
 

@@ -206,6 +206,20 @@ def test_errors_of_the_plugin_are_raised_as_their_kind(plugin):
     assert not isinstance(caught.value, torch.OutOfMemoryError)
 
 
+def test_wrappers_are_found_by_their_names(plugin):
+    for wrapper in (torch.Tensor.tolist, torch.UntypedStorage.fill_, torch.UntypedStorage.copy_):
+        assert pickle.loads(pickle.dumps(wrapper)) is wrapper
+
+
+def test_wrong_arguments_get_the_answers_of_pytorch(plugin):
+    with pytest.raises(TypeError, match=r"numpy\(\) takes 0 positional arguments"):
+        torch.ones(2).numpy(1)
+    with pytest.raises(TypeError, match=r"data_ptr\(\) takes no arguments"):
+        torch.ones(2).data_ptr(1)
+    with pytest.raises(RuntimeError, match="device"):
+        torch.ones(2).is_pinned("a printer")
+
+
 def test_tracked_storages_are_neither_shared_nor_pinned_without_a_look(plugin):
     tensor = torch.ones(3)
     shared = torch.ones(3).share_memory_()

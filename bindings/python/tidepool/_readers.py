@@ -140,8 +140,9 @@ class Readers:
     def _install_queries(self) -> None:
         """Answer `is_shared` and `is_pinned` of tracked storages without looking at them."""
         storage, tensor = self._torch.UntypedStorage, self._torch.Tensor
-        self._put(storage, "is_shared", self._query(storage.is_shared, _address))
-        self._put(tensor, "is_pinned", self._query(tensor.is_pinned, self.storage_of))
+        self._put(storage, "is_shared", self._query(storage.is_shared, _address, None))
+        self._put(tensor, "is_pinned",
+                  self._query(tensor.is_pinned, self.storage_of, self._torch.overrides))
 
     def _install_observers(self) -> None:
         """Evict nothing while an execution trace is taken: it notes the address of each tensor."""
@@ -171,6 +172,8 @@ class Readers:
         def reader(self, *args, **kwargs):
             if overridden is not None and overridden(self):
                 return original(self, *args, **kwargs)
+            if overridden is not None and (self.is_conj() or self.is_neg()):
+                self = self.resolve_conj().resolve_neg()  # else PyTorch would, out of our sight
             with holding((find(self),)):
                 return original(self, *args, **kwargs)
 
@@ -214,12 +217,12 @@ class Readers:
         overridden = self._torch.overrides.has_torch_function_unary
 
         @functools.wraps(original)
-        def address(self):
+        def address(self, *args, **kwargs):
             storage = 0 if overridden(self) else find(self)
             if storage:
                 parameter = self.requires_grad and self.is_leaf
                 (plugin.written if parameter else plugin.escape)(storage)
-            return original(self)
+            return original(self, *args, **kwargs)
 
         return address
 
@@ -248,14 +251,14 @@ class Readers:
         grad_enabled = self._torch.is_grad_enabled
 
         @functools.wraps(original)
-        def numpy(self, *, force=False):
+        def numpy(self, *args, **kwargs):
             # Where a gradient could be missed, it only raises.
             if not overridden(self) and not (
-                    self.requires_grad and not force and grad_enabled()):
+                    self.requires_grad and not kwargs.get("force") and grad_enabled()):
                 storage = find(self)
                 if storage:
                     escape(storage)
-            return original(self, force=force)
+            return original(self, *args, **kwargs)
 
         return numpy
 
@@ -264,10 +267,15 @@ class Readers:
 
         @functools.wraps(original)
         def to_dlpack(tensor, *args, **kwargs):
+            if kwargs.get("copy") is True:
+                plugin.region(1)  # what it exports is the result of a `clone` that it calls
+                try:
+                    return original(tensor, *args, **kwargs)
+                finally:
+                    plugin.region(0)
             storage = find(tensor)
             if storage:
-                copies = kwargs.get("copy") is True
-                (plugin.make_resident if copies else plugin.escape)(storage)
+                plugin.escape(storage)
             return original(tensor, *args, **kwargs)
 
         return to_dlpack
@@ -301,13 +309,18 @@ class Readers:
 
         return write_record
 
-    def _query(self, original, find):
-        state = self._plugin.state
+    def _query(self, original, find, overrides):
+        state, look = self._plugin.state, self._plugin.make_resident
+        overridden = overrides.has_torch_function_unary if overrides else None
 
         @functools.wraps(original)
         def query(self, *args, **kwargs):
+            if overridden is not None and overridden(self):
+                return original(self, *args, **kwargs)
             storage = find(self)
-            if storage and state(storage) in _plugin.TRACKED_STATES:
+            if storage and (args or kwargs):  # right or wrong, PyTorch knows
+                look(storage)
+            elif storage and state(storage) in _plugin.TRACKED_STATES:
                 return False  # memory of ours is neither shared nor pinned
             return original(self, *args, **kwargs)
 
@@ -317,9 +330,9 @@ class Readers:
 
     def _put(self, owner, name: str, wrapper) -> None:
         before = owner.__dict__.get(name, _MISSING)
-        if owner is self._torch.Tensor and not isinstance(wrapper, property):
+        if isinstance(owner, type) and not isinstance(wrapper, property):
             # So that pickle finds `torch.Tensor.tolist` by its name.
-            wrapper.__module__, wrapper.__qualname__ = "torch", f"Tensor.{name}"
+            wrapper.__module__, wrapper.__qualname__ = owner.__module__, f"{owner.__name__}.{name}"
         _set(owner, name, wrapper)
         self._undo.append((owner, name, before))
 
