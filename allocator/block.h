@@ -7,7 +7,7 @@
 
 #include "allocator/origin.h"
 #include "allocator/placement.h"
-#include "allocator/reclaimer.h"
+#include "allocator/owner.h"
 #include "allocator/stream_clocks.h"
 
 namespace tidepool {
