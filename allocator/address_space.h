@@ -4,15 +4,17 @@
 // Owns nothing that callers see: who reserves or creates also releases. Thread safe.
 // Rules, which every implementation keeps: (1) addresses and sizes are multiples of granularity();
 // (2) a handle is mapped at one address at most, and only where nothing is mapped; (3) mapped
-// bytes may be touched only after set_access; (4) a call that throws DeviceError has changed
-// nothing. The contents of freshly mapped or moved memory are undefined.
+// bytes may be touched only after set_access; (4) a call that breaks a rule throws DeviceError,
+// and one that throws it has changed nothing. The contents of freshly mapped or moved memory are
+// undefined.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
+
+#include "allocator/device_error.h"
 
 namespace tidepool {
 
@@ -28,12 +30,6 @@ struct Address {
 
 // Physical memory of the device, of the size it was created with.
 enum class HandleId : uint64_t { kNone = 0 };
-
-// The device (or kernel) refused a call, or a rule above was broken.
-class DeviceError : public std::runtime_error {
- public:
-  explicit DeviceError(const std::string& what) : std::runtime_error(what) {}
-};
 
 enum class MoveResult : uint8_t {
   kMoved,     // mapped at `to`, `from` is empty

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allocator/stream_order.h"
+#include "allocator/stream_id.h"
 
 namespace tidepool {
 

@@ -7,7 +7,7 @@
 
 #include "allocator/origin.h"
 #include "allocator/placement.h"
-#include "allocator/reclaimer.h"
+#include "allocator/owner.h"
 #include "allocator/stream_clocks.h"
 
 namespace tidepool {
@@ -21,7 +21,6 @@ enum class BlockState : uint8_t {
   kUnmerged,      // committed and free, while a search still holds the ids of its neighbours
   kAllocated,     // handed out
   kAwaitingFree,  // freed, but other streams may still use it
-  kAwaitingHost,  // freed, but a fence of its own has not passed
   kClaimed,       // of a request that makes room; nobody else's
   kQuarantined,   // committed, but the device refused access or unmapping
 };

@@ -1,39 +1,100 @@
 #include "allocator/budgeted_allocator.h"
 
+#include <algorithm>
+
 #include "allocator/arena.h"
+#include "allocator/check.h"
+#include "allocator/page_supply.h"
+#include "allocator/room_maker.h"
+#include "allocator/sizes.h"
 
 namespace tidepool {
 
+struct BudgetedAllocator::Parts {
+  Parts(AddressSpace& space, const AllocatorConfig& config) : arena(space, config) {}
+
+  void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream);
+  bool free_checked(void* address, size_t bytes, StreamId stream);
+  Block& block(const void* address) { return arena.heap[arena.block_at(address)]; }
+
+  Arena arena;
+  PageSupply supply{arena};
+  RoomMaker rooms{arena, supply};
+};
+
+void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint,
+                                         StreamId stream) {
+  TIDEPOOL_CHECK(bytes > 0, "allocation of %zu bytes", bytes);
+  const AllocatorConfig& config = arena.config;
+  Heap& heap = arena.heap;
+  AllocatorStatistics& counts = arena.counts;
+  // More than the range cannot be rounded up safely, and is refused by make_room in any case.
+  const size_t rounded =
+      bytes > config.range_bytes ? config.range_bytes + 1 : round_up(bytes, config.alignment);
+  const Zone zone = config.one_zone
+                        ? Zone::kTransient
+                        : zone_for(rounded, hint, config.handle_bytes, config.coarse_placement);
+  if (stream != StreamId::kDefault) [[unlikely]]
+    arena.register_stream(stream);
+  if (heap.requested_bytes() + bytes > config.requested_limit_bytes) [[unlikely]] {
+    rooms.make_bytes(lock, {bytes, rounded, zone, stream});
+  }
+  BlockId id = heap.take_cached(zone, rounded, stream);
+  if (id == BlockId::kNone) [[unlikely]] {
+    const End end = hint == PlacementHint::kCheap ? End::kHigh : End::kLow;
+    id = heap.take_free(zone, rounded, stream, end);
+    if (id == BlockId::kNone) id = rooms.make_room(lock, {bytes, rounded, zone, stream, end});
+  }
+  heap.set_requested(id, bytes);
+  const auto serial = static_cast<uint32_t>(counts.allocations);
+  heap[id].set_origin({serial, Origin::number_of(Origin::this_thread())});
+  ++counts.allocations;
+  counts.allocated_peak_bytes = std::max(counts.allocated_peak_bytes, heap.allocated_bytes());
+  counts.requested_peak_bytes = std::max(counts.requested_peak_bytes, heap.requested_bytes());
+  if (arena.observer != nullptr) [[unlikely]]
+    arena.observer->allocated(heap.view(id));
+  return arena.address_of(id).pointer();
+}
+
+bool BudgetedAllocator::Parts::free_checked(void* address, size_t bytes, StreamId stream) {
+  const BlockId id = arena.block_at(address);
+  const Block& block = arena.heap[id];
+  TIDEPOOL_CHECK(block.requested_bytes == bytes && block.stream == stream,
+                 "%p is freed as %zu bytes of stream %u, but is %zu bytes of stream %u", address,
+                 bytes, static_cast<unsigned>(stream), block.requested_bytes,
+                 static_cast<unsigned>(block.stream));
+  return arena.free_block(id);
+}
+
 BudgetedAllocator::BudgetedAllocator(AddressSpace& space, DeviceMutex& mutex,
                                      const AllocatorConfig& config)
-    : mutex_(mutex),
-      poison_(config.poison),
-      arena_(std::make_unique<Arena>(space, config)) {}
+    : mutex_(mutex), poison_(config.poison), parts_(std::make_unique<Parts>(space, config)) {}
 
 BudgetedAllocator::~BudgetedAllocator() = default;
 
 void BudgetedAllocator::set_reclaimer(Reclaimer* reclaimer) {
   DeviceLock lock(mutex_);
-  arena_->set_reclaimer(reclaimer);
+  parts_->arena.set_reclaimer(reclaimer);
 }
 
 void BudgetedAllocator::set_observer(AllocatorObserver* observer) {
   DeviceLock lock(mutex_);
-  arena_->set_observer(observer);
+  parts_->arena.set_observer(observer);
 }
 
 void BudgetedAllocator::set_stream_order(StreamOrder* order) {
   DeviceLock lock(mutex_);
-  arena_->set_stream_order(order);
+  parts_->arena.streams.set_order(order);
 }
 
 void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint, StreamId stream) {
   void* address = nullptr;
   {
     DeviceLock lock(mutex_);
-    address = arena_->allocate(lock, bytes, hint, stream);
+    address = parts_->allocate(lock, bytes, hint, stream);
   }
-  if (poison_) [[unlikely]] arena_->fill(address, bytes);
+  if (poison_) [[unlikely]]
+    parts_->arena.fill(address, bytes);
   return address;
 }
 
@@ -44,142 +105,143 @@ void BudgetedAllocator::free(void* address) {
       DeviceLock lock(mutex_);
       bytes = block_bytes(address);
     }
-    arena_->fill(address, bytes);  // still the caller's block
+    parts_->arena.fill(address, bytes);  // still the caller's block
   }
   DeviceLock lock(mutex_);
-  if (arena_->free(address)) [[unlikely]] arena_->poll(lock);
+  if (parts_->arena.free_block(parts_->arena.block_at(address))) [[unlikely]] {
+    parts_->arena.poll(lock);
+  }
 }
 
 void BudgetedAllocator::free_checked(void* address, size_t bytes, StreamId stream) {
   DeviceLock lock(mutex_);
-  if (arena_->free_checked(address, bytes, stream)) [[unlikely]] arena_->poll(lock);
+  if (parts_->free_checked(address, bytes, stream)) [[unlikely]]
+    parts_->arena.poll(lock);
 }
 
 void BudgetedAllocator::record_stream(void* address, StreamId user) {
   DeviceLock lock(mutex_);
-  arena_->record_stream(address, user);
+  record_stream_locked(address, user);
 }
 
 void BudgetedAllocator::record_stream_locked(void* address, StreamId user) {
-  arena_->record_stream(address, user);
+  parts_->arena.register_stream(user);
+  parts_->arena.heap.add_user(parts_->arena.block_at(address), user);
 }
 
-StreamUse BudgetedAllocator::use_so_far(StreamId stream) { return arena_->use_so_far(stream); }
+StreamUse BudgetedAllocator::use_so_far(StreamId stream) {
+  parts_->arena.register_stream(stream);
+  return {stream, parts_->arena.streams.clocks().open(stream)};
+}
 
 void BudgetedAllocator::order_after(StreamId stream, StreamUse use, DeviceLock& lock) {
-  arena_->order_after(lock, stream, use);
+  parts_->arena.order_after(lock, stream, use);
 }
 
 void BudgetedAllocator::free_locked(void* address) {
-  if (poison_) [[unlikely]] arena_->fill(address, block_bytes(address));
-  arena_->free(address);
+  if (poison_) [[unlikely]]
+    parts_->arena.fill(address, block_bytes(address));
+  parts_->arena.free_block(parts_->arena.block_at(address));
 }
 
-void BudgetedAllocator::free_after(void* address, std::shared_ptr<Fence> fence) {
-  DeviceLock lock(mutex_);
-  arena_->free_after(address, std::move(fence));
+bool BudgetedAllocator::contains(const void* address) const {
+  return parts_->arena.contains(address);
 }
 
-bool BudgetedAllocator::contains(const void* address) const { return arena_->contains(address); }
-
-size_t BudgetedAllocator::offset(const void* address) const { return arena_->offset(address); }
-
-Owner BudgetedAllocator::owner(const void* address) const {
-  return arena_->allocated_block(address).owner;
+size_t BudgetedAllocator::offset(const void* address) const {
+  return parts_->arena.offset_of(address);
 }
+
+Owner BudgetedAllocator::owner(const void* address) const { return parts_->block(address).owner; }
 
 void BudgetedAllocator::set_owner(void* address, Owner owner) { owner_slot(address) = owner; }
 
-Owner& BudgetedAllocator::owner_slot(void* address) {
-  return arena_->allocated_block(address).owner;
-}
+Owner& BudgetedAllocator::owner_slot(void* address) { return parts_->block(address).owner; }
 
 size_t BudgetedAllocator::block_bytes(const void* address) const {
-  return arena_->allocated_block(address).bytes;
+  return parts_->block(address).bytes;
 }
 
 StreamId BudgetedAllocator::stream(const void* address) const {
-  return arena_->allocated_block(address).stream;
+  return parts_->block(address).stream;
 }
 
 std::string BudgetedAllocator::misuse(const void* address) const {
   DeviceLock lock(mutex_);
-  return arena_->misuse(address);
+  return parts_->arena.misuse(address);
 }
 
 void BudgetedAllocator::suspend_stream_order() {
   DeviceLock lock(mutex_);
-  arena_->suspend_order();
+  parts_->arena.streams.suspend();
 }
 
 void BudgetedAllocator::resume_stream_order() {
   DeviceLock lock(mutex_);
-  arena_->resume_order();
+  parts_->arena.streams.resume();
 }
 
 size_t BudgetedAllocator::compact(DeviceLock& lock, StreamId stream) {
-  return arena_->compact(lock, stream);
+  return parts_->rooms.compact(lock, stream);
 }
 
 size_t BudgetedAllocator::give_back_free_pages() {
   DeviceLock lock(mutex_);
-  return arena_->give_back(lock);
+  return parts_->supply.give_back(lock);
 }
 
 size_t BudgetedAllocator::set_limit(size_t bytes) {
   DeviceLock lock(mutex_);
-  return arena_->set_limit(lock, bytes);
+  return parts_->supply.set_limit(lock, bytes);
 }
 
 std::vector<BlockView> BudgetedAllocator::blocks() const {
   DeviceLock lock(mutex_);
-  return arena_->block_views();
+  return parts_->arena.block_views();
 }
 
 void BudgetedAllocator::before_fork() {
   DeviceLock lock(mutex_);
-  arena_->quiesce(lock);
+  parts_->arena.calls.wait_for_all(lock);
   lock.release();
 }
 
 void BudgetedAllocator::after_fork_in_parent() { mutex_.unlock(); }
 
 void BudgetedAllocator::after_fork_in_child() {
-  arena_->become_forked_child();
+  parts_->arena.become_forked_child();
   mutex_.unlock();
 }
 
 void BudgetedAllocator::become_forked_child() {
   DeviceLock lock(mutex_);
-  arena_->become_forked_child();
+  parts_->arena.become_forked_child();
 }
 
 AllocatorStatistics BudgetedAllocator::statistics() const {
   DeviceLock lock(mutex_);
-  return arena_->statistics();
+  return parts_->arena.statistics();
 }
 
-std::string BudgetedAllocator::trace_text() const {
-  DeviceLock lock(mutex_);
-  return arena_->trace_text();
+size_t BudgetedAllocator::allocated_bytes() const { return parts_->arena.heap.allocated_bytes(); }
+
+uint64_t BudgetedAllocator::prices() const { return parts_->arena.counts.prices; }
+
+uint32_t BudgetedAllocator::allocations() const {
+  return static_cast<uint32_t>(parts_->arena.counts.allocations);
 }
-
-size_t BudgetedAllocator::allocated_bytes() const { return arena_->allocated_bytes(); }
-
-uint64_t BudgetedAllocator::prices() const { return arena_->prices(); }
-
-uint32_t BudgetedAllocator::allocations() const { return arena_->allocations(); }
 
 size_t BudgetedAllocator::committed_bytes() const {
   DeviceLock lock(mutex_);
-  return arena_->committed_bytes();
+  return parts_->arena.committed_bytes();
 }
 
-size_t BudgetedAllocator::handle_bytes() const { return arena_->handle_bytes(); }
+size_t BudgetedAllocator::handle_bytes() const { return parts_->arena.page_bytes(); }
 
 void BudgetedAllocator::check_invariants() const {
   DeviceLock lock(mutex_);
-  arena_->check_invariants();
+  parts_->arena.check_invariants();
+  parts_->rooms.check_invariants();
 }
 
 }  // namespace tidepool

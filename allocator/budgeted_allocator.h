@@ -2,8 +2,9 @@
 // never exceed the budget at any instant. When a request does not fit it evicts, through the
 // Reclaimer, the cheapest contiguous window of blocks, or scattered blocks whose pages it remaps
 // under fresh addresses, and hands out exactly that range.
-// Owns the arena (range, pages, blocks, free index); does not own the AddressSpace, the mutex or
-// the reclaimer. Thread safe, but for the functions that say "Requires: lock held".
+// Owns the arena (range, pages, blocks) and what serves requests from it; does not own the
+// AddressSpace, the mutex or the reclaimer. Thread safe, but for the functions that say "Requires:
+// lock held".
 // Invariants: (1) committed_bytes() <= budget, also while pages are being committed or moved;
 // (2) blocks tile every committed run in address order, and the free index holds exactly the free
 // blocks; (3) a claimed range is handed to its claimer and to nobody else; (4) no device call
@@ -13,12 +14,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "allocator/allocator_config.h"
 #include "allocator/allocator_observer.h"
+#include "allocator/allocator_statistics.h"
 #include "allocator/device_mutex.h"
+#include "allocator/out_of_memory.h"
 #include "allocator/reclaimer.h"
 #include "allocator/stream_clocks.h"
 #include "allocator/stream_order.h"
@@ -26,90 +29,6 @@
 namespace tidepool {
 
 class AddressSpace;
-class Arena;  // the implementation's state
-
-struct AllocatorConfig {
-  size_t budget_bytes = 0;            // hard cap on committed bytes
-  size_t range_bytes = 0;             // addresses reserved; 0: 8 x budget, at least 64 handles
-  size_t handle_bytes = 0;            // granularity of commits; 0: by the budget, 4 KiB to 2 MiB
-  size_t alignment = 64;              // unit of block sizes and addresses
-  bool poison = false;  // debugging: overwrite bytes that are freed or evicted, and new ones
-  bool coarse_placement = false;      // see placement.h
-  bool allow_windows = true;          // ways to make room, separately switchable for experiments
-  bool allow_remap = true;
-  bool allow_moves = true;            // of blocks' contents, where the reclaimer can
-  // DTR's loop instead of windows and selections: evict the least price by byte, one after the
-  // other, until a free block, or free pages where they may be moved, serve the request.
-  bool evict_singly = false;
-  // What moving a page costs, in the unit of the reclaimer's costs; with measure_remaps, at first.
-  uint64_t remap_ns_per_handle = 0;
-  bool measure_remaps = false;
-  // A cap on the bytes that callers asked for, beside the one on pages. Where pages abound, as in a
-  // simulation, bytes are then fungible: victims may lie anywhere, and go cheapest per byte first.
-  size_t requested_limit_bytes = SIZE_MAX;
-  bool one_zone = false;              // all blocks share the range: placement.h's zones are off
-  size_t trace_events = 0;            // capacity of the ring of trace events; 0: off
-};
-
-// Bytes in use for one purpose, which is said in a user's words.
-struct UsedBytes {
-  std::string use;
-  size_t bytes = 0;
-};
-
-// What an out-of-memory error has to say. format() gives the text a user reads.
-// Invariant: allocated_bytes is the sum over `pinned` and `evictable`.
-struct OutOfMemoryReport {
-  size_t requested_bytes = 0;
-  size_t budget_bytes = 0;
-  size_t committed_bytes = 0;
-  size_t allocated_bytes = 0;
-  size_t awaiting_bytes = 0;             // freed, but still used on other streams
-  size_t largest_servable_bytes = 0;     // greatest request that could have been served
-  // No smaller budget can serve this request at this moment, with what is pinned where it lies.
-  size_t lower_bound_budget_bytes = 0;
-  // Under this one it would have been served, by simulation of what the job has done; 0: unknown.
-  size_t budget_to_try_bytes = 0;
-  bool tried_steps = false;              // what was simulated has whole steps
-  std::vector<UsedBytes> pinned;         // greatest first, as below
-  std::vector<UsedBytes> evictable;
-  size_t pinned_bytes() const;
-  size_t evictable_bytes() const;
-  std::string format() const;
-};
-
-class OutOfMemory : public std::runtime_error {
- public:
-  explicit OutOfMemory(OutOfMemoryReport report);
-  const OutOfMemoryReport& report() const { return report_; }
-
- private:
-  OutOfMemoryReport report_;
-};
-
-// Counters since the start; bytes are current unless they say peak. Peaks are of the sum, at one
-// instant. Names follow torch.cuda.memory_stats where that has the notion.
-struct AllocatorStatistics {
-  size_t budget_bytes = 0;
-  size_t requested_bytes = 0, requested_peak_bytes = 0;  // asked by callers
-  size_t allocated_bytes = 0, allocated_peak_bytes = 0;  // blocks handed out
-  size_t reserved_bytes = 0, reserved_peak_bytes = 0;    // committed pages
-  size_t awaiting_bytes = 0;                             // freed, but still used elsewhere
-  uint64_t allocations = 0, frees = 0;
-  uint64_t evictions = 0, evicted_bytes = 0;
-  uint64_t windows = 0;      // requests served by a contiguous window
-  uint64_t remaps = 0;       // requests served by moving pages
-  uint64_t remapped_bytes = 0;
-  uint64_t shortlisted = 0;  // of both: found without a look at all blocks
-  uint64_t moves = 0;         // blocks whose contents were moved to make room
-  uint64_t moved_bytes = 0;
-  uint64_t lent = 0;          // requests served by another stream's memory
-  uint64_t stream_waits = 0;  // times that a stream was made to wait for another
-  uint64_t retries = 0;      // requests that waited for other threads and searched again
-  uint64_t out_of_memory = 0;
-  uint64_t search_ns = 0;    // time spent searching for room (misses only)
-  uint64_t prices = 0;       // that searches asked for: what they take grows with these
-};
 
 class BudgetedAllocator {
  public:
@@ -152,8 +71,6 @@ class BudgetedAllocator {
   void free_checked(void* address, size_t bytes, StreamId stream);
   // Requires: lock held.
   void free_locked(void* address);
-  // Frees the block once `fence` has passed; until then it is nobody's. Takes the lock.
-  void free_after(void* address, std::shared_ptr<Fence> fence);
 
   // True if `address` lies in this allocator's range. Lock-free.
   bool contains(const void* address) const;
@@ -207,22 +124,23 @@ class BudgetedAllocator {
   void after_fork_in_parent();
   void after_fork_in_child();
 
-  AllocatorStatistics statistics() const;         // takes the lock
-  std::string trace_text() const;                 // the ring, oldest first; takes the lock
-  size_t committed_bytes() const;                 // takes the lock
-  size_t handle_bytes() const;                    // constant
-  size_t allocated_bytes() const;                 // requires: lock held
-  uint64_t prices() const;                        // likewise
-  uint32_t allocations() const;                   // likewise; as Origin::serial counts
+  AllocatorStatistics statistics() const;  // takes the lock
+  size_t committed_bytes() const;          // takes the lock
+  size_t handle_bytes() const;             // constant
+  size_t allocated_bytes() const;          // requires: lock held
+  uint64_t prices() const;                 // likewise
+  uint32_t allocations() const;            // likewise; as Origin::serial counts
   DeviceMutex& mutex() { return mutex_; }
 
   // Checks (1) to (3) and every structure; aborts with values and place. Takes the lock.
   void check_invariants() const;
 
  private:
+  struct Parts;
+
   DeviceMutex& mutex_;
   const bool poison_;
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace tidepool

@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "allocator/reclaimer.h"
+#include "allocator/owner.h"
 
 namespace tidepool {
 

@@ -47,7 +47,6 @@ BlockView Heap::view(BlockId id) const {
       view.use = BlockUse::kAllocated;
       break;
     case BlockState::kAwaitingFree:
-    case BlockState::kAwaitingHost:
       view.use = BlockUse::kAwaiting;
       break;
     case BlockState::kFree:
@@ -119,14 +118,10 @@ BlockId Heap::allocated_at(size_t offset) const {
 
 void Heap::release(BlockId id) {
   Block& block = blocks_[id];
-  TIDEPOOL_CHECK(block.state == BlockState::kAllocated || block.state == BlockState::kAwaitingHost,
-                 "block at %zu is in state %d", block.offset, static_cast<int>(block.state));
-  if (block.state == BlockState::kAllocated) [[likely]] {
-    allocated_bytes_ -= block.bytes;
-    requested_bytes_ -= block.requested_bytes;
-  } else {
-    awaiting_bytes_ -= block.bytes;
-  }
+  TIDEPOOL_CHECK(block.state == BlockState::kAllocated, "block at %zu is in state %d",
+                 block.offset, static_cast<int>(block.state));
+  allocated_bytes_ -= block.bytes;
+  requested_bytes_ -= block.requested_bytes;
   block.owner = nullptr;
   block.freed_epoch = clocks_.open(block.stream);
   if (block.shared) [[unlikely]] return release_shared(id);
@@ -145,17 +140,6 @@ void Heap::make_free(BlockId id) {
   } else {
     merge_as(id, BlockState::kFree);
   }
-}
-
-void Heap::set_awaiting_host(BlockId id) {
-  Block& block = blocks_[id];
-  TIDEPOOL_CHECK(block.state == BlockState::kAllocated, "block at %zu", block.offset);
-  allocated_bytes_ -= block.bytes;
-  requested_bytes_ -= block.requested_bytes;
-  awaiting_bytes_ += block.bytes;
-  block.requested_bytes = 0;
-  block.owner = nullptr;
-  block.state = BlockState::kAwaitingHost;
 }
 
 bool Heap::flush() {
@@ -313,8 +297,7 @@ void Heap::check_block(BlockId id, const PageTable& pages) const {
                    static_cast<int>(block.state));
   }
   bool awaits = block.state == BlockState::kAwaitingFree;
-  bool may_be_shared = awaits || block.state == BlockState::kAllocated ||
-                       block.state == BlockState::kAwaitingHost;
+  bool may_be_shared = awaits || block.state == BlockState::kAllocated;
   TIDEPOOL_CHECK(block.shared == uses_.contains(id) && (may_be_shared || !block.shared) &&
                      (block.shared || !awaits),
                  "(7) block at %zu in state %d", block.offset, static_cast<int>(block.state));
@@ -345,7 +328,7 @@ void Heap::check_indices(size_t free_bytes, size_t cached_bytes, size_t awaiting
 void Heap::check_invariants(const PageTable& pages) const {
   blocks_.check_invariants();
   clocks_.check_invariants();
-  size_t allocated = 0, requested = 0, cached = 0, free_bytes = 0, awaiting = 0, host = 0;
+  size_t allocated = 0, requested = 0, cached = 0, free_bytes = 0, awaiting = 0;
   size_t eighth = range_bytes_ / 8, zone_end = 0;
   size_t zone = 0;
   for (BlockId id = blocks_.first(); id != BlockId::kNone; id = blocks_[id].next) {
@@ -364,11 +347,9 @@ void Heap::check_invariants(const PageTable& pages) const {
     if (block.state == BlockState::kCached) cached += block.bytes;
     if (block.state == BlockState::kFree) free_bytes += block.bytes;
     if (block.state == BlockState::kAwaitingFree) awaiting += block.bytes;
-    if (block.state == BlockState::kAwaitingHost) host += block.bytes;
   }
   check_indices(free_bytes, cached, awaiting);
-  TIDEPOOL_CHECK(awaiting + host == awaiting_bytes_, "(6) %zu and %zu bytes, not %zu", awaiting,
-                 host, awaiting_bytes_);
+  TIDEPOOL_CHECK(awaiting == awaiting_bytes_, "(6) %zu bytes, not %zu", awaiting, awaiting_bytes_);
   TIDEPOOL_CHECK(allocated == allocated_bytes_ && requested == requested_bytes_,
                  "(6) %zu and %zu bytes, not %zu and %zu", allocated, requested, allocated_bytes_,
                  requested_bytes_);

@@ -77,11 +77,10 @@ class Heap {
   // The allocated block that starts at `offset`, or kNone.
   BlockId allocated_at(size_t offset) const;
 
-  // An allocated or awaiting block becomes free on its stream: kCached if the bins accept it, else
+  // An allocated block becomes free on its stream: kCached if the bins accept it, else
   // merged with its neighbours, or kUnmerged while merging is held. If other streams use it, it
   // becomes kAwaitingFree.
   void release(BlockId id);
-  void set_awaiting_host(BlockId id);
   // The allocated block is used on another stream too, until it is freed.
   void add_user(BlockId id, StreamId user);
   // kAwaitingFree blocks whose users have passed become free. True if there was one. O(awaiting).
@@ -130,7 +129,7 @@ class Heap {
   size_t unit() const { return unit_; }
   size_t allocated_bytes() const { return allocated_bytes_; }
   size_t requested_bytes() const { return requested_bytes_; }
-  // Of kAwaitingFree and kAwaitingHost blocks.
+  // Of kAwaitingFree blocks.
   size_t awaiting_bytes() const { return awaiting_bytes_; }
   // Records what the caller asked for, once the block is handed out.
   void set_requested(BlockId id, size_t bytes) {

@@ -1,8 +1,9 @@
+#include "allocator/out_of_memory.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "allocator/budgeted_allocator.h"
 #include "allocator/sizes.h"
 
 namespace tidepool {
@@ -28,12 +29,12 @@ size_t OutOfMemoryReport::pinned_bytes() const { return sum(pinned); }
 size_t OutOfMemoryReport::evictable_bytes() const { return sum(evictable); }
 
 std::string OutOfMemoryReport::format() const {
-  std::string text = fmt::format("out of memory: {} were asked for, under a budget of {}.\n",
-                                 human_and_exact_bytes(requested_bytes),
-                                 human_and_exact_bytes(budget_bytes));
-  text += fmt::format("Held from the device: {}; in use: {}",
-                      human_and_exact_bytes(committed_bytes),
-                      human_and_exact_bytes(allocated_bytes));
+  std::string text =
+      fmt::format("out of memory: {} were asked for, under a budget of {}.\n",
+                  human_and_exact_bytes(requested_bytes), human_and_exact_bytes(budget_bytes));
+  text +=
+      fmt::format("Held from the device: {}; in use: {}", human_and_exact_bytes(committed_bytes),
+                  human_and_exact_bytes(allocated_bytes));
   if (awaiting_bytes > 0) {
     text += fmt::format("; freed, but still used on other streams: {}",
                         human_and_exact_bytes(awaiting_bytes));

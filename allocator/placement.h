@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allocator/reclaimer.h"
+#include "allocator/owner.h"
 
 namespace tidepool {
 

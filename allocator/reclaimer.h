@@ -10,36 +10,15 @@
 
 #include "allocator/device_mutex.h"
 #include "allocator/origin.h"
+#include "allocator/owner.h"
 
 namespace tidepool {
-
-// Opaque owner of a block's contents (remat: its Storage); nullptr: a block never adopted by a
-// storage (workspace, output of the operator now running), which cannot be evicted.
-using Owner = void*;
-
-// Price of evicting one block, in fixed point (only sums and comparisons matter). A barrier is a
-// flag, never a large number; the greatest price keeps sums over 2^20 blocks from overflowing.
-struct Price {
-  static constexpr uint64_t kGreatest = std::numeric_limits<uint64_t>::max() >> 20;
-  uint64_t value = 0;
-  bool barrier = false;
-
-  static Price blocked() { return {0, true}; }
-};
-
-// Where a block should lie: long-lived contents (parameters, gradients, optimizer state,
-// workspaces, escaped) tight at one end, the rest from the other. Of the rest, what is cheap to
-// make again can be asked to lie at the high end of free blocks, where all else takes the low end:
-// then cheap windows exist (Coop's cheap tensor partitioning, Zhang et al. 2023, section 3).
-enum class PlacementHint : uint8_t { kTransient, kLongLived, kCheap };
 
 // How to make room where pages can move. The cheapest: by a window or by pages, whichever costs
 // less. Pages: not by a window; what is cheapest by byte goes then, and what it leaves over serves
 // the next requests. Moves: by a window whose contents go or move, whichever costs less. Free pages
 // come before all, and what is not preferred where nothing else helps.
 enum class Preference : uint8_t { kCheapest, kPages, kMoves };
-
-enum class End : uint8_t { kLow, kHigh };
 
 // An allocated block, for the report of a request that failed.
 struct HeldBlock {

@@ -3,16 +3,12 @@
 // Implementations are thread safe. The allocator calls them without its lock.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "allocator/fence.h"
+#include "allocator/stream_id.h"
 
 namespace tidepool {
-
-// Streams order work on a device, in the numbers that the allocator knows them by: small, and
-// counted from 0. The CPU has one.
-enum class StreamId : uint32_t { kDefault = 0 };
 
 class StreamOrder {
  public:

@@ -19,7 +19,7 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    "bookkeeping_bytes": int} (optional), "recording": bool (opt.),
 //    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the
 //    job, or at the ends of its steps),
-//    "trace_events": int (optional: events of the allocator to keep),
+//    "log_allocations": bool (optional, CPU: for tidepool_allocation_log()),
 //    "trace": {"path": str, "name": str, "first_step": int, "last_step": int, "blocks": bool}
 //    (optional: a file for the job's trace, the steps that are recorded, and whether it has blocks;
 //    TIDEPOOL_TRACE_BLOCKS=1),
@@ -37,9 +37,10 @@ TIDEPOOL_EXPORT int tidepool_attached();
 // bytes needed including the NUL; writes nothing if `capacity` is smaller.
 TIDEPOOL_EXPORT size_t tidepool_statistics(char* out, size_t capacity);
 
-// Writes the allocator's last `trace_events` events as text, one a line, oldest first. Returns the
-// bytes needed including the NUL; writes nothing if `capacity` is smaller.
-TIDEPOOL_EXPORT size_t tidepool_trace(char* out, size_t capacity);
+// For tests, on the CPU: writes the allocations and frees since the start, if "log_allocations"
+// asked for them, one a line, oldest first. Returns the bytes needed including the NUL; writes
+// nothing if `capacity` is smaller.
+TIDEPOOL_EXPORT size_t tidepool_allocation_log(char* out, size_t capacity);
 
 // Includes (1) or excludes (0) interception on the calling thread. Returns the previous state.
 TIDEPOOL_EXPORT int tidepool_thread(int on);

@@ -9,7 +9,6 @@
 namespace tidepool::torch_glue {
 namespace {
 
-constexpr uint64_t kMostTraceEvents = 1 << 24;  // 40 bytes each, taken when attaching
 
 remat::Chaos chaos_of(const std::string& text, uint64_t& seed) {
   if (text == "none" || text.empty()) return remat::Chaos::kNone;
@@ -70,7 +69,6 @@ void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& conf
   config.allow_windows = reader.flag("allow_windows", config.allow_windows);
   config.allow_moves = reader.flag("allow_moves", config.allow_moves);
   config.allow_remap = reader.flag("allow_remap", config.allow_remap);
-  config.trace_events = reader.number("trace_events", config.trace_events, kMostTraceEvents);
 }
 
 void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settings,
@@ -102,6 +100,7 @@ Settings Settings::parse(const std::string& text) {
   const SettingsReader costs = reader.part("costs");
   settings.driven.costs_path = costs.text("path", "");
   settings.driven.log_path = costs.text("log", "");
+  settings.logs_allocations = reader.flag("log_allocations", false);
   return settings;
 }
 

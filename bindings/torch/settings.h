@@ -40,6 +40,7 @@ struct Settings {
   AllocatorConfig allocator;
   RuntimeSettings runtime;
   DrivenSettings driven;
+  bool logs_allocations = false;  // for tests
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
   static Settings parse(const std::string& json);

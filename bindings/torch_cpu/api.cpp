@@ -4,6 +4,7 @@
 
 #include "bindings/torch/c_results.h"
 #include "bindings/torch/engine.h"
+#include "bindings/torch_cpu/allocation_log.h"
 #include "bindings/torch_cpu/cpu_engine.h"
 #include "bindings/torch_cpu/statistics_json.h"
 
@@ -31,7 +32,7 @@ size_t tidepool_statistics(char* out, size_t capacity) {
   return give_text(tidepool::torch_cpu::statistics_json(*cpu_engine()), out, capacity);
 }
 
-size_t tidepool_trace(char* out, size_t capacity) {
-  if (cpu_engine() == nullptr) return 0;
-  return give_text(cpu_engine()->allocator().trace_text(), out, capacity);
+size_t tidepool_allocation_log(char* out, size_t capacity) {
+  const tidepool::torch_cpu::AllocationLog* const log = tidepool::torch_cpu::allocation_log();
+  return log == nullptr ? 0 : give_text(log->text(), out, capacity);
 }

@@ -8,6 +8,7 @@
 #include "allocator/private_host_space.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/host_prices.h"
+#include "bindings/torch_cpu/allocation_log.h"
 #include "bindings/torch_cpu/cpu_allocator.h"
 #include "bindings/torch_cpu/cpu_backend.h"
 #include "bindings/torch_cpu/driven_backend.h"
@@ -15,6 +16,8 @@
 
 namespace tidepool::torch_cpu {
 namespace {
+
+AllocationLog* g_allocation_log = nullptr;  // made once, never destroyed
 
 struct Memory {
   explicit Memory(const AllocatorConfig& config) : allocator(space, mutex, config) {}
@@ -52,6 +55,10 @@ void attach_cpu(const torch_glue::Settings& settings) {
   config.remap_ns_per_handle = costs ? costs->facts().map_ns : torch_glue::kHostMapNs;
   config.measure_remaps = costs == nullptr;
   auto memory = std::make_unique<Memory>(config);
+  if (settings.logs_allocations) {
+    g_allocation_log = new AllocationLog;
+    memory->allocator.set_observer(g_allocation_log);
+  }
   auto engine = std::make_unique<torch_glue::Engine>(
       c10::Device(c10::kCPU), memory->allocator, make_backend(settings, *memory, costs.get()),
       settings.runtime);
@@ -60,5 +67,7 @@ void attach_cpu(const torch_glue::Settings& settings) {
   (void)memory.release();
   CpuAllocator::install();
 }
+
+const AllocationLog* allocation_log() { return g_allocation_log; }
 
 }  // namespace tidepool::torch_cpu

@@ -5,9 +5,14 @@
 
 namespace tidepool::torch_cpu {
 
+class AllocationLog;
+
 // Attaches to this process: address space, allocator, engine, PyTorch's CPU allocator.
 // Throws: std::runtime_error if attached already, or PyTorch uses our dispatch key;
 // std::invalid_argument for settings that do not go together.
 void attach_cpu(const torch_glue::Settings& settings);
+
+// Nullptr unless the settings asked for it.
+const AllocationLog* allocation_log();
 
 }  // namespace tidepool::torch_cpu

@@ -28,11 +28,6 @@ int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
 
 int tidepool_attached() { return CudaAllocator::installed() != nullptr ? 1 : 0; }
 
-size_t tidepool_trace(char* out, size_t capacity) {
-  if (CudaAllocator::installed() == nullptr) return 0;
-  return give_text(CudaAllocator::installed()->trace_text(), out, capacity);
-}
-
 size_t tidepool_statistics(char* out, size_t capacity) {
   if (CudaAllocator::installed() == nullptr) return 0;
   return give_text(CudaAllocator::installed()->statistics_json(), out, capacity);

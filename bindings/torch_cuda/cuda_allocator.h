@@ -97,7 +97,6 @@ class CudaAllocator final : public ForwardingAllocator {
   // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
   std::string statistics_json();
   // The last events of all arenas, one a line.
-  std::string trace_text() const;
 
  private:
   struct Slot {                                  // a device

@@ -166,15 +166,6 @@ std::string CudaAllocator::statistics_json() {
   return devices.dump();
 }
 
-std::string CudaAllocator::trace_text() const {
-  std::string text;
-  for (int device = 0; device < device_count_; ++device) {
-    const DeviceMemory* memory = slots_[static_cast<size_t>(device)].memory.load();
-    if (memory != nullptr) text += memory->allocator().trace_text();
-  }
-  return text;
-}
-
 void CudaAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
   inner().attachOutOfMemoryObserver(observer);
   std::lock_guard<std::mutex> guard(mutex_);

@@ -9,7 +9,6 @@
 #include "allocator/aliased_host_space.h"
 #include "allocator/budgeted_allocator.h"
 #include "allocator/faulty_space.h"
-#include "allocator/fence.h"
 #include "allocator/private_host_space.h"
 #include "allocator/simulated_space.h"
 #include "tests/support/catch.h"
@@ -28,9 +27,9 @@ constexpr size_t kPage = 64 << 10;
 constexpr size_t kBudgetPages = 40;
 constexpr size_t kLength = 150;  // of a list
 
-enum class Kind { kAllocate, kFree, kFreeAfter, kPassFences, kBarrier, kGiveBack, kFault };
-constexpr const char* kKindNames[] = {"kAllocate",  "kFree",     "kFreeAfter", "kPassFences",
-                                      "kBarrier", "kGiveBack", "kFault"};
+enum class Kind { kAllocate, kFree, kPrefer, kBarrier, kGiveBack, kFault };
+constexpr const char* kKindNames[] = {"kAllocate", "kFree",     "kPrefer",
+                                      "kBarrier",  "kGiveBack", "kFault"};
 
 struct Operation {
   Kind kind;
@@ -90,12 +89,9 @@ class Model {
         allocate(op, totals);
         break;
       case Kind::kFree:
-      case Kind::kFreeAfter:
-        if (!live_.empty()) release(pick(op.number), op.kind == Kind::kFreeAfter);
+        if (!live_.empty()) release(pick(op.number));
         break;
-      case Kind::kPassFences:
-        for (auto& fence : fences_) fence->pass();
-        fences_.clear();
+      case Kind::kPrefer:
         reclaimer_.preferred = static_cast<Preference>(op.number % 3);
         break;
       case Kind::kBarrier:
@@ -125,8 +121,7 @@ class Model {
 
   void finish(Totals& totals) {
     space_.fail_never();
-    for (auto& fence : fences_) fence->pass();
-    while (!live_.empty()) release(live_.begin()->second, false);
+    while (!live_.empty()) release(live_.begin()->second);
     for (int i = 0; i < 2; ++i) allocator_.give_back_free_pages();
     allocator_.check_invariants();
     AllocatorStatistics statistics = allocator_.statistics();
@@ -145,8 +140,6 @@ class Model {
     auto hint = op.number % 7 == 0   ? PlacementHint::kLongLived
                 : op.number % 7 == 1 ? PlacementHint::kCheap
                                      : PlacementHint::kTransient;
-    // Fences of the same thread pass no more while it waits for them.
-    for (auto& fence : fences_) fence->pass();
     try {
       address = static_cast<char*>(allocator_.allocate(op.bytes, hint));
     } catch (const OutOfMemory&) {
@@ -180,15 +173,10 @@ class Model {
     return it->second;
   }
 
-  void release(FakeOwner* owner, bool after) {
+  void release(FakeOwner* owner) {
     check_marks(owner);
     live_.erase(static_cast<char*>(owner->address));
-    if (after) {
-      fences_.push_back(std::make_shared<HostFence>());
-      allocator_.free_after(owner->address, fences_.back());
-    } else {
-      allocator_.free(owner->address);
-    }
+    allocator_.free(owner->address);
     owner->address = nullptr;
   }
 
@@ -210,7 +198,6 @@ class Model {
   FakeReclaimer reclaimer_;
   BudgetedAllocator allocator_;
   std::map<char*, FakeOwner*> live_;
-  std::vector<std::shared_ptr<HostFence>> fences_;
 };
 
 AllocatorConfig fuzz_config(uint64_t seed) {
@@ -262,9 +249,9 @@ std::vector<Operation> random_list(uint64_t seed) {
     } else if (choice < 80) {
       operations.push_back({Kind::kFree, 0, number});
     } else if (choice < 86) {
-      operations.push_back({Kind::kFreeAfter, 0, number});
+      operations.push_back({Kind::kFree, 0, number});
     } else if (choice < 89) {
-      operations.push_back({Kind::kPassFences, 0, number});
+      operations.push_back({Kind::kPrefer, 0, number});
     } else if (choice < 98) {
       operations.push_back({Kind::kBarrier, 0, number});
     } else {

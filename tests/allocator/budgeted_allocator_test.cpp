@@ -2,11 +2,11 @@
 
 #include <cstring>
 #include <map>
+#include <vector>
 
-#include "allocator/faulty_space.h"
-#include "allocator/fence.h"
 #include "allocator/private_host_space.h"
 #include "allocator/simulated_space.h"
+#include "tests/support/allocator_world.h"
 #include "tests/support/catch.h"
 #include "tests/support/counting_space.h"
 #include "tests/support/death.h"
@@ -15,45 +15,11 @@
 namespace tidepool {
 namespace {
 
+using test::config_of;
 using test::FakeOwner;
 using test::FakeReclaimer;
-
-constexpr size_t kPage = 64 << 10;
-
-AllocatorConfig config_of(size_t pages) {
-  AllocatorConfig config;
-  config.budget_bytes = pages * kPage;
-  config.handle_bytes = kPage;
-  config.trace_events = 64;
-  return config;
-}
-
-// An allocator over simulated memory, its calls counted and made to fail at will.
-struct World {
-  explicit World(const AllocatorConfig& config)
-      : counting(simulated, config.budget_bytes), space(counting), allocator(space, mutex, config) {
-    allocator.set_reclaimer(&reclaimer);
-  }
-  FakeOwner* owned(size_t bytes, uint64_t price, bool barrier = false,
-                   PlacementHint hint = PlacementHint::kTransient) {
-    void* address = allocator.allocate(bytes, hint);
-    FakeOwner* owner = reclaimer.add(address, bytes, price, barrier);
-    DeviceLock lock(mutex);
-    allocator.set_owner(address, owner);
-    return owner;
-  }
-  void free(FakeOwner* owner) {
-    allocator.free(owner->address);
-    owner->address = nullptr;
-  }
-
-  SimulatedSpace simulated{kPage};
-  test::CountingSpace counting;
-  FaultySpace space;
-  DeviceMutex mutex;
-  FakeReclaimer reclaimer;
-  BudgetedAllocator allocator;
-};
+using test::kPage;
+using World = test::AllocatorWorld;
 
 TEST_CASE("blocks are aligned, apart, and know their owner and size") {
   World world(config_of(64));
@@ -185,116 +151,6 @@ TEST_CASE("an eviction may free other blocks, victims of the same search among t
   world.allocator.check_invariants();
 }
 
-TEST_CASE("no device call is made with the lock held") {
-  World world(config_of(32));
-  size_t calls = 0;
-  world.space.set_before_call([&](DeviceCall) {
-    ++calls;
-    bool free = world.mutex.try_lock();
-    if (!free) FAIL("the lock is held during a device call");
-    world.mutex.unlock();
-  });
-  for (int i = 0; i < 16; ++i) world.owned(2 * kPage, 10, i % 2 == 0);
-  world.owned(8 * kPage, 1, false);
-  world.allocator.give_back_free_pages();
-  CHECK(calls > 40);
-}
-
-TEST_CASE("while a request's pages are under way nobody else gets its range or its victims") {
-  World world(config_of(32));
-  std::vector<FakeOwner*> owners;
-  for (int i = 0; i < 15; ++i) owners.push_back(world.owned(2 * kPage, 10, i % 2 == 0));
-  std::vector<std::pair<Address, size_t>> taken;
-  bool nested = false;
-  world.space.set_before_call([&](DeviceCall call) {
-    if (call != DeviceCall::kMove || nested) return;
-    nested = true;
-    // As another thread would, in the middle of the moves below.
-    for (size_t bytes : {size_t{64}, kPage / 2, kPage / 2, kPage}) {
-      void* address = world.allocator.allocate(bytes);
-      taken.emplace_back(Address::of(address), bytes);
-    }
-    world.allocator.check_invariants();
-  });
-  world.owned(2 * kPage, 10);
-  FakeOwner* large = world.owned(6 * kPage, 1);
-  world.space.set_before_call(nullptr);
-  REQUIRE(nested);
-  taken.emplace_back(Address::of(large->address), large->bytes);
-  for (FakeOwner* owner : owners) {
-    if (owner->address != nullptr) taken.emplace_back(Address::of(owner->address), owner->bytes);
-  }
-  std::sort(taken.begin(), taken.end());
-  for (size_t i = 0; i + 1 < taken.size(); ++i) {
-    CHECK(taken[i].first + taken[i].second <= taken[i + 1].first);
-  }
-  for (auto& [address, bytes] : taken) CHECK(world.simulated.accessible(address, bytes));
-  world.allocator.check_invariants();
-}
-
-// What is done with every device call failing in turn: growth, a window, a remap, giving back.
-void exercise(World& world, size_t& served, size_t& refused) {
-  std::vector<FakeOwner*> owners;
-  auto request = [&](size_t bytes, uint64_t price, bool barrier) {
-    try {
-      owners.push_back(world.owned(bytes, price, barrier));
-      ++served;
-    } catch (const OutOfMemory&) {
-      ++refused;
-    }
-    world.allocator.check_invariants();
-  };
-  for (int i = 0; i < 12; ++i) request(2 * kPage, 5, i % 3 == 0);
-  request(12 * kPage, 5, false);
-  request(100, 5, true);
-  request(kPage / 2, 5, false);
-  world.allocator.give_back_free_pages();
-  world.allocator.check_invariants();
-  request(5 * kPage, 5, false);
-  for (FakeOwner* owner : owners) {
-    if (owner->address != nullptr) world.free(owner);
-  }
-  world.allocator.check_invariants();
-}
-
-TEST_CASE("whichever device call fails, nothing is lost and a retry works") {
-  size_t failures = 0;
-  for (bool half_way : {false, true}) {
-    for (bool for_ever : {false, true}) {
-      for (size_t n = 1; n < 400; ++n) {
-        World world(config_of(24));
-        world.space.set_moves_fail_half_way(half_way);
-        world.space.fail_at(DeviceCall::kAny, n, for_ever);
-        size_t served = 0, refused = 0;
-        exercise(world, served, refused);
-        if (!world.space.failed()) break;
-        ++failures;
-        if (!for_ever) CHECK(refused == 0);  // given back and tried again
-        world.space.fail_never();
-        CHECK(world.allocator.committed_bytes() == world.counting.held_bytes());
-        // All of the budget can be had in one piece, and all of it can be given back.
-        FakeOwner* all = world.owned(24 * kPage, 1);
-        CHECK(world.simulated.accessible(Address::of(all->address), 24 * kPage));
-        world.free(all);
-        world.allocator.give_back_free_pages();
-        world.allocator.check_invariants();
-        CHECK(world.counting.held_bytes() == 0);
-        CHECK(world.allocator.committed_bytes() == 0);
-      }
-    }
-  }
-  CHECK(failures > 100);
-}
-
-TEST_CASE("a device that cannot move pages gives them back and commits others") {
-  World world(config_of(32));
-  for (int i = 0; i < 16; ++i) world.owned(2 * kPage, 5, i % 2 == 0);
-  world.space.fail_at(DeviceCall::kMove, 1, true);
-  FakeOwner* large = world.owned(12 * kPage, 1);
-  CHECK(world.simulated.accessible(Address::of(large->address), 12 * kPage));
-  CHECK(world.allocator.statistics().remaps == 0);
-}
-
 TEST_CASE("an uncounted commit is caught at the first byte over the budget") {
   World world(config_of(8));
   Address elsewhere = world.counting.reserve(kPage);
@@ -304,105 +160,6 @@ TEST_CASE("an uncounted commit is caught at the first byte over the budget") {
   CHECK(world.counting.held_bytes() == 8 * kPage);
   CHECK(world.allocator.committed_bytes() == 7 * kPage);
   CHECK_THROWS_AS(world.counting.create_handle(kPage), test::BudgetBroken);
-}
-
-TEST_CASE("a block freed behind a fence is nobody's until it has passed") {
-  World world(config_of(8));
-  auto fence = std::make_shared<HostFence>();
-  FakeOwner* a = world.owned(4 * kPage, 1, true);
-  FakeOwner* b = world.owned(4 * kPage, 1, true);
-  world.allocator.free_after(a->address, fence);
-  world.allocator.check_invariants();
-  fence->pass();
-  CHECK(world.allocator.allocate(4 * kPage) == a->address);
-  (void)b;
-  world.allocator.check_invariants();
-}
-
-TEST_CASE("a request that fits in no other way waits for a fence") {
-  struct PassesWhenWaitedFor final : Fence {
-    bool passed() override { return waited; }
-    void wait() override { waited = true; }
-    bool waited = false;
-  };
-  World world(config_of(8));
-  auto fence = std::make_shared<PassesWhenWaitedFor>();
-  FakeOwner* a = world.owned(8 * kPage, 1, true);
-  world.allocator.free_after(a->address, fence);
-  CHECK(world.allocator.allocate(8 * kPage) == a->address);
-  CHECK(fence->waited);
-}
-
-TEST_CASE("the reclaimer is asked to wait before memory is out, and the search runs again") {
-  World world(config_of(8));
-  FakeOwner* a = world.owned(8 * kPage, 1, true);
-  world.reclaimer.on_wait = [&](DeviceLock& lock) {
-    CHECK(lock.owns_lock());
-    if (!a->barrier) return false;
-    a->barrier = false;
-    return true;
-  };
-  CHECK_NOTHROW(world.owned(4 * kPage, 1));
-  CHECK(world.allocator.statistics().retries == 1);
-  CHECK(world.reclaimer.searches == 2);
-}
-
-TEST_CASE("out of memory says what a user has to know, and leaves everything usable") {
-  World world(config_of(32));
-  FakeOwner* pinned = world.owned(20 * kPage, 1, true);
-  FakeOwner* cheap = world.owned(8 * kPage, 1, false);
-  try {
-    world.allocator.allocate(16 * kPage + 5);
-    FAIL("served");
-  } catch (const OutOfMemory& error) {
-    const OutOfMemoryReport& report = error.report();
-    CHECK(report.requested_bytes == 16 * kPage + 5);
-    CHECK(report.budget_bytes == 32 * kPage);
-    CHECK(report.allocated_bytes == 28 * kPage);
-    CHECK(report.largest_servable_bytes == 12 * kPage);
-    CHECK(report.lower_bound_budget_bytes == 37 * kPage);
-    CHECK(report.pinned_bytes() == 20 * kPage);
-    CHECK(report.evictable_bytes() == 8 * kPage);
-    std::string text = error.what();
-    CHECK(text.find("1.00 MiB (1048581 bytes)") != std::string::npos);
-    CHECK(text.find("barriers: 1.25 MiB (1310720 bytes)") != std::string::npos);
-    CHECK(text.find("768.00 KiB (786432 bytes)") != std::string::npos);
-    CHECK(text.find("No budget below 2.31 MiB") != std::string::npos);
-  }
-  CHECK(cheap->address != nullptr);  // nothing was evicted in vain
-  CHECK(world.allocator.statistics().out_of_memory == 1);
-  world.allocator.check_invariants();
-  CHECK_NOTHROW(world.owned(12 * kPage, 1));
-  (void)pinned;
-}
-
-TEST_CASE("no size is too large to be refused properly") {
-  World world(config_of(8));
-  for (size_t bytes : {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 2, size_t{1} << 40, 9 * kPage}) {
-    CHECK_THROWS_AS(world.allocator.allocate(bytes), OutOfMemory);
-    CHECK_THROWS_AS(world.allocator.allocate(bytes, PlacementHint::kLongLived), OutOfMemory);
-  }
-  world.allocator.check_invariants();
-}
-
-TEST_CASE("settings that cannot work are refused by name") {
-  auto refused = [](auto change) {
-    SimulatedSpace space(kPage);
-    DeviceMutex mutex;
-    AllocatorConfig config = config_of(8);
-    change(config);
-    try {
-      BudgetedAllocator allocator(space, mutex, config);
-      return std::string("accepted");
-    } catch (const std::invalid_argument& error) {
-      return std::string(error.what()).substr(0, std::string(error.what()).find(':'));
-    }
-  };
-  CHECK(refused([](auto& c) { c.alignment = 48; }) == "alignment");
-  CHECK(refused([](auto& c) { c.handle_bytes = 4096; }) == "handle_bytes");
-  CHECK(refused([](auto& c) { c.budget_bytes = kPage - 1; }) == "budget_bytes");
-  CHECK(refused([](auto& c) { c.budget_bytes = SIZE_MAX; }) == "budget_bytes");
-  CHECK(refused([](auto& c) { c.range_bytes = kPage; }) == "range_bytes");
 }
 
 TEST_CASE("misuse ends the process with a message") {
@@ -460,16 +217,72 @@ TEST_CASE("a forked child has no budget, evicts nothing and leaves the parent's 
   allocator.check_invariants();
 }
 
-TEST_CASE("the trace tells what happened, oldest first") {
-  World world(config_of(8));
-  FakeOwner* a = world.owned(8 * kPage, 1);
-  world.owned(8 * kPage, 1);
-  CHECK(a->address == nullptr);
-  std::string text = world.allocator.trace_text();
-  size_t commit = text.find("commit"), evict = text.find("evict"), window = text.find("window");
-  CHECK(commit < evict);
-  CHECK(evict < window);
-  CHECK(window != std::string::npos);
+TEST_CASE("what is cheap comes from the high end of a free block, and of a window") {
+  World world(config_of(64));
+  char* whole = world.allocate(10 * kPage);
+  world.allocate(kPage);
+  world.allocator.free(whole);
+  world.allocator.check_invariants();
+  char* dear = world.allocate(2 * kPage);
+  char* cheap = world.allocate(3 * kPage, PlacementHint::kCheap);
+  CHECK(dear == whole);
+  CHECK(cheap == whole + 7 * kPage);
+  CHECK(world.allocate(2 * kPage) == whole + 2 * kPage);
+  CHECK(world.allocate(kPage, PlacementHint::kCheap) == whole + 6 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a cheap block lies at the high end of the window that goes for it") {
+  AllocatorConfig config = config_of(64);
+  config.allow_remap = false;
+  for (const PlacementHint hint : {PlacementHint::kTransient, PlacementHint::kCheap}) {
+    World world(config);
+    char* const low = static_cast<char*>(world.owned(32 * kPage, 1)->address);
+    world.allocate(32 * kPage);
+    CHECK(world.allocate(5 * kPage, hint) ==
+          (hint == PlacementHint::kCheap ? low + 27 * kPage : low));
+    world.allocator.check_invariants();
+  }
+}
+
+AllocatorConfig one_zone() {
+  AllocatorConfig config = config_of(64);
+  config.one_zone = true;
+  return config;
+}
+
+TEST_CASE("once something was evicted, a large block touches no page that it need not") {
+  World world(one_zone());
+  const auto at = [&](size_t bytes) { return world.allocator.offset(world.allocate(bytes)); };
+  world.owned(63 * kPage, 1), world.owned(kPage, 1000);
+  world.allocator.free(world.allocate(63 * kPage));
+  CHECK(at(kPage / 2) == 0);
+  CHECK(at(3 * kPage) == kPage);
+  CHECK(at(3 * kPage / 2) == 4 * kPage);
+  CHECK(at(3 * kPage / 2) == 11 * kPage / 2);  // in two pages as well
+  CHECK(at(kPage / 4) == kPage / 2);           // in the gap
+  world.allocator.check_invariants();
+  // In new pages: what the last one has to spare lies before the block, not after it.
+  world.allocator.give_back_free_pages();
+  CHECK(at(3 * kPage / 4) == 7 * kPage);
+  CHECK(at(2 * kPage) == 8 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a block lies at a page's start in the window that goes for it") {
+  World world(one_zone());
+  world.owned(kPage / 2, 1000);
+  std::vector<void*> halves(5);
+  for (void*& half : halves) half = world.allocate(kPage / 2);
+  for (const size_t k : {0, 1}) world.allocator.free(halves[k]);
+  world.owned(kPage, 10);  // over a page's end
+  for (const size_t k : {2, 3, 4}) world.allocator.free(halves[k]);
+  world.owned(3 * kPage / 2, 10);
+  for (int k = 0; k < 61; ++k) world.owned(kPage, 1000);
+  CHECK(world.allocator.offset(world.allocate(2 * kPage)) == kPage);
+  CHECK(world.reclaimer.evicted.size() == 2);
+  CHECK(world.statistics().windows == 1);
+  world.allocator.check_invariants();
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
-// Books over time: the clocks of streams, uses joined by stream, and the ring of trace events.
+// Books over time: the clocks of streams, and uses joined by stream.
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <map>
 
 #include "allocator/stream_clocks.h"
-#include "allocator/trace_ring.h"
 #include "tests/support/catch.h"
 #include "tests/support/operation_fuzz.h"
 
@@ -124,42 +122,9 @@ class StreamClocksModel {
   std::map<StreamId, Epoch> joined_;
 };
 
-class TraceRingModel {
- public:
-  enum Kind { kAdd };
-  static constexpr OperationKind kKinds[] = {{"kAdd", 1}};
-
-  explicit TraceRingModel(uint64_t seed) : capacity_(seed % 7), ring_(capacity_) {}
-
-  bool run(const Operation& op) {
-    ring_.add(static_cast<TraceKind>(op.a % 8), op.b, op.c);
-    events_.push_back({total_++, op.b, op.c, static_cast<TraceKind>(op.a % 8)});
-    if (events_.size() > capacity_) events_.pop_front();
-    const std::vector<TraceEvent> found = ring_.events();
-    expect(std::equal(found.begin(), found.end(), events_.begin(), events_.end(),
-                      [](const TraceEvent& a, const TraceEvent& b) {
-                        return a.number == b.number && a.address == b.address &&
-                               a.bytes == b.bytes && a.kind == b.kind;
-                      }));
-    const std::string text = ring_.text();
-    const bool lost = capacity_ > 0 && total_ > capacity_;
-    expect_equal(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')),
-                 events_.size() + lost);
-    return true;
-  }
-  void finish() {}
-
- private:
-  const size_t capacity_;
-  TraceRing ring_;
-  std::deque<TraceEvent> events_;
-  uint64_t total_ = 0;
-};
-
 TEST_CASE("clocks know what has passed and what is ordered") {
   test::fuzz<StreamClocksModel>("StreamClocksModel", 200);
 }
-TEST_CASE("the ring is the end of a queue") { test::fuzz<TraceRingModel>("TraceRingModel", 40); }
 
 }  // namespace
 }  // namespace tidepool

@@ -25,11 +25,11 @@ constexpr size_t kUnits = kPages * kPage / kUnit, kPageUnits = kPage / kUnit;
 class HeapModel {
  public:
   enum Kind {
-    kTake, kRelease, kAwaitHost, kUse, kClose, kPass, kReleasePassed, kMergePassed, kFlush, kHold,
+    kTake, kRelease, kUse, kClose, kPass, kReleasePassed, kMergePassed, kFlush, kHold,
     kClaim, kGiveBack
   };
   static constexpr OperationKind kKinds[] = {
-      {"kTake", 30},         {"kRelease", 24},     {"kAwaitHost", 2}, {"kUse", 6},
+      {"kTake", 30},         {"kRelease", 24},     {"kUse", 6},
       {"kClose", 6},         {"kPass", 4},         {"kReleasePassed", 3},
       {"kMergePassed", 2},   {"kFlush", 3},        {"kHold", 1},
       {"kClaim", 16},        {"kGiveBack", 2}};
@@ -67,7 +67,7 @@ class HeapModel {
   }
 
  private:
-  enum class Use : uint8_t { kHole, kGiven, kTaken, kHost, kQuarantined };
+  enum class Use : uint8_t { kHole, kGiven, kTaken, kQuarantined };
   struct Unit {
     Use use = Use::kHole;
     std::array<Epoch, kStreams> uses{};  // up to when each stream used it; 0: not
@@ -75,7 +75,6 @@ class HeapModel {
   struct Live {
     BlockId id;
     std::set<uint32_t> users;
-    bool awaits_host = false;
   };
   using LiveBlocks = std::map<size_t, Live>;  // by offset
 
@@ -84,7 +83,6 @@ class HeapModel {
     switch (op.kind) {
       case kTake: return take(op, stream);
       case kRelease: return !live_.empty() && release(some_live(op.a));
-      case kAwaitHost: return await_host(op);
       case kUse: return use(op, stream);
       case kClose:
         clocks_.close(StreamId{stream});
@@ -176,15 +174,6 @@ class HeapModel {
     });
     heap_.release(live.id);
     live_.erase(at);
-    return true;
-  }
-
-  bool await_host(const Operation& op) {
-    if (live_.empty()) return false;
-    const auto at = some_live(op.a);
-    if (std::exchange(at->second.awaits_host, true)) return false;
-    heap_.set_awaiting_host(at->second.id);
-    for_units(at->first, heap_[at->second.id].end(), [](Unit& unit) { unit.use = Use::kHost; });
     return true;
   }
 
@@ -325,7 +314,6 @@ class HeapModel {
     switch (state) {
       case BlockState::kHole: return Use::kHole;
       case BlockState::kAllocated: return Use::kTaken;
-      case BlockState::kAwaitingHost: return Use::kHost;
       case BlockState::kQuarantined: return Use::kQuarantined;
       default: return Use::kGiven;
     }

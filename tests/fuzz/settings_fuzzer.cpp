@@ -30,8 +30,7 @@ std::optional<Settings> parsed(const std::string& text) {
 nlohmann::json written(const AllocatorConfig& config) {
   return {{"budget_bytes", config.budget_bytes},
           {"handle_bytes", config.handle_bytes},
-          {"poison", config.poison},
-          {"trace_events", config.trace_events}};
+          {"poison", config.poison}};
 }
 
 std::string written(const CpuSettings& settings) {
@@ -43,6 +42,7 @@ std::string written(const CpuSettings& settings) {
   json["policy"] = settings.runtime.config.policy;
   json["chaos"] = name;
   json["recording"] = settings.runtime.recording;
+  json["log_allocations"] = settings.logs_allocations;
   json["limits"] = {{"depth", limits.depth},
                     {"versions", limits.versions},
                     {"age_steps", limits.age_steps},

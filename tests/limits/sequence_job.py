@@ -16,7 +16,6 @@ import sys
 import torch
 from torch import nn
 
-TRACE_EVENTS = 1 << 20
 UNIT = 64
 
 
@@ -74,7 +73,7 @@ def main() -> None:
         from tidepool import _plugin
 
         plugin = _plugin.load()
-        plugin.attach({"device": "cpu", "budget_bytes": 1 << 30, "trace_events": TRACE_EVENTS})
+        plugin.attach({"device": "cpu", "budget_bytes": 1 << 30, "log_allocations": True})
     log = ctypes.CDLL(library)
     log.allocation_log_install(int(plugin is None))
     loss = train()
@@ -82,9 +81,7 @@ def main() -> None:
     events, sizes = number_events(lines)
     evictions = retained = 0
     if plugin is not None:
-        trace = read_text(plugin.library.tidepool_trace).splitlines()
-        assert "lost" not in trace[0], trace[0]
-        events, _ = number_events([line.split(" ", 1)[1] for line in trace])
+        events, _ = number_events(read_text(plugin.library.tidepool_allocation_log).splitlines())
         statistics = plugin.statistics()["cpu"]
         evictions, retained = statistics["evictions"], statistics["retained"]
     print(json.dumps({"events": events, "requested": sizes, "loss": loss,

@@ -1,0 +1,32 @@
+// OneByOneEviction: DTR's loop (Kirisame et al. 2021, section 2) in place of windows and
+// selections: evict the least price by byte, one after the other. For comparisons.
+// Owns nothing but memory for its walks. Every function requires the device's lock.
+#pragma once
+
+#include "allocator/arena.h"
+#include "allocator/block_walk.h"
+#include "allocator/page_supply.h"
+#include "allocator/room_search.h"
+
+namespace tidepool {
+
+class OneByOneEviction {
+ public:
+  OneByOneEviction(Arena& arena, RoomSearch& search) : arena_(arena), search_(search) {}
+
+  // One step of the loop: evicts one block (kRetry), unless free pages serve the request.
+  Outcome serve(DeviceLock& lock, const Request& request, PageSupply& supply, BlockId& served);
+  // Evicts, priced anew after each victim, until the request is within requested_limit_bytes. False
+  // if that cannot be.
+  bool make_bytes(DeviceLock& lock, const Request& request);
+
+ private:
+  // The least price by byte, the lowest address among equals; false if there is no victim.
+  bool evict_cheapest(StreamId stream);
+
+  Arena& arena_;
+  RoomSearch& search_;
+  BlockWalk walk_;
+};
+
+}  // namespace tidepool

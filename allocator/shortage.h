@@ -1,0 +1,14 @@
+// Reports of requests that nothing can serve: what is in use, for what, and which budget would have
+// been too small in any case.
+#pragma once
+
+#include "allocator/arena.h"
+#include "allocator/out_of_memory.h"
+#include "allocator/room_search.h"
+
+namespace tidepool {
+
+// Requires: lock held. Counts the failure. O(blocks · log blocks).
+OutOfMemoryReport report_shortage(Arena& arena, RoomSearch& search, const Request& request);
+
+}  // namespace tidepool

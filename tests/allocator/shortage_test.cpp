@@ -1,0 +1,54 @@
+#include "allocator/shortage.h"
+
+#include "allocator/out_of_memory.h"
+#include "tests/support/allocator_world.h"
+#include "tests/support/catch.h"
+
+namespace tidepool {
+namespace {
+
+using test::config_of;
+using test::FakeOwner;
+using test::kPage;
+using World = test::AllocatorWorld;
+
+TEST_CASE("out of memory says what a user has to know, and leaves everything usable") {
+  World world(config_of(32));
+  FakeOwner* pinned = world.owned(20 * kPage, 1, true);
+  FakeOwner* cheap = world.owned(8 * kPage, 1, false);
+  try {
+    world.allocator.allocate(16 * kPage + 5);
+    FAIL("served");
+  } catch (const OutOfMemory& error) {
+    const OutOfMemoryReport& report = error.report();
+    CHECK(report.requested_bytes == 16 * kPage + 5);
+    CHECK(report.budget_bytes == 32 * kPage);
+    CHECK(report.allocated_bytes == 28 * kPage);
+    CHECK(report.largest_servable_bytes == 12 * kPage);
+    CHECK(report.lower_bound_budget_bytes == 37 * kPage);
+    CHECK(report.pinned_bytes() == 20 * kPage);
+    CHECK(report.evictable_bytes() == 8 * kPage);
+    std::string text = error.what();
+    CHECK(text.find("1.00 MiB (1048581 bytes)") != std::string::npos);
+    CHECK(text.find("barriers: 1.25 MiB (1310720 bytes)") != std::string::npos);
+    CHECK(text.find("768.00 KiB (786432 bytes)") != std::string::npos);
+    CHECK(text.find("No budget below 2.31 MiB") != std::string::npos);
+  }
+  CHECK(cheap->address != nullptr);  // nothing was evicted in vain
+  CHECK(world.allocator.statistics().out_of_memory == 1);
+  world.allocator.check_invariants();
+  CHECK_NOTHROW(world.owned(12 * kPage, 1));
+  (void)pinned;
+}
+
+TEST_CASE("no size is too large to be refused properly") {
+  World world(config_of(8));
+  for (size_t bytes : {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 2, size_t{1} << 40, 9 * kPage}) {
+    CHECK_THROWS_AS(world.allocator.allocate(bytes), OutOfMemory);
+    CHECK_THROWS_AS(world.allocator.allocate(bytes, PlacementHint::kLongLived), OutOfMemory);
+  }
+  world.allocator.check_invariants();
+}
+
+}  // namespace
+}  // namespace tidepool
