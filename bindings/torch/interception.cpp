@@ -173,11 +173,12 @@ void distrust_operators(std::string_view name) {
   const size_t dot = name.find('.');
   const std::string_view base = name.substr(0, dot);
   const bool all_overloads = dot == std::string_view::npos;
+  const bool all_operators = name == "_";
   Registrations& all = registrations();
   std::lock_guard guard(all.mutex);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& each : dispatcher.getAllOpNames()) {
-    if (each.name != base) continue;
+    if (!all_operators && each.name != base) continue;
     if (!all_overloads && each.overload_name != name.substr(dot + 1)) continue;
     const auto op = dispatcher.findOp(each);
     if (!op || !op->hasSchema()) continue;

@@ -28,6 +28,7 @@ class Registrations:
     def __init__(self, plugin, torch) -> None:
         self._plugin = plugin
         self._compiled = torch._C
+        self._falls_through = torch.library.fallthrough_kernel
         # By library of the dispatcher's: its namespace and its key, and whether it replaces any.
         self._places: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._replacing: weakref.WeakSet = weakref.WeakSet()
@@ -98,9 +99,11 @@ class Registrations:
 
     def _fallback(self, original):
         @functools.wraps(original)
-        def fallback(library, key, *args, **kwargs):
+        def fallback(library, key, kernel, *args, **kwargs):
+            if kernel is self._falls_through:
+                return original(library, key, kernel, *args, **kwargs)  # it is as if there was none
             return self._register(library, _EVERY_OPERATOR, str(key), lambda: original(
-                library, key, *args, **kwargs))
+                library, key, kernel, *args, **kwargs))
 
         return fallback
 
@@ -121,8 +124,7 @@ class Registrations:
         with self._plugin.settling():
             result = register()
             self._replacing.add(library)
-            if operator != _EVERY_OPERATOR:
-                self._plugin.distrust(operator)  # before another thread can have it recorded
+            self._plugin.distrust(operator)  # before another thread can have it recorded
             return result
 
 
