@@ -25,6 +25,7 @@ import functools
 import gc
 
 from . import _plugin
+from ._callers import call_as_caller
 
 # Readers by the class that has them; what a PyTorch version lacks is skipped.
 TENSOR_READERS = {
@@ -170,9 +171,9 @@ class Readers:
         @functools.wraps(original)
         def reader(self, *args, **kwargs):
             if overridden is not None and overridden(self):
-                return original(self, *args, **kwargs)
+                return call_as_caller(original, self, *args, **kwargs)
             with holding((find(self),)):
-                return original(self, *args, **kwargs)
+                return call_as_caller(original, self, *args, **kwargs)
 
         return reader
 
@@ -182,7 +183,7 @@ class Readers:
         @functools.wraps(original)
         def reader(*args, **kwargs):
             with holding(map(find, (*args, *kwargs.values()))):
-                return original(*args, **kwargs)
+                return call_as_caller(original, *args, **kwargs)
 
         return reader
 
@@ -200,7 +201,7 @@ class Readers:
                 for operand in (*args, *kwargs.values()):
                     if isinstance(operand, tensor_type) and find(operand):
                         look(find(operand))
-            return original(self, *args, **kwargs)
+            return call_as_caller(original, self, *args, **kwargs)
 
         return marker
 
@@ -238,7 +239,7 @@ class Readers:
                 operand = getattr(operand, "_untyped_storage", operand)
                 if isinstance(operand, storage_type) and _address(operand):
                     mark_operand(_address(operand))
-            return original(self, *args, **kwargs)
+            return call_as_caller(original, self, *args, **kwargs)
 
         return marker
 
@@ -297,7 +298,7 @@ class Readers:
             for value in (*args, *kwargs.values()):
                 if isinstance(value, storage_type):
                     return write(value, *args, **kwargs)
-            return original(*args, **kwargs)
+            return call_as_caller(original, *args, **kwargs)
 
         return write_record
 
@@ -309,7 +310,7 @@ class Readers:
             storage = find(self)
             if storage and state(storage) in _plugin.TRACKED_STATES:
                 return False  # memory of ours is neither shared nor pinned
-            return original(self, *args, **kwargs)
+            return call_as_caller(original, self, *args, **kwargs)
 
         return query
 
