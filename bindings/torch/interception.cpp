@@ -173,6 +173,7 @@ void distrust_operators(std::string_view name) {
   const size_t dot = name.find('.');
   const std::string_view base = name.substr(0, dot);
   const bool all_overloads = dot == std::string_view::npos;
+  const bool all_operators = name == "_";
   Registrations& all = registrations();
   std::lock_guard guard(all.mutex);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
@@ -184,7 +185,7 @@ void distrust_operators(std::string_view name) {
   };
   if (!all_overloads) return distrust({std::string(base), std::string(name.substr(dot + 1))});
   for (const c10::OperatorName& each : dispatcher.getAllOpNames()) {
-    if (each.name == base) distrust(each);
+    if (all_operators || each.name == base) distrust(each);
   }
 }
 

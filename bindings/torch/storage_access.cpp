@@ -15,9 +15,6 @@ const char* const kEvictedMessage =
     "Tidepool has evicted this tensor's bytes, and a raw pointer to them was asked for in a way "
     "that Tidepool cannot see. Read the tensor with an operator first (for example clone()).";
 
-// The size of what `torch.get_rng_state()` returns.
-constexpr size_t kGeneratorStateBytes = 5056;
-
 #if TIDEPOOL_TORCH_MINOR < 12
 // PyTorch 2.11 has no clear_data_ptr_access_error_msg_(): reach the flag by the rule that explicit
 // instantiations may name private members.
@@ -72,8 +69,6 @@ remat::Storage* start_tracking(Engine& engine, c10::StorageImpl* storage,
   if (tracked == nullptr) return nullptr;
   hold_weakly(storage);
   tripwire::arm(storage);
-  // A generator that is given a state reads it below the dispatcher.
-  tracked->fixed = storage->device().is_cpu() && storage->nbytes() == kGeneratorStateBytes;
   return tracked;
 }
 

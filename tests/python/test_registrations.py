@@ -64,6 +64,8 @@ torch.library.impl(lib, "special_i1", "Autograd")(mine)
 note("decorator with a library")
 rest = torch.library.Library("_", "IMPL")
 rest.fallback(torch.library.fallthrough_kernel, "PrivateUse2")
+note("fallthrough")
+rest.fallback(lambda op, *args, **kwargs: None, "PrivateUse1")
 note("fallback")
 own = torch.library.Library("own_of_test", "DEF")
 own.define("f(Tensor x) -> Tensor")
@@ -122,7 +124,8 @@ def test_every_way_to_replace_a_kernel(seen):
     assert seen["the key of the library"] == settled("aten::special_i1e")
     assert seen["decorator"] == seen["decorator with a library"] == settled("aten::special_i1")
     assert seen["a library from before"] == settled("aten::special_bessel_j0")
-    assert seen["fallback"] == ["begin", "end"]
+    assert seen["fallthrough"] == []
+    assert seen["fallback"] == ["begin", "_", "end"]
 
 
 def test_what_is_not_replaced_passes(seen):

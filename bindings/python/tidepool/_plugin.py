@@ -140,7 +140,7 @@ class Plugin:
             self.library.tidepool_end_settling()
 
     def distrust(self, operator: str) -> None:
-        """Keep what an operator makes from now on, such as aten::add or aten::add.Tensor."""
+        """Keep what an operator, aten::add or aten::add.Tensor, makes from now on; _ is all."""
         self.library.tidepool_distrust(operator.encode())
 
     def _run(self, function, *arguments) -> None:

@@ -25,6 +25,7 @@ import functools
 import gc
 
 from . import _plugin
+from ._callers import call_as_caller
 
 # Readers by the class that has them; what a PyTorch version lacks is skipped.
 TENSOR_READERS = {
@@ -171,11 +172,11 @@ class Readers:
         @functools.wraps(original)
         def reader(self, *args, **kwargs):
             if overridden is not None and overridden(self):
-                return original(self, *args, **kwargs)
+                return call_as_caller(original, self, *args, **kwargs)
             if overridden is not None and (self.is_conj() or self.is_neg()):
                 self = self.resolve_conj().resolve_neg()  # else PyTorch would, out of our sight
             with holding((find(self),)):
-                return original(self, *args, **kwargs)
+                return call_as_caller(original, self, *args, **kwargs)
 
         return reader
 
@@ -185,7 +186,7 @@ class Readers:
         @functools.wraps(original)
         def reader(*args, **kwargs):
             with holding(map(find, (*args, *kwargs.values()))):
-                return original(*args, **kwargs)
+                return call_as_caller(original, *args, **kwargs)
 
         return reader
 
@@ -203,7 +204,7 @@ class Readers:
                 for operand in (*args, *kwargs.values()):
                     if isinstance(operand, tensor_type) and find(operand):
                         look(find(operand))
-            return original(self, *args, **kwargs)
+            return call_as_caller(original, self, *args, **kwargs)
 
         return marker
 
@@ -241,7 +242,7 @@ class Readers:
                 operand = getattr(operand, "_untyped_storage", operand)
                 if isinstance(operand, storage_type) and _address(operand):
                     mark_operand(_address(operand))
-            return original(self, *args, **kwargs)
+            return call_as_caller(original, self, *args, **kwargs)
 
         return marker
 
@@ -305,7 +306,7 @@ class Readers:
             for value in (*args, *kwargs.values()):
                 if isinstance(value, storage_type):
                     return write(value, *args, **kwargs)
-            return original(*args, **kwargs)
+            return call_as_caller(original, *args, **kwargs)
 
         return write_record
 
@@ -316,13 +317,13 @@ class Readers:
         @functools.wraps(original)
         def query(self, *args, **kwargs):
             if overridden is not None and overridden(self):
-                return original(self, *args, **kwargs)
+                return call_as_caller(original, self, *args, **kwargs)
             storage = find(self)
             if storage and (args or kwargs):  # right or wrong, PyTorch knows
                 look(storage)
             elif storage and state(storage) in _plugin.TRACKED_STATES:
                 return False  # memory of ours is neither shared nor pinned
-            return original(self, *args, **kwargs)
+            return call_as_caller(original, self, *args, **kwargs)
 
         return query
 

@@ -15,6 +15,8 @@ import functools
 import inspect
 import weakref
 
+from ._callers import call_as_caller
+
 NAMESPACES = ("aten", "torchvision")  # only operators of these are ever recorded
 # Keys whose kernels compute nothing: shapes alone, or a trace of the program.
 WITHOUT_DATA = ("Fake", "Functionalize", "Meta", "PreDispatch", "Python", "PythonDispatcher",
@@ -28,6 +30,7 @@ class Registrations:
     def __init__(self, plugin, torch) -> None:
         self._plugin = plugin
         self._compiled = torch._C
+        self._falls_through = torch.library.fallthrough_kernel
         # By library of the dispatcher's: its namespace and its key, and whether it replaces any.
         self._places: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._replacing: weakref.WeakSet = weakref.WeakSet()
@@ -66,8 +69,8 @@ class Registrations:
             operator = name if "::" in name else f"{namespace}::{name}"
             if args and operator.split("::")[0] in NAMESPACES:
                 args = (self._noting(args[0]), *args[1:])
-            return self._register(library, operator, str(key) or usual_key, lambda: original(
-                library, name, key, *args, **kwargs))
+            return self._register(library, operator, str(key) or usual_key, functools.partial(
+                original, library, name, key, *args, **kwargs))
 
         return impl
 
@@ -79,7 +82,7 @@ class Registrations:
         @functools.wraps(kernel)
         def noting(*args, **kwargs):
             self._plugin.note_own_kernel()
-            return kernel(*args, **kwargs)
+            return call_as_caller(kernel, *args, **kwargs)
 
         return noting
 
@@ -91,16 +94,18 @@ class Registrations:
     def _impl_with_aoti(self, original):
         @functools.wraps(original)
         def impl_with_aoti_compile(library, namespace, name, key):
-            return self._register(library, f"{namespace}::{name}", str(key), lambda: original(
-                library, namespace, name, key))
+            return self._register(library, f"{namespace}::{name}", str(key), functools.partial(
+                original, library, namespace, name, key))
 
         return impl_with_aoti_compile
 
     def _fallback(self, original):
         @functools.wraps(original)
-        def fallback(library, key, *args, **kwargs):
-            return self._register(library, _EVERY_OPERATOR, str(key), lambda: original(
-                library, key, *args, **kwargs))
+        def fallback(library, key, kernel, *args, **kwargs):
+            if kernel is self._falls_through:
+                return original(library, key, kernel, *args, **kwargs)  # it is as if there was none
+            return self._register(library, _EVERY_OPERATOR, str(key), functools.partial(
+                original, library, key, kernel, *args, **kwargs))
 
         return fallback
 
@@ -117,12 +122,11 @@ class Registrations:
     def _register(self, library, operator: str, key: str, register):
         namespace = operator.split("::")[0]
         if key.split(".")[-1] in WITHOUT_DATA or namespace not in (*NAMESPACES, _EVERY_OPERATOR):
-            return register()
+            return call_as_caller(register)
         with self._plugin.settling():
-            result = register()
+            result = call_as_caller(register)
             self._replacing.add(library)
-            if operator != _EVERY_OPERATOR:
-                self._plugin.distrust(operator)  # before another thread can have it recorded
+            self._plugin.distrust(operator)  # before another thread can have it recorded
             return result
 
 

@@ -10,6 +10,8 @@ import functools
 import sys
 import threading
 
+from ._callers import call_as_caller
+
 # How the setters of `torch._C` in these tables tell whether a call changes anything.
 GETTER = "getter"  # what `_get_…` returns is what the setter was given
 FLAGS = "flags"  # a value and a keyword, each with a getter
@@ -155,8 +157,8 @@ def _settling_before(setter, plugin, is_change):
         except (TypeError, ValueError, RuntimeError):
             changes = True  # wrong arguments: the setter says what is wrong with them
         if not changes:
-            return setter(*args, **kwargs)
+            return call_as_caller(setter, *args, **kwargs)
         with plugin.settling():
-            return setter(*args, **kwargs)
+            return call_as_caller(setter, *args, **kwargs)
 
     return set_switch

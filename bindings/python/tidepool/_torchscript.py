@@ -17,6 +17,8 @@ import functools
 import re
 import weakref
 
+from ._callers import call_as_caller
+
 # Readers of whole modules and graphs, by the class of torch._C that has them.
 METHODS = {
     "ScriptModule": ("save", "save_to_buffer", "_save_for_mobile", "_save_to_buffer_for_mobile",
@@ -58,7 +60,7 @@ def _settled(original, plugin):
     @functools.wraps(original)
     def read(*args, **kwargs):
         with plugin.settling():
-            return original(*args, **kwargs)
+            return call_as_caller(original, *args, **kwargs)
 
     return read
 
@@ -74,11 +76,11 @@ def _called(original, plugin, torch, storage_of):
         if graph is None:
             graph = graphs[self] = _Graph(self.inlined_graph, torch._C._jit_pass_inline)
         if not graph.reads and not fuses():
-            return original(self, *args, **kwargs)
+            return call_as_caller(original, self, *args, **kwargs)
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
         whole = plugin.settling() if graph.forks else contextlib.nullcontext()
         with whole, _region(plugin), plugin.holding(map(storage_of, operands)):
-            return original(self, *args, **kwargs)
+            return call_as_caller(original, self, *args, **kwargs)
 
     return call
 
@@ -137,7 +139,7 @@ def _follow_static_modules(plugin, torch, storage_of) -> None:
         def run(self, *args, **kwargs):
             operands = map(storage_of, leaves((args, kwargs)))
             with _region(plugin), plugin.holding(operands):
-                return original(self, *args, **kwargs)
+                return call_as_caller(original, self, *args, **kwargs)
 
         return run
 

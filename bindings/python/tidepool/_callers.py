@@ -1,0 +1,24 @@
+"""Calls of what a wrapper wraps, in the name of the line of the job's that called the wrapper.
+
+Warnings are shown, and counted once, by the file and line of the innermost Python frame: without
+this it would be the wrapper's.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+
+_CALL = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
+
+
+def call_as_caller(function, *args, **kwargs):
+    """Call a function from a frame that looks like the nearest one outside of this package."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    if frame is None:
+        return function(*args, **kwargs)
+    code = _CALL.replace(co_filename=frame.f_code.co_filename, co_name=frame.f_code.co_name,
+                         co_firstlineno=frame.f_lineno)
+    return types.FunctionType(code, frame.f_globals)(function, args, kwargs)
