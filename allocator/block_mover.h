@@ -6,9 +6,9 @@
 // See docs/life-of-an-allocation.md, "Reclaim".
 #pragma once
 
-#include "allocator/arena.h"
-#include "allocator/room_plan.h"
-#include "allocator/room_search.h"
+#include "allocator/arena/arena.h"
+#include "allocator/arena/room_plan.h"
+#include "allocator/search/room_search.h"
 
 namespace tidepool {
 

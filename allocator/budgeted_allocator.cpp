@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "allocator/arena.h"
-#include "allocator/check.h"
-#include "allocator/page_supply.h"
+#include "allocator/arena/arena.h"
+#include "allocator/arena/page_supply.h"
+#include "allocator/base/check.h"
+#include "allocator/base/sizes.h"
 #include "allocator/room_maker.h"
-#include "allocator/sizes.h"
 
 namespace tidepool {
 

@@ -17,14 +17,14 @@
 #include <string>
 #include <vector>
 
-#include "allocator/allocator_config.h"
-#include "allocator/allocator_observer.h"
-#include "allocator/allocator_statistics.h"
-#include "allocator/device_mutex.h"
-#include "allocator/out_of_memory.h"
-#include "allocator/reclaimer.h"
-#include "allocator/stream_clocks.h"
-#include "allocator/stream_order.h"
+#include "allocator/arena/allocator_config.h"
+#include "allocator/arena/out_of_memory.h"
+#include "allocator/arena/reclaimer.h"
+#include "allocator/base/allocator_observer.h"
+#include "allocator/base/allocator_statistics.h"
+#include "allocator/base/device_mutex.h"
+#include "allocator/streams/stream_clocks.h"
+#include "allocator/streams/stream_order.h"
 
 namespace tidepool {
 

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "allocator/arena.h"
+#include "allocator/arena/arena.h"
 #include "allocator/block_mover.h"
 
 namespace tidepool {

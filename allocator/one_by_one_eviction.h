@@ -3,10 +3,10 @@
 // Owns nothing but memory for its walks. Every function requires the device's lock.
 #pragma once
 
-#include "allocator/arena.h"
-#include "allocator/block_walk.h"
-#include "allocator/page_supply.h"
-#include "allocator/room_search.h"
+#include "allocator/arena/arena.h"
+#include "allocator/arena/page_supply.h"
+#include "allocator/heap/block_walk.h"
+#include "allocator/search/room_search.h"
 
 namespace tidepool {
 

@@ -8,11 +8,11 @@
 #include <array>
 
 #include "absl/container/inlined_vector.h"
-#include "allocator/arena.h"
+#include "allocator/arena/arena.h"
+#include "allocator/arena/page_supply.h"
 #include "allocator/block_mover.h"
 #include "allocator/one_by_one_eviction.h"
-#include "allocator/page_supply.h"
-#include "allocator/room_search.h"
+#include "allocator/search/room_search.h"
 
 namespace tidepool {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "allocator/check.h"
-#include "allocator/sizes.h"
+#include "allocator/base/check.h"
+#include "allocator/base/sizes.h"
 
 namespace tidepool {
 namespace {

@@ -2,9 +2,9 @@
 // been too small in any case.
 #pragma once
 
-#include "allocator/arena.h"
-#include "allocator/out_of_memory.h"
-#include "allocator/room_search.h"
+#include "allocator/arena/arena.h"
+#include "allocator/arena/out_of_memory.h"
+#include "allocator/search/room_search.h"
 
 namespace tidepool {
 

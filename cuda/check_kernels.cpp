@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allocator/fingerprint.h"
+#include "allocator/base/fingerprint.h"
 
 namespace tidepool::device {
 

@@ -1,5 +1,5 @@
 // The kernels behind CheckKernels, for every architecture that this compiler and we support.
-#include "allocator/fingerprint.h"
+#include "allocator/base/fingerprint.h"
 
 // Adds the sum over all words of `bytes` to *sum. Any grid of whole warps.
 extern "C" __global__ void tidepool_fingerprint(const void* bytes, unsigned long long count,

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 #include "cuda/driver.h"
 
 namespace tidepool::device {
@@ -23,8 +23,8 @@ class CheckKernels {
   CheckKernels(const CheckKernels&) = delete;
   CheckKernels& operator=(const CheckKernels&) = delete;
 
-  // The fingerprint (allocator/fingerprint.h) that the bytes have after all that the stream has
-  // been given so far; the host waits for it. Requires: `address` aligned to 8. Throws:
+  // The fingerprint (allocator/base/fingerprint.h) that the bytes have after all that the stream
+  // has been given so far; the host waits for it. Requires: `address` aligned to 8. Throws:
   // DeviceError.
   uint64_t fingerprint(Address address, size_t bytes, driver::Stream stream);
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 #include "cuda/driver_functions.h"
 
 namespace tidepool::device {

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 
 namespace tidepool::device {
 namespace {

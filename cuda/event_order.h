@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "allocator/stream_order.h"
+#include "allocator/streams/stream_order.h"
 #include "cuda/events.h"
 #include "cuda/stream_table.h"
 

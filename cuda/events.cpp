@@ -1,6 +1,6 @@
 #include "cuda/events.h"
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::device {
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "allocator/fence.h"
+#include "allocator/streams/fence.h"
 #include "cuda/driver.h"
 
 namespace tidepool::device {

@@ -1,6 +1,6 @@
 #include "cuda/malloc_space.h"
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 #include "cuda/fill.h"
 
 namespace tidepool::device {

@@ -8,8 +8,8 @@
 
 #include <mutex>
 
-#include "allocator/lock_order.h"
-#include "allocator/mapping_ledger.h"
+#include "allocator/base/lock_order.h"
+#include "allocator/space/mapping_ledger.h"
 #include "cuda/driver.h"
 
 namespace tidepool::device {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "allocator/copy_engine.h"
+#include "allocator/streams/copy_engine.h"
 #include "cuda/events.h"
 
 namespace tidepool::device {

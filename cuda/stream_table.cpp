@@ -1,6 +1,6 @@
 #include "cuda/stream_table.h"
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::device {
 

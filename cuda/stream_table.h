@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "allocator/stream_order.h"
+#include "allocator/streams/stream_order.h"
 #include "cuda/driver_types.h"
 
 namespace tidepool::device {

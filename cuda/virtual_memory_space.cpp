@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "allocator/check.h"
-#include "allocator/sizes.h"
+#include "allocator/base/check.h"
+#include "allocator/base/sizes.h"
 #include "cuda/fill.h"
 
 namespace tidepool::device {

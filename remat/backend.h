@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <span>
 
-#include "allocator/device_mutex.h"
-#include "allocator/stream_order.h"
+#include "allocator/base/device_mutex.h"
+#include "allocator/streams/stream_order.h"
 #include "remat/lineage.h"
 
 namespace tidepool::remat {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-#include "allocator/stream_clocks.h"
+#include "allocator/streams/stream_clocks.h"
 
 namespace tidepool::remat {
 

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allocator/stream_clocks.h"
+#include "allocator/streams/stream_clocks.h"
 
 namespace tidepool::remat {
 

@@ -4,7 +4,7 @@
 #include <new>
 #include <span>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::remat {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "allocator/reclaimer.h"
+#include "allocator/arena/reclaimer.h"
 #include "remat/backend.h"
 #include "remat/lineage_store.h"
 #include "remat/residency.h"

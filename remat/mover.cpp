@@ -1,6 +1,6 @@
 #include "remat/mover.h"
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 
 namespace tidepool::remat {
 

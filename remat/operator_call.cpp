@@ -4,7 +4,7 @@
 #include <functional>
 #include <string_view>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "remat/mutants.h"
 #include "remat/runtime_state.h"
 

@@ -16,7 +16,7 @@
 #include <span>
 #include <string>
 
-#include "allocator/reclaimer.h"
+#include "allocator/arena/reclaimer.h"
 #include "remat/lineage_store.h"
 
 namespace tidepool::remat {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "remat/chaos_odds.h"
 
 namespace tidepool::remat {

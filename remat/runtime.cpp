@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "remat/mutants.h"
 #include "remat/operator_call.h"
 #include "remat/runtime_state.h"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "allocator/arena/reclaimer.h"
 #include "allocator/budgeted_allocator.h"
-#include "allocator/reclaimer.h"
 #include "remat/backend.h"
 #include "remat/content_check.h"
 #include "remat/foresight.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/reclaimer.h"
+#include "allocator/arena/reclaimer.h"
 
 namespace tidepool::remat {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::remat {
 

@@ -15,8 +15,8 @@
 #include <deque>
 #include <vector>
 
-#include "allocator/device_mutex.h"
-#include "allocator/origin.h"
+#include "allocator/base/device_mutex.h"
+#include "allocator/base/origin.h"
 #include "remat/backend.h"
 
 namespace tidepool::remat {

@@ -44,6 +44,13 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "bench/torch": (("bench",), None),
     "bench": (("allocator", "remat", "cuda", "tests/support", "tests/sim", "bench"), TEST),
 }
+# The folders of allocator/, the lowest first: each may include those before it.
+ALLOCATOR_FOLDERS = ("base", "space", "streams", "heap", "arena", "search")
+LAYERS |= {
+    f"allocator/{folder}": (tuple(f"allocator/{each}" for each in ALLOCATOR_FOLDERS[:k + 1]),
+                            LAYERS["allocator"][1])
+    for k, folder in enumerate(ALLOCATOR_FOLDERS)
+}
 KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cuda", "tests/cases", "tests/limits",
                    "tests/support/fake_cuda", "tests/support/value_kernels", "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "allocator/check.h"
-#include "allocator/sizes.h"
+#include "allocator/base/check.h"
+#include "allocator/base/sizes.h"
 
 namespace tidepool::bench {
 

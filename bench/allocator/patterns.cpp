@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 
 namespace tidepool::bench {
 namespace {

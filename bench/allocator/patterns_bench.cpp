@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 #include "bench/allocator/linear_pool.h"
 #include "bench/allocator/patterns.h"
 #include "bench/allocator/tidepool_peer.h"

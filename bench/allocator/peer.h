@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "allocator/stream_order.h"
+#include "allocator/streams/stream_order.h"
 
 namespace tidepool::bench {
 

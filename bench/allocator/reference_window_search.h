@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "allocator/window_search.h"
+#include "allocator/search/window_search.h"
 
 namespace tidepool::bench {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 
 namespace tidepool::bench {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 #include "bench/allocator/linear_pool.h"
 #include "bench/allocator/replay.h"
 #include "bench/allocator/replay_benches.h"

@@ -1,6 +1,6 @@
 #include "bench/allocator/synthetic_traces.h"
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 
 namespace tidepool::bench {
 namespace {

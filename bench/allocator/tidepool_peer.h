@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "allocator/budgeted_allocator.h"
-#include "allocator/simulated_space.h"
+#include "allocator/space/simulated_space.h"
 #include "bench/allocator/peer.h"
 
 namespace tidepool::bench {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/stream_order.h"
+#include "allocator/streams/stream_order.h"
 
 namespace tidepool::bench {
 

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "allocator/base/sizes.h"
 #include "allocator/budgeted_allocator.h"
-#include "allocator/simulated_space.h"
-#include "allocator/sizes.h"
-#include "allocator/window_search.h"
+#include "allocator/search/window_search.h"
+#include "allocator/space/simulated_space.h"
 #include "bench/allocator/reference_window_search.h"
 
 namespace tidepool::bench {

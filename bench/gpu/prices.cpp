@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "allocator/address_space.h"
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
+#include "allocator/space/address_space.h"
 #include "cuda/driver.h"
 #include "cuda/driver_library.h"
 

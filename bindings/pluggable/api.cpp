@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "allocator/check.h"
-#include "allocator/sizes.h"
+#include "allocator/base/check.h"
+#include "allocator/base/sizes.h"
 #include "bindings/pluggable/pluggable_allocator.h"
 
 namespace {

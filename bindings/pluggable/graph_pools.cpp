@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::pluggable {
 

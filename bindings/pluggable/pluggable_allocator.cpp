@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "allocator/check.h"
-#include "allocator/size_text.h"
+#include "allocator/base/check.h"
+#include "allocator/base/size_text.h"
 
 namespace tidepool::pluggable {
 namespace {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "bindings/torch/cycle_clock.h"
 #include "bindings/torch/interception.h"
 #include "bindings/torch/job_trace.h"

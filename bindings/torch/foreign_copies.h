@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "allocator/device_mutex.h"
+#include "allocator/base/device_mutex.h"
 #include "remat/container_bytes.h"
 #include "remat/lineage.h"
 

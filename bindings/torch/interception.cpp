@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "allocator/lock_order.h"
+#include "allocator/base/lock_order.h"
 #include "bindings/torch/boxed_call.h"
 #include "bindings/torch/layout_kernels.h"
 #include "bindings/torch/operator_info.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "allocator/allocator_observer.h"
+#include "allocator/base/allocator_observer.h"
 
 namespace tidepool::torch_cpu {
 

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "allocator/fingerprint.h"
+#include "allocator/base/fingerprint.h"
 #include "bindings/torch/cycle_clock.h"
 
 namespace tidepool::torch_cpu {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "allocator/private_host_space.h"
+#include "allocator/space/private_host_space.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch/host_prices.h"
 #include "bindings/torch_cpu/allocation_log.h"

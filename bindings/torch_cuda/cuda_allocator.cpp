@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 #include "bindings/torch/interception.h"
 #include "bindings/torch/replaying.h"
 #include "bindings/torch_cuda/cuda_backend.h"

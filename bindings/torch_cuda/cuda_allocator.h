@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
-#include "allocator/call_sites.h"
+#include "allocator/heap/call_sites.h"
 #include "bindings/torch/storage_access.h"
 #include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/foreign_users.h"

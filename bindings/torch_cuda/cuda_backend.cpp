@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "allocator/fingerprint.h"
+#include "allocator/base/fingerprint.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
 
 namespace tidepool::torch_cuda {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "allocator/allocator_observer.h"
+#include "allocator/base/allocator_observer.h"
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/engine.h"
 #include "bindings/torch_cuda/device_statistics.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "allocator/allocator_observer.h"
+#include "allocator/base/allocator_observer.h"
 #include "remat/container_bytes.h"
 #include "remat/plan/trace.h"
 

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "absl/container/flat_hash_map.h"
-#include "allocator/allocator_observer.h"
+#include "allocator/base/allocator_observer.h"
 #include "remat/job_observer.h"
 #include "remat/plan/block_book.h"
 #include "remat/plan/job_events.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "allocator/simulated_space.h"
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
+#include "allocator/space/simulated_space.h"
 
 namespace tidepool::plan {
 namespace {

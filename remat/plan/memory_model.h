@@ -10,8 +10,8 @@
 #include <optional>
 #include <string_view>
 
-#include "allocator/address_space.h"
 #include "allocator/budgeted_allocator.h"
+#include "allocator/space/address_space.h"
 
 namespace tidepool::plan {
 

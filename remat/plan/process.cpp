@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "allocator/private_host_space.h"
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
+#include "allocator/space/private_host_space.h"
 #include "remat/plan/step_trace.h"
 #include "remat/restoration_error.h"
 

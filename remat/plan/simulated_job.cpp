@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "remat/operator_call.h"
 #include "remat/plan/recorded_costs.h"
 #include "remat/policies/coop_placement.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::plan {
 namespace {

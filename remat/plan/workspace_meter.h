@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allocator/allocator_observer.h"
+#include "allocator/base/allocator_observer.h"
 
 namespace tidepool::plan {
 

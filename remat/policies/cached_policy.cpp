@@ -2,7 +2,7 @@
 
 #include <cinttypes>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::remat {
 

@@ -1,6 +1,6 @@
 #include "remat/policies/component_policy.h"
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::remat {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "allocator/reclaimer.h"
+#include "allocator/arena/reclaimer.h"
 
 namespace tidepool::remat {
 

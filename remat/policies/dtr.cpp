@@ -1,6 +1,6 @@
 #include "remat/policies/dtr.h"
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 
 namespace tidepool::remat {
 

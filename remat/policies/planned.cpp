@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "remat/policies/need1.h"

@@ -1,19 +1,20 @@
 // Random operation lists against a model heap, on every kind of memory, with faults; a list that
 // fails is printed as C++ before the process ends, to become a test of its own.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <map>
-#include <unistd.h>
 
-#include "allocator/aliased_host_space.h"
 #include "allocator/budgeted_allocator.h"
-#include "allocator/faulty_space.h"
-#include "allocator/private_host_space.h"
-#include "allocator/simulated_space.h"
+#include "allocator/space/private_host_space.h"
+#include "allocator/space/simulated_space.h"
+#include "tests/support/aliased_host_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/counting_space.h"
 #include "tests/support/fake_reclaimer.h"
+#include "tests/support/faulty_space.h"
 #include "tests/support/operation_fuzz.h"
 #include "tests/support/random.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <functional>
 
+#include "allocator/base/sizes.h"
 #include "allocator/budgeted_allocator.h"
-#include "allocator/simulated_space.h"
-#include "allocator/sizes.h"
+#include "allocator/space/simulated_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/death.h"
 #include "tests/support/fake_reclaimer.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
-#include "allocator/private_host_space.h"
+#include "allocator/space/private_host_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/counting_space.h"
 #include "tests/support/random.h"

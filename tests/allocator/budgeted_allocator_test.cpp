@@ -4,8 +4,8 @@
 #include <map>
 #include <vector>
 
-#include "allocator/private_host_space.h"
-#include "allocator/simulated_space.h"
+#include "allocator/space/private_host_space.h"
+#include "allocator/space/simulated_space.h"
 #include "tests/support/allocator_world.h"
 #include "tests/support/catch.h"
 #include "tests/support/counting_space.h"

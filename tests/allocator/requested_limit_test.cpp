@@ -2,7 +2,7 @@
 #include <map>
 
 #include "allocator/budgeted_allocator.h"
-#include "allocator/simulated_space.h"
+#include "allocator/space/simulated_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_reclaimer.h"
 #include "tests/support/random.h"

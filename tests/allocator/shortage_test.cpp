@@ -1,6 +1,6 @@
 #include "allocator/shortage.h"
 
-#include "allocator/out_of_memory.h"
+#include "allocator/arena/out_of_memory.h"
 #include "tests/support/allocator_world.h"
 #include "tests/support/catch.h"
 

@@ -5,11 +5,11 @@
 #include <map>
 
 #include "allocator/budgeted_allocator.h"
-#include "allocator/faulty_space.h"
-#include "allocator/simulated_space.h"
+#include "allocator/space/simulated_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/counting_space.h"
 #include "tests/support/fake_reclaimer.h"
+#include "tests/support/faulty_space.h"
 #include "tests/support/operation_fuzz.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_streams.h"

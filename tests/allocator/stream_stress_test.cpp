@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
-#include "allocator/simulated_space.h"
+#include "allocator/space/simulated_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_streams.h"

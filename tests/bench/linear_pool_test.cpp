@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 

@@ -1,6 +1,6 @@
 #include "bench/allocator/replay.h"
 
-#include "allocator/sizes.h"
+#include "allocator/base/sizes.h"
 #include "bench/allocator/linear_pool.h"
 #include "bench/allocator/synthetic_traces.h"
 #include "bench/allocator/tidepool_peer.h"

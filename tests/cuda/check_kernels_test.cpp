@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "allocator/fingerprint.h"
+#include "allocator/base/fingerprint.h"
 #include "cuda/kernel_image.h"
 #include "tests/cuda/fake_driver.h"
 #include "tests/support/catch.h"

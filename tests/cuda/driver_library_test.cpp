@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 #include "cuda/device_arena.h"
 #include "tests/support/catch.h"
 

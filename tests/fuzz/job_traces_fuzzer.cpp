@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "remat/plan/dtr_log.h"
 #include "remat/plan/simulator.h"
 #include "remat/plan/trace_format.h"

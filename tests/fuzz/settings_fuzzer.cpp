@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "bindings/torch/settings.h"
 #include "bindings/torch_cuda/settings.h"
 

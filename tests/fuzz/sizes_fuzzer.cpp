@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "allocator/check.h"
-#include "allocator/size_text.h"
+#include "allocator/base/check.h"
+#include "allocator/base/size_text.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "allocator/check.h"
+#include "allocator/base/check.h"
 #include "bench/allocator/trace.h"
 
 namespace {

@@ -44,6 +44,8 @@ def test_clean_tree(tmp_path: Path) -> None:
     ("allocator/a.h", "#include <torch/all.h>\n", "allocator must not include <torch/all.h>"),
     ("allocator/a.h", "#include <nlohmann/json.hpp>\n", "must not include <nlohmann/json.hpp>"),
     ("allocator/a.h", "#  include <cuda_runtime.h>\n", "must not include <cuda_runtime.h>"),
+    ("allocator/heap/a.h", '#include "allocator/search/b.h"\n', "allocator/heap must not include"),
+    ("allocator/base/a.h", '#include "allocator/block.h"\n', "allocator/base must not include"),
     ("remat/a.h", '#include "bindings/torch/plugin.cpp"\n', "remat must not include"),
     ("remat/a.h", "#include <c10/core/Device.h>\n", "must not include <c10/core/Device.h>"),
     ("cuda/a.h", '#include "remat/value.h"\n', 'cuda must not include "remat/value.h"'),

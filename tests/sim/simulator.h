@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/private_host_space.h"
+#include "allocator/space/private_host_space.h"
 #include "tests/sim/program.h"
 #include "tests/support/simulated_framework.h"
 

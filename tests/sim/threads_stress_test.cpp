@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "allocator/private_host_space.h"
+#include "allocator/space/private_host_space.h"
 #include "remat/policy.h"
 #include "tests/sim/program.h"
 #include "tests/support/catch.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::test {

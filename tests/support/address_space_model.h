@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 #include "tests/support/operation_fuzz.h"
 
 namespace tidepool::test {

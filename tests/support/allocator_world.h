@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
-#include "allocator/faulty_space.h"
-#include "allocator/simulated_space.h"
+#include "allocator/space/simulated_space.h"
 #include "tests/support/counting_space.h"
 #include "tests/support/fake_reclaimer.h"
+#include "tests/support/faulty_space.h"
 
 namespace tidepool::test {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 
 namespace tidepool::test {
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "allocator/arena/reclaimer.h"
 #include "allocator/budgeted_allocator.h"
-#include "allocator/reclaimer.h"
 
 namespace tidepool::test {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/private_host_space.h"
+#include "allocator/space/private_host_space.h"
 #include "remat/limits.h"
 #include "remat/policy.h"
 #include "remat/residency.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "allocator/private_host_space.h"
+#include "allocator/space/private_host_space.h"
 #include "tests/support/simulated_framework.h"
 
 namespace tidepool {

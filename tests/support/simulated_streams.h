@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "allocator/address_space.h"
-#include "allocator/stream_order.h"
+#include "allocator/space/address_space.h"
+#include "allocator/streams/stream_order.h"
 
 namespace tidepool::test {
 

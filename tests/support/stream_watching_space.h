@@ -5,7 +5,7 @@
 // oracle.
 #pragma once
 
-#include "allocator/address_space.h"
+#include "allocator/space/address_space.h"
 #include "tests/support/simulated_streams.h"
 
 namespace tidepool::test {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "allocator/size_text.h"
+#include "allocator/base/size_text.h"
 #include "fmt/format.h"
 
 namespace tidepool::plan {

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "allocator/private_host_space.h"
+#include "allocator/space/private_host_space.h"
 #include "tests/remat/plan/sample_traces.h"
 #include "tests/support/catch.h"
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "allocator/fingerprint.h"
+#include "allocator/base/fingerprint.h"
 #include "tests/support/value_kernels/mixing.h"
 
 namespace tidepool::value_kernels {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "allocator/fingerprint.h"
+#include "allocator/base/fingerprint.h"
 
 namespace tidepool::value_kernels {
 

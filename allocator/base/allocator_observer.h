@@ -1,0 +1,46 @@
+// AllocatorObserver: who wants to hear of every change to blocks and pages: statistics and
+// histories that have another framework's form. Called with the device's lock held, so it must be
+// quick, take no lock that anybody holds while calling the allocator, and not call the allocator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "allocator/base/stream_id.h"
+
+namespace tidepool {
+
+enum class BlockUse : uint8_t {
+  kHole,  // addresses without pages
+  kFree,
+  kAwaiting,  // freed, but still used by a stream or a fence
+  kAllocated,
+};
+
+// A block as others may see it; `requested_bytes` only of an allocated one.
+struct BlockView {
+  const void* address = nullptr;
+  size_t bytes = 0;
+  size_t requested_bytes = 0;
+  StreamId stream = StreamId::kDefault;
+  BlockUse use = BlockUse::kHole;
+};
+
+class AllocatorObserver {
+ public:
+  virtual void allocated(const BlockView& block) = 0;
+  // By the caller; an awaiting() follows if streams still use it.
+  virtual void freed(const BlockView& block, bool still_used) = 0;
+  // A freed block starts or ends to wait for streams. One of which only a part is taken ends, and
+  // what is left of it starts again.
+  virtual void awaiting(const BlockView& block, bool starts) = 0;
+  // The bytes held from the device have changed to `bytes`.
+  virtual void reserved(size_t bytes) = 0;
+  // A page can be used, or cannot any longer.
+  virtual void page(const void* address, size_t bytes, bool usable) = 0;
+
+ protected:
+  ~AllocatorObserver() = default;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,233 @@
+#include "allocator/search/room_search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace tidepool {
+
+class RoomSearch::Timer {
+ public:
+  explicit Timer(uint64_t& total_ns) : total_ns_(total_ns), since_(Clock::now()) {}
+  ~Timer() {
+    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - since_);
+    total_ns_ += static_cast<uint64_t>(took.count());
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  uint64_t& total_ns_;
+  const Clock::time_point since_;
+};
+
+RoomSearch::RoomSearch(Arena& arena)
+    : arena_(arena), sites_(arena), view_(arena), selector_(arena.page_bytes()) {}
+
+void RoomSearch::begin() {
+  Timer timer(arena_.counts.search_ns);
+  ++arena_.search_number;
+  if (arena_.reclaimer != nullptr) arena_.reclaimer->begin_search();
+}
+
+bool RoomSearch::is_quick(const Request& request) const {
+  return arena_.reclaimer != nullptr && arena_.reclaimer->allows_shortlists() &&
+         !request.device_failed;
+}
+
+bool RoomSearch::can_move_contents(const Request& request) const {
+  return arena_.config.allow_moves && arena_.config.allow_windows && arena_.reclaimer != nullptr &&
+         !arena_.streams.is_suspended() && request.moves_left > 0;
+}
+
+// Pages that move cost less than their contents: where they do, contents move only where nothing
+// else helps, or where a plan says so.
+bool RoomSearch::moves_come_first(const Request& request) const {
+  return can_move_contents(request) &&
+         (!arena_.can_move_pages() || arena_.reclaimer->preference() == Preference::kMoves);
+}
+
+Wanted RoomSearch::wanted_by(const Request& request) const {
+  return {request.bytes, arena_.can_move_pages() ? arena_.page_bytes() : 0, request.zone};
+}
+
+std::optional<PageSelection> RoomSearch::select_pages(const Request& request,
+                                                      const std::optional<Window>& window,
+                                                      Site& site) {
+  selector_.lay_out(view_.list());
+  const bool evicts_for_nothing =
+      window && window->price <= selector_.least_price() && !pages_are_preferred(*window);
+  for (size_t attempt = 0; attempt < SiteSearch::kAttempts; ++attempt) {
+    site = sites_.next(request, attempt);
+    if (site.pages_needed == 0) continue;
+    const size_t at_hand = arena_.pages_at_hand();
+    const size_t wanted = site.pages_needed - std::min(site.pages_needed, at_hand);
+    if (evicts_for_nothing && wanted > selector_.free_pages()) {
+      if (wanted <= selector_.attainable()) return std::nullopt;
+      continue;
+    }
+    auto selection = selector_.select(wanted, site.begin, site.claim_end);
+    if (selection) return selection;
+  }
+  return std::nullopt;
+}
+
+uint64_t RoomSearch::price_of(const PageSelection& selection) {
+  uint64_t price = selection.price;
+  if (arena_.remap_ns_per_page <= 0 || selection.victims.empty()) return price;
+  const double ns = arena_.remap_ns_per_page * static_cast<double>(selection.pages.size());
+  const auto share = static_cast<uint64_t>(ns / static_cast<double>(selection.victims.size()));
+  for (size_t victim : selection.victims) {
+    const Owner owner = arena_.heap[view_.list()[victim].block].owner;
+    price += arena_.reclaimer->time_price(owner, share);
+  }
+  return price;
+}
+
+bool RoomSearch::pages_are_preferred(const Window& window) const {
+  return window.evicted_blocks > 0 && arena_.reclaimer->preference() == Preference::kPages;
+}
+
+bool RoomSearch::is_better(const Request& request, const Window& window,
+                           const std::optional<PageSelection>& selection) {
+  if (!selection || request.device_failed) return true;
+  if (pages_are_preferred(window)) return false;
+  return window.price <= price_of(*selection);
+}
+
+void RoomSearch::make_shortlist(const Request& request, bool by_pages) {
+  shortlists_.choose(view_.list(), view_.zone_begin(request.zone), view_.zone_end(request.zone),
+                     arena_.heap.blocks(), wanted_by(request), by_pages ? &selector_ : nullptr);
+}
+
+RoomPlan RoomSearch::new_pages(const Request& request) {
+  const Site site = sites_.for_new_pages(request);
+  if (site.pages_needed == 0) return {};
+  PagesPlan plan;
+  plan.site = site;
+  return plan;
+}
+
+RoomPlan RoomSearch::free_pages(const Request& request) {
+  Timer timer(arena_.counts.search_ns);
+  if (view_.find_free_pages(request.stream)) {
+    view_.list_free_pages(request);
+    Site site;
+    auto selection = select_pages(request, std::nullopt, site);
+    if (selection) {
+      return view_.plan_of(site, selection->victims, std::move(selection->pages));
+    }
+  }
+  shortlists_.count_miss();
+  return {};
+}
+
+RoomPlan RoomSearch::unoccupied_pages(const Request& request) {
+  Timer timer(arena_.counts.search_ns);
+  if (!arena_.can_move_pages()) return {};
+  view_.list_all(request, Listing::kEvictions);
+  Site site;
+  auto selection = select_pages(request, std::nullopt, site);
+  if (!selection || !selection->victims.empty()) return {};
+  return view_.plan_of(site, selection->victims, std::move(selection->pages));
+}
+
+RoomPlan RoomSearch::shortlisted(const Request& request) {
+  Timer timer(arena_.counts.search_ns);
+  const Wanted wanted = wanted_by(request);
+  Shortlist* const list = shortlists_.find(wanted);
+  if (list == nullptr) return {};
+  view_.list_shortlist(request, *list);
+  std::optional<Window> window;
+  if (arena_.config.allow_windows) window = view_.find_window(request.zone, request.bytes);
+  Site site;
+  std::optional<PageSelection> selection;
+  // Free pages have been tried, and no other costs less than the cheapest block. On several streams
+  // there may be free pages that only a full selection finds.
+  const bool window_is_best = window && window->price <= view_.list().least_price() &&
+                              arena_.streams.clocks().stream_count() == 1 &&
+                              !pages_are_preferred(*window);
+  if (arena_.can_move_pages() && !window_is_best) selection = select_pages(request, window, site);
+  if (window && is_better(request, *window, selection)) {
+    if (window->price > list->limit(wanted.bytes)) return {};
+    return view_.plan_of(*window);
+  }
+  if (!selection || price_of(*selection) > list->limit(wanted.paged_bytes())) return {};
+  return view_.plan_of(site, selection->victims, std::move(selection->pages));
+}
+
+RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
+  Timer timer(arena_.counts.search_ns);
+  view_.list_all(request, Listing::kEvictions);
+  std::optional<Window> window;
+  if (arena_.config.allow_windows) window = view_.find_window(request.zone, request.bytes);
+  Site site;
+  std::optional<PageSelection> selection;
+  if (arena_.can_move_pages()) selection = select_pages(request, window, site);
+  if (arena_.config.allow_windows && !window && !selection) {
+    window = view_.find_window_anywhere(request.bytes);
+  }
+  if (remembers) {
+    // One block is replaced by another one, several by those of a page.
+    const bool one_block = window && window->evicted_blocks <= 1;
+    make_shortlist(request, arena_.can_move_pages() && !one_block);
+  }
+  if (window && is_better(request, *window, selection)) return view_.plan_of(*window);
+  if (!selection) return {};
+  return view_.plan_of(site, selection->victims, std::move(selection->pages));
+}
+
+RoomPlan RoomSearch::window_or_nothing(const std::optional<Window>& window) {
+  if (!window) return {};
+  if (view_.moves_something(*window)) return view_.moves_of(*window);
+  return view_.plan_of(*window);
+}
+
+RoomPlan RoomSearch::window_with_moves(const Request& request, WindowZones zones,
+                                       std::span<const ByteRange> emptied) {
+  Timer timer(arena_.counts.search_ns);
+  view_.list_all(request, Listing::kMoves, emptied);
+  std::optional<Window> window;
+  if (zones != WindowZones::kAny) window = view_.find_window(request.zone, request.bytes);
+  if (zones != WindowZones::kOwn && !window) window = view_.find_window_anywhere(request.bytes);
+  return window_or_nothing(window);
+}
+
+RoomPlan RoomSearch::window_of_evictions(const Request& request,
+                                         std::span<const ByteRange> emptied) {
+  Timer timer(arena_.counts.search_ns);
+  view_.list_all(request, Listing::kEvictions, emptied);
+  return window_or_nothing(view_.find_window_anywhere(request.bytes));
+}
+
+size_t RoomSearch::largest_servable(const Request& request) {
+  begin();
+  view_.list_all(request, Listing::kEvictions);
+  const RoomList& list = view_.list();
+  size_t largest = 0;
+  size_t run = 0;
+  size_t largest_hole = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const RoomItem item = list[i];
+    const bool barrier = item.kind == RoomKind::kBarrier || item.kind == RoomKind::kHole;
+    run = barrier ? 0 : (view_.zone_begins_at(i) ? 0 : run) + item.bytes;
+    if (arena_.config.allow_windows || item.kind == RoomKind::kFree) {
+      largest = std::max(largest, run);
+    }
+    if (item.kind == RoomKind::kHole) largest_hole = std::max(largest_hole, item.bytes);
+  }
+  size_t pages = arena_.pages_at_hand();
+  if (arena_.can_move_pages()) {
+    selector_.lay_out(list);
+    pages += selector_.attainable();
+  }
+  return std::max(largest, std::min(pages * arena_.page_bytes(), largest_hole));
+}
+
+void RoomSearch::check_invariants() const {
+  view_.list().check_invariants();
+  shortlists_.check_invariants();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,77 @@
+// RoomView: the arena as one search for room sees it: a RoomList of all blocks, or of the few that
+// matter (an excerpt), with barriers for what lies between, and where each zone begins in it.
+// Owns the list and the memory for making it; asks the reclaimer for prices. Requires the device's
+// lock. Changes no block.
+// See docs/decisions/searching-for-a-window.md.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "allocator/arena/arena.h"
+#include "allocator/heap/block_walk.h"
+#include "allocator/search/room_list.h"
+#include "allocator/search/shortlists.h"
+#include "allocator/search/window_search.h"
+
+namespace tidepool {
+
+// Whether contents that are better moved than evicted are listed as such.
+enum class Listing : uint8_t { kEvictions, kMoves };
+
+class RoomView {
+ public:
+  explicit RoomView(Arena& arena) : arena_(arena) {}
+
+  // Lists all blocks. Contents in `emptied` stay where they are: they are on their way out of there
+  // for this request.
+  void list_all(const Request& request, Listing listing, std::span<const ByteRange> emptied = {});
+  // Lists the stream's free blocks that may have whole pages, as found by find_free_pages().
+  void list_free_pages(const Request& request);
+  // Lists the blocks of the shortlist that are still there, the free ones beside them, and those
+  // found by find_free_pages().
+  void list_shortlist(const Request& request, Shortlist& list);
+
+  // Looks for the stream's free blocks that may have whole pages. False if there are none.
+  bool find_free_pages(StreamId stream);
+
+  const RoomList& list() const { return list_; }
+  size_t zone_begin(Zone zone) const { return zone_begins_[static_cast<size_t>(zone)]; }
+  size_t zone_end(Zone zone) const { return zone_begins_[static_cast<size_t>(zone) + 1]; }
+  bool zone_begins_at(size_t index) const;
+
+  std::optional<Window> find_window(Zone zone, size_t bytes) const;
+  // In the first zone that has one, from the transient one on.
+  std::optional<Window> find_window_anywhere(size_t bytes) const;
+  bool moves_something(const Window& window) const;
+
+  // Plans of what was found in the list.
+  WindowPlan plan_of(const Window& window) const;
+  MovesPlan moves_of(const Window& window) const;
+  PagesPlan plan_of(const Site& site, const std::vector<size_t>& victims,
+                    std::vector<size_t> pages) const;
+
+ private:
+  RoomItem item_for(BlockId id, const Request& request, Listing listing,
+                    std::span<const ByteRange> emptied);
+  // Whether the block is better moved than evicted at `evicting`; then `price` is what that costs.
+  bool is_better_moved(const Block& block, const Request& request, Price evicting,
+                       Price& price) const;
+  void start_excerpt(size_t blocks);
+  // Blocks are added in ascending order; one that is listed already is not added again.
+  void add_to_excerpt(BlockId id, const Request& request);
+  void add_gap(size_t end);
+  void end_excerpt();
+
+  Arena& arena_;
+  BlockWalk walk_;
+  RoomList list_;
+  std::array<size_t, kZoneCount + 1> zone_begins_{};
+  size_t excerpt_zone_ = 0;
+  std::vector<BlockId> free_pages_;  // ascending by address
+};
+
+}  // namespace tidepool

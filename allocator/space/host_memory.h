@@ -1,0 +1,20 @@
+// System calls on host memory that more than one part needs, with errors as DeviceError.
+#pragma once
+
+#include <cstddef>
+
+#include "allocator/space/address_space.h"
+
+namespace tidepool::host {
+
+// Reserves inaccessible addresses, aligned to `alignment`. Throws: DeviceError.
+Address reserve(size_t bytes, size_t alignment);
+void unreserve(Address start, size_t bytes);
+
+// The kernel's limit on mappings of a process (vm.max_map_count).
+size_t kernel_mapping_limit();
+
+// Throws DeviceError "`call` of ... bytes at ...: strerror(errno)".
+[[noreturn]] void throw_errno(const char* call, Address address, size_t bytes);
+
+}  // namespace tidepool::host

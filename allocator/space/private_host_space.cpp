@@ -1,0 +1,133 @@
+#include "allocator/space/private_host_space.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "allocator/base/check.h"
+#include "allocator/base/sizes.h"
+#include "allocator/space/host_memory.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+namespace tidepool {
+
+namespace {
+
+// A scattered handle takes one mapping and may split a reserved one: two of the kernel's, of which
+// an eighth is left to the rest of the process.
+size_t usable_mappings() { return host::kernel_mapping_limit() / 16 * 7; }
+
+// A failed mremap may have removed the reservation of its target.
+void reserve_again(Address to, size_t bytes) {
+  void* reserved = mmap(to.pointer(), bytes, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  TIDEPOOL_CHECK(reserved == to.pointer() || errno == EEXIST,
+                 "the reservation of %zu bytes at %zx is lost: errno %d", bytes, to.value, errno);
+  if (reserved != MAP_FAILED && reserved != to.pointer()) munmap(reserved, bytes);
+}
+
+}  // namespace
+
+PrivateHostSpace::PrivateHostSpace(size_t granularity) : ledger_(granularity, usable_mappings()) {
+  size_t system_page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  TIDEPOOL_CHECK(is_power_of_two(granularity) && granularity % system_page == 0,
+                 "granularity %zu is not a power of two of whole pages", granularity);
+}
+
+Address PrivateHostSpace::reserve(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  ledger_.check_size("reserve", bytes);
+  // Aligned to huge pages: the kernel moves whole page tables then, instead of single entries.
+  Address start = host::reserve(bytes, std::max(granularity(), 2 * kMiB));
+  ledger_.add_range(start, bytes);
+  return start;
+}
+
+void PrivateHostSpace::release_range(Address start, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  ledger_.check_release_range(start, bytes);
+  host::unreserve(start, bytes);
+  ledger_.release_range(start);
+}
+
+HandleId PrivateHostSpace::create_handle(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  ledger_.check_size("create_handle", bytes);
+  return ledger_.create_handle(bytes);
+}
+
+void PrivateHostSpace::release_handle(HandleId handle) {
+  std::lock_guard lock(mutex_);
+  ledger_.check_release_handle(handle);
+  ledger_.release_handle(handle);
+}
+
+void PrivateHostSpace::map(Address address, size_t bytes, HandleId handle) {
+  std::lock_guard lock(mutex_);
+  ledger_.check_map(address, bytes, handle);
+  ledger_.map(address, handle);  // the pages come with access
+}
+
+void PrivateHostSpace::set_access(Address address, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  ledger_.check_set_access(address, bytes);
+  if (mprotect(address.pointer(), bytes, PROT_READ | PROT_WRITE) != 0) {
+    host::throw_errno("mprotect", address, bytes);
+  }
+  ledger_.set_access(address, bytes);
+}
+
+void PrivateHostSpace::unmap(Address address, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  ledger_.check_unmap(address, bytes);
+  // Access goes first: it is the call that can fail, and must fail before anything is lost.
+  if (mprotect(address.pointer(), bytes, PROT_NONE) != 0) {
+    host::throw_errno("mprotect", address, bytes);
+  }
+  if (madvise(address.pointer(), bytes, MADV_DONTNEED) != 0) {
+    int error = errno;
+    mprotect(address.pointer(), bytes, PROT_READ | PROT_WRITE);
+    errno = error;
+    host::throw_errno("madvise", address, bytes);
+  }
+  ledger_.unmap(address, bytes);
+}
+
+MoveResult PrivateHostSpace::move(HandleId handle, Address from, Address to, size_t bytes) try {
+  std::lock_guard lock(mutex_);
+  ledger_.check_move(handle, from, to, bytes);
+  void* moved = mremap(from.pointer(), bytes, bytes,
+                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to.pointer());
+  if (moved == MAP_FAILED) {
+    int error = errno;
+    reserve_again(to, bytes);
+    // ENOMEM: the limit on mappings. Otherwise the kernel cannot move at all, or not this piece
+    // (it spans several of its mappings): the pages are dropped here and fault in there.
+    if (error == ENOMEM) return MoveResult::kStayed;
+    if (madvise(from.pointer(), bytes, MADV_DONTNEED) != 0) return MoveResult::kStayed;
+  }
+  // If this fails, the empty old addresses stay accessible for now: they hold no pages, and are
+  // closed or opened again by the next call on them.
+  (void)mprotect(from.pointer(), bytes, PROT_NONE);
+  ledger_.move(handle, from, to);
+  return MoveResult::kMoved;
+} catch (const DeviceError&) {
+  return MoveResult::kStayed;
+}
+
+void PrivateHostSpace::fill(Address address, size_t bytes, unsigned char value) {
+  std::memset(address.pointer(), value, bytes);
+}
+
+void PrivateHostSpace::check_invariants() const {
+  std::lock_guard lock(mutex_);
+  ledger_.check_invariants();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,43 @@
+// PrivateHostSpace: AddressSpace over private anonymous host memory, what a CPU job uses. Private,
+// so that a forked child writes into copies of its own, never into its parent.
+// Commits by mprotect, moves pages by mremap (where the kernel can leave the old addresses
+// reserved, Linux 5.7; elsewhere the pages are dropped and faulted in again), gives pages back by
+// madvise. A created handle holds no page until it is mapped; an unmapped one has lost its pages.
+// Owns the ranges it reserved until they are released. Thread safe.
+// Invariants: those of MappingLedger; bytes outside of accessible mappings cannot be touched.
+#pragma once
+
+#include <mutex>
+
+#include "allocator/base/lock_order.h"
+#include "allocator/space/mapping_ledger.h"
+
+namespace tidepool {
+
+class PrivateHostSpace final : public AddressSpace {
+ public:
+  static constexpr size_t kGranularity = size_t{64} << 10;
+
+  // `granularity`: a power of two, multiple of the system's page size.
+  explicit PrivateHostSpace(size_t granularity = kGranularity);
+
+  size_t granularity() const override { return ledger_.granularity(); }
+  size_t mapping_limit() const override { return ledger_.mapping_limit(); }
+  Address reserve(size_t bytes) override;
+  void release_range(Address start, size_t bytes) override;
+  HandleId create_handle(size_t bytes) override;
+  void release_handle(HandleId handle) override;
+  void map(Address address, size_t bytes, HandleId handle) override;
+  void set_access(Address address, size_t bytes) override;
+  void unmap(Address address, size_t bytes) override;
+  MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
+  void fill(Address address, size_t bytes, unsigned char value) override;
+
+  void check_invariants() const;
+
+ private:
+  mutable RankedMutex<LockRank::kSpace> mutex_;
+  MappingLedger ledger_;
+};
+
+}  // namespace tidepool

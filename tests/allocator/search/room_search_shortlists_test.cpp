@@ -1,0 +1,164 @@
+// Requests that are served from what an earlier search found cheapest: that few blocks are priced,
+// what may be taken, and when all are looked at again.
+#include <algorithm>
+#include <vector>
+
+#include "allocator/budgeted_allocator.h"
+#include "allocator/search/shortlists.h"
+#include "allocator/space/simulated_space.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_reclaimer.h"
+#include "tests/support/random.h"
+
+namespace tidepool {
+namespace {
+
+using test::FakeOwner;
+using test::FakeReclaimer;
+
+constexpr size_t kPage = 64 << 10;
+constexpr size_t kBlocks = 256;
+
+struct World {
+  explicit World(bool shortlists, bool pages = true, size_t bytes = kPage)
+      : block_bytes(bytes), allocator(space, mutex, config(pages, bytes)) {
+    reclaimer.shortlists = shortlists;
+    allocator.set_reclaimer(&reclaimer);
+    for (size_t k = 0; k < kBlocks; ++k) owned(block_bytes, 1000 + 10 * ((k * 101) % kBlocks));
+    REQUIRE(reclaimer.evicted.empty());
+  }
+  static AllocatorConfig config(bool pages, size_t block_bytes) {
+    AllocatorConfig config;
+    config.budget_bytes = kBlocks * block_bytes;
+    config.handle_bytes = kPage;
+    config.allow_remap = pages;
+    config.allow_moves = false;  // where contents move, every search is of all blocks
+    return config;
+  }
+  FakeOwner* owned(size_t bytes, uint64_t price) {
+    FakeOwner* owner = reclaimer.add(allocator.allocate(bytes), bytes, price);
+    DeviceLock lock(mutex);
+    allocator.set_owner(owner->address, owner);
+    return owner;
+  }
+  // A request that misses, and whose block stays. Returns what went for it.
+  std::vector<FakeOwner*> miss(size_t bytes) {
+    reclaimer.evicted.clear();
+    allocator.allocate(bytes);
+    allocator.check_invariants();
+    return reclaimer.evicted;
+  }
+  FakeOwner* cheapest_left() {
+    FakeOwner* best = nullptr;
+    for (FakeOwner* owner : reclaimer.owners()) {
+      if (owner->address == nullptr || owner->barrier) continue;
+      if (best == nullptr || owner->price < best->price) best = owner;
+    }
+    return best;
+  }
+  size_t shortlisted() { return allocator.statistics().shortlisted; }
+
+  const size_t block_bytes;
+  SimulatedSpace space{kPage};
+  DeviceMutex mutex;
+  FakeReclaimer reclaimer;
+  BudgetedAllocator allocator;
+};
+
+TEST_CASE("while prices stay, the same go as by exact searches, and few are priced") {
+  for (const bool pages : {false, true}) {
+    World exact(false, pages);
+    World quick(true, pages);
+    for (int k = 0; k < 100; ++k) {
+      FakeOwner* const next = quick.cheapest_left();
+      const auto evicted = quick.miss(kPage);
+      CHECK(evicted == std::vector<FakeOwner*>{next});
+      CHECK(exact.miss(kPage).front()->price == evicted.front()->price);
+    }
+    CHECK(exact.shortlisted() == 0);
+    CHECK(quick.shortlisted() > 80);
+    CHECK(quick.reclaimer.priced * 4 < exact.reclaimer.priced);
+  }
+}
+
+TEST_CASE("what is not listed is not seen to become cheaper, but within so many misses") {
+  World world(true);
+  world.miss(kPage);  // makes the list
+  FakeOwner* dearest = world.reclaimer.owners().front();
+  for (FakeOwner* owner : world.reclaimer.owners()) {
+    if (owner->price > dearest->price) dearest = owner;
+  }
+  dearest->price = 1;
+  size_t misses = 1;
+  while (world.miss(kPage).front() != dearest) ++misses;
+  CHECK(misses > 1);
+  CHECK(misses <= kBlocks / Shortlists::kShare + 1);
+}
+
+TEST_CASE("nothing is taken for more than what was left out had cost") {
+  World world(true);
+  world.miss(kPage);
+  std::vector<FakeOwner*> left;
+  for (FakeOwner* owner : world.reclaimer.owners()) {
+    if (owner->address != nullptr) left.push_back(owner);
+  }
+  std::sort(left.begin(), left.end(), [](auto* a, auto* b) { return a->price < b->price; });
+  // One of the cheapest was the list's first victim already.
+  const size_t listed = Shortlists::kEntries - 1;
+  for (size_t k = 0; k < listed; ++k) left[k]->price += 1'000'000;
+  CHECK(world.miss(kPage).front() == left[listed]);
+  CHECK(world.shortlisted() == 0);
+}
+
+TEST_CASE("listed blocks that are freed, kept or used again are passed over") {
+  World world(true);
+  world.miss(kPage);
+  for (int k = 0; k < 3; ++k) {
+    FakeOwner* gone = world.cheapest_left();
+    world.allocator.free(gone->address);
+    gone->address = nullptr;
+    world.allocator.allocate(kPage);  // in its place, without an owner
+    CHECK(world.reclaimer.evicted.size() == 1);
+    world.cheapest_left()->barrier = true;
+    FakeOwner* const next = world.cheapest_left();
+    CHECK(world.miss(kPage).front() == next);
+  }
+  CHECK(world.shortlisted() == 3);
+}
+
+TEST_CASE("a listed block that refuses to go is looked for no more") {
+  World world(true);
+  world.miss(kPage);
+  FakeOwner* const refuses = world.cheapest_left();
+  refuses->refuses = true;
+  CHECK(world.miss(kPage).front()->price == refuses->price + 10);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("what takes several small blocks is served from lists of pages") {
+  for (const size_t bytes : {3 * kPage / 4, 5 * kPage / 4}) {
+    World world(true, true, kPage / 4);
+    size_t misses = 0;
+    for (int k = 0; k < 40; ++k) misses += world.miss(bytes).size() > 1;
+    CAPTURE(bytes, misses);
+    CHECK(misses > 20);
+    CHECK(world.shortlisted() * 3 > misses);
+  }
+}
+
+TEST_CASE("requests of several sizes are served from lists, and free pages before them") {
+  World world(true, true, 2 * kPage);
+  test::Random random(3);
+  size_t misses = 0;
+  for (int k = 0; k < 120; ++k) {
+    const size_t bytes = kPage * (1 + random.below(3));
+    const size_t priced = world.reclaimer.priced;
+    misses += !world.miss(bytes).empty();
+    // A page that a block of two left needs no price.
+    if (world.reclaimer.evicted.empty()) CHECK(world.reclaimer.priced == priced);
+  }
+  CHECK(world.shortlisted() * 2 > misses);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,131 @@
+#include "allocator/search/room_view.h"
+
+#include "allocator/arena/page_supply.h"
+#include "allocator/search/site_search.h"
+#include "tests/support/allocator_world.h"
+#include "tests/support/catch.h"
+
+namespace tidepool {
+namespace {
+
+using test::kPage;
+
+// Four owned blocks of two pages in one zone, the second of which may not be evicted.
+struct World {
+  World() : arena(space, config()), supply(arena) {
+    arena.set_reclaimer(&reclaimer);
+    ++arena.search_number;
+    for (const uint64_t price : {7, 0, 5, 3}) {
+      const Request two{.asked_bytes = 2 * kPage, .bytes = 2 * kPage};
+      PagesPlan plan;
+      plan.site = SiteSearch(arena).for_new_pages(two);
+      BlockId served{};
+      REQUIRE(supply.fill(lock, two, plan, served) == Outcome::kServed);
+      arena.heap.set_requested(served, 2 * kPage);
+      test::FakeOwner* const owner =
+          reclaimer.add(arena.address_of(served).pointer(), 2 * kPage, price, price == 0);
+      arena.heap[served].owner = owner;
+      blocks.push_back(served);
+      owners.push_back(owner);
+    }
+  }
+  static AllocatorConfig config() {
+    AllocatorConfig config = test::config_of(8);
+    config.one_zone = true;
+    return config;
+  }
+
+  SimulatedSpace space{kPage};
+  test::FakeReclaimer reclaimer;
+  Arena arena;
+  PageSupply supply;
+  DeviceMutex mutex;
+  DeviceLock lock{mutex};
+  RoomView view{arena};
+  Request request{.asked_bytes = kPage, .bytes = kPage};
+  std::vector<BlockId> blocks;
+  std::vector<test::FakeOwner*> owners;
+};
+
+TEST_CASE("all blocks are listed in order, with barriers for what stays") {
+  World world;
+  world.view.list_all(world.request, Listing::kEvictions);
+  const RoomList& list = world.view.list();
+  REQUIRE(list.size() == 5);  // and the hole
+  CHECK(list[0].price == 7);
+  CHECK(list.kind(1) == RoomKind::kBarrier);
+  CHECK(list.kind(2) == RoomKind::kEvictable);
+  CHECK(list.kind(4) == RoomKind::kHole);
+  CHECK(world.view.zone_begin(Zone::kTransient) == 0);
+  CHECK(world.view.zone_end(Zone::kTransient) == 5);
+  CHECK(world.view.zone_end(Zone::kMedium) == 0);
+  const auto window = world.view.find_window_anywhere(3 * kPage);
+  REQUIRE(window);
+  const WindowPlan plan = world.view.plan_of(*window);
+  CHECK(plan.victims == std::vector<BlockId>{world.blocks[2], world.blocks[3]});
+  CHECK(plan.range.begin == 4 * kPage);
+  CHECK(plan.range.end == 8 * kPage);
+  list.check_invariants();
+}
+
+TEST_CASE("what is better moved than evicted is listed so where that is asked for") {
+  World world;
+  world.owners[1]->move_price = 2;
+  world.owners[2]->move_price = 9;
+  world.view.list_all(world.request, Listing::kMoves);
+  CHECK(world.view.list().kind(1) == RoomKind::kMovable);
+  CHECK(world.view.list()[1].price == 2);
+  CHECK(world.view.list().kind(2) == RoomKind::kEvictable);  // 5 is less than 9
+  const auto window = world.view.find_window_anywhere(4 * kPage);
+  REQUIRE(window);
+  CHECK(world.view.moves_something(*window));
+  const MovesPlan plan = world.view.moves_of(*window);
+  CHECK(plan.moved == std::vector<BlockId>{world.blocks[1]});
+  world.view.list_all(world.request, Listing::kEvictions);
+  CHECK(world.view.list().kind(1) == RoomKind::kBarrier);
+}
+
+TEST_CASE("what is being emptied already is not looked at") {
+  World world;
+  const ByteRange emptied{4 * kPage, 6 * kPage};
+  world.view.list_all(world.request, Listing::kEvictions, {&emptied, 1});
+  CHECK(world.view.list().kind(2) == RoomKind::kBarrier);
+  CHECK(world.view.list().kind(3) == RoomKind::kEvictable);
+}
+
+TEST_CASE("an excerpt has barriers for whatever lies between its blocks") {
+  World world;
+  Shortlist list;
+  list.entries.push_back({world.arena.heap.blocks().ref(world.blocks[2]), 4 * kPage});
+  world.arena.free_block(world.blocks[0]);
+  world.arena.merge_free_blocks();
+  CHECK(world.view.find_free_pages(StreamId::kDefault));
+  world.view.list_shortlist(world.request, list);
+  const RoomList& listed = world.view.list();
+  REQUIRE(listed.size() == 4);
+  CHECK(listed.kind(0) == RoomKind::kFree);
+  CHECK(listed.kind(1) == RoomKind::kBarrier);
+  CHECK(listed[2].price == 5);
+  CHECK(listed.kind(3) == RoomKind::kBarrier);
+  CHECK(listed.offset(4) == world.arena.config.range_bytes);
+  // An entry whose block is gone is forgotten.
+  world.arena.free_block(world.blocks[2]);
+  world.view.list_shortlist(world.request, list);
+  CHECK(list.entries.empty());
+}
+
+TEST_CASE("pages that move are taken in runs, from the highest address down") {
+  World world;
+  world.view.list_all(world.request, Listing::kEvictions);
+  const PagesPlan plan = world.view.plan_of(Site{}, {2}, {0, 1, 4});
+  CHECK(plan.victims == std::vector<BlockId>{world.blocks[2]});
+  REQUIRE(plan.sources.size() == 2);
+  CHECK(plan.sources[0].block == world.blocks[2]);
+  CHECK(plan.sources[0].range.begin == 4 * kPage);
+  CHECK(plan.sources[1].block == world.blocks[0]);
+  CHECK(plan.sources[1].range.end == 2 * kPage);
+  CHECK(plan.moved_pages == std::vector<size_t>{0, 1, 4});
+}
+
+}  // namespace
+}  // namespace tidepool
