@@ -13,6 +13,10 @@ namespace tidepool::torch_glue {
 
 // Scalars of the CPU that kernels of another device read: they are passed by value.
 void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
+  if (storage->device().is_meta()) {  // no memory, and its size may be a symbol
+    seen.home = Home::kEmpty;
+    return call().refuse(remat::RootReason::kUnsupported);
+  }
   const bool scalar = host_is_foreign() && storage->device().is_cpu() && storage->nbytes() > 0 &&
                       storage->nbytes() <= TensorSlot::kImmediateBytes;
   if ((scalar || TIDEPOOL_MUTANT(5, foreign)) && seen.supported && !seen.written) {

@@ -314,6 +314,16 @@ def case_compiled():
     return results, w.grad
 
 
+def case_compiled_for_any_size():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, w: (x @ w).relu().sum(0) * x.shape[0], backend="aot_eager",
+                             dynamic=True)
+    w = torch.randn(4, 4, requires_grad=True)
+    for rows in (3, 5):
+        compiled(torch.randn(rows, 4) * 2, w).sum().backward()
+    return w.grad
+
+
 def case_compiled_library_calls():
     """A compiled graph of library calls: the next one takes the pointer of what one has made."""
     def function(x, w):
