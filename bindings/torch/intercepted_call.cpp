@@ -29,8 +29,8 @@ namespace {
 // A leaf that requires a gradient, or a view of one (linear layers use their weight transposed).
 bool is_parameter(c10::TensorImpl* impl) {
   if (!impl->requires_grad()) return false;
-  const at::Tensor tensor(
-      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl));
+  const BorrowedTensor borrowed(impl);
+  const at::Tensor& tensor = *borrowed;
   return tensor.is_leaf() || (tensor.is_view() && tensor._base().is_leaf());
 }
 
