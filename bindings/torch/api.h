@@ -93,8 +93,8 @@ TIDEPOOL_EXPORT void tidepool_end_settling();
 // "aten::add.Tensor".
 TIDEPOOL_EXPORT void tidepool_distrust(const char* name);
 
-// A kernel that the job has registered for one of PyTorch's operators runs on the calling thread:
-// an operator that calls it inside is not recorded.
+// A kernel that the job has registered for one of PyTorch's operators is about to be registered, or
+// runs on the calling thread: an operator that calls it inside is not recorded, nor any draw.
 TIDEPOOL_EXPORT void tidepool_note_own_kernel();
 
 // The calling thread enters (1) or leaves (0) generated code that reads tensors by their addresses:

@@ -55,8 +55,8 @@ void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
   }
   const auto* known = static_cast<const Accumulator*>(storage.notes);
   if (known != nullptr && !known->expired()) [[likely]] return;
-  const at::Tensor used(
-      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(tensor));
+  const BorrowedTensor borrowed(tensor);
+  const at::Tensor& used = *borrowed;
   Held node;
   if (used.is_leaf()) {
     node = try_get_grad_accumulator(used);

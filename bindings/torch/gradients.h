@@ -4,11 +4,28 @@
 // All functions need the device's lock, and that no thread but the caller's works on gradients.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
 #include "remat/lineage.h"
 
 namespace tidepool::torch_glue {
+
+// A tensor that somebody else keeps alive, without a reference of its own: to count one takes
+// Python's lock where Python knows the tensor, and that is never waited for with the device's held.
+class BorrowedTensor {
+ public:
+  explicit BorrowedTensor(c10::TensorImpl* impl)
+      : tensor_(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(impl)) {}
+  ~BorrowedTensor() { tensor_.unsafeReleaseTensorImpl(); }
+  BorrowedTensor(const BorrowedTensor&) = delete;
+  BorrowedTensor& operator=(const BorrowedTensor&) = delete;
+
+  const at::Tensor& operator*() const { return tensor_; }
+
+ private:
+  at::Tensor tensor_;
+};
 
 // So many threads may run a job's operators with only one of them working on gradients: the one
 // that the job runs on, and, where the device is not the CPU, autograd's own for the device.

@@ -22,14 +22,15 @@ namespace tidepool::torch_glue {
 constinit thread_local bool t_in_optimizer = false;
 constinit thread_local int t_region_depth = 0;
 constinit thread_local uint64_t t_own_kernels = 0;
+std::atomic<bool> g_has_own_kernels{false};
 
 namespace {
 
 // A leaf that requires a gradient, or a view of one (linear layers use their weight transposed).
 bool is_parameter(c10::TensorImpl* impl) {
   if (!impl->requires_grad()) return false;
-  const at::Tensor tensor(
-      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl));
+  const BorrowedTensor borrowed(impl);
+  const at::Tensor& tensor = *borrowed;
   return tensor.is_leaf() || (tensor.is_view() && tensor._base().is_leaf());
 }
 
@@ -313,7 +314,8 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   const bool is_known = info_.is_trusted();
   trusted_ = is_known && t_region_depth == 0;
   CallBody* body = nullptr;
-  if (draws_ && info_.generator_argument < 0 && !info_.draws_by_default_only) {
+  const bool is_untold = info_.generator_argument < 0 && !info_.draws_by_default_only;
+  if (draws_ && (is_untold || g_has_own_kernels.load(std::memory_order_relaxed))) {
     call().refuse(remat::RootReason::kUnsupported);
   }
   if (info_.draws && generator != nullptr && generator->device() != engine().device()) {

@@ -169,6 +169,10 @@ extern constinit thread_local bool t_in_optimizer;
 // Kernels of the job's own, for PyTorch's operators, that ran on this thread: a kernel that calls
 // one inside cannot be run again.
 extern constinit thread_local uint64_t t_own_kernels;
+// The job has put a kernel of its own in the place of one of PyTorch's. It may draw, or wait for
+// threads that do, inside of an operator that draws: those are no longer recorded, as the lock of
+// the generator would be held meanwhile.
+extern std::atomic<bool> g_has_own_kernels;
 
 // While above zero, generated code runs on this thread: it reads the memory of operators' operands
 // and results by their addresses, so that these stay where they are.

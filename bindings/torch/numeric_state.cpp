@@ -72,46 +72,18 @@ TIDEPOOL_CONTEXT_MEMBER(bool, _deterministic_fill_uninitialized_memory);
 TIDEPOOL_CONTEXT_MEMBER(bool, enabled_mkldnn);
 TIDEPOOL_CONTEXT_MEMBER(bool, deterministic_mkldnn);
 TIDEPOOL_CONTEXT_MEMBER(bool, enabled_nnpack);
-TIDEPOOL_CONTEXT_MEMBER(bool, enabled_flashSDP);
-TIDEPOOL_CONTEXT_MEMBER(bool, enabled_mathSDP);
 TIDEPOOL_CONTEXT_MEMBER(bool, allow_tf32_cudnn);
 TIDEPOOL_CONTEXT_MEMBER(std::optional<int32_t>, sm_carveout);
 TIDEPOOL_CONTEXT_MEMBER(at::LinalgBackend, linalg_preferred_backend);
 TIDEPOOL_CONTEXT_MEMBER(at::BlasBackend, blas_preferred_backend);
 TIDEPOOL_CONTEXT_MEMBER(std::atomic<at::QEngine>, quantized_engine);
-using AttentionOrder = std::array<at::SDPBackend, at::num_sdp_backends>;
-TIDEPOOL_CONTEXT_MEMBER(AttentionOrder, sdp_priority_order);
 #undef TIDEPOOL_CONTEXT_MEMBER
-
-// 3 bits for each.
-static_assert(at::num_sdp_backends <= 5);
-
-uint16_t capture_attention_order(at::Context& context) {
-  const AttentionOrder& order = context.*member_sdp_priority_order();
-  uint16_t packed = 0;
-  for (size_t k = 0; k < order.size(); ++k) {
-    packed |= static_cast<uint16_t>((static_cast<unsigned>(order[k]) & 7) << (3 * k));
-  }
-  return packed;
-}
-
-void apply_attention_order(at::Context& context, uint16_t packed) {
-  for (at::SDPBackend& backend : context.*member_sdp_priority_order()) {
-    backend = static_cast<at::SDPBackend>(packed & 7);
-    packed >>= 3;
-  }
-}
 
 using Reduction = at::CuBLASReductionOption;
 
 // Switches that only newer versions have: visit(reader, setter, bits) for each.
 template <class Context, class Visit>
 void visit_newer_switches(Context& context, Visit&& visit) {
-  visit([&] { return context.userEnabledFA3SDP(); }, [&](bool on) { context.setSDPUseFA3(on); }, 1);
-  if constexpr (requires { context.userEnabledFA4SDP(); }) {
-    visit([&] { return context.userEnabledFA4SDP(); }, [&](bool on) { context.setSDPUseFA4(on); },
-          1);
-  }
   if constexpr (requires { context.preferCublasltGroupedGemm(); }) {
     visit([&] { return context.preferCublasltGroupedGemm(); },
           [&](bool on) { context.setPreferCublasltGroupedGemm(on); }, 1);
@@ -141,9 +113,6 @@ uint32_t capture_cuda_switches(at::Context& context) {
   add(context.deterministicCuDNN(), 1);
   add(context.*member_allow_tf32_cudnn(), 1);
   add(context.allowFP16AccumulationCuBLAS(), 1);
-  add(context.userEnabledMemEfficientSDP(), 1);
-  add(context.userEnabledCuDNNSDP(), 1);
-  add(context.allowFP16BF16ReductionMathSDP(), 1);
   add(static_cast<uint32_t>(context.allowFP16ReductionCuBLAS()), 2);
   add(static_cast<uint32_t>(context.allowBF16ReductionCuBLAS()), 2);
   visit_newer_switches(context, [&](auto read, auto, int width) {
@@ -163,9 +132,6 @@ void apply_cuda_switches(at::Context& context, uint32_t bits) {
   context.setDeterministicCuDNN(take(1) != 0);
   context.*member_allow_tf32_cudnn() = take(1) != 0;
   context.setAllowFP16AccumulationCuBLAS(take(1) != 0);
-  context.setSDPUseMemEfficient(take(1) != 0);
-  context.setSDPUseCuDNN(take(1) != 0);
-  context.setAllowFP16BF16ReductionMathSDP(take(1) != 0);
   const auto reduces = [](Reduction option) {
     return option == Reduction::AllowReducedPrecisionWithSplitK;
   };
@@ -221,8 +187,6 @@ void change(const NumericState& from, const NumericState& to) {
         c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(to.default_dtype)));
   }
   if (from.nnpack != to.nnpack) context.setUserEnabledNNPACK(to.nnpack);
-  if (from.flash_attention != to.flash_attention) context.setSDPUseFlash(to.flash_attention);
-  if (from.math_attention != to.math_attention) context.setSDPUseMath(to.math_attention);
   if (from.grad_mode != to.grad_mode) c10::GradMode::set_enabled(to.grad_mode);
   if (to.autocast_dtype >= 0 && from.autocast_dtype != to.autocast_dtype) {
     at::autocast::set_autocast_dtype(at::kCPU, static_cast<at::ScalarType>(to.autocast_dtype));
@@ -235,9 +199,6 @@ void change(const NumericState& from, const NumericState& to) {
   if (from.sm_carveout != to.sm_carveout) {
     context.*member_sm_carveout() =
         to.sm_carveout < 0 ? std::nullopt : std::optional<int32_t>(to.sm_carveout);
-  }
-  if (from.attention_order != to.attention_order) {
-    apply_attention_order(context, to.attention_order);
   }
   if (from.quantized_engine != to.quantized_engine) {
     context.*member_quantized_engine() = static_cast<at::QEngine>(to.quantized_engine);
@@ -285,7 +246,6 @@ NumericState NumericState::capture(bool cuda) {
     state.sm_carveout = (context.*member_sm_carveout()).value_or(-1);
     state.blas_library = static_cast<int8_t>(context.*member_blas_preferred_backend());
     state.linalg_library = static_cast<int8_t>(context.*member_linalg_preferred_backend());
-    state.attention_order = capture_attention_order(context);
   }
   state.quantized_engine = static_cast<uint8_t>(
       (context.*member_quantized_engine()).load(std::memory_order_relaxed));
@@ -298,8 +258,6 @@ NumericState NumericState::capture(bool cuda) {
   state.mkldnn = context.*member_enabled_mkldnn();
   state.mkldnn_deterministic = context.*member_deterministic_mkldnn();
   state.nnpack = context.*member_enabled_nnpack();
-  state.flash_attention = context.*member_enabled_flashSDP();
-  state.math_attention = context.*member_enabled_mathSDP();
   state.default_dtype = static_cast<int8_t>(c10::get_default_dtype_as_scalartype());
   const PrecisionNodes& nodes = precision_nodes();
   const auto read = [&](size_t from, size_t to) {

@@ -1,5 +1,7 @@
 // NumericState: the switches of a thread and of PyTorch that decide an operator's bits. Captured
-// when an operator is recorded, applied around its replay, and put back afterwards.
+// when an operator is recorded, applied around its replay, and put back afterwards. Which attention
+// kernel runs is none of them: each kernel is an operator of its own, and what chooses among them
+// inside is not recorded.
 // A value type; capture() and Scope read and write the calling thread's and global state.
 #pragma once
 
@@ -21,7 +23,6 @@ struct NumericState {
   int8_t cuda_autocast_dtype = -1;
   uint32_t cuda_switches = 0;  // a bit each; 0 where CUDA is not looked at
   int32_t sm_carveout = -1;    // multiprocessors that matrix products leave alone; -1: not set
-  uint16_t attention_order = 0;  // which attention kernels are tried first: 3 bits each
   int8_t blas_library = -1;
   int8_t linalg_library = -1;
   uint8_t quantized_engine = 0;
@@ -32,8 +33,6 @@ struct NumericState {
   bool mkldnn = false;
   bool mkldnn_deterministic = false;
   bool nnpack = false;
-  bool flash_attention = false;
-  bool math_attention = false;
 
   // `cuda`: the switches that matter on CUDA devices, too.
   static NumericState capture(bool cuda);

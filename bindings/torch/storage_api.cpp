@@ -185,7 +185,10 @@ void tidepool_distrust(const char* name) {
   if (engines_installed()) distrust_operators(name);
 }
 
-void tidepool_note_own_kernel() { ++t_own_kernels; }
+void tidepool_note_own_kernel() {
+  ++t_own_kernels;
+  g_has_own_kernels.store(true, std::memory_order_relaxed);
+}
 
 void tidepool_region(int entering) { t_region_depth += entering != 0 ? 1 : -1; }
 

@@ -339,3 +339,16 @@ def case_observers_that_look_at_operands():
     results.append(net(x).sum() * 2)
     trace.stop()
     return results
+
+
+def case_kernels_that_draw_inside_of_a_draw():
+    """The kernel draws while the operator that calls it draws, and would hold the generator."""
+    evictable(4) * 1  # at once, as nothing else of this case is replayed
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("exponential_", lambda x, rate=1.0, *, generator=None: x.copy_(
+            torch.rand(x.shape)), "CPU", allow_override=True)
+        drawn = torch.multinomial(torch.ones(12), 5)
+        return drawn, evictable(3) * 2, torch.rand(2)
+    finally:
+        library._destroy()

@@ -78,6 +78,8 @@ class Registrations:
         """Return a kernel that tells when it runs: another operator may call it inside."""
         if not inspect.isroutine(kernel) and not hasattr(kernel, "__wrapped__"):
             return kernel  # PyTorch's own mark of a kernel that falls through, and the like
+        if not (getattr(kernel, "__module__", None) or "").startswith("torch."):
+            self._plugin.note_own_kernel()  # before it can run inside of an operator that draws
 
         @functools.wraps(kernel)
         def noting(*args, **kwargs):
