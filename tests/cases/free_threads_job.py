@@ -165,6 +165,7 @@ class Job:
     def work(self, number: int, may_go_on) -> None:
         choose = random.Random(f"{self.seed} {number}")
         library = None
+        torch.get_num_threads()  # else the number that another thread has set comes over this one's
         try:
             while may_go_on(self.steps[number]):
                 self.steps[number] += 1
