@@ -1,5 +1,6 @@
 #include "remat/memory_uses.h"
 
+#include <array>
 #include <string_view>
 
 #include "fmt/format.h"
@@ -9,7 +10,7 @@ namespace tidepool::remat {
 namespace {
 
 // Why bytes without lineage stay, by RootReason.
-constexpr const char* kWords[static_cast<size_t>(RootReason::kCount)] = {
+constexpr std::array kWords = {
     "results of operators",
     "tensors that no operator was seen to fill",
     "results of operators that cannot be run again",
@@ -21,6 +22,7 @@ constexpr const char* kWords[static_cast<size_t>(RootReason::kCount)] = {
     "results written in place too often to be made again",
     "results kept from earlier steps",
     "results beyond the number of operators that are remembered",
+    "results beyond the memory for remembering operators",
     "results whose inputs were lost while they were computed",
     "results whose inputs were freed or overwritten since",
     "memory whose address was handed out (NumPy, DLPack, data_ptr)",
@@ -30,6 +32,7 @@ constexpr const char* kWords[static_cast<size_t>(RootReason::kCount)] = {
     "results from before a switch or a kernel was changed",
     "copies of batches and arrays from outside",
 };
+static_assert(kWords.size() == static_cast<size_t>(RootReason::kCount));
 
 // As a user knows it: without PyTorch's namespace and the overload.
 std::string short_name(std::string_view name) {

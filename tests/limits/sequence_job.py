@@ -73,7 +73,8 @@ def main() -> None:
         from tidepool import _plugin
 
         plugin = _plugin.load()
-        plugin.attach({"device": "cpu", "budget_bytes": 1 << 30, "log_allocations": True})
+        plugin.attach({"device": "cpu", "budget_bytes": 1 << 30, "planning": "off",
+                       "log_allocations": True})
     log = ctypes.CDLL(library)
     log.allocation_log_install(int(plugin is None))
     loss = train()

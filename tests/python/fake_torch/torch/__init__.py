@@ -38,6 +38,11 @@ class UntypedStorage:
         return 0
 
 
+class Generator:
+    def set_state(self, state):
+        pass
+
+
 class _Writer:
     def write_record(self, name, data, size):
         pass
@@ -53,7 +58,11 @@ class _Library:
 _C = types.SimpleNamespace(
     _DispatchModule=_Library, _dispatch_library=_Library,
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
-    _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None)
+    _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None,
+    _profiler=types.SimpleNamespace(_enable_execution_trace_observer=lambda: None,
+                                    _disable_execution_trace_observer=lambda: None))
+library = types.SimpleNamespace(fallthrough_kernel=None)
+profiler = types.SimpleNamespace(profiler=types.SimpleNamespace())
 version = types.SimpleNamespace(cuda=None)
 _data_parallel = types.SimpleNamespace(
     _ddp_init_helper=lambda self, parameters: None)
