@@ -1,45 +1,28 @@
 // DTR's loop in place of windows and selections: who goes, in which order, and when it ends.
 #include <vector>
 
-#include "allocator/budgeted_allocator.h"
-#include "allocator/space/simulated_space.h"
+#include "tests/support/allocator_world.h"
 #include "tests/support/catch.h"
-#include "tests/support/fake_reclaimer.h"
 
 namespace tidepool {
 namespace {
 
 using test::FakeOwner;
-using test::FakeReclaimer;
+using test::kPage;
 
-constexpr size_t kPage = 64 << 10;
-
-struct World {
+struct World : test::AllocatorWorld {
   explicit World(bool allow_remap, size_t slab_pages = 0)
-      : allocator(space, mutex, config(allow_remap, slab_pages)) {
-    allocator.set_reclaimer(&reclaimer);
-  }
+      : AllocatorWorld(config(allow_remap, slab_pages)) {}
   static AllocatorConfig config(bool allow_remap, size_t slab_pages) {
-    AllocatorConfig config;
-    config.budget_bytes = (slab_pages > 0 ? slab_pages : 8) * kPage;
+    AllocatorConfig config = test::config_of(slab_pages > 0 ? slab_pages : 8);
     config.range_bytes = slab_pages * kPage;  // no more addresses than memory
-    config.handle_bytes = kPage;
     config.evict_singly = true;
     config.allow_remap = allow_remap;
     return config;
   }
   FakeOwner* owned(size_t pages, uint64_t price, bool barrier = false) {
-    void* address = allocator.allocate(pages * kPage);
-    FakeOwner* owner = reclaimer.add(address, pages * kPage, price, barrier);
-    DeviceLock lock(mutex);
-    allocator.set_owner(address, owner);
-    return owner;
+    return AllocatorWorld::owned(pages * kPage, price, barrier);
   }
-
-  SimulatedSpace space{kPage};
-  DeviceMutex mutex;
-  FakeReclaimer reclaimer;
-  BudgetedAllocator allocator;
 };
 
 TEST_CASE("the least price by byte goes first, wherever it lies, until a block fits") {

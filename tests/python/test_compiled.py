@@ -1,5 +1,6 @@
 """What generated code of torch.compile reads stays: inputs, intermediates and constants."""
 
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -32,8 +33,13 @@ class Plugin:
     def escape(self, storage):
         self.calls.append(("escape", storage))
 
-    def region(self, entering):
-        self.calls.append("enter" if entering else "leave")
+    @contextlib.contextmanager
+    def region(self):
+        self.calls.append("enter")
+        try:
+            yield
+        finally:
+            self.calls.append("leave")
 
 
 @pytest.fixture
@@ -108,14 +114,18 @@ def test_the_compiler_is_found_whenever_it_is_imported(modules, plugin, imported
 
 
 REAL = """
-import json, torch, warnings
+import contextlib, json, torch, warnings
 warnings.simplefilter("ignore")
 from tidepool import _compiled, _readers
 calls = []
 class Plugin:
     def written(self, storage): calls.append("written")
     def escape(self, storage): calls.append("escape")
-    def region(self, entering): calls.append("enter" if entering else "leave")
+    @contextlib.contextmanager
+    def region(self):
+        calls.append("enter")
+        yield
+        calls.append("leave")
 _compiled.follow_compiled_graphs(Plugin(), torch, _readers._storage_finder(torch))
 class Model(torch.nn.Module):
     def __init__(self):

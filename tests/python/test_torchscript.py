@@ -23,7 +23,13 @@ class Plugin:
         calls.append("begin")
         yield
         calls.append("end")
-    def region(self, entering): calls.append("enter" if entering else "leave")
+    @contextlib.contextmanager
+    def region(self):
+        calls.append("enter")
+        try:
+            yield
+        finally:
+            calls.append("leave")
     @contextlib.contextmanager
     def holding(self, storages):
         held = list(filter(None, storages))

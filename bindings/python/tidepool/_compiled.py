@@ -98,11 +98,8 @@ def _running(original, plugin: _plugin.Plugin, storage_of):
 def _in_region(original, plugin: _plugin.Plugin):
     @functools.wraps(original)
     def call(*args, **kwargs):
-        plugin.region(1)
-        try:
+        with plugin.region():
             return original(*args, **kwargs)
-        finally:
-            plugin.region(0)
 
     return call
 

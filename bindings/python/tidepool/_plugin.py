@@ -78,7 +78,6 @@ class Plugin:
         self.evict = library.tidepool_evict
         self.evict_all = library.tidepool_evict_all
         self.recording = library.tidepool_recording
-        self.region = library.tidepool_region
         self.note_own_kernel = library.tidepool_note_own_kernel
 
     def attach(self, settings: dict) -> None:
@@ -110,16 +109,24 @@ class Plugin:
         """Restore storages, which stay where they are until the block ends; 0 is none."""
         held: list[tuple] = []
         try:
-            for storage in storages:
+            for storage in filter(None, storages):
                 hold = _ADDRESS()
-                if storage:
-                    self._run(self.library.tidepool_hold, storage, ctypes.byref(hold))
+                self._run(self.library.tidepool_hold, storage, ctypes.byref(hold))
                 if hold.value:
                     held.append((storage, hold.value))
             yield
         finally:
             for each in held:
                 self.library.tidepool_let_go(*each)
+
+    @contextlib.contextmanager
+    def region(self) -> Iterator[None]:
+        """Keep, until the block ends, what the thread's operators read and make where it is."""
+        self.library.tidepool_region(1)
+        try:
+            yield
+        finally:
+            self.library.tidepool_region(0)
 
     def written(self, storage: int) -> None:
         self._run(self.library.tidepool_written, storage)

@@ -269,11 +269,8 @@ class Readers:
         @functools.wraps(original)
         def to_dlpack(tensor, *args, **kwargs):
             if kwargs.get("copy") is True:
-                plugin.region(1)  # what it exports is the result of a `clone` that it calls
-                try:
+                with plugin.region():  # what it exports is the result of a `clone` that it calls
                     return original(tensor, *args, **kwargs)
-                finally:
-                    plugin.region(0)
             storage = find(tensor)
             if storage:
                 plugin.escape(storage)

@@ -79,7 +79,7 @@ def _called(original, plugin, torch, storage_of):
             return call_as_caller(original, self, *args, **kwargs)
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
         whole = plugin.settling() if graph.forks else contextlib.nullcontext()
-        with whole, _region(plugin), plugin.holding(map(storage_of, operands)):
+        with whole, plugin.region(), plugin.holding(map(storage_of, operands)):
             return call_as_caller(original, self, *args, **kwargs)
 
     return call
@@ -138,7 +138,7 @@ def _follow_static_modules(plugin, torch, storage_of) -> None:
         @functools.wraps(original)
         def run(self, *args, **kwargs):
             operands = map(storage_of, leaves((args, kwargs)))
-            with _region(plugin), plugin.holding(operands):
+            with plugin.region(), plugin.holding(operands):
                 return call_as_caller(original, self, *args, **kwargs)
 
         return run
@@ -146,12 +146,3 @@ def _follow_static_modules(plugin, torch, storage_of) -> None:
     compiled._jit_to_static_module = make_static
     for name in ("__call__", "runAsync", "benchmark", "benchmark_individual_ops"):
         setattr(kind, name, running(getattr(kind, name)))
-
-
-@contextlib.contextmanager
-def _region(plugin):
-    plugin.region(1)
-    try:
-        yield
-    finally:
-        plugin.region(0)
