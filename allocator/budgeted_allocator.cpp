@@ -1,6 +1,7 @@
 #include "allocator/budgeted_allocator.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "allocator/arena/arena.h"
 #include "allocator/arena/page_supply.h"
@@ -20,6 +21,7 @@ struct BudgetedAllocator::Parts {
   Arena arena;
   PageSupply supply{arena};
   RoomMaker rooms{arena, supply};
+  std::atomic<uint64_t> misses = 0;
 };
 
 void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, PlacementHint hint,
@@ -43,7 +45,10 @@ void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, Placeme
   if (id == BlockId::kNone) [[unlikely]] {
     const End end = hint == PlacementHint::kCheap ? End::kHigh : End::kLow;
     id = heap.take_free(zone, rounded, stream, end);
-    if (id == BlockId::kNone) id = rooms.make_room(lock, {bytes, rounded, zone, stream, end});
+    if (id == BlockId::kNone) {
+      misses.fetch_add(1, std::memory_order_relaxed);
+      id = rooms.make_room(lock, {bytes, rounded, zone, stream, end});
+    }
   }
   heap.set_requested(id, bytes);
   const auto serial = static_cast<uint32_t>(counts.allocations);
@@ -224,6 +229,14 @@ AllocatorStatistics BudgetedAllocator::statistics() const {
 }
 
 size_t BudgetedAllocator::allocated_bytes() const { return parts_->arena.heap.allocated_bytes(); }
+
+uint64_t BudgetedAllocator::misses() const {
+  return parts_->misses.load(std::memory_order_relaxed);
+}
+
+uint64_t BudgetedAllocator::remap_ns_per_handle() const {
+  return static_cast<uint64_t>(parts_->arena.remap_ns_per_page);
+}
 
 uint64_t BudgetedAllocator::prices() const { return parts_->arena.counts.prices; }
 

@@ -125,6 +125,8 @@ class BudgetedAllocator {
   void after_fork_in_child();
 
   AllocatorStatistics statistics() const;  // takes the lock
+  uint64_t misses() const;                 // requests that no free block could serve; lock-free
+  uint64_t remap_ns_per_handle() const;    // what moving a page costs, as known now; lock-free
   size_t committed_bytes() const;          // takes the lock
   size_t handle_bytes() const;             // constant
   size_t allocated_bytes() const;          // requires: lock held

@@ -134,10 +134,16 @@ Outcome RoomMaker::take_awaiting(DeviceLock& lock, Request& request, BlockId& se
 RoomMaker::Ways RoomMaker::ways(const Request& request) const {
   Ways ways;
   const bool quick = search_.is_quick(request);
-  if (quick) ways.push_back(Way::kFreePages);
   // Places were made for this request before: it had no free ones.
   const bool again = request.evicts_for_places;
-  if (!search_.moves_come_first(request)) {
+  const bool moves_first = search_.moves_come_first(request);
+  if (moves_first && arena_.can_move_pages() && search_.pages_are_dear()) {
+    if (!again) ways.push_back(Way::kMove);
+    ways.insert(ways.end(), {again ? Way::kMakePlacesAgain : Way::kMakePlaces, Way::kEvict});
+    return ways;
+  }
+  if (quick) ways.push_back(Way::kFreePages);
+  if (!moves_first) {
     if (quick) ways.push_back(Way::kShortlist);
     ways.push_back(quick ? Way::kEvictAndRemember : Way::kEvict);
     ways.insert(ways.end(), {Way::kMove, Way::kMakePlaces});

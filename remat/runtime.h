@@ -203,6 +203,7 @@ class Runtime final : public Reclaimer {
   double price_per_byte(Owner owner, size_t free_beside_bytes = 0) override;
   bool evict(Owner owner) override;
   Price move_price(Owner owner) override;
+  uint64_t copy_ns(size_t bytes) const override;
   uint64_t time_price(Owner owner, uint64_t ns) override;
   bool move(DeviceLock& lock, Owner owner, void* to) override;
   bool wait_for_room(DeviceLock& lock) override;

@@ -8,6 +8,7 @@
 // are those of device calls in flight. See docs/life-of-an-allocation.md.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,7 +55,7 @@ struct Arena {
   // Counts searches: a block whose eviction was refused in this one is not asked for again in it.
   uint32_t search_number = 0;
   // What moving a page costs, in ns; measured as pages move where the settings ask for that.
-  double remap_ns_per_page = 0;
+  std::atomic<double> remap_ns_per_page = 0;
 
   void set_reclaimer(Reclaimer* whoever);
   void set_observer(AllocatorObserver* whoever);

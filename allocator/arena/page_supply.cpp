@@ -141,7 +141,8 @@ void PageSupply::measure(const PageTransaction& transaction, double took_ns) {
   if (!arena_.config.measure_remaps || transaction.moved() == 0 || !transaction.succeeded()) return;
   constexpr double kWeight = 0.125;  // of the newest
   const double ns = took_ns / static_cast<double>(transaction.moved());
-  arena_.remap_ns_per_page += kWeight * (ns - arena_.remap_ns_per_page);
+  const double known_ns = arena_.remap_ns_per_page.load(std::memory_order_relaxed);
+  arena_.remap_ns_per_page.store(known_ns + kWeight * (ns - known_ns), std::memory_order_relaxed);
 }
 
 size_t PageSupply::give_back(DeviceLock& lock) {

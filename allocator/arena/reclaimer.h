@@ -15,9 +15,10 @@
 namespace tidepool {
 
 // How to make room where pages can move. The cheapest: by a window or by pages, whichever costs
-// less. Pages: not by a window; what is cheapest by byte goes then, and what it leaves over serves
-// the next requests. Moves: by a window whose contents go or move, whichever costs less. Free pages
-// come before all, and what is not preferred where nothing else helps.
+// less; where a page costs more to map elsewhere than its contents cost to copy, as Moves. Pages: not
+// by a window; what is cheapest by byte goes then, and what it leaves over serves the next requests.
+// Moves: by a window whose contents go or move, whichever costs less. Free pages come first where
+// pages are the cheaper ones to move, and what is not preferred where nothing else helps.
 enum class Preference : uint8_t { kCheapest, kPages, kMoves };
 
 // An allocated block, for the report of a request that failed.
@@ -70,6 +71,13 @@ class Reclaimer {
   virtual Price move_price(Owner owner) {
     static_cast<void>(owner);
     return Price::blocked();
+  }
+
+  // What copying so many bytes within the device takes, in ns; 0 where that is not known.
+  // Requires: lock held.
+  virtual uint64_t copy_ns(size_t bytes) const {
+    static_cast<void>(bytes);
+    return 0;
   }
 
   // What it is worth, in the unit of price(), to be spared spending so much time to make room of

@@ -41,11 +41,19 @@ bool RoomSearch::can_move_contents(const Request& request) const {
          !arena_.streams.is_suspended() && request.moves_left > 0;
 }
 
-// Pages that move cost less than their contents: where they do, contents move only where nothing
-// else helps, or where a plan says so.
+bool RoomSearch::pages_are_dear() const {
+  const auto copy_ns = static_cast<double>(arena_.reclaimer->copy_ns(arena_.page_bytes()));
+  return copy_ns > 0 && arena_.remap_ns_per_page > copy_ns;
+}
+
+// Where pages cost less to move than their contents, contents move only where nothing else helps,
+// or where a plan says so.
 bool RoomSearch::moves_come_first(const Request& request) const {
-  return can_move_contents(request) &&
-         (!arena_.can_move_pages() || arena_.reclaimer->preference() == Preference::kMoves);
+  if (!can_move_contents(request)) return false;
+  if (!arena_.can_move_pages()) return true;
+  const Preference preference = arena_.reclaimer->preference();
+  return preference == Preference::kMoves ||
+         (preference == Preference::kCheapest && pages_are_dear());
 }
 
 Wanted RoomSearch::wanted_by(const Request& request) const {

@@ -26,8 +26,6 @@ std::atomic<uint64_t> g_out_of_memory_count{0};
 
 namespace {
 
-constexpr uint64_t kDeviceMapNs = 40'000;  // a handle; what DeviceArena begins with, too
-
 bool plans(const RuntimeSettings& settings) {
   return settings.config.policy == "planned" && settings.planning != Planning::kOff &&
          settings.config.chaos == remat::Chaos::kNone;
@@ -57,7 +55,6 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
       constexpr size_t kBytes = size_t{1} << 26;
       config.facts.copy_bytes_per_ns =
           static_cast<double>(kBytes) / static_cast<double>(backend_->copy_ns(kBytes) + 1);
-      config.facts.map_ns = kDeviceMapNs;
     }
     planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
     runtime_.set_observer(planner_.get());

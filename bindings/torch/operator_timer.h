@@ -1,5 +1,5 @@
 // OperatorTimer: what operators cost on a device whose work the host runs ahead of, without waiting
-// for it: the first few calls of each kind are timed, later ones are taken to cost the same.
+// for it: some calls of each kind are timed, the others are taken to cost the same.
 // Implementations are thread safe.
 #pragma once
 
@@ -18,6 +18,7 @@ class OperatorTimer {
   struct Call {
     uint64_t kind = 0;  // a hash of the operator, shapes and types
     void* start = nullptr;
+    uint64_t misses = 0;  // of the allocator until then
   };
 
   // Before the kernel, on the calling thread's stream. `record`: nullptr if the call cannot be run

@@ -26,7 +26,8 @@ constexpr std::array kOthers = {
     "index_add", "index_copy", "index_put", "_index_put_impl_", "_unsafe_index_put", "put",
     "index_reduce", "scatter", "scatter_add", "scatter_reduce", "_segment_reduce_backward",
     "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only",
-    "_embedding_bag_dense_backward", "_embedding_bag_per_sample_weights_backward",
+    "_embedding_bag_backward", "_embedding_bag_dense_backward",
+    "_embedding_bag_per_sample_weights_backward",
     "embedding_dense_backward", "bincount", "histc", "kthvalue", "median", "nanmedian", "mode",
     "cumsum", "cumprod", "logcumsumexp", "_cumsum", "_cumprod", "_logcumsumexp",
     // Gradients of pooling, padding and resampling.

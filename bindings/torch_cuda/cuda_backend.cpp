@@ -47,7 +47,7 @@ CudaBackend::CudaBackend(CudaAllocator& allocator, DeviceMemory& memory)
     : TorchBackend(c10::Device(c10::kCUDA, memory.index()), memory.allocator().mutex()),
       allocator_(allocator),
       memory_(memory),
-      timer_(memory.index()),
+      timer_(memory.index(), memory.allocator()),
       copy_ns_per_byte_(ns_per_byte(memory.index())) {}
 
 StreamId CudaBackend::current_stream() const {

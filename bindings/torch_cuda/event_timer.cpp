@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace tidepool::torch_cuda {
 
@@ -49,8 +50,9 @@ torch_glue::OperatorTimer::Call EventTimer::begin(const remat::RecordType&, cons
   std::lock_guard<std::mutex> guard(mutex_);
   if (!pending_.empty()) fetch();
   if (costs_.size() >= kMostKinds) costs_.clear();
-  Cost& cost = costs_[kind];
-  if (cost.started >= kSamples || pending_.size() >= kMostPending) return {kind, nullptr};
+  const uint64_t number = ++costs_[kind].calls;
+  const bool is_sample = number <= kFirstCalls || std::has_single_bit(number);
+  if (!is_sample || pending_.size() >= kMostPending) return {kind, nullptr};
   const c10::cuda::CUDAGuard device_guard(device_);
   const cudaEvent_t start = take_event();
   if (start == nullptr) return {kind, nullptr};
@@ -59,8 +61,7 @@ torch_glue::OperatorTimer::Call EventTimer::begin(const remat::RecordType&, cons
     idle_.push_back(start);
     return {kind, nullptr};
   }
-  ++cost.started;
-  return {kind, start};
+  return {kind, start, allocator_.misses()};
 }
 
 uint64_t EventTimer::end(const Call& call, size_t bytes) {
@@ -69,7 +70,7 @@ uint64_t EventTimer::end(const Call& call, size_t bytes) {
     const auto start = static_cast<cudaEvent_t>(call.start);
     const c10::cuda::CUDAGuard device_guard(device_);
     const cudaEvent_t stop = take_event();
-    if (stop != nullptr &&
+    if (stop != nullptr && call.misses == allocator_.misses() &&
         cudaEventRecord(stop, c10::cuda::getCurrentCUDAStream(device_)) == cudaSuccess) {
       pending_.push_back({call.kind, start, stop});
     } else {

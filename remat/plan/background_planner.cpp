@@ -257,10 +257,16 @@ bool BackgroundPlanner::start(std::shared_ptr<Recording> recorded,
   return true;
 }
 
+TraceFacts BackgroundPlanner::facts() const {
+  TraceFacts facts = config_.facts;
+  facts.map_ns = allocator_.remap_ns_per_handle();
+  return facts;
+}
+
 // On the thread. Nothing: no plan is better than none.
 std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded,
                                                        Search& search) const {
-  TraceBuilder builder(config_.facts);
+  TraceBuilder builder(facts());
   play(*recorded.events, builder);
   const Trace trace = builder.take();
   if (search.sign.told()) return std::nullopt;
@@ -308,7 +314,7 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
   if (events == nullptr) return;
   const uint64_t start_ns = thread_ns();
   try {
-    TraceBuilder builder(config_.facts);
+    TraceBuilder builder(facts());
     play(*events, builder);
     const Trace trace = builder.take();
     SimulationConfig job;

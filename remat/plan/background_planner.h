@@ -33,7 +33,7 @@ namespace tidepool::plan {
 struct BackgroundPlannerConfig {
   PlannerConfig planner;
   remat::Limits limits;         // the job's
-  TraceFacts facts;             // of the job's device
+  TraceFacts facts;             // of the job's device; the allocator knows what a page costs
   size_t most_events = 60'000;  // a step that has more is not planned for
   // A search that has taken so long ends with the best that it has found.
   uint64_t most_search_ns = 20'000'000'000;
@@ -104,6 +104,8 @@ class BackgroundPlanner final : public EventRecorder {
   void start_search(const remat::StepEnd& end, Kind& kind);
   void try_plan(Kind& kind);
   bool start(std::shared_ptr<Recording> recorded, std::shared_ptr<Search> search);
+  // With prices as they are known now.
+  TraceFacts facts() const;
   std::optional<remat::StepPlan> find(const Recording& recorded, Search& search) const;
   bool is_searching() const;
 

@@ -264,5 +264,37 @@ TEST_CASE("where moves are preferred they come before pages, and pages where the
   }
 }
 
+TEST_CASE("contents move before pages where a page costs more to map elsewhere than to copy") {
+  for (const uint64_t page_ns : {4, 5, 6}) {
+    const bool moves = page_ns > 5;
+    AllocatorConfig config = World::config(true);
+    config.remap_ns_per_handle = page_ns;
+    test::AllocatorWorld world(config);
+    world.reclaimer.copy_price = 5;
+    Owners owners;
+    for (int i = 0; i < 16; ++i) owners.push_back(world.owned(kPage, 100, true));
+    // Two pages that are free lie apart, and what lies beside one of them may move to the other.
+    for (const size_t i : {1, 4}) world.free(owners[i]);
+    owners[5]->move_price = 3;
+    world.allocator.allocate(2 * kPage);
+    CHECK(world.reclaimer.moved == (moves ? Owners{owners[5]} : Owners{}));
+    CHECK(world.allocator.statistics().remaps == (moves ? 0 : 1));
+    world.allocator.check_invariants();
+  }
+}
+
+TEST_CASE("pages that are dear move where nothing else helps") {
+  AllocatorConfig config = World::config(true);
+  config.remap_ns_per_handle = 1000;
+  test::AllocatorWorld world(config);
+  world.reclaimer.copy_price = 5;
+  Owners owners;
+  for (int i = 0; i < 16; ++i) owners.push_back(world.owned(kPage, 100, true));
+  for (const size_t i : {1, 4}) world.free(owners[i]);
+  world.allocator.allocate(2 * kPage);
+  CHECK(world.allocator.statistics().remaps == 1);
+  world.allocator.check_invariants();
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -32,8 +32,13 @@ def copied(value: object) -> object:
 
 
 def name_of(function, arguments: tuple) -> str:
-    """Return an operator's name without overload; a transposed convolution is told apart."""
+    """Return an operator's name without overload.
+
+    A transposed convolution is told apart, and a call that reads a tensor without strides.
+    """
     name = function._schema.name
+    if any(isinstance(each, torch.Tensor) and each.layout != torch.strided for each in arguments):
+        return f"{name} (sparse)"
     position = next((k for k, each in enumerate(function._schema.arguments)
                      if each.name == "transposed"), None)
     transposed = position is not None and len(arguments) > position and arguments[position]

@@ -239,6 +239,16 @@ def test_states_of_generators_are_read(plugin):
     assert torch.equal(torch.rand(3, generator=generator), first)
 
 
+def test_what_a_kernel_beside_the_dispatcher_reads_stays(plugin):
+    tensor = torch.ones(3)
+    launch = torch._C._cuda_jiterator_compile_and_launch_kernel
+    code = "template <typename T> T twice(T x) { return x + x; }"
+    plugin.calls.clear()
+    with pytest.raises((RuntimeError, AssertionError, TypeError)):
+        launch(code, "twice", False, 1, (tensor,), {})  # not on this device
+    assert plugin.calls == [("written", tensor.untyped_storage()._cdata)]
+
+
 class Labelled(torch.Tensor):
     """A subclass with a real storage."""
 

@@ -74,3 +74,12 @@ def test_it_can_be_replayed(ample):
                           capture_output=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "ok"
+
+
+def test_pages_that_are_mapped_for_a_result_are_no_part_of_its_operators_cost(jobs, tmp_path):
+    path = tmp_path / "job.jsonl.gz"
+    done = jobs.run("traced_job.py", "mlp", budget="6GiB", price="map:50000000",
+                    environ=(("TIDEPOOL_TRACE", str(path)),), **DEVICE)
+    assert done.returncode == 0, done.stderr
+    costs = [line["ns"] for line in read(path) if "op" in line]
+    assert costs and max(costs) < 50_000_000

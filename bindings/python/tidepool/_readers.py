@@ -137,6 +137,9 @@ class Readers:
         for owner, name in ((torch._C, "_data_address"), (torch.Generator, "set_state")):
             if hasattr(owner, name):
                 self._put(owner, name, self._argument_reader(getattr(owner, name)))
+        name = "_cuda_jiterator_compile_and_launch_kernel"
+        if hasattr(torch._C, name):
+            self._put(torch._C, name, self._launcher(getattr(torch._C, name)))
 
     def _install_queries(self) -> None:
         """Answer `is_shared` and `is_pinned` of tracked storages without looking at them."""
@@ -189,6 +192,24 @@ class Readers:
                 return call_as_caller(original, *args, **kwargs)
 
         return reader
+
+    def _launcher(self, original):
+        """For kernels that are launched beside the dispatcher: what they read stays from then on.
+
+        They run after the call is over, on a stream that nobody else knows of.
+        """
+        find, written = self.storage_of, self._plugin.written
+        tensor_type = self._torch.Tensor
+
+        @functools.wraps(original)
+        def launcher(code, name, by_reference, outputs, tensors, arguments):
+            for tensor in tensors:
+                storage = find(tensor) if isinstance(tensor, tensor_type) else 0
+                if storage:
+                    written(storage)
+            return original(code, name, by_reference, outputs, tensors, arguments)
+
+        return launcher
 
     def _tensor_marker(self, original, mark):
         find, look = self.storage_of, self._plugin.make_resident
