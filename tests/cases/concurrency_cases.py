@@ -170,15 +170,16 @@ class Evicted(Dataset):
         return self.table[k] + self.derived[k % 3][k], (self.derived[2][k] * 2).sum()
 
 
-def loaded(context):
+def loaded(context, workers=1):  # which start PyTorch anew, but where they are forked
     dataset = Evicted()
-    loader = DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context=context)
+    loader = DataLoader(dataset, batch_size=8, num_workers=workers,
+                        multiprocessing_context=context)
     batches = [[part * 1 for part in batch] for batch in loader]
     return batches, dataset.table, dataset.derived
 
 
 def case_workers_forked():
-    return loaded("fork")
+    return loaded("fork", workers=2)
 
 
 def case_workers_spawned():
