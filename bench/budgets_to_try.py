@@ -25,8 +25,8 @@ import measure
 
 sys.path.insert(0, str(measure.ROOT / "tests" / "e2e"))
 
-import harness  # noqa: E402
-from lab import Runner  # noqa: E402
+import harness
+from lab import Runner
 
 PAIRS = ("mlp:sgd", "mlp:adam_loop", "mlp:adam_foreach", "resnet18:sgd", "resnet18:autocast",
          "resnet50:adamw_fused", "gpt:adam_foreach", "gpt:autocast", "bilstm:sgd", "vae:adam_loop",

@@ -14,7 +14,7 @@ import torch
 
 sys.path.insert(0, str(measure.ROOT / "tests" / "support"))
 
-import standin  # noqa: E402
+import standin
 
 # What PyTorch's own allocator is called, and its settings.
 SETTINGS = {"native": "", "expandable": "expandable_segments:True"}

@@ -129,7 +129,8 @@ def gpu() -> dict:
     done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],
                           capture_output=True, text=True)
     lines = done.stdout.splitlines() if done.returncode == 0 else []
-    return dict(zip(fields.split(","), map(str.strip, lines[0].split(",")))) if lines else {}
+    values = map(str.strip, lines[0].split(",")) if lines else ()
+    return dict(zip(fields.split(","), values, strict=True)) if lines else {}
 
 
 def with_runtime(environ: Mapping[str, str]) -> dict[str, str]:

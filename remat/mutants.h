@@ -1,4 +1,4 @@
-// Mutants: bugs on purpose, each in one place of the code that keeps one rule of docs/design.md
+// Mutants: bugs on purpose, each in one place of the code that keeps a rule of docs/architecture.md
 // ("What keeps the bits the same"), to show that tests find it (tests/mutants). The CMake preset
 // `mutants` builds all of them; TIDEPOOL_MUTANT=<rule>.<name> in the environment picks one when the
 // library is loaded, and an unknown name ends the process. In every other build

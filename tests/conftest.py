@@ -5,9 +5,10 @@ import selection
 
 # The files that take longest, in that order: processes take a file at a time, and the one that took
 # a long one last would keep the others waiting.
-LONG = ("test_training", "test_cuda_rematerialization", "test_same_results", "test_ways_in",
-        "test_databases", "test_verified_jobs", "test_values", "test_gpu_check", "test_limits",
-        "test_faces")
+LONG = ("test_training", "test_same_results", "test_verified_jobs", "test_ways_in",
+        "test_databases", "test_cuda_rematerialization", "test_values", "test_refusals",
+        "test_out_of_memory", "test_faces", "test_pluggable", "test_loader_batches", "test_device",
+        "test_limits", "test_cuda_ways_in")
 
 
 def pytest_configure(config):

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import parts  # noqa: I001  it says where the next one is
+import parts  # isort: skip  it says where the next one is
 import measure
 
 JOB = Path(__file__).with_name("train_job.py")

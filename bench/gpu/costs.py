@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 
-import parts  # noqa: I001  it says where the next ones are
+import parts  # isort: skip  it says where the next ones are
 import cuda_pairs
 import cuda_program
 

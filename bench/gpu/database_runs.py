@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import parts  # noqa: I001  it says where the next one is
+import parts  # isort: skip  it says where the next one is
 import measure
 
 JOB = measure.ROOT / "tests" / "operators" / "database_job.py"

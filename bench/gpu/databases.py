@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-import parts  # noqa: I001  it says where the next ones are
+import parts  # isort: skip  it says where the next ones are
 
 import database_runs
 

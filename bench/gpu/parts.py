@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import measure  # noqa: E402
+import measure
 
 UNFINISHED = 3  # exit status: there is more to do, which another run goes on with
 

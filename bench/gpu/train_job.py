@@ -221,7 +221,7 @@ def main() -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.deterministic = True
     if options.data_parallel:
-        store = tempfile.NamedTemporaryFile()
+        store = tempfile.NamedTemporaryFile()  # noqa: SIM115  until the end
         torch.distributed.init_process_group(options.data_parallel, rank=0, world_size=1,
                                              init_method=f"file://{store.name}")
     training = Training(options)

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-import parts  # noqa: I001  it says where the next ones are
+import parts  # isort: skip  it says where the next ones are
 import train_bench
 
 TURNS, AMPLE_TURNS = 2, 4

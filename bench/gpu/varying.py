@@ -17,10 +17,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import parts  # noqa: I001  it says where the next ones are
-import measure
-
+import parts  # isort: skip  it says where the next ones are
 import database_runs
+import measure
 
 TABLE = measure.ROOT / "bindings" / "torch" / "varying_operators.cpp"
 DATABASES = ("wide", "operators", "grown", "modules")

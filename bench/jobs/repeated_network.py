@@ -20,8 +20,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "e2e"))
 
-from models import Gpt, TreeLstm  # noqa: E402
-from vision_models import ResNet50, UNet  # noqa: E402
+from models import Gpt, TreeLstm
+from vision_models import ResNet50, UNet
 
 NETWORKS = {
     "resnet50": lambda: ResNet50(width=64, image=32, batch=12),

@@ -5,6 +5,7 @@ names this folder, the package's metadata, and its console scripts. Does nothing
 has no entry points to load, and is safe to repeat.
 """
 
+import runpy
 import sys
 import sysconfig
 import tomllib
@@ -44,7 +45,8 @@ def main() -> None:
     if not (HERE / "tidepool" / "_autoload.py").exists():
         return  # PyTorch would fail to import with an entry point that leads nowhere
     project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
-    name, version = project["name"], project["version"]
+    name = project["name"]
+    version = runpy.run_path(str(HERE / "tidepool" / "_version.py"))["__version__"]
     site = Path(sysconfig.get_path("purelib"))
     scripts = Path(sysconfig.get_path("scripts"))
     info = site / f"{name}-{version}.dist-info"

@@ -1,5 +1,6 @@
 """Threads, signals and processes around operators."""
 
+import contextlib
 import ctypes
 import signal
 import threading
@@ -121,7 +122,7 @@ def case_thread_of_the_c_library():
         y = x.sin() + 1
         z = y * 2
         results.extend([y, z, y + z])
-        return None
+        return
 
     libc = ctypes.CDLL(None)
     thread = ctypes.c_ulong()
@@ -169,15 +170,16 @@ class Evicted(Dataset):
         return self.table[k] + self.derived[k % 3][k], (self.derived[2][k] * 2).sum()
 
 
-def loaded(context):
+def loaded(context, workers=1):  # which start PyTorch anew, but where they are forked
     dataset = Evicted()
-    loader = DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context=context)
+    loader = DataLoader(dataset, batch_size=8, num_workers=workers,
+                        multiprocessing_context=context)
     batches = [[part * 1 for part in batch] for batch in loader]
     return batches, dataset.table, dataset.derived
 
 
 def case_workers_forked():
-    return loaded("fork")
+    return loaded("fork", workers=2)
 
 
 def case_workers_spawned():
@@ -198,10 +200,8 @@ def case_failing_hook_in_backward():
         raise ValueError("the job's own")
 
     handle = y.register_hook(fail)
-    try:
+    with contextlib.suppress(ValueError):
         y.sum().backward()
-    except ValueError:
-        pass
     handle.remove()
     model.zero_grad()
     model(x).square().sum().backward()

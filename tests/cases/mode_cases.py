@@ -2,13 +2,13 @@
 
 import copy
 import io
-from typing import List  # noqa: UP035  TorchScript reads the annotation
+from typing import List
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 
 def small_model():

@@ -84,7 +84,7 @@ class Runner:
     """A case_runner process, which has imported PyTorch. For one thread at a time."""
 
     def __init__(self) -> None:
-        self.log = tempfile.TemporaryFile(mode="w+")
+        self.log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115  until the end
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "case_runner.py")], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self.log, text=True, env=clean_environment())

@@ -65,10 +65,16 @@ def run_job(source: str, front: list[str]) -> str:
     return done.stdout.split("\n")[0]
 
 
+@pytest.fixture(scope="module")
+def tensors() -> str:
+    """What the job prints whose batches are tensors from the start."""
+    return run_job("tensors", [])
+
+
 @pytest.mark.parametrize("source", ["numpy", "workers"])
-def test_the_first_layer_can_be_evicted(source, tmp_path):
+def test_the_first_layer_can_be_evicted(source, tensors, tmp_path):
     plain = run_job(source, [])
-    assert plain == run_job("tensors", [])
+    assert plain == tensors
     out = tmp_path / "stats.json"
     assert run_job(source, harness.attached(BUDGET, stats=out)) == plain
     stats = harness.read_stats(out)

@@ -47,22 +47,36 @@ def run_job(scenario: Scenario, folder, front: list[str]) -> tuple[dict, str, st
     return json.loads(out.read_text()), done.stdout, done.stderr
 
 
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    """Returns the run of a scenario under its budget, and its statistics; each runs once."""
+    done = {}
+
+    def run(scenario: Scenario) -> tuple[dict, str, str, dict]:
+        if scenario.name not in done:
+            folder = tmp_path_factory.mktemp("refused")
+            stats = folder / "stats.json"
+            ended = run_job(scenario, folder, harness.attached(scenario.budget, stats=stats))
+            done[scenario.name] = *ended, harness.read_stats(stats)
+        return done[scenario.name]
+
+    return run
+
+
 @pytest.mark.parametrize("scenario", [
     pytest.param(scenario, marks=[] if number else [pytest.mark.torch_floor])
     for number, scenario in enumerate(SCENARIOS)], ids=str)
-def test_a_step_that_cannot_fit(scenario, tmp_path):
+def test_a_step_that_cannot_fit(scenario, refused, tmp_path):
     plain, plain_stdout, _ = run_job(scenario, tmp_path, [])
     assert plain["error"] is None
-    stats = tmp_path / "stats.json"
-    result, stdout, stderr = run_job(scenario, tmp_path,
-                                     harness.attached(scenario.budget, stats=stats))
+    result, stdout, stderr, stats = refused(scenario)
     print(result["error"])  # for a reader of a failure, or of `pytest -s`
     assert result["kind"] == "OutOfMemoryError"
     check_report(scenario, result["error"])
     assert result["digests"] == plain["digests"]
     assert stdout == plain_stdout
     assert all(line.startswith("tidepool: ") for line in stderr.splitlines()), stderr
-    assert harness.read_stats(stats)["reserved_peak_bytes"] <= scenario.budget
+    assert stats["reserved_peak_bytes"] <= scenario.budget
 
 
 def check_report(scenario: Scenario, message: str) -> None:
@@ -101,9 +115,9 @@ def table(message: str, title: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS if FULL else SCENARIOS[-1:], ids=str)
-def test_no_budget_below_the_bound_would_do(scenario, tmp_path):
+def test_no_budget_below_the_bound_would_do(scenario, refused, tmp_path):
     """Just below the bound the same step fails; at twice the bound it fits."""
-    first, _, _ = run_job(scenario, tmp_path, harness.attached(scenario.budget))
+    first, *_ = refused(scenario)
     bound = harness.lower_bound(first["error"])
     below, _, _ = run_job(scenario, tmp_path, harness.attached(bound - 2 * MIB))
     assert below["kind"] == "OutOfMemoryError"

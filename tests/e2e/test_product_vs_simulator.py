@@ -73,5 +73,5 @@ def test_a_job_that_does_something_else_ends(trace, tmp_path):
     lines[first] = lines[first].replace('"aten::', '"other::')
     path = tmp_path / "other.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(AssertionError, match="call 0 is other::.*, but the job calls aten::"):
+    with pytest.raises(AssertionError, match=r"call 0 is other::.*, but the job calls aten::"):
         run(tmp_path, "--trace", str(tmp_path / "again.jsonl"), TIDEPOOL_COSTS=str(path))

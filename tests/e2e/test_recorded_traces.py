@@ -25,7 +25,8 @@ def record(path: Path, *options: str, network="unet", size="budget",
 
 
 def read(path: Path) -> list[dict]:
-    text = gzip.open(path, "rt").read() if path.suffix == ".gz" else path.read_text()
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -74,7 +74,7 @@ def tree(steps: int) -> Iterator[list[torch.Tensor]]:
 def forest(steps: int) -> Iterator[list[torch.Tensor]]:
     """Grow several such trees, one after another, and keep the sum of the last one only."""
     for remaining in reversed(range(TREES)):
-        for tops in tree(steps):
+        for tops in tree(steps):  # noqa: B007  the last is wanted
             pass
         top = torch.stack(tops).sum()
         del tops

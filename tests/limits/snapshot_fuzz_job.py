@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-import snapshot_log  # noqa: E402
+import snapshot_log
 
 LINE = re.compile(r"[0-9]+,[a-z_]+,0x[0-9a-f]+,[0-9]+,0x[0-9a-f]+")
 EXAMPLES = int(sys.argv[1])

@@ -1,7 +1,7 @@
 """What is to be measured on a GPU runs on the stand-in device, and leaves its results.
 
-The stand-in device has no kernels: values cannot differ, and no time means anything. Runs of all
-networks and databases are for TIDEPOOL_FULL=1.
+The stand-in device has no kernels: values cannot differ, and no time means anything. The usual run
+has a few parts of three stages; TIDEPOOL_FULL=1 has all of all.
 """
 
 import json
@@ -21,8 +21,10 @@ import gpu_check  # noqa: E402
 import standin  # noqa: E402
 import varying  # noqa: E402
 
-PARTS = {"c": ["pairs, native", "operators"], "d": ["wide under chaos"], "e": ["graph"],
-         "f": ["gpt2_medium"]}
+# What measures costs runs in test_bench_smoke.py, networks in tests/torch_cuda, and the training
+# benchmark in test_train_bench.py.
+PARTS = {"d": ["wide under chaos"]}
+FULL_ONLY = pytest.mark.skipif(not FULL, reason="takes a while")
 MOST_CALLS = 12
 NOT_HERE = ("lstm of cuDNN", "data parallel", "bilstm")  # cuDNN's recurrent layers, and NCCL
 
@@ -54,7 +56,9 @@ def parts(out: Path, letter: str) -> dict[str, dict]:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("gpu")
-    done = finished("--stage", "ab", "--smoke", "--out", str(out), "--keep", str(out / "kept"))
+    chosen = () if FULL else tuple(f"--part={name}$" for name in ("mlp", "prices", "wall", "waits"))
+    done = finished("--stage", "ab", "--smoke", "--out", str(out), "--keep", str(out / "kept"),
+                    *chosen)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -73,7 +77,7 @@ def test_prices_of_the_driver(done):
 
 def test_bits_and_budget(done):
     found = parts(done, "a")
-    assert [part["error"] for part in found.values()] == [""] * 3
+    assert [part["error"] for part in found.values()] == [""] * (3 if FULL else 1)
     for part in found.values():
         facts = {name.removeprefix("default: "): value for name, value in part["facts"].items()}
         assert facts["the plain job equals itself"] == facts["the budget was kept"] == 1
@@ -92,10 +96,9 @@ def test_the_table_has_every_figure(done):
 def more(tmp_path_factory) -> Path:
     """Stages c to f: a few parts of each, or all that the stand-in device can run."""
     out = tmp_path_factory.mktemp("more")
-    for letter, names in PARTS.items():
-        if FULL:
-            names = [part.name for part in gpu_check.STAGES[letter][1]
-                     if part.name not in NOT_HERE]
+    for letter in "cdef" if FULL else PARTS:
+        names = [part.name for part in gpu_check.STAGES[letter][1]
+                 if part.name not in NOT_HERE] if FULL else PARTS[letter]
         chosen = [word for name in names for word in ("--part", f"{name}$")]
         done = finished("--stage", letter, "--smoke", "--out", str(out), "--keep",
                         str(out / "kept"), *chosen)
@@ -103,6 +106,7 @@ def more(tmp_path_factory) -> Path:
     return out
 
 
+@FULL_ONLY
 def test_costs(more):
     found = parts(more, "c")
     names = [each["name"] for each in found["pairs, native"]["results"]]
@@ -119,7 +123,7 @@ def test_databases_under_chaos(more):
     assert facts["groups that differ, though no operator of theirs varies"] == 0
 
 
-@pytest.mark.skipif(not FULL, reason="takes a while")
+@FULL_ONLY
 def test_what_varies(more):
     found = parts(more, "d")["what varies"]
     assert found["facts"]["operators run repeatedly"] > 10
@@ -127,6 +131,7 @@ def test_what_varies(more):
     assert steady["aten::index_add"] == 1
 
 
+@FULL_ONLY
 def test_networks_under_pressure(more):
     found = parts(more, "e")
     facts = found["graph"]["facts"]
@@ -134,11 +139,11 @@ def test_networks_under_pressure(more):
     assert facts["chaos: contents compared"] > 0
     assert facts["chaos: contents restored otherwise"] == "none"
     assert not any("r = 0.5" in fact for fact in facts)
-    if FULL:
-        assert all(part["facts"]["r = 0.5: the budget was kept"] == 1
-                   for name, part in found.items() if name != "graph")
+    assert all(part["facts"]["r = 0.5: the budget was kept"] == 1
+               for name, part in found.items() if name != "graph")
 
 
+@FULL_ONLY
 def test_the_training_benchmark(more):
     found = parts(more, "f")["gpt2_medium"]
     rows = {row[0]: row for row in found["tables"][0]["rows"]}
@@ -147,7 +152,7 @@ def test_the_training_benchmark(more):
     assert (more / found["plots"]["gpt2_medium"]).read_text().startswith("<svg")
 
 
-@pytest.mark.skipif(not FULL, reason="takes a while")
+@FULL_ONLY
 def test_largest_batches(more):
     rows = parts(more, "f")["largest batches"]["tables"][0]["rows"]
     found = {row[1]: int(row[2]) for row in rows}

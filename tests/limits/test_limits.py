@@ -14,7 +14,7 @@ RESIDENT_KIB_TOLERANCE = 2048  # Python's and malloc's own unrest
 TOLERANCES = {"resident_kib": RESIDENT_KIB_TOLERANCE, "values": 300, "records": 300,
               "storages": 100, "lineage_bytes": 300 << 10}
 RECORD_LIMIT = 10_000
-LEAVES = 100_000
+LEAVES = 100_000 if FULL else 40_000
 
 
 def assert_flat(samples: list[dict]) -> None:
@@ -37,9 +37,10 @@ def check(name: str, steps: int, **environ: str) -> list[dict]:
 
 
 @pytest.mark.parametrize(("name", "steps"), [
-    ("multiply", 1_000_000),
+    # Of what leaks 32 bytes an operator, 2 MiB have gathered in half of these.
+    ("multiply", 300_000),
     ("total", 100_000),
-    ("sgd", 10_000),
+    ("sgd", 4_000),
     pytest.param("adam", 10_000, marks=pytest.mark.skipif(
         not FULL, reason="half a minute; runs with --full")),
 ])

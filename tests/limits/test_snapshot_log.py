@@ -12,7 +12,7 @@ from selection import FULL
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-import standin  # noqa: E402
+import standin
 
 CONVERTER = ROOT / "bench" / "snapshot_log.py"
 BENCH = ROOT / "build" / "dev" / "bench" / "tidepool_allocator_bench"

@@ -8,9 +8,9 @@ from limits_support import ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
 
-import curves  # noqa: E402
-import train_bench  # noqa: E402
-from train_report import Report  # noqa: E402
+import curves
+import train_bench
+from train_report import Report
 
 SMALL = ("gpt2_medium", "--device", "cpu", "--scale", "small", "--warm", "1", "--steps", "2")
 

@@ -55,7 +55,7 @@ class Outcome:
 
     def difference(self, plain: "Outcome") -> str | None:
         """Return the first thing with other bits than in a plain run, None if there is none."""
-        for own, other in zip(self.steps, plain.steps):
+        for own, other in zip(self.steps, plain.steps, strict=False):
             for key, digest in own["state"].items():
                 if digest != other["state"].get(key):
                     return f"step {own['step']}, {key}"

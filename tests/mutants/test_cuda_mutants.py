@@ -15,7 +15,7 @@ from test_mutants import pytestmark, tell  # noqa: F401
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-import standin  # noqa: E402
+import standin
 
 JOB = ROOT / "tests" / "torch_cuda" / "remat_jobs.py"
 

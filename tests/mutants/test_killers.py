@@ -60,7 +60,7 @@ def test_killers_give_the_same_bits_without_a_mutant(tmp_path):
         plain = [start(k, group, "plain") for k, group in enumerate(groups)]
         attached = [start(k, group, "attached", **laboratory.settings(group[0]))
                     for k, group in enumerate(groups)]
-    for group, expected, found in zip(groups, plain, attached):
+    for group, expected, found in zip(groups, plain, attached, strict=True):
         assert expected.result().status == 0, expected.result().explain()
         assert found.result().status == 0, found.result().explain()
         for killer in group:

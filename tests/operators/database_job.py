@@ -46,9 +46,8 @@ def fingerprint(options: argparse.Namespace) -> str:
 
 def our_files(options: argparse.Namespace) -> list[Path]:
     """Return the files of Tidepool that decide the results."""
-    import torch
-
     import tidepool
+    import torch
 
     package = Path(tidepool.__file__).parent
     version = "_".join(torch.__version__.split("+")[0].split(".")[:2])

@@ -210,9 +210,9 @@ def test_known_liars_of_pytorch_are_found():
         torch.batch_norm_update_stats(x, *statistics, 0.1)
 
     written = {"hidden_write(running_mean)", "hidden_write(running_var)"}
-    assert noticed(run) == {name: written for name in (
-        "aten::native_batch_norm", "aten::native_batch_norm.out", "aten::batch_norm_update_stats",
-        "aten::batch_norm_update_stats.out")}
+    assert noticed(run) == dict.fromkeys(
+        ("aten::native_batch_norm", "aten::native_batch_norm.out", "aten::batch_norm_update_stats",
+         "aten::batch_norm_update_stats.out"), written)
 
 
 def test_sums_in_the_order_of_threads_are_found(monkeypatch):

@@ -14,7 +14,6 @@ from comparison import Case, evictable, gradients
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-
 MANY = {"cuda": 1 << 20, "cpu": 1 << 10}  # elements of what is not an image
 
 

@@ -28,7 +28,7 @@ class StandIn:
         self.tracked = set()
         self.refusal = None
         self.held = []
-        names = {name: self.other for name in _plugin.Plugin.signatures}
+        names = dict.fromkeys(_plugin.Plugin.signatures, self.other)
         names |= {f"tidepool_{kind}": self.access(kind)
                   for kind in ("make_resident", "written", "escape")}
         names["tidepool_hold"] = self.hold

@@ -1,5 +1,6 @@
 """Statistics files: one process takes the path, the others of the job get names of their own."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -42,10 +43,8 @@ def test_an_earlier_jobs_file_is_replaced_but_a_running_ones_is_not(tmp_path):
 
 def test_children_learn_of_their_job():
     environ = {}
-    try:
+    with contextlib.suppress(FileNotFoundError):
         StatsFile("/nowhere/at/all.json", environ)
-    except FileNotFoundError:
-        pass
     assert environ[OWNER_VARIABLE]
 
 

@@ -124,7 +124,7 @@ def test_it_differs_and_the_operator_is_found(script, verify):
 def test_the_maker_is_looked_for_further_back(script, verify):
     script.change(3, weights={3: "BAD"})
     script.change(5, 7, relu="BAD")
-    status, report = verify()
+    _, report = verify()
     assert [task.watch for task in script.tasks[3:]] == [2, 2, 1, 1]
     assert "operator: aten::relu (call 1 of step 1)" in report
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-import standin  # noqa: E402
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
+import standin
+import torch
+from torch import nn
 
 MIB = 1 << 20
 device = standin.Device()

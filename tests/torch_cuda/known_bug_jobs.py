@@ -19,8 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-import standin  # noqa: E402
-import torch  # noqa: E402
+import standin
+import torch
 
 MIB = 1 << 20
 device = standin.Device()

@@ -19,9 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-import standin  # noqa: E402
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
+import standin
+import torch
+from torch import nn
 
 KINDS = ("reserve", "create", "map", "access", "unmap", "release", "event_create", "event_record",
          "event_query", "stream_wait", "stream_query", "synchronize", "malloc", "free", "copy",

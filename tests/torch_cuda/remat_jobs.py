@@ -16,10 +16,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-import standin  # noqa: E402
-import value_kernels  # noqa: E402, I001  (before torch)
-import torch  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
+import standin
+
+import value_kernels  # isort: skip  before torch
+import torch
+import torch.nn.functional as F
 
 device = standin.Device()
 GRAPH_ROUNDS = 3
@@ -231,7 +232,7 @@ def switches() -> list[tuple[str, Callable[[], object], Callable[[object], None]
     def other(name: str, value: object) -> object:
         if isinstance(value, tuple):
             return (False, True)
-        return others[name] if name in others else not value
+        return others.get(name, not value)
 
     return [(name, get, put, other(name, get())) for name, get, put in found]
 

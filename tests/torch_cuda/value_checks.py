@@ -16,9 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-import standin  # noqa: E402
-import value_kernels  # noqa: E402, I001  (before torch)
-import torch  # noqa: E402
+import standin
+
+import value_kernels  # isort: skip  before torch
+import torch
 
 device = standin.Device()
 kernels = value_kernels.install()

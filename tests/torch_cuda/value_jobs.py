@@ -22,7 +22,8 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "support"), str(TESTS / "e2e")]
 
 import standin  # noqa: E402
-import value_kernels  # noqa: E402, I001  (before torch)
+
+import value_kernels  # isort: skip  # noqa: E402  before torch
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from networks import NETWORKS  # noqa: E402

@@ -14,11 +14,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-import standin  # noqa: E402
-import value_kernels  # noqa: E402, I001  (before torch)
-import torch  # noqa: E402
-from remat_jobs import prints  # noqa: E402
-from value_jobs import tidepool_says  # noqa: E402
+import standin
+
+import value_kernels  # isort: skip  before torch
+import torch
+from remat_jobs import prints
+from value_jobs import tidepool_says
 
 device = standin.Device()
 KIB = 1 << 10

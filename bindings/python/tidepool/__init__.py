@@ -29,7 +29,7 @@ def enable(
 
     Args:
         budget: bytes, or a size such as "8GiB", "8GB" or "60%" (of the device's memory).
-        policy: what to evict: planned (default), or another name of the guide's table.
+        policy: what to evict: planned (default), or another name of docs/settings.md.
         chaos: evict on purpose, for tests: op, alloc, random:SEED or bounded[:SEED].
         device: cpu, or cuda.
         stats: a file for statistics at exit, JSON.

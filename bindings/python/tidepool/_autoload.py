@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import Any
 
 STATUS_WITHOUT = 2  # of a process that ends because it cannot have Tidepool
 _done = False  # the entry point and the shim both come by, whichever is there
@@ -41,7 +42,7 @@ def _look_again_before_cuda() -> None:
     """
     global _looks_again
     torch = sys.modules.get("torch")
-    compiled = getattr(torch, "_C", None)
+    compiled: Any = getattr(torch, "_C", None)
     start = getattr(compiled, "_cuda_init", None)
     if start is None or _looks_again:
         return

@@ -14,7 +14,7 @@ _CALL = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
 
 def call_as_caller(function, *args, **kwargs):
     """Call a function from a frame that looks like the nearest one outside of this package."""
-    frame = sys._getframe(1)
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__package__") == __package__:
         frame = frame.f_back
     if frame is None:

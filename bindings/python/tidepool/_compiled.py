@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import importlib.machinery
 import sys
+from typing import Any
 
 from . import _plugin
 
@@ -125,8 +126,9 @@ class _Finder:
         if name != self._name:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and hasattr(spec.loader, "exec_module"):
-            run = spec.loader.exec_module
+        loader: Any = spec.loader if spec else None
+        if hasattr(loader, "exec_module"):
+            run = loader.exec_module
 
             def exec_module(module):
                 run(module)
@@ -134,5 +136,5 @@ class _Finder:
                     sys.meta_path.remove(self)
                 self._wrap(module)
 
-            spec.loader.exec_module = exec_module
+            loader.exec_module = exec_module
         return spec

@@ -118,7 +118,7 @@ def _attach(plugin: _plugin.Plugin, settings: _settings.Settings, values: dict) 
 
 
 def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None:
-    import torch.optim
+    from torch.optim import Optimizer
 
     readers = _readers.Readers(plugin, torch)
     try:
@@ -128,7 +128,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None
         readers.uninstall()
         raise
     _threads.follow_new_threads(plugin)
-    _optimizers.follow_optimizers(plugin, torch.optim.Optimizer, torch.compiler.is_compiling)
+    _optimizers.follow_optimizers(plugin, Optimizer, torch.compiler.is_compiling)
     _registrations.follow_registrations(plugin, torch)
     _switches.follow_switches(plugin, torch)
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)

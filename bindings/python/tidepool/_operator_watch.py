@@ -167,8 +167,9 @@ class _Shape:
 
     def overwrites(self, name: str) -> bool:
         """Return whether the argument is written and not read."""
+        arguments = self._schema.arguments if self._schema else []
         return self._base in _OVERWRITING or any(
-            argument.name == name and argument.is_out for argument in self._schema.arguments)
+            argument.name == name and argument.is_out for argument in arguments)
 
     def operands(self, args, kwargs, leaves, tensor_type) -> tuple[list, list]:
         """Return (name, tensor) of what is only read, and of what is written."""

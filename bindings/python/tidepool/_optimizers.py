@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from typing import Any
 
 _ENTER, _END_STEP, _LEAVE = 1, 0, 2  # what tidepool_optimizer_scope takes
 
@@ -28,7 +29,7 @@ def follow_optimizers(plugin, optimizer_class, is_compiling) -> None:
 
     optimizer_class.profile_hook_step = staticmethod(profile_hook_step)
     for subclass in _subclasses(optimizer_class):
-        step = vars(subclass).get("step")
+        step: Any = vars(subclass).get("step")
         if getattr(step, "hooked", False):
             # The step inside of PyTorch's wrapper: schedulers may hold the wrapper itself.
             cell = step.__closure__[step.__code__.co_freevars.index("func")]

@@ -29,7 +29,7 @@ class AttachError(RuntimeError):
 
 _ADDRESS, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
 _ONE_STORAGE = (ctypes.c_int, [_ADDRESS, _TEXT, _SIZE])
-_SIGNATURES = {
+_SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_built_for": (ctypes.c_uint32, []),
     "tidepool_attach": (ctypes.c_int, [_TEXT, _TEXT, _SIZE]),
     "tidepool_attached": (ctypes.c_int, []),
@@ -161,7 +161,7 @@ class Plugin:
 class CudaPlugin(Plugin):
     """The same for CUDA devices, with memory that can be shared between processes."""
 
-    signatures = {**_SIGNATURES, "tidepool_make_shareable": _ONE_STORAGE}
+    signatures: Mapping[str, tuple] = _SIGNATURES | {"tidepool_make_shareable": _ONE_STORAGE}
 
     def make_shareable(self, storage: int) -> None:
         """Move a storage into memory that other processes can map."""
@@ -185,12 +185,12 @@ def supported_versions(folder: Path = LIBRARY_FOLDER,
 
 def torch_version(torch) -> tuple[int, int]:
     """Return PyTorch's (major, minor), as its C++ library says if that can be asked."""
-    said = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
+    major, minor = (int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
     path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     try:
         function = ctypes.CDLL(str(path), os.RTLD_NOLOAD | os.RTLD_LAZY).aoti_torch_abi_version
     except (OSError, AttributeError):
-        return said
+        return major, minor
     function.restype = ctypes.c_uint64
     packed = function()
     return packed >> 56, packed >> 48 & 0xFF

@@ -23,6 +23,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+from typing import Any
 
 from . import _plugin
 from ._callers import call_as_caller
@@ -365,7 +366,7 @@ class Readers:
         except AttributeError:  # then the compiler looks into them and breaks its graph there
             return
         for owner, name, _ in self._undo:
-            wrapper = owner.__dict__.get(name)
+            wrapper: Any = owner.__dict__.get(name)
             wrapper = getattr(wrapper, "fget", wrapper)
             if hasattr(wrapper, "__code__"):
                 set_strategy(wrapper.__code__, never)

@@ -20,6 +20,7 @@ import os
 import sys
 import threading
 import traceback
+import types
 import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -118,7 +119,8 @@ class Recorder:
         def hook(optimizer, args, kwargs):
             if is_compiling():
                 return
-            calls, frame = 0, sys._getframe(1)
+            calls = 0
+            frame: types.FrameType | None = sys._getframe(1)
             while frame is not None:  # of the stack, as a step that raised reports no end
                 calls += frame.f_code is self._step_code
                 frame = frame.f_back
@@ -184,7 +186,8 @@ class Recorder:
                                     self._torch.default_generator.get_state())])
             different = self._counters().get("contents_different")
             if different:
-                self._log.write({"kind": "restored", "step": self._step, "different": different})
+                self._taken_log().write(
+                    {"kind": "restored", "step": self._step, "different": different})
             self._step += 1
             if self._step == self._task.watch:
                 self._watch_operators()
@@ -234,7 +237,7 @@ class Recorder:
                    "fingerprints": fingerprints})
         if self._watch:
             for (label, tensor), fingerprint in zip(tensors, fingerprints, strict=True):
-                if tensor is not None:
+                if fingerprint is not None:
                     self._watch.note_fingerprint(kind, label, tensor, fingerprint)
 
     def _taken_log(self) -> _json_lines.JsonLines:

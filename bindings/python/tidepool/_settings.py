@@ -30,8 +30,85 @@ CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch pr
 
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
-KEYS = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device", "poison", "handle",
-        "planning", "room", "allocator", "quiet", "required", *LIMITS, "limit_bookkeeping")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as users see it: the command line's help and docs/settings.md come from these."""
+
+    key: str  # TIDEPOOL_KEY is its variable, tidepool_key its key in PyTorch's settings
+    value: str  # what a value looks like
+    default: str
+    help: str  # a phrase, as the command line's help has it
+    more: str = ""  # sentences in Markdown that only the manual has
+    commands: tuple[str, ...] = ()  # that have it as an option; `enable` has what `run` has
+    switch: str = ""  # the option, where it takes no value and has a name of its own
+
+    @property
+    def option(self) -> str:
+        """Return the option's name on the command line."""
+        return self.switch or "--" + self.key.replace("_", "-")
+
+
+_BOTH = ("run", "verify")
+SETTINGS = (
+    Setting("budget", "SIZE", "", "hard cap: 8GiB, 8GB, plain bytes or 60%",
+            "KiB is 1024 bytes, KB is 1000. `%` is of the memory that the process may use: the "
+            "machine's, or its cgroup's limit if that is smaller; on cuda, of each device's memory."
+            " It is per process: a process that the job starts has the same budget again, a forked "
+            "child has none. Chaos or a trace needs no budget, and then has all memory.", _BOTH),
+    Setting("policy", "NAME", POLICIES[0], f"what to evict: {', '.join(POLICIES)}",
+            "`default` is another name for `planned`. On cuda also `none`: a caching allocator "
+            "with a budget, which evicts nothing. "
+            "[What they do](life-of-an-eviction.md#policies).", _BOTH),
+    Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
+            "What is special on cuda: [the allocator](cuda-allocator.md), "
+            "[rematerialization](cuda-rematerialization.md).", _BOTH),
+    Setting("stats", "FILE", "", "write statistics at exit, JSON",
+            "[What is in it](guide.md#statistics).", ("run",)),
+    Setting("trace", "FILE[.gz]", "",
+            "record what the job does, for tidepool-replay; needs no budget",
+            "[The format](trace-format.md).", ("run",)),
+    Setting("trace_steps", "FIRST[:LAST]", "all",
+            "record these steps only, counted from 1; FIRST: is all from there on", "", ("run",)),
+    Setting("chaos", "MODE", "none",
+            "evict on purpose, for tests: op (the default of a bare --chaos), alloc, random:SEED, "
+            "or bounded[:SEED], with which jobs of any length end; give it as --chaos=MODE",
+            "`op` evicts everything after each operator, `alloc` at each allocation, `random` "
+            "random parts at both, and `bounded` at random moments, such that about ten operators "
+            "are replayed for each of the job. New and freed bytes are overwritten, and what comes "
+            "back is compared with what was evicted (`contents_compared`, `contents_different` in "
+            "the statistics; `chaos_coverage` has by operator how many results were `made`, and "
+            "how many of them were evicted and `restored` at least once).", _BOTH),
+    Setting("required", "1 or 0", "0; run sets 1",
+            "run without Tidepool, after one line that says why, where it cannot attach or cannot "
+            "keep the budget",
+            "1: a process that cannot have Tidepool ends with status 2 at `import torch`; 0, which "
+            "`--if-possible` sets: it runs without.", ("run",), "--if-possible"),
+    Setting("quiet", "1 or 0", "0", "no lines on standard error"),
+    Setting("planning", "MODE", PLANNING[0], "what the policy planned does while the job runs",
+            "`background`: once steps repeat themselves under pressure, a thread of low priority "
+            "looks for a plan for them by simulation, for at most 20 s of its own time; each of up "
+            "to eight kinds of steps, such as those of two optimizers, may have a plan. `wait`: "
+            "the job waits for it at the end of a step, so that it runs the same way each time. "
+            "`off`: no plan. A job that is traced, or under chaos, has none."),
+    Setting("limit_bookkeeping", "SIZE", "256MiB", "the most memory for the history of tensors",
+            "It is beside the budget. Beyond it the tensors that have been resident for longest "
+            "are kept instead of their history, and where none is resident new ones have none. The "
+            "entries of living tensors, 300 bytes each, are needed in any case "
+            "(`bookkeeping_limit` in `root_bytes`)."),
+    Setting("limit_depth", "NUMBER", "128", "the longest chain of operators to restore a tensor"),
+    Setting("limit_versions", "NUMBER", "32", "the most versions of one storage that are kept"),
+    Setting("limit_age", "NUMBER", "4", "the number of steps for which history is kept"),
+    Setting("limit_records", "NUMBER", "1048576", "the most operators that are remembered"),
+    Setting("handle", "SIZE", "2MiB", "the unit in which pages are taken from the system"),
+    Setting("room", "WAYS", "+".join(ROOM), "ways to make room, for comparison"),
+    Setting("allocator", "NAME", ALLOCATORS[0], "what serves requests on cuda: arena or native",
+            "`native`: PyTorch's own allocator serves every request, under the budget; to tell an "
+            "allocator's fault from others."),
+    Setting("poison", "1 or 0", "0", "overwrite freed memory, for tests"),
+)
+KEYS = tuple(setting.key for setting in SETTINGS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
 # use; what drives a job by a trace of itself (bindings/torch/api.h).

@@ -163,6 +163,6 @@ def _other_course(left: dict | None, right: dict | None, step: int) -> Differenc
     done = [_COURSES[line["kind"]] if line else "has ended" for line in (left, right)]
     if done[0] == done[1]:
         done = [f"{what} (optimizer {line['optimizer']}, step {line['step']})"
-                for what, line in zip(done, (left, right), strict=True)]
+                for what, line in zip(done, (left, right), strict=True) if line]
     what = f"the first run {done[0]} where the other {done[1]}"
     return Difference(step, what, is_tensor=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+from typing import Any
 
 from ._callers import call_as_caller
 
@@ -121,7 +122,7 @@ class _LastCall:
 
 def _change_test(name: str, kind: str, compiled, last: _LastCall):
     """Return a function of a setter's arguments: whether they change anything."""
-    getter = getattr(compiled, _GETTERS.get(name, name.replace("_set_", "_get_")), None)
+    getter: Any = getattr(compiled, _GETTERS.get(name, name.replace("_set_", "_get_")), None)
     if kind == FLAGS:
         other = compiled._get_deterministic_algorithms_warn_only
 

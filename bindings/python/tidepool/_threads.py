@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+from typing import Any
 
 from . import _plugin
 
@@ -32,12 +33,13 @@ def follow_new_threads(plugin: _plugin.Plugin) -> str:
         is_on = ctypes.cast(plugin.library.tidepool_thread_is_on, ctypes.c_void_p)
         register(start, is_on)
         return "preload"
-    original = threading.Thread._bootstrap_inner
+    thread: Any = threading.Thread
+    original = thread._bootstrap_inner
 
     @functools.wraps(original)
     def bootstrap_inner(self):
         plugin.thread(1)
         original(self)
 
-    threading.Thread._bootstrap_inner = bootstrap_inner
+    thread._bootstrap_inner = bootstrap_inner
     return "python"

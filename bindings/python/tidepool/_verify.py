@@ -8,7 +8,6 @@ prints goes to standard error, and what the others print is shown only where one
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys

@@ -19,7 +19,9 @@ from . import _plugin, _settings, _stats_file, _trace_file, _verify
 from ._version import __version__
 
 SHIM = _plugin.LIBRARY_FOLDER / "libtidepool_preload.so"
-_WITH_VALUE = ("--budget", "--policy", "--stats", "--trace", "--trace-steps", "--device", "--steps")
+_OPTIONS = tuple(each for each in _settings.SETTINGS if each.commands and not each.switch)
+# Options whose value may be the next word; that of --chaos, which may have none, is not.
+_WITH_VALUE = (*(each.option for each in _OPTIONS if each.key != "chaos"), "--steps")
 
 _EPILOG = """\
 examples:
@@ -124,8 +126,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
     """
     environ = dict(inherited)
     _settings.take_from_conf(environ)
-    keys = ("budget", "policy", "chaos", "stats", "trace", "trace_steps", "device")
-    given = {key: getattr(options, key, None) for key in keys}
+    given = {each.key: getattr(options, each.key, None) for each in _OPTIONS}
     settings = _settings.resolve(given, environ)
     for key, value in given.items():
         if value is not None:
@@ -190,38 +191,29 @@ def _parser() -> argparse.ArgumentParser:
         usage="tidepool run --budget SIZE [options] -- COMMAND...\n"
               "       tidepool run --budget SIZE [options] -m MODULE...",
         description="Run an unmodified PyTorch job within a memory budget.", epilog=_EPILOG)
-    _add_settings(run)
-    run.add_argument("--stats", metavar="FILE", help="write statistics at exit, JSON")
-    run.add_argument("--trace", metavar="FILE[.gz]",
-                     help="record what the job does, for tidepool-replay; needs no budget")
-    run.add_argument("--trace-steps", metavar="FIRST[:LAST]",
-                     help="record these steps only, counted from 1; FIRST: is all from there on")
-    run.add_argument("--if-possible", action="store_true",
-                     help="run without Tidepool, after one line that says why, where it cannot "
-                          "attach or cannot keep the budget")
+    _add_settings(run, "run")
     verify = commands.add_parser(
         "verify", help="check that a job computes the same bits", formatter_class=shape,
         allow_abbrev=False, usage="tidepool verify --budget SIZE [options] -- COMMAND...\n"
               "       tidepool verify --budget SIZE [options] -m MODULE...",
         description="Check that a job computes the same bits with Tidepool as without.",
         epilog=_VERIFY_EPILOG)
-    _add_settings(verify)
+    _add_settings(verify, "verify")
     verify.add_argument("--steps", metavar="N", type=_step_count,
                         help="stop each run after N calls of an optimizer's step")
     return parser
 
 
-def _add_settings(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--budget", metavar="SIZE",
-                         help="hard cap: 8GiB, 8GB, plain bytes or 60%%")
-    command.add_argument("--policy", metavar="NAME",
-                         help=f"what to evict: {', '.join(_settings.POLICIES)} (default: planned)")
-    command.add_argument("--chaos", metavar="MODE",
-                         help="evict on purpose, for tests: op (the default of a bare --chaos), "
-                              "alloc, random:SEED, or bounded[:SEED], with which jobs of any "
-                              "length end; give it as --chaos=MODE")
-    command.add_argument("--device", metavar="NAME",
-                         help="cpu or cuda (default: cuda if a GPU is visible, else cpu)")
+def _add_settings(command: argparse.ArgumentParser, name: str) -> None:
+    for setting in _settings.SETTINGS:
+        if name not in setting.commands:
+            continue
+        if setting.switch:
+            command.add_argument(setting.switch, action="store_true", help=setting.help)
+            continue
+        default = f" (default: {setting.default})" if setting.default else ""
+        command.add_argument(setting.option, metavar=setting.value,
+                             help=(setting.help + default).replace("%", "%%"))
 
 
 def _step_count(text: str) -> int:
