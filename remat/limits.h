@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "remat/backend.h"
-#include "remat/lineage_store.h"
-#include "remat/residency.h"
+#include "remat/lineage/backend.h"
+#include "remat/lineage/lineage_store.h"
+#include "remat/restore/residency.h"
 
 namespace tidepool::remat {
 

@@ -8,11 +8,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "allocator/arena/reclaimer.h"
-#include "remat/backend.h"
-#include "remat/lineage_store.h"
-#include "remat/residency.h"
-#include "remat/restorer.h"
-#include "remat/turns.h"
+#include "remat/lineage/backend.h"
+#include "remat/lineage/lineage_store.h"
+#include "remat/restore/residency.h"
+#include "remat/restore/restorer.h"
+#include "remat/restore/turns.h"
 
 namespace tidepool::remat {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "allocator/base/check.h"
-#include "remat/mutants.h"
+#include "remat/lineage/mutants.h"
 #include "remat/runtime_state.h"
 
 namespace tidepool::remat {

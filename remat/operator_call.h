@@ -15,9 +15,9 @@
 #include <span>
 
 #include "absl/container/inlined_vector.h"
-#include "remat/foresight.h"
+#include "remat/policies/foresight.h"
+#include "remat/restore/turns.h"
 #include "remat/runtime.h"
-#include "remat/turns.h"
 
 namespace tidepool::remat {
 

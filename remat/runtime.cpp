@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "allocator/base/check.h"
-#include "remat/mutants.h"
+#include "remat/lineage/mutants.h"
 #include "remat/operator_call.h"
 #include "remat/runtime_state.h"
 

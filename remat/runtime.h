@@ -16,14 +16,14 @@
 
 #include "allocator/arena/reclaimer.h"
 #include "allocator/budgeted_allocator.h"
-#include "remat/backend.h"
-#include "remat/content_check.h"
-#include "remat/foresight.h"
 #include "remat/job_observer.h"
 #include "remat/limits.h"
-#include "remat/lineage.h"
-#include "remat/restoration_error.h"
-#include "remat/step_plan.h"
+#include "remat/lineage/backend.h"
+#include "remat/lineage/content_check.h"
+#include "remat/lineage/lineage.h"
+#include "remat/policies/foresight.h"
+#include "remat/policies/step_plan.h"
+#include "remat/restore/restoration_error.h"
 
 namespace tidepool::remat {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "remat/chaos_odds.h"
-#include "remat/mutants.h"
+#include "remat/lineage/mutants.h"
+#include "remat/restore/chaos_odds.h"
 
 namespace tidepool::remat {
 namespace {

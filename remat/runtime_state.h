@@ -8,15 +8,15 @@
 #include <memory>
 #include <span>
 
-#include "remat/foresight.h"
 #include "remat/limits.h"
-#include "remat/mover.h"
-#include "remat/policy.h"
-#include "remat/residency.h"
-#include "remat/restorer.h"
-#include "remat/root_loss.h"
+#include "remat/policies/foresight.h"
+#include "remat/policies/policy.h"
+#include "remat/restore/mover.h"
+#include "remat/restore/residency.h"
+#include "remat/restore/restorer.h"
+#include "remat/restore/root_loss.h"
+#include "remat/restore/turns.h"
 #include "remat/runtime.h"
-#include "remat/turns.h"
 
 namespace tidepool::remat {
 

@@ -4,8 +4,9 @@
 
 Every operator that PyTorch's databases call, and larger calls, run several times from the same
 state, without Tidepool. What varies is compared with the table that Tidepool has built in
-(bindings/torch/varying_operators.cpp): exit status 1 if an operator varies that it lacks. Where an
-operator of the table did not vary it may be rid of it on this device, or was not asked enough.
+(bindings/torch/calls/varying_operators.cpp): exit status 1 if an operator varies that it lacks.
+Where an operator of the table did not vary it may be rid of it on this device, or was not asked
+enough.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import measure
 
 import database_runs
 
-TABLE = measure.ROOT / "bindings" / "torch" / "varying_operators.cpp"
+TABLE = measure.ROOT / "bindings" / "torch" / "calls" / "varying_operators.cpp"
 DATABASES = ("wide", "operators", "grown", "modules")
 # Whole outputs of these are scratch memory, in parts that nobody writes.
 SCRATCH = {"aten::_ctc_loss", "aten::_cudnn_rnn", "aten::mkldnn_rnn_layer"}

@@ -8,10 +8,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "allocator/budgeted_allocator.h"
-#include "bindings/torch/operator_timer.h"
+#include "bindings/torch/base/operator_timer.h"
 #include "bindings/torch_cpu/cpu_backend.h"
-#include "remat/plan/recorded_costs.h"
-#include "remat/plan/work_log.h"
+#include "remat/simulate/recorded_costs.h"
+#include "remat/simulate/work_log.h"
 
 namespace tidepool::torch_cpu {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "bindings/torch/operator_timer.h"
+#include "bindings/torch/base/operator_timer.h"
 
 namespace tidepool::torch_cuda {
 

@@ -10,11 +10,11 @@
 #include <span>
 #include <utility>
 
-#include "remat/lineage.h"
+#include "remat/lineage/lineage.h"
 #include "remat/plan/least_budget.h"
 #include "remat/plan/planner.h"
-#include "remat/plan/service_thread.h"
-#include "remat/plan/step_trace.h"
+#include "remat/record/service_thread.h"
+#include "remat/simulate/step_trace.h"
 
 namespace tidepool::plan {
 namespace {

@@ -24,8 +24,8 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/limits.h"
-#include "remat/plan/event_recorder.h"
 #include "remat/plan/simulator.h"
+#include "remat/record/event_recorder.h"
 #include "remat/runtime.h"
 
 namespace tidepool::plan {

@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "remat/plan/simulator.h"
-#include "remat/plan/trace.h"
+#include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 

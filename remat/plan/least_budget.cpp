@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "remat/plan/planner.h"
-#include "remat/plan/trace_peak.h"
+#include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
 namespace {

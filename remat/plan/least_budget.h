@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "remat/plan/simulator.h"
-#include "remat/plan/trace.h"
+#include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "remat/plan/process.h"
-#include "remat/plan/trace_peak.h"
+#include "remat/simulate/process.h"
+#include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
 namespace {

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "remat/foresight.h"
 #include "remat/plan/fallback.h"
 #include "remat/plan/planner.h"
-#include "remat/plan/process.h"
-#include "remat/plan/step_trace.h"
-#include "remat/plan/trace_peak.h"
-#include "remat/policy.h"
+#include "remat/policies/foresight.h"
+#include "remat/policies/policy.h"
+#include "remat/simulate/process.h"
+#include "remat/simulate/step_trace.h"
+#include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "remat/limits.h"
-#include "remat/plan/memory_model.h"
-#include "remat/plan/stop_sign.h"
-#include "remat/plan/trace.h"
+#include "remat/simulate/memory_model.h"
+#include "remat/simulate/stop_sign.h"
+#include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 

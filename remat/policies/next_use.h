@@ -8,8 +8,8 @@
 // Invariants: (1) that of CachedPolicy; (2) those of Foresight.
 #pragma once
 
-#include "remat/foresight.h"
 #include "remat/policies/cached_policy.h"
+#include "remat/policies/foresight.h"
 
 namespace tidepool::remat {
 

@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "remat/foresight.h"
+#include "remat/policies/foresight.h"
 #include "remat/policies/next_use.h"
-#include "remat/policy.h"
-#include "remat/step_plan.h"
+#include "remat/policies/policy.h"
+#include "remat/policies/step_plan.h"
 
 namespace tidepool::remat {
 

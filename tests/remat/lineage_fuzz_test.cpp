@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/neighbourhood.h"
+#include "remat/lineage/neighbourhood.h"
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"
 #include "tests/support/operation_fuzz.h"

@@ -10,9 +10,9 @@
 
 #include "allocator/space/private_host_space.h"
 #include "remat/limits.h"
-#include "remat/policy.h"
-#include "remat/residency.h"
-#include "remat/root_loss.h"
+#include "remat/policies/policy.h"
+#include "remat/restore/residency.h"
+#include "remat/restore/root_loss.h"
 
 namespace tidepool {
 

@@ -1,7 +1,7 @@
 #include "remat/plan/least_budget.h"
 
-#include "remat/plan/trace_peak.h"
-#include "tests/remat/plan/sample_traces.h"
+#include "remat/trace/trace_peak.h"
+#include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::plan {

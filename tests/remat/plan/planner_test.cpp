@@ -3,9 +3,9 @@
 #include <cmath>
 #include <utility>
 
-#include "remat/plan/step_trace.h"
-#include "remat/plan/trace_peak.h"
-#include "tests/remat/plan/sample_traces.h"
+#include "remat/simulate/step_trace.h"
+#include "remat/trace/trace_peak.h"
+#include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::plan {

@@ -1,0 +1,242 @@
+#include "remat/restore/restorer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "absl/container/inlined_vector.h"
+#include "fmt/format.h"
+#include "remat/lineage/mutants.h"
+
+namespace tidepool::remat {
+namespace {
+
+using Mode = RestorationPlan::Mode;
+
+uint64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+bool is_missing(const Storage* storage) {
+  return !storage->dead && storage->evicted && !storage->dying;
+}
+
+// Releases the lock for a scope, and takes it again whichever way the scope ends.
+class Unlocked {
+ public:
+  explicit Unlocked(DeviceLock& lock) : lock_(lock) { lock_.unlock(); }
+  ~Unlocked() { lock_.lock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  DeviceLock& lock_;
+};
+
+class TurnScope {
+ public:
+  TurnScope(Turns& turns, DeviceLock& lock) : turns_(turns) { turns_.take_turn(lock); }
+  ~TurnScope() { turns_.end_turn(); }
+  TurnScope(const TurnScope&) = delete;
+  TurnScope& operator=(const TurnScope&) = delete;
+
+ private:
+  Turns& turns_;
+};
+
+}  // namespace
+
+// One replay under way.
+struct Restorer::Step {
+  Record& record;
+  StreamId stream;
+  Value* written = nullptr;  // the value that the record updates
+  void* target = nullptr;    // the block that it writes into; ours until a value has it
+  absl::InlinedVector<void*, 8> inputs = {};
+  absl::InlinedVector<void*, 4> outputs = {};
+};
+
+Restorer::Restorer(BudgetedAllocator& allocator, Backend& backend, LineageStore& store,
+                   Residency& residency, RootLoss& root_loss, Turns& turns,
+                   HiddenWork& hidden_work)
+    : allocator_(allocator),
+      backend_(backend),
+      store_(store),
+      residency_(residency),
+      root_loss_(root_loss),
+      turns_(turns),
+      hidden_work_(hidden_work) {}
+
+void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
+  const uint64_t start = now_ns();
+  for (const Storage* storage : storages) {
+    if (is_missing(storage)) plan.add(*storage->current);
+  }
+  ++statistics.plans;
+  statistics.longest_plan = std::max<uint64_t>(statistics.longest_plan, plan.records());
+  statistics.plan_peak_bytes =
+      std::max<uint64_t>(statistics.plan_peak_bytes, plan.estimate_peak_bytes());
+  statistics.planning_ns += now_ns() - start;
+}
+
+void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
+  TurnScope turn(turns_, lock);
+  Mode mode = Mode::kFirm;
+  uint64_t allowed = 0;
+  uint64_t replayed_before = statistics.operators_replayed;
+  std::optional<OutOfMemoryReport> shortage;
+  while (std::any_of(storages.begin(), storages.end(), is_missing)) {
+    RestorationPlan plan(store_, residency_, root_loss_, mode);
+    make(plan, storages);
+    if (allowed == 0) allowed = kPatience * plan.records() + kLeastPatience;
+    if (mode == Mode::kLean) ++statistics.lean_plans;
+    try {
+      run(plan, lock);
+    } catch (const OutOfMemory& error) {
+      if (mode == Mode::kLean) throw;
+      mode = Mode::kLean;
+      shortage = error.report();
+      replayed_before = statistics.operators_replayed;
+      allowed = kPatience * plan.records() + kLeastPatience;
+    }
+    if (statistics.operators_replayed - replayed_before > allowed) {
+      if (shortage) throw OutOfMemory(*shortage);  // thrash: what the plan needs does not fit
+      throw RestorationError(fmt::format(
+          "restoring makes no progress: {} operators replayed, {} of {} storages still missing",
+          statistics.operators_replayed - replayed_before,
+          std::count_if(storages.begin(), storages.end(), is_missing), storages.size()));
+    }
+  }
+  root_loss_.sweep_if_due();
+}
+
+void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
+  while (plan.next() != nullptr) {
+    if (!plan.next_is_ready()) return;  // evicted since: the caller makes a new plan
+    run_next(plan, lock);
+  }
+}
+
+void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
+  Step step{*plan.next(), hidden_work_.stream()};
+  plan.lock_next();
+  running_ = {&step.record, allocator_.allocations()};
+  try {
+    take_target(step, lock);
+    execute(step, lock);
+  } catch (...) {
+    if (step.target != nullptr) allocator_.free_locked(step.target);
+    running_ = {};
+    plan.unlock_next();
+    throw;
+  }
+  running_ = {};
+  const Record& record = step.record;
+  if (record.writes()) {
+    give(record.outputs[0], step.target, step.stream);
+  } else {
+    for (size_t k = 0; k < step.outputs.size(); ++k) {
+      if (step.outputs[k] != nullptr) give(record.outputs[k], step.outputs[k], step.stream);
+    }
+  }
+  plan.unlock_next();
+  plan.finish_next();
+}
+
+// The block to write into: the ghost itself where this is its last use, else a copy of it.
+void Restorer::take_target(Step& step, DeviceLock& lock) {
+  const Record& record = step.record;
+  if (!record.writes()) return;
+  size_t bytes = record.overwritten_bytes;
+  const void* from = nullptr;
+  if (record.written_edge != Record::kNoEdge) {
+    Value& written = *record.edges[record.written_edge].value;
+    step.written = &written;
+    bytes = written.bytes;
+    hidden_work_.before_use(written, step.stream, lock);
+    const auto mine = static_cast<uint32_t>(
+        std::count_if(record.edges, record.edges + record.edge_count,
+                      [&](const Edge& edge) { return edge.value == &written; }));
+    if (written.kept != nullptr && written.producer != nullptr && written.uses == mine) {
+      step.target = residency_.take_kept(written);
+      residency_.availability_changed(written);
+    } else {
+      from = written.address();
+    }
+  }
+  if (step.target == nullptr) {
+    Unlocked unlocked(lock);
+    step.target = allocator_.allocate(bytes, PlacementHint::kTransient, step.stream);
+    if (from != nullptr) backend_.copy(step.target, from, bytes);
+  }
+  if (from != nullptr) {
+    hidden_work_.after_use(*step.written, step.stream);
+    ++statistics.clones;
+  }
+}
+
+void Restorer::execute(Step& step, DeviceLock& lock) {
+  const Record& record = step.record;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    Value* value = record.edges[k].value;
+    if (value != step.written) hidden_work_.before_use(*value, step.stream, lock);
+    step.inputs.push_back(value == step.written ? step.target : value->address());
+  }
+  if (!record.writes()) {
+    for (size_t k = 0; k < record.output_count; ++k) {
+      const Value* output = record.outputs[k];
+      const bool wanted = output != nullptr && !output->available() &&
+                          (output->live_and_evicted() || output->uses > 0);
+      step.outputs.push_back(wanted ? Replay::wanted() : nullptr);
+    }
+  }
+  const absl::InlinedVector<void*, 4> asked = step.outputs;
+  Replay replay;
+  replay.record = &record;
+  replay.inputs = {step.inputs.data(), step.inputs.size()};
+  replay.target = step.target;
+  if (TIDEPOOL_MUTANT(3, writes_original) && step.written != nullptr && step.written->available()) {
+    replay.target = step.written->address();
+  }
+  replay.outputs = {step.outputs.data(), step.outputs.size()};
+  const uint64_t start = now_ns();
+  {
+    Unlocked unlocked(lock);
+    backend_.execute(replay);
+  }
+  statistics.replay_ns += now_ns() - start;
+  ++statistics.operators_replayed;
+  statistics.replayed_cost_ns += record.cost_ns;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    if (record.edges[k].value != step.written) {
+      hidden_work_.after_use(*record.edges[k].value, step.stream);
+    }
+  }
+  for (size_t k = 0; k < asked.size(); ++k) {
+    if (asked[k] == nullptr) step.outputs[k] = nullptr;
+    const bool given = step.outputs[k] != nullptr && step.outputs[k] != asked[k];
+    if (asked[k] == nullptr || given) continue;
+    for (void*& output : step.outputs) {
+      if (output != nullptr && output != Replay::wanted()) allocator_.free_locked(output);
+      output = nullptr;
+    }
+    throw RestorationError(fmt::format("replaying {} gave no output {}", record.type->name, k));
+  }
+}
+
+void Restorer::give(Value* value, void* address, StreamId stream) {
+  if (value != nullptr && !value->available()) {
+    hidden_work_.after_use(*value, stream);
+    if (value->live_and_evicted() && residency_.install(*value->storage, address)) return;
+    if (value->uses > 0) {
+      residency_.keep(*value, address);
+      residency_.availability_changed(*value);
+      ++statistics.ghosts;
+      return;
+    }
+  }
+  allocator_.free_locked(address);
+}
+
+}  // namespace tidepool::remat
