@@ -42,19 +42,19 @@ std::string short_name(std::string_view name) {
 
 }  // namespace
 
-MemoryUses::MemoryUses(const LineageStore& store, const Residency& residency, const Turns& turns,
-                       const Restorer& restorer, Backend& backend)
+MemoryUses::MemoryUses(const LineageStore& store, const Residency& residency,
+                       const RestorationQueue& queue, const Restorer& restorer, Backend& backend)
     : residency_(residency),
-      turns_(turns),
+      queue_(queue),
       restorer_(restorer),
       thread_(Origin::number_of(Origin::this_thread())) {
   store.for_each_storage([&](const Storage& storage) {
     if (storage.dead || storage.notes == nullptr) return;
-    if (const Storage* gradient = backend.gradient_of(storage, turns.threads())) {
+    if (const Storage* gradient = backend.gradient_of(storage, queue.threads())) {
       gradients_.insert(gradient);
     }
   });
-  turns.for_each_holder([&](const Turns::Holder& holder) {
+  queue.for_each_holder([&](const RestorationQueue::Holder& holder) {
     if (holder.call == nullptr) return;
     const bool is_mine = Origin::number_of(holder.thread) == thread_;
     for (const Operand& operand : holder.call->operands()) {
@@ -70,7 +70,7 @@ std::string MemoryUses::of(const HeldBlock& block) const {
                                 : of_unowned(block);
 }
 
-std::string MemoryUses::user(const Turns::Holder& holder) const {
+std::string MemoryUses::user(const RestorationQueue::Holder& holder) const {
   if (Origin::number_of(holder.thread) != thread_) return "operators on other threads";
   const std::string name = short_name(holder.call->name());
   return name.empty() ? "the running operator" : name;
@@ -106,12 +106,12 @@ std::string MemoryUses::of_unowned(const HeldBlock& block) const {
   }
   const Restorer::Running& replay = restorer_.running();
   if (replay.record != nullptr &&
-      block.origin.is_of(Origin::number_of(turns_.restorer()), replay.since)) {
+      block.origin.is_of(Origin::number_of(queue_.restorer()), replay.since)) {
     return fmt::format("temporaries of {}, which is run again",
                        short_name(replay.record->type->name));
   }
-  const Turns::Holder* innermost = nullptr;
-  turns_.for_each_holder([&](const Turns::Holder& holder) {
+  const RestorationQueue::Holder* innermost = nullptr;
+  queue_.for_each_holder([&](const RestorationQueue::Holder& holder) {
     if (holder.call == nullptr) return;
     if (!block.origin.is_of(Origin::number_of(holder.thread), holder.since)) return;
     const bool is_inner =

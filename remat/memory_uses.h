@@ -11,15 +11,15 @@
 #include "remat/lineage/backend.h"
 #include "remat/lineage/lineage_store.h"
 #include "remat/restore/residency.h"
+#include "remat/restore/restoration_queue.h"
 #include "remat/restore/restorer.h"
-#include "remat/restore/turns.h"
 
 namespace tidepool::remat {
 
 class MemoryUses {
  public:
   // The calling thread is the one whose request has failed.
-  MemoryUses(const LineageStore& store, const Residency& residency, const Turns& turns,
+  MemoryUses(const LineageStore& store, const Residency& residency, const RestorationQueue& queue,
              const Restorer& restorer, Backend& backend);
 
   std::string of(const HeldBlock& block) const;
@@ -28,14 +28,14 @@ class MemoryUses {
   std::string of_storage(const Storage& storage) const;
   std::string of_unowned(const HeldBlock& block) const;
   // The user of a running operator's memory.
-  std::string user(const Turns::Holder& holder) const;
+  std::string user(const RestorationQueue::Holder& holder) const;
 
   const Residency& residency_;
-  const Turns& turns_;
+  const RestorationQueue& queue_;
   const Restorer& restorer_;
   const uint32_t thread_;  // the calling one, as Origin numbers it
   absl::flat_hash_set<const Storage*> gradients_;
-  absl::flat_hash_map<const Storage*, const Turns::Holder*> operands_;
+  absl::flat_hash_map<const Storage*, const RestorationQueue::Holder*> operands_;
   absl::flat_hash_map<const void*, const Value*> kept_;  // by address
 };
 

@@ -26,7 +26,7 @@ OperatorCall::~OperatorCall() {
   DeviceLock lock(state_.mutex);
   refuse(RootReason::kUnsupported);
   if (prepared_ && writes_) start_versions();
-  if (prepared_ && state_.listener != nullptr) show({}, 0);
+  if (prepared_ && state_.listener != nullptr) notify_observer({}, 0);
   if (record_ != nullptr) state_.store.release(record_);
   release_operands();
 }
@@ -35,7 +35,7 @@ void OperatorCall::add(Storage* storage, Access access) {
   if (operands_.empty()) {
     holder_.call = this;
     holder_.since = state_.allocator.allocations();
-    state_.turns.enter(holder_);
+    state_.queue.enter(holder_);
   }
   state_.lock_storage(*storage);
   operands_.push_back({storage, access});
@@ -50,8 +50,8 @@ void OperatorCall::begin_foreseen() {
   // By name: what one backend has learnt another may be told.
   const uint64_t type = type_ != nullptr ? std::hash<std::string_view>()(type_->name) : 0;
   const uint64_t site = type ^ site_ << 48;
-  foreseen_ = state_.foresight->begin(site, {storages.data(), storages.size()},
-                                      state_.residency.now());
+  foreseen_ =
+      state_.step_history->begin(site, {storages.data(), storages.size()}, state_.residency.now());
 }
 
 void OperatorCall::restore_operands(DeviceLock& lock) {
@@ -85,10 +85,10 @@ void OperatorCall::protect_written(DeviceLock& lock) {
 }
 
 void OperatorCall::order_operands(DeviceLock& lock) {
-  const StreamId stream = state_.hidden_work.stream();
+  const StreamId stream = state_.replay_order.stream();
   for (const Operand& operand : operands_) {
     Storage& storage = *operand.storage;
-    if (!storage.dead) state_.hidden_work.before_use(*storage.current, stream, lock);
+    if (!storage.dead) state_.replay_order.before_use(*storage.current, stream, lock);
   }
 }
 
@@ -116,14 +116,14 @@ void OperatorCall::decide() {
 bool OperatorCall::prepare(DeviceLock& lock) {
   ++state_.operators_seen;
   settlements_ = state_.settlements;
-  if (state_.foresight != nullptr) begin_foreseen();
+  if (state_.step_history != nullptr) begin_foreseen();
   try {
     if (evicted_) [[unlikely]] restore_operands(lock);
     if (writes_) protect_written(lock);
-    if (state_.hidden_work.has_streams()) order_operands(lock);
+    if (state_.replay_order.has_streams()) order_operands(lock);
   } catch (...) {
-    if (state_.foresight != nullptr) state_.foresight->give_up();
-    if (state_.listener != nullptr) show({}, 0);
+    if (state_.step_history != nullptr) state_.step_history->give_up();
+    if (state_.listener != nullptr) notify_observer({}, 0);
     release_operands();
     finished_ = true;
     throw;
@@ -231,8 +231,9 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   if (record_ != nullptr) check_record(cost_ns, outputs);
   if (writes_) start_versions();
   attach_record(outputs);
-  if (state_.listener != nullptr) [[unlikely]] show(outputs, cost_ns);
-  if (state_.foresight != nullptr) state_.foresight->finish(foreseen_, outputs);
+  if (state_.listener != nullptr) [[unlikely]]
+    notify_observer(outputs, cost_ns);
+  if (state_.step_history != nullptr) state_.step_history->finish(foreseen_, outputs);
   if (record_ != nullptr) {
     state_.operators_recorded += record_->linked;
     state_.store.release(record_);
@@ -242,14 +243,15 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
     operand.storage->last_access = state_.residency.now();
   }
   release_operands();
-  state_.root_loss.sweep_if_due();
+  state_.dependent_cut.sweep_if_due();
   if (state_.config.chaos != Chaos::kNone) [[unlikely]] state_.cause_chaos();
 }
 
-void OperatorCall::show(std::span<Storage* const> outputs, uint64_t cost_ns) const {
+void OperatorCall::notify_observer(std::span<Storage* const> outputs, uint64_t cost_ns) const {
   if (type_ == nullptr) return;
-  state_.listener->ran({*type_, site_, cost_ns, state_.hidden_work.stream(), !refused_,
-                        {operands_.data(), operands_.size()}, outputs});
+  const StreamId stream = state_.replay_order.stream();
+  const std::span<const Operand> operands{operands_.data(), operands_.size()};
+  state_.listener->ran({*type_, site_, cost_ns, stream, !refused_, operands, outputs});
   if (!state_.listener->listens()) state_.listener = nullptr;
 }
 
@@ -258,7 +260,7 @@ void OperatorCall::release_operands() {
     if (!TIDEPOOL_MUTANT(8, operand) || !prepared_) state_.unlock_storage(*operand.storage);
   }
   operands_.clear();
-  state_.turns.leave(holder_);
+  state_.queue.leave(holder_);
 }
 
 }  // namespace tidepool::remat

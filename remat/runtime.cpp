@@ -56,7 +56,7 @@ void Runtime::lock_storage(Storage* storage) { state_->lock_storage(*storage); }
 
 void Runtime::unlock_storage(Storage* storage) {
   state_->unlock_storage(*storage);
-  state_->turns.something_changed();
+  state_->queue.something_changed();
 }
 
 void Runtime::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {
@@ -99,21 +99,21 @@ void Runtime::chaos_at_allocation() {
 
 void Runtime::end_step() {
   DeviceLock lock(state_->mutex);
-  if (state_->foresight != nullptr) {
-    state_->foresight->end_step(state_->residency.now());
+  if (state_->step_history != nullptr) {
+    state_->step_history->end_step(state_->residency.now());
   } else if (state_->residency.evictions > 0) {
-    state_->foresight = state_->policy->foresight();
+    state_->step_history = state_->policy->step_history();
   }
   if (state_->observer != nullptr) state_->tell_step_ended();
   state_->limits.cut_aged(++state_->step);
-  state_->root_loss.sweep();
+  state_->dependent_cut.sweep();
   // Memory is short, and mostly hardly anything is in use now. It looks at all blocks, as every few
   // evictions do: optimizers may step once for each parameter.
   constexpr uint64_t kEvictions = 8;
   const uint64_t evictions = state_->residency.evictions;
   if (evictions - state_->evictions_compacted < kEvictions) return;
   state_->evictions_compacted = evictions;
-  state_->allocator.compact(lock, state_->hidden_work.stream());
+  state_->allocator.compact(lock, state_->replay_order.stream());
 }
 
 void Runtime::set_observer(JobObserver* observer) {
@@ -127,35 +127,35 @@ void Runtime::note_use(Storage& storage, StreamId stream) {
 }
 
 void Runtime::learn_from(const Runtime& other) {
-  if (state_->foresight == nullptr || other.state_->foresight == nullptr) return;
-  learn(other.foresight());
+  if (state_->step_history == nullptr || other.state_->step_history == nullptr) return;
+  learn(other.step_history());
 }
 
-Foresight Runtime::foresight() const {
+StepHistory Runtime::step_history() const {
   DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr ? *state_->foresight : Foresight();
+  return state_->step_history != nullptr ? *state_->step_history : StepHistory();
 }
 
-void Runtime::learn(const Foresight& foresight) {
+void Runtime::learn(const StepHistory& step_history) {
   DeviceLock lock(state_->mutex);
-  if (state_->foresight != nullptr) *state_->foresight = foresight;
+  if (state_->step_history != nullptr) *state_->step_history = step_history;
 }
 
 void Runtime::set_plan(const StepPlan& plan) { state_->policy->set_plan(plan); }
 
 uint32_t Runtime::steps() const {
   DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr ? state_->foresight->step() - 1 : 0;
+  return state_->step_history != nullptr ? state_->step_history->step() - 1 : 0;
 }
 
 bool Runtime::step_repeated() const {
   DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr && state_->foresight->repeated();
+  return state_->step_history != nullptr && state_->step_history->repeated();
 }
 
 uint64_t Runtime::last_fingerprint() const {
   DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr ? state_->foresight->last_fingerprint() : 0;
+  return state_->step_history != nullptr ? state_->step_history->last_fingerprint() : 0;
 }
 
 void Runtime::set_recording(bool on) {
@@ -190,20 +190,20 @@ void Runtime::pause_evicting(DeviceLock& lock) {
 
 std::span<const Operand> Runtime::running_operands() const {
   std::span<const Operand> operands;
-  state_->turns.for_each_holder([&](const Turns::Holder& holder) {
-    const bool is_mine = holder.thread == Turns::this_thread() && holder.call != nullptr;
+  state_->queue.for_each_holder([&](const RestorationQueue::Holder& holder) {
+    const bool is_mine = holder.thread == RestorationQueue::this_thread() && holder.call != nullptr;
     if (is_mine && operands.empty()) operands = holder.call->operands();
   });
   return operands;
 }
 
-size_t Runtime::threads() const { return state_->turns.threads(); }
+size_t Runtime::threads() const { return state_->queue.threads(); }
 
 void Runtime::mark_gradients() {
   DeviceLock lock(state_->mutex);
   state_->store.for_each_storage([&](const Storage& storage) {
     if (storage.dead || storage.notes == nullptr) return;
-    Storage* gradient = state_->backend.gradient_of(storage, state_->turns.threads());
+    Storage* gradient = state_->backend.gradient_of(storage, state_->queue.threads());
     if (gradient != nullptr && gradient->role == Role::kOther) gradient->role = Role::kGradient;
   });
 }
@@ -234,22 +234,22 @@ void Runtime::end_settling() {
   resume_evicting();
 }
 
-bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }
+bool Runtime::sweep_is_due() const { return state_->dependent_cut.sweep_is_due(); }
 
 void Runtime::become_forked_child() {
   state_->listener = nullptr;
   if (JobObserver* observer = std::exchange(state_->observer, nullptr)) observer->forked();
   state_->residency.freeze();
-  state_->turns.become_forked_child();
+  state_->queue.become_forked_child();
 }
 
 void Runtime::check_invariants() const {
   DeviceLock lock(state_->mutex);
-  const bool quiet = state_->turns.is_quiet();
+  const bool quiet = state_->queue.is_quiet();
   state_->store.check_invariants(quiet);
   state_->residency.check_invariants(state_->store);
-  state_->root_loss.check_invariants();
-  state_->turns.check_invariants();
+  state_->dependent_cut.check_invariants();
+  state_->queue.check_invariants();
   state_->policy->check_invariants();
   if (!quiet) return;
   state_->store.for_each_value([](const Value& value) {
@@ -310,9 +310,9 @@ bool Runtime::evict(Owner owner) {
 }
 
 bool Runtime::wait_for_room(DeviceLock& lock) {
-  if (state_->root_loss.sweep() > 0) return true;
+  if (state_->dependent_cut.sweep() > 0) return true;
   if (state_->backend.give_up_memory(lock)) return true;
-  return state_->turns.wait_for_room(lock);
+  return state_->queue.wait_for_room(lock);
 }
 
 }  // namespace tidepool::remat

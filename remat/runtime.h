@@ -21,7 +21,7 @@
 #include "remat/lineage/backend.h"
 #include "remat/lineage/content_check.h"
 #include "remat/lineage/lineage.h"
-#include "remat/policies/foresight.h"
+#include "remat/policies/step_history.h"
 #include "remat/policies/step_plan.h"
 #include "remat/restore/restoration_error.h"
 
@@ -43,7 +43,7 @@ struct RuntimeConfig {
   // in-place). Off: they are roots, for comparison.
   bool record_in_place = true;
   // Where the policy looks ahead: it does so from the beginning, or once something was evicted.
-  bool foresight_at_once = true;
+  bool step_history_at_once = true;
   Limits limits;
 };
 
@@ -140,8 +140,8 @@ class Runtime final : public Reclaimer {
   // where the policies do not look ahead. Both are between two steps. Takes both locks, in turn.
   void learn_from(const Runtime& other);
   // The same in two parts. Each takes the lock.
-  Foresight foresight() const;
-  void learn(const Foresight& foresight);
+  StepHistory step_history() const;
+  void learn(const StepHistory& step_history);
 
   // For policies that follow a plan: it holds for steps that are expected to be like that which it
   // was found on, and as far as they are. Requires: lock held. Throws: std::invalid_argument naming

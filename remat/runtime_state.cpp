@@ -45,12 +45,12 @@ Runtime::State::State(BudgetedAllocator& the_allocator, Backend& the_backend,
       residency(allocator, backend),
       store(residency),
       policy(make_policy(config.policy, store, config.seed)),
-      foresight(config.foresight_at_once ? policy->foresight() : nullptr),
-      root_loss(store, residency),
-      turns(backend),
-      hidden_work(allocator, backend),
-      restorer(allocator, backend, store, residency, root_loss, turns, hidden_work),
-      mover(allocator, backend, store, residency, root_loss, turns, hidden_work),
+      step_history(config.step_history_at_once ? policy->step_history() : nullptr),
+      dependent_cut(store, residency),
+      queue(backend),
+      replay_order(allocator, backend),
+      restorer(allocator, backend, store, residency, dependent_cut, queue, replay_order),
+      mover(allocator, backend, store, residency, dependent_cut, queue, replay_order),
       limits(config.limits, backend, store, residency, [this] { return side_bytes(); }),
       random(config.seed) {
   residency.set_policy(policy.get());
@@ -69,17 +69,17 @@ void Runtime::State::make_resident(std::span<Storage* const> storages, DeviceLoc
       throw RestorationError("cannot restore a storage that is being freed");
     }
   }
-  const StreamId stream = hidden_work.stream();
+  const StreamId stream = replay_order.stream();
   for (const Storage* storage : storages) {
-    if (!storage->dead) hidden_work.before_use(*storage->current, stream, lock);
+    if (!storage->dead) replay_order.before_use(*storage->current, stream, lock);
   }
 }
 
 bool Runtime::State::wait_until_unread(Storage& storage, DeviceLock& lock) {
   bool waited = false;
-  while (!storage.dead && storage.current->uses > 0 && turns.is_taken() && !turns.is_my_turn()) {
-    turns.take_turn(lock);
-    turns.end_turn();
+  while (!storage.dead && storage.current->uses > 0 && queue.is_taken() && !queue.is_my_turn()) {
+    queue.take_turn(lock);
+    queue.end_turn();
     waited = true;
   }
   return waited;
@@ -98,9 +98,9 @@ void Runtime::State::replace_value(Storage& storage, Value* fresh, void* snapsho
 void Runtime::State::abandon_readers(Storage& storage) {
   const Value& present = *storage.current;
   if (present.producer != nullptr || present.consumers == nullptr) return;
-  Dependents found = root_loss.dependents(present);
+  Dependents found = dependent_cut.dependents(present);
   found.evicted.clear();
-  root_loss.cut_dependents(found, RootReason::kLostRoot);
+  dependent_cut.cut_dependents(found, RootReason::kLostRoot);
 }
 
 void Runtime::State::start_root_version(Storage& storage, RootReason reason) {
@@ -137,8 +137,8 @@ void Runtime::State::start_recorded_version(Storage& storage, Record& record) {
 // Copies the contents to a block of their own, which becomes a retained root.
 void* Runtime::State::snapshot(Storage& storage, DeviceLock& lock) {
   const size_t bytes = storage.current->bytes;
-  const StreamId stream = hidden_work.stream();
-  hidden_work.before_use(*storage.current, stream, lock);
+  const StreamId stream = replay_order.stream();
+  replay_order.before_use(*storage.current, stream, lock);
   const void* from = storage.address;
   lock.unlock();
   void* copy = nullptr;
@@ -151,7 +151,7 @@ void* Runtime::State::snapshot(Storage& storage, DeviceLock& lock) {
     throw;
   }
   lock.lock();
-  hidden_work.after_use(*storage.current, stream);
+  replay_order.after_use(*storage.current, stream);
   ++snapshots;
   return copy;
 }
@@ -162,9 +162,9 @@ void* Runtime::State::protect_dependents(Storage& storage, DeviceLock& lock) {
   if (TIDEPOOL_MUTANT(2, write_not_cut)) return nullptr;
   StorageLocks locks(store);
   while (!storage.dead && storage.current->producer == nullptr) {
-    const Dependents found = root_loss.dependents(*storage.current);
+    const Dependents found = dependent_cut.dependents(*storage.current);
     if (found.evicted.empty()) {
-      root_loss.cut_dependents(found, RootReason::kLostRoot);
+      dependent_cut.cut_dependents(found, RootReason::kLostRoot);
       return nullptr;
     }
     for (Value* value : found.evicted) locks.add(*value->storage);
@@ -182,7 +182,7 @@ void* Runtime::State::protect_dependents(Storage& storage, DeviceLock& lock) {
 void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
   wait_until_unread(storage, lock);
   if (storage.dead) return;
-  hidden_work.before_use(*storage.current, hidden_work.stream(), lock);
+  replay_order.before_use(*storage.current, replay_order.stream(), lock);
   if (storage.dead) return;
   void* copy = nullptr;
   if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);
@@ -195,7 +195,7 @@ void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) 
       residency.unlist(storage);
       storage.versions = 0;
       replace_value(storage, store.new_value(storage.current->bytes, reason), copy);
-      root_loss.make_sweep_due();
+      dependent_cut.make_sweep_due();
     }
   }
   if (!storage.dead) start_root_version(storage, reason);
@@ -203,12 +203,12 @@ void Runtime::State::cut(Storage& storage, RootReason reason, DeviceLock& lock) 
 
 void Runtime::State::tell_step_ended() {
   StepEnd end;
-  if (foresight != nullptr) {
-    end.step = foresight->step() - 1;
-    end.repeated = foresight->repeated();
-    end.fingerprint = foresight->last_fingerprint();
-    end.expected = foresight->expected_fingerprint();
-    end.outputs = foresight->last_outputs();
+  if (step_history != nullptr) {
+    end.step = step_history->step() - 1;
+    end.repeated = step_history->repeated();
+    end.fingerprint = step_history->last_fingerprint();
+    end.expected = step_history->expected_fingerprint();
+    end.outputs = step_history->last_outputs();
   }
   end.evictions = residency.evictions;
   end.computed_ns = residency.now();
@@ -236,20 +236,20 @@ bool Runtime::State::end_storage(Storage* storage, void* address) {
       residency.keep(value, address);
       kept = true;
     } else if (value.producer == nullptr && value.consumers != nullptr) {
-      kept = root_loss.retain_or_cut(value, address);
+      kept = dependent_cut.retain_or_cut(value, address);
     }
   } else {
     // Left over from a move that found the storage dying.
     if (value.kept != nullptr && value.producer != nullptr && value.uses == 0 && value.locks == 0) {
       residency.free_kept(value);
     }
-    root_loss.make_sweep_due();
+    dependent_cut.make_sweep_due();
   }
   if (!kept && value.consumers != nullptr) residency.availability_changed(value);
   if (!was_available && value.consumers == nullptr) residency.availability_changed(value);
   store.release(&value);
   if (storage->locks == 0) store.free_storage(storage);
-  turns.something_changed();
+  queue.something_changed();
   return kept;
 }
 

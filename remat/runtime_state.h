@@ -9,13 +9,13 @@
 #include <span>
 
 #include "remat/limits.h"
-#include "remat/policies/foresight.h"
 #include "remat/policies/policy.h"
+#include "remat/policies/step_history.h"
+#include "remat/restore/dependent_cut.h"
 #include "remat/restore/mover.h"
 #include "remat/restore/residency.h"
+#include "remat/restore/restoration_queue.h"
 #include "remat/restore/restorer.h"
-#include "remat/restore/root_loss.h"
-#include "remat/restore/turns.h"
 #include "remat/runtime.h"
 
 namespace tidepool::remat {
@@ -31,12 +31,12 @@ struct Runtime::State {
   Residency residency;
   LineageStore store;
   std::unique_ptr<Policy> policy;
-  Foresight* foresight;  // the policy's; nullptr: it has none, or does not look ahead yet
+  StepHistory* step_history;  // the policy's; nullptr: it has none, or does not look ahead yet
   JobObserver* observer = nullptr;
   JobObserver* listener = nullptr;  // the observer, while it wants to hear of more than steps
-  RootLoss root_loss;
-  Turns turns;
-  HiddenWork hidden_work;
+  DependentCut dependent_cut;
+  RestorationQueue queue;
+  ReplayStreamOrder replay_order;
   Restorer restorer;
   Mover mover;
   LimitKeeper limits;

@@ -20,7 +20,7 @@ RuntimeStatistics Runtime::statistics() const {
   out.contents_different = state.residency.check.different;
   out.chaos_coverage = state.residency.check.coverage();
   out.ghosts = restored.ghosts;
-  out.retained = state.root_loss.retained;
+  out.retained = state.dependent_cut.retained;
   out.escapes = state.escapes;
   out.plans = restored.plans;
   out.longest_plan = restored.longest_plan;
@@ -29,7 +29,7 @@ RuntimeStatistics Runtime::statistics() const {
   out.clones = restored.clones;
   out.snapshots = state.snapshots;
   out.operand_checks = state.operand_checks;
-  out.dependent_checks = state.root_loss.checks;
+  out.dependent_checks = state.dependent_cut.checks;
   out.replay_ns = restored.replay_ns;
   out.bookkeeping_ns = restored.planning_ns;
   out.values = state.store.values();
@@ -48,7 +48,7 @@ RuntimeStatistics Runtime::statistics() const {
 }
 
 void Runtime::tell_uses(std::span<HeldBlock> blocks) {
-  const MemoryUses uses(state_->store, state_->residency, state_->turns, state_->restorer,
+  const MemoryUses uses(state_->store, state_->residency, state_->queue, state_->restorer,
                         state_->backend);
   for (HeldBlock& block : blocks) block.use = uses.of(block);
 }

@@ -19,7 +19,7 @@ class EventTimer final : public torch_glue::OperatorTimer {
  public:
   explicit EventTimer(c10::DeviceIndex device) : device_(device) {}
 
-  Call begin(const remat::RecordType&, const remat::Record*, uint64_t kind) override;
+  Call begin(const remat::RecordType&, const remat::Record*, uint64_t timing_key) override;
   uint64_t end(const Call& call, size_t bytes) override;
 
  private:
@@ -36,7 +36,7 @@ class EventTimer final : public torch_glue::OperatorTimer {
     uint64_t least_ns = 0;  // 0: no sample has arrived
   };
   struct Sample {
-    uint64_t kind;
+    uint64_t timing_key;
     cudaEvent_t start;
     cudaEvent_t stop;
   };

@@ -77,7 +77,7 @@ struct Value {
   Record* producer = nullptr;  // nullptr: a root
   Edge* consumers = nullptr;
   void* kept = nullptr;  // bytes that the runtime owns: a ghost, or a retained root
-  StreamUse hidden;      // the last use of its bytes that the job does not know of; see HiddenWork
+  StreamUse hidden;      // the last use that the job does not know of (ReplayStreamOrder)
 
   // Its bytes are on the device, and nobody is about to change them.
   inline bool available() const;
@@ -110,7 +110,7 @@ struct alignas(64) Storage {
   void* address = nullptr;  // start of its bytes; nullptr while evicted
   void* notes = nullptr;    // the backend's own, on a parameter
   Storage* previous = nullptr;
-  uint32_t step_seen = 0;      // Foresight: the step that step_number is of
+  uint32_t step_seen = 0;  // StepHistory: the step that step_number is of
   uint32_t step_number = 0;
   uint32_t needed_below = 0;   // of a policy that looks ahead: a position, as expected at
   uint32_t needed_step = 0;
@@ -146,7 +146,7 @@ struct Record {
   // The operator writes into one storage. written_edge: which input it updates (kNoEdge with
   // `overwrites`: blank memory of overwritten_bytes). Its only output is the new version.
   uint32_t written_edge = kNoEdge;
-  uint32_t evicted_output = 0;  // of RootLoss: one that was evicted when a walk last looked
+  uint32_t evicted_output = 0;  // of DependentCut: one that was evicted when a walk last looked
   size_t overwritten_bytes = 0;
   Edge* edges = nullptr;
   Value** outputs = nullptr;  // entries are cleared when a value dies or is cut

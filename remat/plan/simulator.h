@@ -10,7 +10,7 @@
 
 #include "remat/limits.h"
 #include "remat/simulate/memory_model.h"
-#include "remat/simulate/stop_sign.h"
+#include "remat/simulate/stop_token.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {
@@ -54,7 +54,7 @@ struct SimulationConfig {
   // From the second iteration on the trace is known: an iteration that would fail under its budget
   // runs under a smaller one under which it does not (fallback.h).
   bool fallback = false;
-  StopSign* stop = nullptr;  // once it has passed, all simulations fail
+  StopToken* stop = nullptr;      // once it says so, all simulations fail
   bool check_invariants = false;  // of allocator and runtime, after each iteration
   // For the policy `planned`: from the second iteration on steps follow plans found on those
   // before, and `fallback` holds.

@@ -21,7 +21,7 @@
 
 namespace tidepool::remat {
 
-class Foresight;
+class StepHistory;
 struct StepPlan;
 
 // What a price depends on besides the storage and its neighbourhood.
@@ -74,7 +74,7 @@ class Policy {
   virtual void set_plan(const StepPlan& plan) { static_cast<void>(plan); }
 
   // What the runtime has to tell of operators and steps, for a policy that looks ahead.
-  virtual Foresight* foresight() { return nullptr; }
+  virtual StepHistory* step_history() { return nullptr; }
 
   // That it keeps now, beside what is in values and storages.
   virtual size_t bookkeeping_bytes() const { return 0; }

@@ -2,7 +2,7 @@
 // to use, by what factor to multiply that of each of the step's results, and how to make room.
 // Plain data. Results are named by their place in the step, so that a plan says nothing of objects
 // or addresses: the k-th of all outputs that have bytes, operator by operator
-// (Foresight::expected_outputs()).
+// (StepHistory::expected_outputs()).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct StepPlan {
   double use_share = 0.5;        // of next-use: how much the time of the next use counts
   std::vector<float> weights;    // by output; empty: all are 1
   Preference preference = Preference::kCheapest;
-  uint64_t fingerprint = 0;      // of the step that it is for (Foresight::last_fingerprint())
+  uint64_t fingerprint = 0;  // of the step that it is for (StepHistory::last_fingerprint())
 
   // A step goes the same way without it.
   bool is_none() const {

@@ -10,17 +10,17 @@ bool Mover::movable(const Storage& storage) const {
   const bool came_of_an_operator = storage.current->producer != nullptr ||
                                    storage.role == Role::kOther || storage.role == Role::kGradient;
   return came_of_an_operator && residency_.at_rest(storage) && storage.current->uses == 0 &&
-         (turns_.is_free() || turns_.is_my_turn());
+         (queue_.is_free() || queue_.is_my_turn());
 }
 
 // False if the device refuses: nothing has happened then.
 bool Mover::copy(Value& value, void* to, DeviceLock& lock) {
-  const StreamId stream = hidden_work_.stream();
+  const StreamId stream = replay_order_.stream();
   void* const from = value.address();
   // Other streams' uses of either block would have to be awaited.
   if (allocator_.stream(from) != stream || allocator_.stream(to) != stream) return false;
   try {
-    hidden_work_.before_use(value, stream, lock);
+    replay_order_.before_use(value, stream, lock);
   } catch (const DeviceError&) {
     return false;
   }
@@ -32,14 +32,14 @@ bool Mover::copy(Value& value, void* to, DeviceLock& lock) {
     copied = false;
   }
   lock.lock();
-  hidden_work_.after_use(value, stream);
+  replay_order_.after_use(value, stream);
   return copied;
 }
 
 bool Mover::move(Storage& storage, void* to, DeviceLock& lock) {
   Value& value = *storage.current;
   if (!residency_.set_aside(storage)) return false;
-  turns_.take_turn(lock);  // at once: it is free, or this thread's
+  queue_.take_turn(lock);  // at once: it is free, or this thread's
   ++storage.locks;
   ++value.references;
   ++value.uses;  // whatever becomes of the storage meanwhile, the bytes that are read stay
@@ -55,8 +55,8 @@ bool Mover::move(Storage& storage, void* to, DeviceLock& lock) {
     residency_.free_kept(value);
     residency_.availability_changed(value);
   }
-  turns_.end_turn();
-  root_loss_.make_sweep_due();  // of what was kept for this value, or is kept of it
+  queue_.end_turn();
+  dependent_cut_.make_sweep_due();  // of what was kept for this value, or is kept of it
   store_.release(&value);
   if (--storage.locks == 0 && storage.dead) store_.free_storage(&storage);
   return moved;

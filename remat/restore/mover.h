@@ -1,31 +1,31 @@
 // Mover: gives the contents of a storage other bytes, so that its block can go: copying, where
 // evicting would cost more or is impossible (contents without lineage). The framework's storage has
 // no bytes meanwhile, and the value keeps the old block; as the mover holds the turn of
-// restorations (Turns), whoever wants the storage waits until it has its new ones.
+// restorations (RestorationQueue), whoever wants the storage waits until it has its new ones.
 // Owns nothing. Not thread safe: the device's lock is held; move() releases it while it copies.
 #pragma once
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/lineage/backend.h"
 #include "remat/lineage/lineage_store.h"
-#include "remat/restore/hidden_work.h"
+#include "remat/restore/dependent_cut.h"
+#include "remat/restore/replay_stream_order.h"
 #include "remat/restore/residency.h"
-#include "remat/restore/root_loss.h"
-#include "remat/restore/turns.h"
+#include "remat/restore/restoration_queue.h"
 
 namespace tidepool::remat {
 
 class Mover {
  public:
   Mover(BudgetedAllocator& allocator, Backend& backend, LineageStore& store, Residency& residency,
-        RootLoss& root_loss, Turns& turns, HiddenWork& hidden_work)
+        DependentCut& dependent_cut, RestorationQueue& queue, ReplayStreamOrder& replay_order)
       : allocator_(allocator),
         backend_(backend),
         store_(store),
         residency_(residency),
-        root_loss_(root_loss),
-        turns_(turns),
-        hidden_work_(hidden_work) {}
+        dependent_cut_(dependent_cut),
+        queue_(queue),
+        replay_order_(replay_order) {}
 
   // Nobody uses the storage, nobody has its address, no other thread is restoring, and an operator
   // has made the contents.
@@ -44,9 +44,9 @@ class Mover {
   Backend& backend_;
   LineageStore& store_;
   Residency& residency_;
-  RootLoss& root_loss_;
-  Turns& turns_;
-  HiddenWork& hidden_work_;
+  DependentCut& dependent_cut_;
+  RestorationQueue& queue_;
+  ReplayStreamOrder& replay_order_;
 };
 
 }  // namespace tidepool::remat

@@ -30,7 +30,7 @@ void RestorationPlan::end_use(Value& value) {
   if (mode_ == Mode::kFirm) --value.locks;
   if (--value.uses > 0 || value.kept == nullptr) return;
   if (value.producer == nullptr) {
-    root_loss_.make_sweep_due();
+    dependent_cut_.make_sweep_due();
     return;
   }
   residency_.free_kept(value);

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "remat/lineage/lineage_store.h"
+#include "remat/restore/dependent_cut.h"
 #include "remat/restore/residency.h"
 #include "remat/restore/restoration_error.h"
-#include "remat/restore/root_loss.h"
 
 namespace tidepool::remat {
 
@@ -28,8 +28,8 @@ class RestorationPlan {
   // No plan may be longer: an error is better than hours.
   static constexpr size_t kMostRecords = size_t{1} << 20;
 
-  RestorationPlan(LineageStore& store, Residency& residency, RootLoss& root_loss, Mode mode)
-      : store_(store), residency_(residency), root_loss_(root_loss), mode_(mode) {}
+  RestorationPlan(LineageStore& store, Residency& residency, DependentCut& dependent_cut, Mode mode)
+      : store_(store), residency_(residency), dependent_cut_(dependent_cut), mode_(mode) {}
   ~RestorationPlan();
   RestorationPlan(const RestorationPlan&) = delete;
   RestorationPlan& operator=(const RestorationPlan&) = delete;
@@ -69,7 +69,7 @@ class RestorationPlan {
 
   LineageStore& store_;
   Residency& residency_;
-  RootLoss& root_loss_;
+  DependentCut& dependent_cut_;
   const Mode mode_;
   uint32_t epoch_ = 0;
   std::vector<Record*> order_;

@@ -36,13 +36,13 @@ class Unlocked {
 
 class TurnScope {
  public:
-  TurnScope(Turns& turns, DeviceLock& lock) : turns_(turns) { turns_.take_turn(lock); }
-  ~TurnScope() { turns_.end_turn(); }
+  TurnScope(RestorationQueue& queue, DeviceLock& lock) : queue_(queue) { queue_.take_turn(lock); }
+  ~TurnScope() { queue_.end_turn(); }
   TurnScope(const TurnScope&) = delete;
   TurnScope& operator=(const TurnScope&) = delete;
 
  private:
-  Turns& turns_;
+  RestorationQueue& queue_;
 };
 
 }  // namespace
@@ -58,15 +58,15 @@ struct Restorer::Step {
 };
 
 Restorer::Restorer(BudgetedAllocator& allocator, Backend& backend, LineageStore& store,
-                   Residency& residency, RootLoss& root_loss, Turns& turns,
-                   HiddenWork& hidden_work)
+                   Residency& residency, DependentCut& dependent_cut, RestorationQueue& queue,
+                   ReplayStreamOrder& replay_order)
     : allocator_(allocator),
       backend_(backend),
       store_(store),
       residency_(residency),
-      root_loss_(root_loss),
-      turns_(turns),
-      hidden_work_(hidden_work) {}
+      dependent_cut_(dependent_cut),
+      queue_(queue),
+      replay_order_(replay_order) {}
 
 void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
   const uint64_t start = now_ns();
@@ -81,13 +81,13 @@ void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
 }
 
 void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
-  TurnScope turn(turns_, lock);
+  TurnScope turn(queue_, lock);
   Mode mode = Mode::kFirm;
   uint64_t allowed = 0;
   uint64_t replayed_before = statistics.operators_replayed;
   std::optional<OutOfMemoryReport> shortage;
   while (std::any_of(storages.begin(), storages.end(), is_missing)) {
-    RestorationPlan plan(store_, residency_, root_loss_, mode);
+    RestorationPlan plan(store_, residency_, dependent_cut_, mode);
     make(plan, storages);
     if (allowed == 0) allowed = kPatience * plan.records() + kLeastPatience;
     if (mode == Mode::kLean) ++statistics.lean_plans;
@@ -108,7 +108,7 @@ void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
           std::count_if(storages.begin(), storages.end(), is_missing), storages.size()));
     }
   }
-  root_loss_.sweep_if_due();
+  dependent_cut_.sweep_if_due();
 }
 
 void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
@@ -119,7 +119,7 @@ void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
 }
 
 void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
-  Step step{*plan.next(), hidden_work_.stream()};
+  Step step{*plan.next(), replay_order_.stream()};
   plan.lock_next();
   running_ = {&step.record, allocator_.allocations()};
   try {
@@ -154,7 +154,7 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
     Value& written = *record.edges[record.written_edge].value;
     step.written = &written;
     bytes = written.bytes;
-    hidden_work_.before_use(written, step.stream, lock);
+    replay_order_.before_use(written, step.stream, lock);
     const auto mine = static_cast<uint32_t>(
         std::count_if(record.edges, record.edges + record.edge_count,
                       [&](const Edge& edge) { return edge.value == &written; }));
@@ -171,7 +171,7 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
     if (from != nullptr) backend_.copy(step.target, from, bytes);
   }
   if (from != nullptr) {
-    hidden_work_.after_use(*step.written, step.stream);
+    replay_order_.after_use(*step.written, step.stream);
     ++statistics.clones;
   }
 }
@@ -180,7 +180,7 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   const Record& record = step.record;
   for (size_t k = 0; k < record.edge_count; ++k) {
     Value* value = record.edges[k].value;
-    if (value != step.written) hidden_work_.before_use(*value, step.stream, lock);
+    if (value != step.written) replay_order_.before_use(*value, step.stream, lock);
     step.inputs.push_back(value == step.written ? step.target : value->address());
   }
   if (!record.writes()) {
@@ -210,7 +210,7 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   statistics.replayed_cost_ns += record.cost_ns;
   for (size_t k = 0; k < record.edge_count; ++k) {
     if (record.edges[k].value != step.written) {
-      hidden_work_.after_use(*record.edges[k].value, step.stream);
+      replay_order_.after_use(*record.edges[k].value, step.stream);
     }
   }
   for (size_t k = 0; k < asked.size(); ++k) {
@@ -227,7 +227,7 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
 
 void Restorer::give(Value* value, void* address, StreamId stream) {
   if (value != nullptr && !value->available()) {
-    hidden_work_.after_use(*value, stream);
+    replay_order_.after_use(*value, stream);
     if (value->live_and_evicted() && residency_.install(*value->storage, address)) return;
     if (value->uses > 0) {
       residency_.keep(*value, address);

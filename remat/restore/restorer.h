@@ -1,5 +1,6 @@
 // Restorer: makes evicted storages resident again by running their lineage. Plans first, runs
-// second; one thread at a time (Turns); no lock is held while an operator runs or bytes are copied.
+// second; one thread at a time (RestorationQueue); no lock is held while an operator runs or bytes
+// are copied.
 // Owns the blocks of replays under way. Thread safe under the device's lock.
 // Invariants: (1) whatever restore() throws, no use, lock or ghost of its plans is left, and what
 // was restored stays valid; (2) each call replays a bounded number of records.
@@ -12,9 +13,9 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/lineage/backend.h"
-#include "remat/restore/hidden_work.h"
+#include "remat/restore/replay_stream_order.h"
 #include "remat/restore/restoration_plan.h"
-#include "remat/restore/turns.h"
+#include "remat/restore/restoration_queue.h"
 
 namespace tidepool::remat {
 
@@ -28,7 +29,8 @@ struct RestorationStatistics {
 class Restorer {
  public:
   Restorer(BudgetedAllocator& allocator, Backend& backend, LineageStore& store,
-           Residency& residency, RootLoss& root_loss, Turns& turns, HiddenWork& hidden_work);
+           Residency& residency, DependentCut& dependent_cut, RestorationQueue& queue,
+           ReplayStreamOrder& replay_order);
 
   // Makes all of `storages` resident that are not dying. Requires: the caller has them locked.
   // Throws: OutOfMemory, RestorationError, what an operator throws.
@@ -62,9 +64,9 @@ class Restorer {
   Backend& backend_;
   LineageStore& store_;
   Residency& residency_;
-  RootLoss& root_loss_;
-  Turns& turns_;
-  HiddenWork& hidden_work_;
+  DependentCut& dependent_cut_;
+  RestorationQueue& queue_;
+  ReplayStreamOrder& replay_order_;
   Running running_;
 };
 

@@ -86,7 +86,7 @@ size_t SimulatedJob::take_peak_bytes() {
 }
 
 void SimulatedJob::run(const TraceEvent& event) {
-  if (stop_ != nullptr && stop_->passed()) throw TimeIsUp("stopped");
+  if (stop_ != nullptr && stop_->should_stop()) throw TimeIsUp("stopped");
   const auto storage = static_cast<StorageIndex>(event.index);
   switch (event.kind) {
     case EventKind::kRoot: {

@@ -15,7 +15,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "remat/lineage/backend.h"
 #include "remat/runtime.h"
-#include "remat/simulate/stop_sign.h"
+#include "remat/simulate/stop_token.h"
 #include "remat/simulate/work_log.h"
 #include "remat/trace/trace.h"
 
@@ -49,7 +49,7 @@ class SimulatedJob final : public remat::Backend {
   void set_time_limit(uint64_t ns) { limit_ns_ = counts_.compute_ns + ns; }
 
   // Once it has passed, the next event throws TimeIsUp. nullptr: never.
-  void set_stop(StopSign* stop) { stop_ = stop; }
+  void set_stop(StopToken* stop) { stop_ = stop; }
 
   // Runs one event. Throws: OutOfMemory, remat::RestorationError, TimeIsUp.
   void run(const TraceEvent& event);
@@ -118,7 +118,7 @@ class SimulatedJob final : public remat::Backend {
   std::vector<uint32_t> created_;  // by operators, in this iteration
   JobCounts counts_;
   uint64_t limit_ns_ = UINT64_MAX;
-  StopSign* stop_ = nullptr;
+  StopToken* stop_ = nullptr;
   std::vector<uint32_t> evictions_;
   uint64_t evictions_seen_ = 0;
   uint64_t remapped_seen_ = 0;

@@ -11,8 +11,8 @@
 #include "allocator/space/private_host_space.h"
 #include "remat/limits.h"
 #include "remat/policies/policy.h"
+#include "remat/restore/dependent_cut.h"
 #include "remat/restore/residency.h"
-#include "remat/restore/root_loss.h"
 
 namespace tidepool {
 
@@ -23,7 +23,7 @@ class LineageBuilder final : public remat::Backend {
         residency(allocator, *this),
         store(residency),
         policy(remat::make_policy(policy_name, store)),
-        root_loss(store, residency) {
+        dependent_cut(store, residency) {
     residency.set_policy(policy.get());
   }
   ~LineageBuilder() override {
@@ -94,7 +94,7 @@ class LineageBuilder final : public remat::Backend {
     if (!storage->evicted) {
       allocator.set_owner(storage->address, nullptr);
       if (value.producer == nullptr && value.consumers != nullptr) {
-        kept = root_loss.retain_or_cut(value, storage->address);
+        kept = dependent_cut.retain_or_cut(value, storage->address);
       }
       if (!kept) allocator.free_locked(storage->address);
     }
@@ -109,7 +109,7 @@ class LineageBuilder final : public remat::Backend {
     DeviceLock lock(mutex);
     store.check_invariants(true);
     residency.check_invariants(store);
-    root_loss.check_invariants();
+    dependent_cut.check_invariants();
     policy->check_invariants();
   }
 
@@ -127,7 +127,7 @@ class LineageBuilder final : public remat::Backend {
   remat::Residency residency;
   remat::LineageStore store;
   std::unique_ptr<remat::Policy> policy;
-  remat::RootLoss root_loss;
+  remat::DependentCut dependent_cut;
 
  private:
   static inline const remat::RecordType kType{"test::operator", nullptr};

@@ -16,13 +16,14 @@ class OperatorTimer {
 
   // A call that is being timed, or not, if `start` is null. Owned by the thread that makes it.
   struct Call {
-    uint64_t kind = 0;  // a hash of the operator, shapes and types
+    uint64_t timing_key = 0;  // a hash of the operator, shapes and types
     void* start = nullptr;
   };
 
   // Before the kernel, on the calling thread's stream. `record`: nullptr if the call cannot be run
   // again. Never waits; throws only what ends the call.
-  virtual Call begin(const remat::RecordType& type, const remat::Record* record, uint64_t kind) = 0;
+  virtual Call begin(const remat::RecordType& type, const remat::Record* record,
+                     uint64_t timing_key) = 0;
   // After it: its cost in ns, as far as it is known; else an estimate from the `bytes` that it
   // reads and writes.
   virtual uint64_t end(const Call& call, size_t bytes) = 0;

@@ -76,7 +76,7 @@ void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settin
   settings.recording = reader.flag("recording", true);
   remat::RuntimeConfig& config = settings.config;
   config.policy = reader.text("policy", config.policy);
-  config.foresight_at_once = false;
+  config.step_history_at_once = false;
   settings.planning = planning_of(reader.text("planning", "background"));
   config.chaos = chaos_of(reader.text("chaos", "none"), config.seed);
   // So that bytes which an operator leaves alone are the same each time, and stale ones show.

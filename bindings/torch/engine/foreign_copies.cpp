@@ -154,10 +154,10 @@ void ForeignCopies::drop(remat::Storage& copy) {
   lock.unlock();
 }
 
-void ForeignCopies::note_unpaid(uint64_t kind) {
+void ForeignCopies::note_unpaid(uint64_t timing_key) {
   DeviceLock lock(engine_.mutex());
   if (unpaid_.size() >= kMostKinds) unpaid_.clear();
-  unpaid_.insert(kind);
+  unpaid_.insert(timing_key);
 }
 
 bool ForeignCopies::give_up(DeviceLock& lock) {

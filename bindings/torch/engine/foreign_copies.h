@@ -75,8 +75,8 @@ class ForeignCopies {
 
   // Calls of a kind whose results take less than the copies would, so that they do not pay. pays()
   // requires: lock held.
-  bool pays(uint64_t kind) const { return !unpaid_.contains(kind); }
-  void note_unpaid(uint64_t kind);
+  bool pays(uint64_t timing_key) const { return !unpaid_.contains(timing_key); }
+  void note_unpaid(uint64_t timing_key);
 
   // Drops all copies. True if there were any. The lock is released meanwhile.
   bool give_up(DeviceLock& lock);

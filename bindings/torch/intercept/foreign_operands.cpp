@@ -48,9 +48,9 @@ void ForeignOperands::unlock(remat::Runtime& runtime) {
   }
 }
 
-bool ForeignOperands::verify(ForeignCopies& copies, uint64_t kind, size_t result_bytes) {
+bool ForeignOperands::verify(ForeignCopies& copies, uint64_t timing_key, size_t result_bytes) {
   if (result_bytes <= bytes()) {
-    copies.note_unpaid(kind);
+    copies.note_unpaid(timing_key);
     for (const Operand& operand : operands_) {
       if (operand.fresh) copies.drop(*operand.copy);
     }

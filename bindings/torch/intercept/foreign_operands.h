@@ -38,7 +38,7 @@ class ForeignOperands {
 
   // The kernel has run, and its results take `result_bytes`: whether the copies pay and hold what
   // it has read. Otherwise they are dropped. Requires: lock not held.
-  bool verify(ForeignCopies& copies, uint64_t kind, size_t result_bytes);
+  bool verify(ForeignCopies& copies, uint64_t timing_key, size_t result_bytes);
 
  private:
   absl::InlinedVector<Operand, 1> operands_;

@@ -357,13 +357,13 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   own_kernels_before_ = t_own_kernels;
   const bool timed = body != nullptr || engine().is_traced();
   timer_ = timed ? engine().backend().timer() : nullptr;
-  if (timer_ != nullptr) timed_ = timer_->begin(info_, call().record(), kind());
+  if (timer_ != nullptr) timed_ = timer_->begin(info_, call().record(), timing_key());
   failures_before_ = out_of_memory_count();
   kernel_start_ = CycleClock::now();
   return body;
 }
 
-uint64_t InterceptedCall::kind() const {
+uint64_t InterceptedCall::timing_key() const {
   uint64_t hash = reinterpret_cast<uintptr_t>(&info_);
   const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15u; };
   for (const Seen& seen : seen_) {

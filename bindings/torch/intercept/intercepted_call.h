@@ -121,8 +121,8 @@ class InterceptedCall {
   void say_inexact() const;
   void distrust_operands(DeviceLock& lock);
   CallBody* begin_body();
-  // Of calls that cost the same.
-  uint64_t kind() const;
+  // Equal for calls that cost the same.
+  uint64_t timing_key() const;
   size_t bytes_moved() const;
   void begin_draw(CallBody& body, const at::Generator* generator);
   void end_draw();

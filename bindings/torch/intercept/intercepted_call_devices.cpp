@@ -52,7 +52,7 @@ bool InterceptedCall::may_copy(const Seen& seen) const {
 void InterceptedCall::copy_foreign(DeviceLock& lock) {
   ForeignCopies& copies = engine().foreign_copies();
   remat::Runtime& runtime = engine().runtime();
-  if (call().may_be_recorded() && runtime.recording() && copies.pays(kind()) &&
+  if (call().may_be_recorded() && runtime.recording() && copies.pays(timing_key()) &&
       foreign_.bytes() <= copies.most_bytes()) {
     lock.unlock();
     copies_foreign_ = foreign_.obtain(copies);
@@ -91,7 +91,7 @@ size_t InterceptedCall::result_bytes() const {
 }
 
 void InterceptedCall::verify_foreign() {
-  if (foreign_.verify(engine().foreign_copies(), kind(), result_bytes())) return;
+  if (foreign_.verify(engine().foreign_copies(), timing_key(), result_bytes())) return;
   call().refuse(remat::RootReason::kUnstableInput);
   reads_foreign_ = true;
 }

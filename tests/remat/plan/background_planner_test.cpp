@@ -22,7 +22,7 @@ size_t budget_of(const Trace& trace, double ratio) {
 remat::RuntimeConfig planned() {
   remat::RuntimeConfig config;
   config.policy = "planned";
-  config.foresight_at_once = false;
+  config.step_history_at_once = false;
   return config;
 }
 

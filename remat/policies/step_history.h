@@ -1,4 +1,4 @@
-// Foresight: when storages will be used next, if the job goes on as it did in a step before.
+// StepHistory: when storages will be used next, if the job goes on as it did in a step before.
 // Writes down what each operator of a step reads, writes and makes, with storages numbered in the
 // order in which the step meets them: two steps that do the same give the same list, whatever
 // addresses and objects they use. Jobs have more than one kind of step: two optimizers in turn, a
@@ -25,7 +25,7 @@
 
 namespace tidepool::remat {
 
-class Foresight {
+class StepHistory {
  public:
   // Place of an operator call in its step. kUnknown: nothing is foreseen for the storage; kNever:
   // it is not used any more in what is left of the step.

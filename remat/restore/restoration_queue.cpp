@@ -1,4 +1,4 @@
-#include "remat/restore/turns.h"
+#include "remat/restore/restoration_queue.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,21 +7,21 @@
 
 namespace tidepool::remat {
 
-Turns::Turns(Backend& backend) : backend_(backend) {
+RestorationQueue::RestorationQueue(Backend& backend) : backend_(backend) {
   holders_.previous = holders_.next = &holders_;
 }
 
-void Turns::note_thread(const void* thread) {
+void RestorationQueue::note_thread(const void* thread) {
   last_thread_ = thread;
   const bool known = std::find(threads_.begin(), threads_.end(), thread) != threads_.end();
   if (!known && threads_.size() < kManyThreads) threads_.push_back(thread);
 }
 
-void Turns::forget_waiter(uint64_t ticket) {
+void RestorationQueue::forget_waiter(uint64_t ticket) {
   std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.ticket == ticket; });
 }
 
-void Turns::take_turn(DeviceLock& lock) {
+void RestorationQueue::take_turn(DeviceLock& lock) {
   if (is_my_turn()) {
     ++depth_;
     return;
@@ -45,18 +45,18 @@ void Turns::take_turn(DeviceLock& lock) {
   depth_ = 1;
 }
 
-void Turns::end_turn() {
+void RestorationQueue::end_turn() {
   if (--depth_ > 0) return;
   restorer_ = nullptr;
   something_changed();
 }
 
-bool Turns::is_stuck(const Waiter& waiter) const {
+bool RestorationQueue::is_stuck(const Waiter& waiter) const {
   if (waiter.what == For::kTurn) return depth_ > 0 || queue_.front() != waiter.ticket;
   return waiter.seen == generation_;
 }
 
-bool Turns::others_hold() const {
+bool RestorationQueue::others_hold() const {
   const void* me = this_thread();
   if (depth_ > 0 && restorer_ != me) return true;
   for (const Holder* holder = holders_.next; holder != &holders_; holder = holder->next) {
@@ -65,7 +65,7 @@ bool Turns::others_hold() const {
   return false;
 }
 
-bool Turns::must_give_up(uint64_t ticket) const {
+bool RestorationQueue::must_give_up(uint64_t ticket) const {
   const void* me = this_thread();
   auto stuck = [&](const void* thread) {
     return thread == me || std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) {
@@ -81,7 +81,7 @@ bool Turns::must_give_up(uint64_t ticket) const {
   });
 }
 
-bool Turns::out_of_patience() {
+bool RestorationQueue::out_of_patience() {
   const void* me = this_thread();
   auto mine = std::find_if(patience_.begin(), patience_.end(),
                            [&](const Patience& entry) { return entry.thread == me; });
@@ -94,12 +94,12 @@ bool Turns::out_of_patience() {
   return true;
 }
 
-void Turns::renew_patience() {
+void RestorationQueue::renew_patience() {
   const void* me = this_thread();
   std::erase_if(patience_, [&](const Patience& entry) { return entry.thread == me; });
 }
 
-bool Turns::wait_for_room(DeviceLock& lock) {
+bool RestorationQueue::wait_for_room(DeviceLock& lock) {
   if (forked_ || !others_hold() || out_of_patience()) return false;
   const uint64_t ticket = next_ticket_++;
   const uint64_t seen = generation_;
@@ -122,7 +122,7 @@ bool Turns::wait_for_room(DeviceLock& lock) {
   return !give_up;
 }
 
-void Turns::become_forked_child() {
+void RestorationQueue::become_forked_child() {
   forked_ = true;
   queue_.clear();
   waiters_.clear();
@@ -132,12 +132,12 @@ void Turns::become_forked_child() {
   }
 }
 
-void Turns::check_invariants() const {
+void RestorationQueue::check_invariants() const {
   TIDEPOOL_CHECK((restorer_ != nullptr) == (depth_ > 0), "invariant 1: depth %u", depth_);
-  size_t turns = 0;
-  for (const Waiter& waiter : waiters_) turns += waiter.what == For::kTurn;
-  TIDEPOOL_CHECK(queue_.size() == turns, "invariant 2: %zu tickets, %zu waiting", queue_.size(),
-                 turns);
+  size_t waiting = 0;
+  for (const Waiter& waiter : waiters_) waiting += waiter.what == For::kTurn;
+  TIDEPOOL_CHECK(queue_.size() == waiting, "invariant 2: %zu tickets, %zu waiting", queue_.size(),
+                 waiting);
 }
 
 }  // namespace tidepool::remat

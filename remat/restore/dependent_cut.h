@@ -1,6 +1,6 @@
-// RootLoss: what happens to the values below a root when its bytes go away: the walk from a value
-// through dead intermediates to the live values that depend on it, and the release of retained
-// roots that nothing evicted needs any more.
+// DependentCut: what happens to the values below a root when its bytes go away: the walk from a
+// value through dead intermediates to the live values that depend on it, and the release of
+// retained roots that nothing evicted needs any more.
 // Not thread safe: the device's lock is held. No recursion. Amortised constant per record where
 // the walk ends in a cut, since the records walked over are given up.
 // Invariant: (1) every evicted live value can be produced: going up from it through unavailable
@@ -23,9 +23,9 @@ struct Dependents {
   absl::InlinedVector<Value*, 8> resident;
 };
 
-class RootLoss {
+class DependentCut {
  public:
-  RootLoss(LineageStore& store, Residency& residency) : store_(store), residency_(residency) {}
+  DependentCut(LineageStore& store, Residency& residency) : store_(store), residency_(residency) {}
 
   // Live values that can be reached from `value` without passing a live one (but for those whose
   // storages are being written, which are reached and passed).

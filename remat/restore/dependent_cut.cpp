@@ -1,4 +1,4 @@
-#include "remat/restore/root_loss.h"
+#include "remat/restore/dependent_cut.h"
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 
 namespace tidepool::remat {
 
-void RootLoss::walk(std::span<const Value* const> from, Dependents* found,
-                    bool first_evicted_only) {
+void DependentCut::walk(std::span<const Value* const> from, Dependents* found,
+                        bool first_evicted_only) {
   const uint32_t epoch = store_.next_epoch();
   pending_.assign(from.begin(), from.end());
   while (!pending_.empty()) {
@@ -46,21 +46,21 @@ void RootLoss::walk(std::span<const Value* const> from, Dependents* found,
   }
 }
 
-Dependents RootLoss::dependents(const Value& value) {
+Dependents DependentCut::dependents(const Value& value) {
   Dependents found;
   const Value* from = &value;
   walk({&from, 1}, &found, false);
   return found;
 }
 
-bool RootLoss::is_needed(const Value& value) {
+bool DependentCut::is_needed(const Value& value) {
   Dependents found;
   const Value* from = &value;
   walk({&from, 1}, &found, true);
   return !found.evicted.empty();
 }
 
-void RootLoss::cut_dependents(const Dependents& dependents, RootReason reason) {
+void DependentCut::cut_dependents(const Dependents& dependents, RootReason reason) {
   TIDEPOOL_CHECK(dependents.evicted.empty(), "%zu evicted dependents would be lost",
                  dependents.evicted.size());
   for (Value* value : dependents.resident) {
@@ -69,7 +69,7 @@ void RootLoss::cut_dependents(const Dependents& dependents, RootReason reason) {
   }
 }
 
-bool RootLoss::retain_or_cut(Value& value, void* address) {
+bool DependentCut::retain_or_cut(Value& value, void* address) {
   if (TIDEPOOL_MUTANT(2, death_not_cut)) return false;
   Dependents found;
   const Value* from = &value;
@@ -86,7 +86,7 @@ bool RootLoss::retain_or_cut(Value& value, void* address) {
 // Marks the retained roots that evicted live values need with the epoch returned: down from all of
 // them at once, then up again from the evicted values found, so that roots which are read by one
 // record do not look through its outputs once each.
-uint32_t RootLoss::mark_needed() {
+uint32_t DependentCut::mark_needed() {
   absl::InlinedVector<const Value*, 8> roots;
   for (const Value* value : residency_.kept()) {
     if (is_retained(*value)) roots.push_back(value);
@@ -110,7 +110,7 @@ uint32_t RootLoss::mark_needed() {
   return epoch;
 }
 
-void RootLoss::release(Value& value) {
+void DependentCut::release(Value& value) {
   const Dependents found = dependents(value);
   ++value.references;  // cutting the dependents may take the last one
   cut_dependents(found, RootReason::kLostRoot);
@@ -118,7 +118,7 @@ void RootLoss::release(Value& value) {
   store_.release(&value);
 }
 
-void RootLoss::check_invariants() {
+void DependentCut::check_invariants() {
   const uint32_t epoch = store_.next_epoch();
   pending_.clear();
   store_.for_each_value([&](const Value& value) {
@@ -138,7 +138,7 @@ void RootLoss::check_invariants() {
   }
 }
 
-size_t RootLoss::sweep() {
+size_t DependentCut::sweep() {
   sweep_due_ = false;
   const std::vector<Value*>& kept = residency_.kept();
   const size_t before = kept.size();

@@ -1,4 +1,4 @@
-#include "remat/simulate/process.h"
+#include "remat/simulate/simulated_process.h"
 
 #include <numeric>
 
@@ -20,7 +20,7 @@ SimulationConfig tight(size_t budget_bytes) {
 TEST_CASE("a process runs the trace as often as asked, and counts what it evicts") {
   const Trace trace = network_trace(20, 1000);
   const SimulationConfig config = tight(12'000);
-  const auto process = Process::make(trace, config);
+  const auto process = SimulatedProcess::make(trace, config);
   uint64_t evictions = 0;
   for (int iteration = 1; iteration <= 3; ++iteration) {
     std::vector<size_t> ends;
@@ -40,23 +40,23 @@ TEST_CASE("a process that cannot go on says why") {
   const Trace trace = network_trace(20, 1000);
   const SimulationConfig config = tight(3000);
   SimulationResult result;
-  CHECK(!Process::make(trace, config)->run_iteration(&result));
+  CHECK(!SimulatedProcess::make(trace, config)->run_iteration(&result));
   CHECK(result.status == SimulationStatus::kOutOfMemory);
   CHECK(!result.reason.empty());
   SimulationConfig none = config;
   none.memory = MemoryModel::kPages;
   none.budget_bytes = 100;
-  CHECK(Process::make(trace, none) == nullptr);
+  CHECK(SimulatedProcess::make(trace, none) == nullptr);
 }
 
 TEST_CASE("what one process has learnt of its step, another knows") {
   const Trace trace = network_trace(20, 1000);
   SimulationConfig config = tight(1 << 20);
   config.policy = "next-use";
-  const auto teacher = Process::make(trace, config);
+  const auto teacher = SimulatedProcess::make(trace, config);
   SimulationResult result;
   REQUIRE(teacher->run_iteration(&result));
-  const auto other = Process::make(trace, config);
+  const auto other = SimulatedProcess::make(trace, config);
   other->learn_from(*teacher);
   CHECK(other->runtime().steps() == 1);
   REQUIRE(other->run_iteration(&result));
@@ -67,12 +67,12 @@ TEST_CASE("on a CPU pages are those that jobs have, unless told otherwise") {
   const Trace trace = network_trace(20, 1000);
   SimulationConfig config = tight(PrivateHostSpace::kGranularity - 1);
   config.memory = MemoryModel::kPages;
-  CHECK(Process::make(trace, config) == nullptr);
+  CHECK(SimulatedProcess::make(trace, config) == nullptr);
   config.granularity = 4096;
-  CHECK(Process::make(trace, config) != nullptr);
+  CHECK(SimulatedProcess::make(trace, config) != nullptr);
   config.granularity = 0;
   config.budget_bytes = PrivateHostSpace::kGranularity;
-  CHECK(Process::make(trace, config) != nullptr);
+  CHECK(SimulatedProcess::make(trace, config) != nullptr);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// HiddenWork: replays and copies that use the bytes of values on a stream, which the job does not
-// know of, so that it cannot have made its other streams wait for them. What the job itself has
-// enqueued needs no such care: a replay reads what its operator has read, and whoever wants the
-// result comes, by the job's own order, after that operator.
+// ReplayStreamOrder: the order on streams of hidden work: replays and copies that use the bytes of
+// values, which the job does not know of, so that it cannot have made its other streams wait for
+// them. What the job itself has enqueued needs no such care: a replay reads what its operator has
+// read, and whoever wants the result comes, by the job's own order, after that operator.
 // A value remembers its last hidden use; the next one, and every use by the job, comes after it on
 // whatever stream, so one is enough. Blocks remember all streams that use them, for their end.
 // Owns nothing. Not thread safe: the device's lock is held.
@@ -13,9 +13,9 @@
 
 namespace tidepool::remat {
 
-class HiddenWork {
+class ReplayStreamOrder {
  public:
-  HiddenWork(BudgetedAllocator& allocator, Backend& backend)
+  ReplayStreamOrder(BudgetedAllocator& allocator, Backend& backend)
       : allocator_(allocator), backend_(backend), has_streams_(backend.has_streams()) {}
 
   // False: all work is done in the order in which it is given, and nothing here does anything.

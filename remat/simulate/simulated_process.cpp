@@ -1,4 +1,4 @@
-#include "remat/simulate/process.h"
+#include "remat/simulate/simulated_process.h"
 
 #include <algorithm>
 #include <chrono>
@@ -26,7 +26,8 @@ remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
 
 }  // namespace
 
-std::unique_ptr<Process> Process::make(const Trace& trace, const SimulationConfig& config) {
+std::unique_ptr<SimulatedProcess> SimulatedProcess::make(const Trace& trace,
+                                                         const SimulationConfig& config) {
   size_t granularity = config.granularity;
   if (granularity == 0) {
     granularity = trace.facts.device == "cuda" ? 2 * kMiB : PrivateHostSpace::kGranularity;
@@ -35,10 +36,11 @@ std::unique_ptr<Process> Process::make(const Trace& trace, const SimulationConfi
   if (!memory) return nullptr;
   memory->config.remap_ns_per_handle = trace.facts.map_ns;
   memory->config.evict_singly = config.evict_singly;
-  return std::unique_ptr<Process>(new Process(trace, config, std::move(*memory)));
+  return std::unique_ptr<SimulatedProcess>(new SimulatedProcess(trace, config, std::move(*memory)));
 }
 
-Process::Process(const Trace& trace, const SimulationConfig& config, SimulatedMemory memory)
+SimulatedProcess::SimulatedProcess(const Trace& trace, const SimulationConfig& config,
+                                   SimulatedMemory memory)
     : trace_(trace),
       config_(config),
       memory_(std::move(memory)),
@@ -49,11 +51,11 @@ Process::Process(const Trace& trace, const SimulationConfig& config, SimulatedMe
   job_.set_stop(config.stop);
 }
 
-Process::Sums Process::sums() const {
+SimulatedProcess::Sums SimulatedProcess::sums() const {
   return {job_.counts(), allocator_.statistics(), runtime_.statistics(), now_ns()};
 }
 
-void Process::run_events(const StepEnded& step_ended) {
+void SimulatedProcess::run_events(const StepEnded& step_ended) {
   job_.drop_results();
   job_.take_peak_bytes();
   before_ = sums();
@@ -81,7 +83,7 @@ void Process::run_events(const StepEnded& step_ended) {
   allocator_.check_invariants();
 }
 
-bool Process::run_iteration(SimulationResult* result, const StepEnded& step_ended) {
+bool SimulatedProcess::run_iteration(SimulationResult* result, const StepEnded& step_ended) {
   try {
     run_events(step_ended);
     return true;
@@ -98,7 +100,7 @@ bool Process::run_iteration(SimulationResult* result, const StepEnded& step_ende
   return false;
 }
 
-void Process::report(SimulationResult* result) {
+void SimulatedProcess::report(SimulationResult* result) {
   const Sums after = sums();
   result->baseline_ns = trace_.baseline_ns();
   result->compute_ns = after.job.compute_ns - before_.job.compute_ns;

@@ -1,4 +1,4 @@
-#include "remat/restore/root_loss.h"
+#include "remat/restore/dependent_cut.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"
@@ -19,13 +19,13 @@ TEST_CASE("dependents are found through dead values, and no further than live on
   Storage* aside = built.result({x, dead});
   built.die(dead);
   built.evict(aside);
-  const Dependents found = built.root_loss.dependents(*x->current);
+  const Dependents found = built.dependent_cut.dependents(*x->current);
   REQUIRE(found.resident.size() == 1);
   CHECK(found.resident[0] == near->current);
   REQUIRE(found.evicted.size() == 1);
   CHECK(found.evicted[0] == aside->current);
-  CHECK(built.root_loss.is_needed(*x->current));
-  CHECK(!built.root_loss.is_needed(*far->current));
+  CHECK(built.dependent_cut.is_needed(*x->current));
+  CHECK(!built.dependent_cut.is_needed(*far->current));
 }
 
 TEST_CASE("a dying root is retained for evicted dependents, and only for them") {
@@ -36,9 +36,9 @@ TEST_CASE("a dying root is retained for evicted dependents, and only for them") 
   built.evict(a);
   CHECK(built.die(x));
   built.check();
-  CHECK(built.root_loss.sweep() == 0);
+  CHECK(built.dependent_cut.sweep() == 0);
   CHECK(built.install(a));
-  CHECK(built.root_loss.sweep() == 1);
+  CHECK(built.dependent_cut.sweep() == 1);
   CHECK(built.residency.kept().empty());
   CHECK(a->current->producer == nullptr);
   CHECK(a->current->reason == RootReason::kLostRoot);
@@ -65,7 +65,7 @@ TEST_CASE("contents that are being overwritten count as dead, and lose their lin
   Storage* reader = built.result({written});
   built.evict(reader);
   written->writing = true;
-  CHECK(built.root_loss.is_needed(*x->current));
+  CHECK(built.dependent_cut.is_needed(*x->current));
   written->writing = false;
   built.install(reader);
   written->writing = true;
@@ -83,9 +83,9 @@ TEST_CASE("a plan's uses keep a dead root") {
   CHECK(built.die(x));
   built.install(a);
   root.uses = 1;
-  CHECK(built.root_loss.sweep() == 0);
+  CHECK(built.dependent_cut.sweep() == 0);
   root.uses = 0;
-  CHECK(built.root_loss.sweep() == 1);
+  CHECK(built.dependent_cut.sweep() == 1);
 }
 
 TEST_CASE("dead roots that one record reads cost no look through all its outputs each") {
@@ -96,12 +96,12 @@ TEST_CASE("dead roots that one record reads cost no look through all its outputs
   const std::vector<Storage*> outputs = built.results(roots, kMany, 10);
   built.evict(outputs.back());
   for (Storage* root : roots) CHECK(built.die(root));
-  CHECK(built.root_loss.checks <= 3 * kMany);
-  CHECK(built.root_loss.sweep() == 0);
+  CHECK(built.dependent_cut.checks <= 3 * kMany);
+  CHECK(built.dependent_cut.sweep() == 0);
   built.check();
   CHECK(built.install(outputs.back()));
-  CHECK(built.root_loss.sweep() == kMany);
-  CHECK(built.root_loss.checks <= 12 * kMany);
+  CHECK(built.dependent_cut.sweep() == kMany);
+  CHECK(built.dependent_cut.checks <= 12 * kMany);
   CHECK(built.store.records() == 0);
   built.check();
 }
@@ -118,14 +118,14 @@ TEST_CASE("a sweep keeps what evicted values need through dead ones, and frees t
   built.die(dead);
   CHECK(built.die(needed));
   CHECK(built.die(idle));
-  CHECK(built.root_loss.sweep() == 0);
+  CHECK(built.dependent_cut.sweep() == 0);
   CHECK(built.install(aside));
-  CHECK(built.root_loss.sweep() == 1);
+  CHECK(built.dependent_cut.sweep() == 1);
   CHECK(built.residency.kept().size() == 1);
   CHECK(aside->current->producer == nullptr);
   CHECK(far->current->producer != nullptr);
   CHECK(built.install(far));
-  CHECK(built.root_loss.sweep() == 1);
+  CHECK(built.dependent_cut.sweep() == 1);
   built.check();
 }
 

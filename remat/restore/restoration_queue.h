@@ -1,7 +1,7 @@
-// Turns: who may restore, and who gives up when memory runs out while several threads hold operands
-// locked. One thread restores at a time, in the order of tickets. Out of memory is final only when
-// no other thread holds operands, or all who do are waiting themselves; then the youngest ticket
-// among those that wait for room gives up.
+// RestorationQueue: who may restore, and who gives up when memory runs out while several threads
+// hold operands locked. One thread restores at a time, in the order of tickets. Out of memory is
+// final only when no other thread holds operands, or all who do are waiting themselves; then the
+// youngest ticket among those that wait for room gives up.
 // Thread safe under the device's lock, which all functions need held. While a thread waits, the
 // lock is released and Backend::begin_wait/end_wait stand around the wait.
 // Invariants: (1) the restorer's thread is set exactly while depth > 0; (2) every queued ticket
@@ -23,7 +23,7 @@ namespace tidepool::remat {
 
 class OperatorCall;
 
-class Turns {
+class RestorationQueue {
  public:
   // A thread that holds operands locked; lives in the OperatorCall.
   struct Holder {
@@ -34,9 +34,9 @@ class Turns {
     Holder* next = nullptr;
   };
 
-  explicit Turns(Backend& backend);
-  Turns(const Turns&) = delete;
-  Turns& operator=(const Turns&) = delete;
+  explicit RestorationQueue(Backend& backend);
+  RestorationQueue(const RestorationQueue&) = delete;
+  RestorationQueue& operator=(const RestorationQueue&) = delete;
 
   static const void* this_thread() { return Origin::this_thread(); }
 

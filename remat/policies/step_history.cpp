@@ -1,4 +1,4 @@
-#include "remat/policies/foresight.h"
+#include "remat/policies/step_history.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace tidepool::remat {
 
-void Foresight::List::clear() {
+void StepHistory::List::clear() {
   entries.clear();
   operands.clear();
   outputs.clear();
@@ -16,7 +16,7 @@ void Foresight::List::clear() {
   complete = true;
 }
 
-bool Foresight::List::begins_like(const List& other) const {
+bool StepHistory::List::begins_like(const List& other) const {
   const auto same_call = [](const Entry& a, const Entry& b) {
     return a.site == b.site && a.first_operand == b.first_operand && a.operands == b.operands;
   };
@@ -27,7 +27,7 @@ bool Foresight::List::begins_like(const List& other) const {
          std::equal(other.entries.begin(), other.entries.end(), entries.begin(), same_call);
 }
 
-uint32_t Foresight::number_of(Storage& storage) {
+uint32_t StepHistory::number_of(Storage& storage) {
   if (storage.step_seen != step_) {
     storage.step_seen = step_;
     storage.step_number = present_.numbers++;
@@ -35,8 +35,8 @@ uint32_t Foresight::number_of(Storage& storage) {
   return storage.step_number;
 }
 
-Foresight::Call Foresight::begin(uint64_t site, std::span<Storage* const> operands,
-                                 uint64_t now_ns) {
+StepHistory::Call StepHistory::begin(uint64_t site, std::span<Storage* const> operands,
+                                     uint64_t now_ns) {
   if (present_.entries.empty()) present_.start_ns = now_ns;
   const Call call{step_, static_cast<Position>(present_.entries.size())};
   if (present_.operands.size() + operands.size() + present_.outputs.size() +
@@ -58,7 +58,7 @@ Foresight::Call Foresight::begin(uint64_t site, std::span<Storage* const> operan
 }
 
 // Whether the entry that came last is that of the expected step.
-bool Foresight::begins_alike() const {
+bool StepHistory::begins_alike() const {
   const List& list = expected();
   const size_t at = present_.entries.size() - 1;
   if (at >= list.entries.size()) return false;
@@ -70,19 +70,19 @@ bool Foresight::begins_alike() const {
                     list.operands.begin() + entry.first_operand);
 }
 
-void Foresight::give_up() {
+void StepHistory::give_up() {
   matching_ = false;
   expected_ = kNone;
 }
 
-size_t Foresight::find(uint64_t fingerprint) const {
+size_t StepHistory::find(uint64_t fingerprint) const {
   for (size_t k = 0; k < kinds_.size(); ++k) {
     if (kinds_[k].list.fingerprint == fingerprint) return k;
   }
   return kNone;
 }
 
-void Foresight::expect(size_t kind) {
+void StepHistory::expect(size_t kind) {
   expected_ = kind;
   matching_ = true;
   ++expectation_;
@@ -90,7 +90,7 @@ void Foresight::expect(size_t kind) {
 }
 
 // The present step is not the expected one: the latest that begins as it does.
-void Foresight::expect_another() {
+void StepHistory::expect_another() {
   size_t best = kNone;
   for (size_t k = 0; k < kinds_.size(); ++k) {
     if (best != kNone && kinds_[k].seen < kinds_[best].seen) continue;
@@ -100,7 +100,7 @@ void Foresight::expect_another() {
   if (best != kNone) expect(best);
 }
 
-void Foresight::finish(const Call& call, std::span<Storage* const> outputs) {
+void StepHistory::finish(const Call& call, std::span<Storage* const> outputs) {
   if (call.step != step_ || !present_.complete) return;
   for (Storage* storage : outputs) {
     if (storage == nullptr) continue;
@@ -116,7 +116,7 @@ void Foresight::finish(const Call& call, std::span<Storage* const> outputs) {
 }
 
 // After the step before, it is `fingerprint` that came.
-void Foresight::note_successor(uint64_t fingerprint) {
+void StepHistory::note_successor(uint64_t fingerprint) {
   const size_t before = find(last_fingerprint_);
   if (before == kNone) return;
   constexpr int kMostConfidence = 3;
@@ -131,7 +131,7 @@ void Foresight::note_successor(uint64_t fingerprint) {
 
 // Keeps the present list in place of the last of its kind, or of those of longest ago. Returns
 // where.
-size_t Foresight::remember_present() {
+size_t StepHistory::remember_present() {
   size_t at = find(present_.fingerprint);
   repeated_ = at != kNone;
   if (!repeated_) {
@@ -152,7 +152,7 @@ size_t Foresight::remember_present() {
   return at;
 }
 
-void Foresight::end_step(uint64_t now_ns) {
+void StepHistory::end_step(uint64_t now_ns) {
   if (present_.entries.empty()) return;  // two marks in a row
   steps_matched_ += expected_fingerprint() == present_.fingerprint;
   present_.length_ns = now_ns - present_.start_ns;
@@ -172,7 +172,7 @@ void Foresight::end_step(uint64_t now_ns) {
   ++step_;
 }
 
-void Foresight::index_uses() {
+void StepHistory::index_uses() {
   const List& list = expected();
   first_use_.assign(list.numbers + 1, 0);
   for (const uint32_t number : list.operands) ++first_use_[number + 1];
@@ -188,7 +188,7 @@ void Foresight::index_uses() {
   cursor_.assign(first_use_.begin(), first_use_.end() - 1);
 }
 
-Foresight::Position Foresight::next_use(const Storage& storage) {
+StepHistory::Position StepHistory::next_use(const Storage& storage) {
   if (!matching_ || storage.step_seen != step_) return kUnknown;
   const uint32_t number = storage.step_number;
   uint32_t& at = cursor_[number];
@@ -196,7 +196,7 @@ Foresight::Position Foresight::next_use(const Storage& storage) {
   return at < first_use_[number + 1] ? uses_[at] : kNever;
 }
 
-uint64_t Foresight::time_until_ns(Position position) const {
+uint64_t StepHistory::time_until_ns(Position position) const {
   const size_t now = present_.entries.size();
   TIDEPOOL_CHECK(matching_ && position != kUnknown, "position %u at %zu", position, now);
   if (position < now) return 0;
@@ -207,14 +207,14 @@ uint64_t Foresight::time_until_ns(Position position) const {
   return end_ns - start_ns;
 }
 
-size_t Foresight::bookkeeping_bytes() const {
+size_t StepHistory::bookkeeping_bytes() const {
   size_t bytes =
       present_.bookkeeping_bytes() + bytes_of(first_use_) + bytes_of(uses_) + bytes_of(cursor_);
   for (const Kind& kind : kinds_) bytes += kind.list.bookkeeping_bytes();
   return bytes;
 }
 
-void Foresight::check_invariants() const {
+void StepHistory::check_invariants() const {
   TIDEPOOL_CHECK(matching_ == (expected_ < kinds_.size()), "invariant 1: kind %zu of %zu",
                  expected_, kinds_.size());
   TIDEPOOL_CHECK(!matching_ || (present_.complete && expected().begins_like(present_)),

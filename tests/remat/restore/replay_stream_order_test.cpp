@@ -1,4 +1,4 @@
-#include "remat/restore/hidden_work.h"
+#include "remat/restore/replay_stream_order.h"
 
 #include <string>
 #include <vector>

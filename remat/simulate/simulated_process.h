@@ -1,6 +1,6 @@
-// Process: all that one simulated process has: memory, allocator, runtime, and the job that runs a
-// trace in it, as often as asked. What simulate() and the planner run.
-// Not thread safe; processes share nothing but the trace, which they only read.
+// SimulatedProcess: all that one simulated process has: memory, allocator, runtime, and the job
+// that runs a trace in it, as often as asked. What simulate() and the planner run. Not thread safe;
+// processes share nothing but the trace, which they only read.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace tidepool::plan {
 
-class Process {
+class SimulatedProcess {
  public:
   // Empty if the budget is less than one handle of the memory. `trace` and `config` outlive it.
   // Throws: as check_policy().
-  static std::unique_ptr<Process> make(const Trace& trace, const SimulationConfig& config);
+  static std::unique_ptr<SimulatedProcess> make(const Trace& trace, const SimulationConfig& config);
 
-  void learn_from(const Process& other) { runtime_.learn_from(other.runtime_); }
-  void learn(const remat::Foresight& foresight) { runtime_.learn(foresight); }
+  void learn_from(const SimulatedProcess& other) { runtime_.learn_from(other.runtime_); }
+  void learn(const remat::StepHistory& step_history) { runtime_.learn(step_history); }
   void set_plan(const remat::StepPlan& plan) {
     const DeviceLock lock(runtime_.mutex());
     runtime_.set_plan(plan);
@@ -50,7 +50,7 @@ class Process {
     uint64_t at_ns = 0;
   };
 
-  Process(const Trace& trace, const SimulationConfig& config, SimulatedMemory memory);
+  SimulatedProcess(const Trace& trace, const SimulationConfig& config, SimulatedMemory memory);
   void run_events(const StepEnded& step_ended);
   Sums sums() const;
 

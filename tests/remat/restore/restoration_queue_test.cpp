@@ -1,4 +1,4 @@
-#include "remat/restore/turns.h"
+#include "remat/restore/restoration_queue.h"
 
 #include <atomic>
 #include <thread>
@@ -10,39 +10,39 @@
 namespace tidepool {
 namespace {
 
-using remat::Turns;
+using remat::RestorationQueue;
 
 TEST_CASE("the same thread may take its turn again") {
   LineageBuilder backend;
-  Turns turns(backend);
+  RestorationQueue queue(backend);
   DeviceMutex mutex;
   DeviceLock lock(mutex);
-  turns.take_turn(lock);
-  turns.take_turn(lock);
-  CHECK(turns.is_my_turn());
-  turns.end_turn();
-  CHECK(turns.is_my_turn());
-  turns.end_turn();
-  CHECK(!turns.is_taken());
-  turns.check_invariants();
+  queue.take_turn(lock);
+  queue.take_turn(lock);
+  CHECK(queue.is_my_turn());
+  queue.end_turn();
+  CHECK(queue.is_my_turn());
+  queue.end_turn();
+  CHECK(!queue.is_taken());
+  queue.check_invariants();
 }
 
 TEST_CASE("out of memory is final where nobody else holds anything") {
   LineageBuilder backend;
-  Turns turns(backend);
+  RestorationQueue queue(backend);
   DeviceMutex mutex;
   DeviceLock lock(mutex);
-  CHECK(!turns.wait_for_room(lock));
-  Turns::Holder mine;
-  turns.enter(mine);
-  CHECK(!turns.wait_for_room(lock));
-  turns.leave(mine);
-  CHECK(turns.is_quiet());
+  CHECK(!queue.wait_for_room(lock));
+  RestorationQueue::Holder mine;
+  queue.enter(mine);
+  CHECK(!queue.wait_for_room(lock));
+  queue.leave(mine);
+  CHECK(queue.is_quiet());
 }
 
 TEST_CASE("turns are taken one at a time, in order", "[stress]") {
   LineageBuilder backend;
-  Turns turns(backend);
+  RestorationQueue queue(backend);
   DeviceMutex mutex;
   std::atomic<int> inside{0};
   std::atomic<int> most{0};
@@ -52,55 +52,55 @@ TEST_CASE("turns are taken one at a time, in order", "[stress]") {
     threads.emplace_back([&] {
       for (int k = 0; k < 200; ++k) {
         DeviceLock lock(mutex);
-        turns.take_turn(lock);
+        queue.take_turn(lock);
         most = std::max(most.load(), ++inside);
         ++count;
         lock.unlock();
         std::this_thread::yield();
         lock.lock();
         --inside;
-        turns.end_turn();
+        queue.end_turn();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(count == 800);
   CHECK(most == 1);
-  turns.check_invariants();
+  queue.check_invariants();
 }
 
 TEST_CASE("who waits for room is told when others let go", "[stress]") {
   LineageBuilder backend;
-  Turns turns(backend);
+  RestorationQueue queue(backend);
   DeviceMutex mutex;
-  Turns::Holder other;
+  RestorationQueue::Holder other;
   std::atomic<bool> entered{false};
   bool waits = false;  // guarded by the mutex
   std::thread running([&] {
     DeviceLock lock(mutex);
-    turns.enter(other);
+    queue.enter(other);
     entered = true;
     while (!waits) {
       lock.unlock();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       lock.lock();
     }
-    turns.leave(other);
+    queue.leave(other);
   });
   while (!entered) std::this_thread::yield();
   DeviceLock lock(mutex);
   waits = true;  // the other thread cannot let go before the lock is released
   int looks = 0;
-  while (turns.wait_for_room(lock)) ++looks;
+  while (queue.wait_for_room(lock)) ++looks;
   CHECK(looks > 0);
-  CHECK(turns.is_quiet());
+  CHECK(queue.is_quiet());
   lock.unlock();
   running.join();
 }
 
 TEST_CASE("when all who hold operands wait, the youngest gives up", "[stress]") {
   LineageBuilder backend;
-  Turns turns(backend);
+  RestorationQueue queue(backend);
   DeviceMutex mutex;
   std::atomic<int> gave_up{0};
   std::atomic<int> entered{0};
@@ -108,23 +108,23 @@ TEST_CASE("when all who hold operands wait, the youngest gives up", "[stress]") 
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
       DeviceLock lock(mutex);
-      Turns::Holder mine;
-      turns.enter(mine);
+      RestorationQueue::Holder mine;
+      queue.enter(mine);
       ++entered;
       while (entered < 3) {
         lock.unlock();
         std::this_thread::yield();
         lock.lock();
       }
-      while (turns.wait_for_room(lock)) {
+      while (queue.wait_for_room(lock)) {
       }
       ++gave_up;
-      turns.leave(mine);
+      queue.leave(mine);
     });
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(gave_up == 3);  // one after the other: each in the end found nobody to wait for
-  CHECK(turns.is_quiet());
+  CHECK(queue.is_quiet());
 }
 
 }  // namespace
