@@ -73,14 +73,6 @@ struct RuntimeStatistics {
   size_t root_bytes[static_cast<size_t>(RootReason::kCount)] = {};
 };
 
-// How an operator uses one tensor argument.
-enum class Access : uint8_t {
-  kRead,
-  kUpdate,     // reads and writes, or writes only a part: the new version needs the old bytes
-  kOverwrite,  // writes all bytes and reads none of them
-  kSideWrite,  // writes as a side effect that a replay must not repeat: a new root version
-};
-
 class OperatorCall;
 
 class Runtime final : public Reclaimer {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <functional>
 
-#include "remat/plan/simulator.h"
+#include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {

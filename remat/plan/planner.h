@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/plan/simulator.h"
 #include "remat/policies/step_plan.h"
+#include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {

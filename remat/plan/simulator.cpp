@@ -11,7 +11,6 @@
 
 #include "remat/plan/fallback.h"
 #include "remat/plan/planner.h"
-#include "remat/policies/policy.h"
 #include "remat/policies/step_history.h"
 #include "remat/simulate/simulated_process.h"
 #include "remat/simulate/step_trace.h"
@@ -146,19 +145,6 @@ SimulationResult run_all(const Trace& trace, const SimulationConfig& config) {
 }
 
 }  // namespace
-
-const char* name_of(SimulationStatus status) {
-  constexpr const char* kNames[] = {"ok", "out_of_memory", "thrash"};
-  return kNames[static_cast<size_t>(status)];
-}
-
-void check_policy(const std::string& name) {
-  struct Deaf final : remat::LineageStore::Observer {
-    void value_dies(remat::Value&) override {}
-  } observer;
-  remat::LineageStore store(observer);
-  remat::make_policy(name, store);
-}
 
 SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
   const bool fallback = config.fallback || config.searches_plans();

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "remat/plan/simulator.h"
 #include "remat/simulate/memory_model.h"
+#include "remat/simulate/simulation.h"
 #include "remat/trace/dtr_log.h"
 
 namespace tidepool::plan {

@@ -1,6 +1,6 @@
 // SimulatedProcess: all that one simulated process has: memory, allocator, runtime, and the job
-// that runs a trace in it, as often as asked. What simulate() and the planner run. Not thread safe;
-// processes share nothing but the trace, which they only read.
+// that runs a trace in it, as often as asked. What simulate() and the planner run.
+// Not thread safe; processes share nothing but the trace, which they only read.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "remat/plan/simulator.h"
 #include "remat/simulate/simulated_job.h"
+#include "remat/simulate/simulation.h"
 
 namespace tidepool::plan {
 

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/runtime.h"
+#include "remat/lineage/labels.h"
 
 namespace tidepool::plan {
 

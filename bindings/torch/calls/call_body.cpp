@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/lineage/mutants.h"
 

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <span>
 
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/calls/operator_info.h"
-#include "bindings/torch/engine/engine.h"
 #include "bindings/torch/state/numeric_state.h"
 #include "bindings/torch/state/random_state.h"
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_evidence.h"
 #include "bindings/torch/calls/varying_operators.h"
-#include "bindings/torch/engine/engine.h"
 #include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {

@@ -1,7 +1,6 @@
 #include "bindings/torch/engine/engine.h"
 
 #include <c10/util/Exception.h>
-#include <pthread.h>
 
 #include <cstdlib>
 #include <optional>
@@ -9,18 +8,13 @@
 #include <utility>
 
 #include "allocator/base/check.h"
-#include "bindings/torch/base/cycle_clock.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/engine/job_trace.h"
-#include "bindings/torch/intercept/interception.h"
-#include "bindings/torch/storage/redirected_calls.h"
 
 namespace tidepool::torch_glue {
 
 namespace detail {
-std::array<std::atomic<Engine*>, kMostDevices> g_engines;
-c10::DeviceType g_device_type = c10::DeviceType::CPU;
-bool g_installed = false;
+constinit DeviceTable<Engine> g_engines;
 std::atomic<uint64_t> g_out_of_memory_count{0};
 }  // namespace detail
 
@@ -126,42 +120,11 @@ void Engine::end_capture() {
   runtime_.resume_evicting();
 }
 
-namespace {
-
-void before_fork() {
-  for_each_engine([](Engine& engine) { engine.allocator().before_fork(); });
-}
-
-void after_fork_in_parent() {
-  for_each_engine([](Engine& engine) { engine.allocator().after_fork_in_parent(); });
-}
-
-void become_forked_child() {
-  for_each_engine([](Engine& engine) {
-    engine.allocator().after_fork_in_child();
-    engine.runtime().become_forked_child();
-  });
-}
-
-}  // namespace
-
-void install_engines(c10::DeviceType type, bool recording) {
-  check_interception_is_possible();
-  CycleClock::calibrate();
-  detail::g_device_type = type;
-  detail::g_installed = true;
-  install_interception();
-  redirect_calls();
-  set_recording(recording);
-  set_thread_intercepted(true);
-  pthread_atfork(&before_fork, &after_fork_in_parent, &become_forked_child);
-}
-
 void add_engine(std::unique_ptr<Engine> engine) {
   const c10::Device device = engine->device();
-  const size_t index = device.has_index() ? static_cast<size_t>(device.index()) : 0;
-  TIDEPOOL_CHECK(detail::g_engines[index] == nullptr, "device %zu has an engine already", index);
-  detail::g_engines[index].store(engine.release(), std::memory_order_release);
+  TIDEPOOL_CHECK(engine_of(device) == nullptr, "device %d has an engine already", device.index());
+  g_runtimes.add(device, engine->runtime());
+  detail::g_engines.add(device, *engine.release());
 }
 
 namespace {

@@ -5,14 +5,13 @@
 // outlive static destructors. Thread safe.
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/StorageImpl.h>
 
-#include <array>
 #include <atomic>
 #include <memory>
 
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/settings.h"
 #include "bindings/torch/engine/foreign_copies.h"
 #include "bindings/torch/engine/torch_backend.h"
@@ -21,12 +20,6 @@
 #include "remat/runtime.h"
 
 namespace tidepool::torch_glue {
-
-// The dispatch key we live on: no PyTorch component registers anything there (FACTS: free on 2.11
-// to 2.15), it lies below autograd and above the backends.
-inline constexpr c10::DispatchKey kInterceptionKey = c10::DispatchKey::CustomRNGKeyId;
-inline constexpr c10::DispatchKeySet kBelowInterception =
-    c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kInterceptionKey);
 
 class Engine {
  public:
@@ -85,40 +78,21 @@ class Engine {
   std::atomic<int> captures_{0};
 };
 
-// Readies the process for engines of one kind of device: interception of operators, and of this
-// thread, and what a fork needs. Called once, before the first engine is made known.
-// Throws: std::runtime_error if PyTorch uses the key already.
-void install_engines(c10::DeviceType type, bool recording);
 // Makes the engine known, for good.
 void add_engine(std::unique_ptr<Engine> engine);
 
 namespace detail {
-inline constexpr size_t kMostDevices = 64;  // as many as PyTorch has
-extern std::array<std::atomic<Engine*>, kMostDevices> g_engines;
-extern c10::DeviceType g_device_type;
-extern bool g_installed;
+extern DeviceTable<Engine> g_engines;
 extern std::atomic<uint64_t> g_out_of_memory_count;
 uint64_t last_out_of_memory();  // the count after this thread's last one
 }  // namespace detail
 
-inline bool engines_installed() { return detail::g_installed; }
-// Tensors on the CPU are foreign to the engines, and scalars among them are copied into records.
-inline bool host_is_foreign() { return detail::g_device_type != c10::DeviceType::CPU; }
-
 // The engine of a device; nullptr if it has none.
-inline Engine* engine_of(c10::Device device) {
-  if (device.type() != detail::g_device_type) return nullptr;
-  const size_t index = device.has_index() ? static_cast<size_t>(device.index()) : 0;
-  return detail::g_engines[index].load(std::memory_order_acquire);
-}
-inline Engine* engine_of(c10::StorageImpl* storage) {
-  return engine_of(storage->_mutable_data_ptr_no_checks().device());
-}
+inline Engine* engine_of(c10::Device device) { return detail::g_engines.of(device); }
+inline Engine* engine_of(c10::StorageImpl* storage) { return engine_of(device_of(storage)); }
 template <class Visit>
 void for_each_engine(Visit&& visit) {
-  for (const std::atomic<Engine*>& slot : detail::g_engines) {
-    if (Engine* engine = slot.load(std::memory_order_acquire)) visit(*engine);
-  }
+  detail::g_engines.for_each(visit);
 }
 
 // Remembers what this thread's out-of-memory error said, which becomes PyTorch's exception now.

@@ -108,8 +108,8 @@ std::optional<ForeignCopies::Copy> ForeignCopies::copy_of(const Region& region) 
       c10::DataPtr(address, address, &delete_block, engine_.device()), nullptr, false));
   Dropped dropped;
   DeviceLock lock(engine_.mutex());
-  remat::Storage* tracked =
-      start_tracking(engine_, copy.unsafeGetStorageImpl(), remat::RootReason::kForeignCopy);
+  remat::Storage* tracked = start_tracking(engine_.runtime(), copy.unsafeGetStorageImpl(),
+                                           remat::RootReason::kForeignCopy);
   tracked->role = remat::Role::kInput;
   engine_.runtime().lock_storage(tracked);
   // Another thread may have copied the same meanwhile.

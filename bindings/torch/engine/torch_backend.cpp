@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DeviceGuard.h>
-#include <dlfcn.h>
 
 #include <optional>
 
@@ -208,19 +207,6 @@ size_t TorchBackend::side_bytes() const {
 bool TorchBackend::give_up_memory(DeviceLock& lock) {
   Engine* engine = engine_of(device_);
   return engine != nullptr && engine->foreign_copies().give_up(lock);
-}
-
-void* TorchBackend::leave_interpreter() {
-  static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
-  static const auto save = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyEval_SaveThread"));
-  if (check == nullptr || save == nullptr || check() == 0) return nullptr;
-  return save();
-}
-
-void TorchBackend::enter_interpreter(void* token) {
-  static const auto restore =
-      reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "PyEval_RestoreThread"));
-  if (token != nullptr) restore(token);
 }
 
 }  // namespace tidepool::torch_glue

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
+#include "bindings/torch/base/interpreter.h"
 #include "bindings/torch/base/operator_timer.h"
+#include "bindings/torch/state/random_state.h"
 #include "remat/lineage/backend.h"
 
 namespace tidepool::torch_glue {
 
-class TorchBackend : public remat::Backend {
+class TorchBackend : public remat::Backend, public GeneratorOffsets {
  public:
   TorchBackend(c10::Device device, DeviceMutex& mutex) : device_(device), mutex_(mutex) {}
 
@@ -47,12 +49,6 @@ class TorchBackend : public remat::Backend {
     return {};
   }
 
-  // A kernel has drawn from the generator as far as `offset`. Nothing else of it changes: what
-  // cuDNN's recurrent layers keep of it stays valid. Requires: the generator's lock held.
-  virtual void set_generator_offset(c10::GeneratorImpl& generator, uint64_t offset) {
-    generator.set_offset(offset);
-  }
-
   // Tells what operators cost; nullptr where they have run when they return.
   virtual OperatorTimer* timer() { return nullptr; }
 
@@ -61,10 +57,6 @@ class TorchBackend : public remat::Backend {
     static_cast<void>(stream);
     return StreamId::kDefault;
   }
-
-  // Releases Python's global lock if this thread has it: another thread may need it to get done.
-  static void* leave_interpreter();
-  static void enter_interpreter(void* token);
 
  protected:
   c10::Device device() const { return device_; }

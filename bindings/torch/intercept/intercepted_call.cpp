@@ -97,7 +97,7 @@ remat::Storage* InterceptedCall::storage_behind(const Seen& seen, c10::StorageIm
     tracked = runtime.find(data.get());
   }
   if (tracked == nullptr) {
-    tracked = start_tracking(engine(), storage, remat::RootReason::kUntracked);
+    tracked = start_tracking(engine().runtime(), storage, remat::RootReason::kUntracked);
     tracked->role = role_of(seen.tensor, seen.written);
     // `empty` fills its memory by an operator then, and native code may write it right afterwards.
     if (seen.written && fills_fresh_memory()) call().refuse(remat::RootReason::kUntracked);
@@ -400,7 +400,7 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   } else if (tensor->unsafe_storage().use_count() != 1) {
     return nullptr;
   }
-  remat::Storage* tracked = start_tracking(engine(), storage, call().reason());
+  remat::Storage* tracked = start_tracking(engine().runtime(), storage, call().reason());
   if (tracked == nullptr) return nullptr;  // an alias
   if (in_optimizer_) {
     tracked->role = remat::Role::kOptimizerState;

@@ -30,7 +30,7 @@ remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, bool tra
   if (!engine.allocator().contains(data.get())) return nullptr;  // of PyTorch's own pools
   remat::Storage* tracked = engine.runtime().find(data.get());
   if (tracked != nullptr || !track) return tracked;
-  return start_tracking(engine, storage, remat::RootReason::kUntracked);
+  return start_tracking(engine.runtime(), storage, remat::RootReason::kUntracked);
 }
 
 // Locks the storage behind `pointer`, restores it, and does `then` to it.

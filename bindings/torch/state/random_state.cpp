@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "bindings/torch/engine/torch_backend.h"
+#include "bindings/torch/base/interpreter.h"
 #include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
@@ -121,17 +121,17 @@ void RandomState::load_into(c10::GeneratorImpl& generator) const {
   cpu(generator).set_next_double_normal_sample(next_double_normal);
 }
 
-PrivateDraw::PrivateDraw(TorchBackend& backend, c10::GeneratorImpl& source, RandomState& state)
-    : backend_(backend), source_(source), lock_(source.mutex_, std::try_to_lock) {
+PrivateDraw::PrivateDraw(GeneratorOffsets& offsets, c10::GeneratorImpl& source, RandomState& state)
+    : offsets_(offsets), source_(source), lock_(source.mutex_, std::try_to_lock) {
   generator_ = &find_or_make(of_this_thread().draws, source.device());
   // Python's lock is never waited for with the generator's held: a thread that seeds has Python's
   // and waits for the generator's.
   while (!lock_.owns_lock()) {
-    void* token = TorchBackend::leave_interpreter();
+    void* token = leave_interpreter();
     lock_.lock();
     if (token == nullptr) break;
     lock_.unlock();
-    TorchBackend::enter_interpreter(token);
+    enter_interpreter(token);
     static_cast<void>(lock_.try_lock());
   }
   if (source.device().is_cpu()) {
@@ -148,7 +148,7 @@ PrivateDraw::~PrivateDraw() {
   if (source_.device().is_cpu()) {
     end_twister();
   } else {
-    backend_.set_generator_offset(source_, generator_->unsafeGetGeneratorImpl()->get_offset());
+    offsets_.set_generator_offset(source_, generator_->unsafeGetGeneratorImpl()->get_offset());
   }
 }
 

@@ -13,8 +13,6 @@
 
 namespace tidepool::torch_glue {
 
-class TorchBackend;
-
 // Bytes of the generators that threads have for draws and replays, and of the tables that records
 // keep. Thread safe.
 size_t random_state_bytes();
@@ -47,6 +45,19 @@ struct RandomState {
   void load_into(c10::GeneratorImpl& generator) const;
 };
 
+// How the state of a generator of a device is set.
+class GeneratorOffsets {
+ public:
+  // A kernel has drawn from the generator as far as `offset`. Nothing else of it changes: what
+  // cuDNN's recurrent layers keep of it stays valid. Requires: the generator's lock held.
+  virtual void set_generator_offset(c10::GeneratorImpl& generator, uint64_t offset) {
+    generator.set_offset(offset);
+  }
+
+ protected:
+  ~GeneratorOffsets() = default;
+};
+
 // Holds the lock of `source` for the length of a kernel that draws from generator() instead: seeds,
 // state and draws of other threads come before it or after it, as they do with any kernel of
 // PyTorch. The destructor leaves `source` as if the kernel had drawn from it.
@@ -54,7 +65,7 @@ struct RandomState {
 class PrivateDraw {
  public:
   // Writes the state before the draw to `state`.
-  PrivateDraw(TorchBackend& backend, c10::GeneratorImpl& source, RandomState& state);
+  PrivateDraw(GeneratorOffsets& offsets, c10::GeneratorImpl& source, RandomState& state);
   ~PrivateDraw();
   PrivateDraw(const PrivateDraw&) = delete;
   PrivateDraw& operator=(const PrivateDraw&) = delete;
@@ -65,7 +76,7 @@ class PrivateDraw {
   void begin_twister(RandomState& state);
   void end_twister();
 
-  TorchBackend& backend_;
+  GeneratorOffsets& offsets_;
   c10::GeneratorImpl& source_;
   std::unique_lock<std::mutex> lock_;
   at::Generator* generator_ = nullptr;  // the thread's

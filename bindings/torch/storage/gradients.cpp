@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
 
 namespace tidepool::torch_glue {
@@ -37,9 +37,8 @@ void mark_after_backward() {
   const int pass = torch::autograd::get_current_graph_task_id();
   if (pass == last_pass || pass < 0) return;
   last_pass = pass;
-  torch::autograd::Engine::get_default_engine().queue_callback([] {
-    for_each_engine([](Engine& engine) { engine.runtime().mark_gradients(); });
-  });
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [] { g_runtimes.for_each([](remat::Runtime& runtime) { runtime.mark_gradients(); }); });
 }
 
 }  // namespace
@@ -81,12 +80,11 @@ remat::Storage* find_gradient(const remat::Storage& parameter) {
   const at::Tensor& gradient = accumulate->variable.grad();
   if (!gradient.defined()) return nullptr;
   c10::StorageImpl* storage = storage_of(gradient.unsafeGetTensorImpl());
-  Engine* engine = storage != nullptr ? engine_of(storage) : nullptr;
-  if (engine == nullptr) return nullptr;
+  remat::Runtime* runtime = storage != nullptr ? g_runtimes.of(device_of(storage)) : nullptr;
+  if (runtime == nullptr) return nullptr;
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  const bool ours = data.get_deleter() == &delete_block && data.get() != nullptr &&
-                    engine->allocator().contains(data.get());
-  return ours ? engine->runtime().find(data.get()) : nullptr;
+  const bool ours = data.get_deleter() == &delete_block && data.get() != nullptr;
+  return ours ? runtime->find(data.get()) : nullptr;
 }
 
 }  // namespace tidepool::torch_glue

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {
@@ -55,17 +55,17 @@ bool hold_strongly(c10::StorageImpl* storage, DeviceMutex& mutex) {
 
 void delete_evicted(void* pointer) {
   auto* storage = static_cast<remat::Storage*>(pointer);
-  Engine* engine = engine_of(static_cast<c10::StorageImpl*>(storage->backend));
-  engine->runtime().on_evicted_storage_freed(storage);
+  const c10::Device device = device_of(static_cast<c10::StorageImpl*>(storage->backend));
+  g_runtimes.of(device)->on_evicted_storage_freed(storage);
 }
 
 void hold_weakly(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::incref(storage); }
 void drop_weak_hold(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::decref(storage); }
 
-remat::Storage* start_tracking(Engine& engine, c10::StorageImpl* storage,
-                              remat::RootReason reason) {
+remat::Storage* start_tracking(remat::Runtime& runtime, c10::StorageImpl* storage,
+                               remat::RootReason reason) {
   void* address = storage->_mutable_data_ptr_no_checks().get();
-  remat::Storage* tracked = engine.runtime().track(storage, address, storage->nbytes(), reason);
+  remat::Storage* tracked = runtime.track(storage, address, storage->nbytes(), reason);
   if (tracked == nullptr) return nullptr;
   hold_weakly(storage);
   tripwire::arm(storage);

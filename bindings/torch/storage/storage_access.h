@@ -7,11 +7,9 @@
 #include <c10/core/TensorImpl.h>
 
 #include "allocator/base/device_mutex.h"
-#include "remat/lineage/lineage.h"
+#include "remat/runtime.h"
 
 namespace tidepool::torch_glue {
-
-class Engine;
 
 // Deleter of a DataPtr whose bytes are a block of ours (context == data). Also the allocator's
 // raw_deleter(); each plugin defines it.
@@ -29,8 +27,8 @@ void drop_weak_hold(c10::StorageImpl* storage);
 
 // Starts to track a storage whose bytes are a block of ours, as a root. nullptr: another storage
 // with these bytes is tracked already.
-remat::Storage* start_tracking(Engine& engine, c10::StorageImpl* storage,
-                              remat::RootReason reason);
+remat::Storage* start_tracking(remat::Runtime& runtime, c10::StorageImpl* storage,
+                               remat::RootReason reason);
 
 // Takes the bytes out of `storage`, which must hold `address`, and marks it so that raw reads
 // raise. The strong reference that this needs is dropped after the lock is released.

@@ -2,7 +2,7 @@
 
 #if TIDEPOOL_TORCH_MINOR >= 13
 
-#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/lineage/mutants.h"
 
@@ -12,10 +12,10 @@ void on_raw_access(c10::StorageImpl* storage) {
   // It would notice a collective's late writes.
   if (TIDEPOOL_MUTANT(6, tripwire) || TIDEPOOL_MUTANT(5, collective)) return;
   // A restoration under this hook (by cut) uses storages of its own, which are not armed.
-  Engine* engine = engine_of(storage);
-  if (engine == nullptr) return;
-  remat::Runtime& runtime = engine->runtime();
-  DeviceLock lock(engine->mutex());
+  remat::Runtime* const found = g_runtimes.of(device_of(storage));
+  if (found == nullptr) return;
+  remat::Runtime& runtime = *found;
+  DeviceLock lock(runtime.mutex());
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return;
   remat::Storage* tracked = runtime.find(data.get());

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "remat/plan/simulator.h"
 #include "remat/trace/trace_peak.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"

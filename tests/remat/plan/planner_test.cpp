@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "remat/plan/simulator.h"
 #include "remat/simulate/step_trace.h"
 #include "remat/trace/trace_peak.h"
 #include "tests/remat/trace/sample_traces.h"

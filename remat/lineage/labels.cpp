@@ -1,4 +1,4 @@
-#include "remat/lineage/lineage.h"
+#include "remat/lineage/labels.h"
 
 namespace tidepool::remat {
 
