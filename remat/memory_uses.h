@@ -8,10 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "allocator/arena/reclaimer.h"
-#include "remat/lineage/backend.h"
-#include "remat/lineage/lineage_store.h"
-#include "remat/restore/residency.h"
-#include "remat/restore/restoration_queue.h"
+#include "remat/restore/contents.h"
 #include "remat/restore/restorer.h"
 
 namespace tidepool::remat {
@@ -19,8 +16,7 @@ namespace tidepool::remat {
 class MemoryUses {
  public:
   // The calling thread is the one whose request has failed.
-  MemoryUses(const LineageStore& store, const Residency& residency, const RestorationQueue& queue,
-             const Restorer& restorer, Backend& backend);
+  MemoryUses(Contents& contents, const Restorer& restorer);
 
   std::string of(const HeldBlock& block) const;
 
@@ -30,8 +26,7 @@ class MemoryUses {
   // The user of a running operator's memory.
   std::string user(const RestorationQueue::Holder& holder) const;
 
-  const Residency& residency_;
-  const RestorationQueue& queue_;
+  const Contents& contents_;
   const Restorer& restorer_;
   const uint32_t thread_;  // the calling one, as Origin numbers it
   absl::flat_hash_set<const Storage*> gradients_;

@@ -94,7 +94,8 @@ class OperatorCall {
   void start_versions();
   void release_operands();
 
-  Runtime::State& state_;
+  CallContext& context_;
+  Contents& contents_;  // of the context
   Record* record_ = nullptr;
   Storage* written_ = nullptr;  // the storage that the record writes
   RootReason reason_ = RootReason::kNone;

@@ -16,24 +16,23 @@
 
 #include "allocator/arena/reclaimer.h"
 #include "allocator/budgeted_allocator.h"
+#include "remat/call_context.h"
+#include "remat/chaos.h"
 #include "remat/job_observer.h"
 #include "remat/limits.h"
 #include "remat/lineage/backend.h"
 #include "remat/lineage/content_check.h"
 #include "remat/lineage/lineage.h"
+#include "remat/observation.h"
 #include "remat/policies/step_history.h"
 #include "remat/policies/step_plan.h"
+#include "remat/restore/contents.h"
+#include "remat/restore/mover.h"
 #include "remat/restore/restoration_error.h"
+#include "remat/restore/restorer.h"
+#include "remat/versions.h"
 
 namespace tidepool::remat {
-
-enum class Chaos : uint8_t {
-  kNone,
-  kOperator,    // evict everything evictable after every operator
-  kAllocation,  // ... at every allocation, too
-  kRandom,      // a random subset at each of both, by seed
-  kBounded,     // everything or a subset at random ones of both, as often as replays allow
-};
 
 struct RuntimeConfig {
   std::string policy = "planned";  // a name of policy_names()
@@ -73,15 +72,13 @@ struct RuntimeStatistics {
   size_t root_bytes[static_cast<size_t>(RootReason::kCount)] = {};
 };
 
-class OperatorCall;
-
 class Runtime final : public Reclaimer {
  public:
   // Throws: std::invalid_argument naming an unknown policy.
   Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config);
   ~Runtime() override;
 
-  DeviceMutex& mutex();
+  DeviceMutex& mutex() const;
 
   // Starts to track a framework storage whose bytes are the block at `address`, as a root; the
   // backend takes its weak reference. Sets the block's owner; nullptr if it has one already, then
@@ -170,6 +167,9 @@ class Runtime final : public Reclaimer {
   // Of the operator that runs on this thread. Requires: lock held; valid while it is.
   std::span<const Operand> running_operands() const;
 
+  // What an OperatorCall works with.
+  CallContext& call_context() { return calls_; }
+
   // So many threads have run operators so far; three, or more, count as three. Requires: lock held.
   size_t threads() const;
   // Storages that hold gradients now are known as such from now on. Takes the lock.
@@ -183,7 +183,7 @@ class Runtime final : public Reclaimer {
   void become_forked_child();
 
   RuntimeStatistics statistics() const;  // takes the lock
-  void check_invariants() const;         // takes the lock; aborts with values and place
+  void check_invariants();               // takes the lock; aborts with values and place
 
   // Reclaimer
   void begin_search() override;
@@ -201,11 +201,20 @@ class Runtime final : public Reclaimer {
   void tell_uses(std::span<HeldBlock> blocks) override;
 
  private:
-  friend class OperatorCall;
-  struct State;
   Price price_of_time(const Storage& storage, uint64_t ns) const;
+  bool end_storage(Storage* storage, void* address);
+  void tell_step_ended();
 
-  std::unique_ptr<State> state_;
+  Contents contents_;
+  Restorer restorer_{contents_};
+  Mover mover_{contents_};
+  Versions versions_{contents_, restorer_};
+  Observation observation_;
+  LimitKeeper limits_;
+  ChaosEvictions chaos_;
+  CallContext calls_;
+  uint64_t evictions_compacted_ = 0;  // by the last compaction
+  uint64_t escapes_ = 0;
 };
 
 }  // namespace tidepool::remat

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "allocator/base/check.h"
 
@@ -27,13 +28,14 @@ void unlink(Edge& edge) {
 
 LineageStore::LineageStore(Observer& observer) : observer_(observer) {}
 
-LineageStore::~LineageStore() {
+void LineageStore::clear() {
   // Bodies own objects of the backend. Take what is left apart, value by value.
   std::vector<Storage*> left;
   storages_.for_each([&](Storage& storage) { left.push_back(&storage); });
   for (Storage* storage : left) {
-    if (storage->current != nullptr) release(storage->current);
+    if (storage->current != nullptr) release(std::exchange(storage->current, nullptr));
   }
+  for (Storage* storage : left) free_storage(storage);
 }
 
 Storage* LineageStore::new_storage(void* backend, void* address, size_t bytes, RootReason reason) {

@@ -24,9 +24,12 @@ class LineageStore {
   };
 
   explicit LineageStore(Observer& observer);
-  ~LineageStore();
+  ~LineageStore() { clear(); }
   LineageStore(const LineageStore&) = delete;
   LineageStore& operator=(const LineageStore&) = delete;
+
+  // Forgets all storages, and with them what they were made from.
+  void clear();
 
   // A tracked storage whose current contents are a root value of `bytes`.
   Storage* new_storage(void* backend, void* address, size_t bytes, RootReason reason);

@@ -7,8 +7,8 @@
 
 namespace tidepool::remat {
 
-Residency::Residency(BudgetedAllocator& allocator, Backend& backend)
-    : check(backend), allocator_(allocator), backend_(backend) {
+Residency::Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy)
+    : check(backend), allocator_(allocator), backend_(backend), policy_(policy) {
   list_.previous = list_.next = &list_;
 }
 
@@ -127,7 +127,7 @@ void Residency::value_dies(Value& value) {
   const bool is_cut = value.references > 0;  // it only loses its lineage
   if (value.kept != nullptr && !is_cut) free_kept(value);
   const bool known = value.component != 0 || value.changed != 0;
-  if (known && policy_ != nullptr) policy_->value_dies(value);
+  if (known) policy_.value_dies(value);
 }
 
 void Residency::check_invariants(const LineageStore& store) const {

@@ -22,16 +22,18 @@
 
 namespace tidepool::remat {
 
-class Residency final : public LineageStore::Observer {
+class Residency {
  public:
-  // The policy comes later, because it needs the store, which needs this.
-  Residency(BudgetedAllocator& allocator, Backend& backend);
-  void set_policy(Policy* policy) { policy_ = policy; }
+  Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy);
 
   // The logical clock: operators' own time, so that prices are the same in every run whose
   // operators cost the same. Advances by at least one for each operator.
   uint64_t now() const { return now_; }
   void tick(uint64_t cost_ns) { now_ += cost_ns + 1; }
+  Circumstances circumstances(const Storage& storage, size_t free_beside_bytes) const {
+    const uint64_t staleness_ns = now_ - storage.last_access;
+    return {staleness_ns > 0 ? staleness_ns : 1, free_beside_bytes};
+  }
 
   // Its bytes may be taken away, if they can be had again.
   bool at_rest(const Storage& storage) const {
@@ -71,7 +73,7 @@ class Residency final : public LineageStore::Observer {
   const std::vector<Value*>& kept() const { return kept_; }
 
   // Tells the policy; requires that the value has all its edges.
-  void availability_changed(Value& value) { policy_->availability_changed(value); }
+  void availability_changed(Value& value) { policy_.availability_changed(value); }
 
   // Enters a resident storage whose value has got a producer; takes it out when it has lost it.
   void list(Storage& storage);
@@ -93,7 +95,8 @@ class Residency final : public LineageStore::Observer {
 
   size_t bookkeeping_bytes() const { return bytes_of(kept_) + check.bookkeeping_bytes(); }
 
-  void value_dies(Value& value) override;
+  // See LineageStore::Observer.
+  void value_dies(Value& value);
   void check_invariants(const LineageStore& store) const;
 
   ContentCheck check;
@@ -105,7 +108,7 @@ class Residency final : public LineageStore::Observer {
  private:
   BudgetedAllocator& allocator_;
   Backend& backend_;
-  Policy* policy_ = nullptr;
+  Policy& policy_;
   Storage list_;  // head of the ring
   std::vector<Value*> kept_;
   uint64_t now_ = 1;

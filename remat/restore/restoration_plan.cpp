@@ -30,16 +30,16 @@ void RestorationPlan::end_use(Value& value) {
   if (mode_ == Mode::kFirm) --value.locks;
   if (--value.uses > 0 || value.kept == nullptr) return;
   if (value.producer == nullptr) {
-    dependent_cut_.make_sweep_due();
+    contents_.dependent_cut.make_sweep_due();
     return;
   }
-  residency_.free_kept(value);
-  residency_.availability_changed(value);
+  contents_.residency.free_kept(value);
+  contents_.residency.availability_changed(value);
 }
 
 void RestorationPlan::leave(Record& record) {
   for (size_t k = 0; k < record.edge_count; ++k) end_use(*record.edges[k].value);
-  store_.release(&record);
+  contents_.store.release(&record);
 }
 
 // The unavailable input to look at next whose producer is not in the plan yet. The deepest first:
@@ -68,7 +68,7 @@ Value* RestorationPlan::next_input(Frame& frame) const {
 }
 
 void RestorationPlan::add(Value& target) {
-  if (epoch_ == 0) epoch_ = store_.next_epoch();
+  if (epoch_ == 0) epoch_ = contents_.store.next_epoch();
   if (target.producer == nullptr) {
     throw RestorationError(fmt::format("cannot restore {} bytes without lineage", target.bytes));
   }

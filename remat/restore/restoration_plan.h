@@ -11,9 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/lineage/lineage_store.h"
-#include "remat/restore/dependent_cut.h"
-#include "remat/restore/residency.h"
+#include "remat/restore/contents.h"
 #include "remat/restore/restoration_error.h"
 
 namespace tidepool::remat {
@@ -28,8 +26,7 @@ class RestorationPlan {
   // No plan may be longer: an error is better than hours.
   static constexpr size_t kMostRecords = size_t{1} << 20;
 
-  RestorationPlan(LineageStore& store, Residency& residency, DependentCut& dependent_cut, Mode mode)
-      : store_(store), residency_(residency), dependent_cut_(dependent_cut), mode_(mode) {}
+  RestorationPlan(Contents& contents, Mode mode) : contents_(contents), mode_(mode) {}
   ~RestorationPlan();
   RestorationPlan(const RestorationPlan&) = delete;
   RestorationPlan& operator=(const RestorationPlan&) = delete;
@@ -67,9 +64,7 @@ class RestorationPlan {
   Value* next_input(Frame& frame) const;
   void end_use(Value& value);
 
-  LineageStore& store_;
-  Residency& residency_;
-  DependentCut& dependent_cut_;
+  Contents& contents_;
   const Mode mode_;
   uint32_t epoch_ = 0;
   std::vector<Record*> order_;

@@ -7,6 +7,8 @@
 #include "absl/container/inlined_vector.h"
 #include "fmt/format.h"
 #include "remat/lineage/mutants.h"
+#include "remat/restore/restoration_error.h"
+#include "remat/restore/unlocked.h"
 
 namespace tidepool::remat {
 namespace {
@@ -21,18 +23,6 @@ uint64_t now_ns() {
 bool is_missing(const Storage* storage) {
   return !storage->dead && storage->evicted && !storage->dying;
 }
-
-// Releases the lock for a scope, and takes it again whichever way the scope ends.
-class Unlocked {
- public:
-  explicit Unlocked(DeviceLock& lock) : lock_(lock) { lock_.unlock(); }
-  ~Unlocked() { lock_.lock(); }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  DeviceLock& lock_;
-};
 
 class TurnScope {
  public:
@@ -57,17 +47,6 @@ struct Restorer::Step {
   absl::InlinedVector<void*, 4> outputs = {};
 };
 
-Restorer::Restorer(BudgetedAllocator& allocator, Backend& backend, LineageStore& store,
-                   Residency& residency, DependentCut& dependent_cut, RestorationQueue& queue,
-                   ReplayStreamOrder& replay_order)
-    : allocator_(allocator),
-      backend_(backend),
-      store_(store),
-      residency_(residency),
-      dependent_cut_(dependent_cut),
-      queue_(queue),
-      replay_order_(replay_order) {}
-
 void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
   const uint64_t start = now_ns();
   for (const Storage* storage : storages) {
@@ -81,13 +60,13 @@ void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
 }
 
 void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
-  TurnScope turn(queue_, lock);
+  TurnScope turn(contents_.queue, lock);
   Mode mode = Mode::kFirm;
   uint64_t allowed = 0;
   uint64_t replayed_before = statistics.operators_replayed;
   std::optional<OutOfMemoryReport> shortage;
   while (std::any_of(storages.begin(), storages.end(), is_missing)) {
-    RestorationPlan plan(store_, residency_, dependent_cut_, mode);
+    RestorationPlan plan(contents_, mode);
     make(plan, storages);
     if (allowed == 0) allowed = kPatience * plan.records() + kLeastPatience;
     if (mode == Mode::kLean) ++statistics.lean_plans;
@@ -108,7 +87,20 @@ void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
           std::count_if(storages.begin(), storages.end(), is_missing), storages.size()));
     }
   }
-  dependent_cut_.sweep_if_due();
+  contents_.dependent_cut.sweep_if_due();
+}
+
+void Restorer::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {
+  restore(storages, lock);
+  for (const Storage* storage : storages) {
+    if (!storage->dead && storage->evicted) {
+      throw RestorationError("cannot restore a storage that is being freed");
+    }
+  }
+  const StreamId stream = contents_.replay_order.stream();
+  for (const Storage* storage : storages) {
+    if (!storage->dead) contents_.replay_order.before_use(*storage->current, stream, lock);
+  }
 }
 
 void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
@@ -119,14 +111,14 @@ void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
 }
 
 void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
-  Step step{*plan.next(), replay_order_.stream()};
+  Step step{*plan.next(), contents_.replay_order.stream()};
   plan.lock_next();
-  running_ = {&step.record, allocator_.allocations()};
+  running_ = {&step.record, contents_.allocator.allocations()};
   try {
     take_target(step, lock);
     execute(step, lock);
   } catch (...) {
-    if (step.target != nullptr) allocator_.free_locked(step.target);
+    if (step.target != nullptr) contents_.allocator.free_locked(step.target);
     running_ = {};
     plan.unlock_next();
     throw;
@@ -154,24 +146,24 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
     Value& written = *record.edges[record.written_edge].value;
     step.written = &written;
     bytes = written.bytes;
-    replay_order_.before_use(written, step.stream, lock);
+    contents_.replay_order.before_use(written, step.stream, lock);
     const auto mine = static_cast<uint32_t>(
         std::count_if(record.edges, record.edges + record.edge_count,
                       [&](const Edge& edge) { return edge.value == &written; }));
     if (written.kept != nullptr && written.producer != nullptr && written.uses == mine) {
-      step.target = residency_.take_kept(written);
-      residency_.availability_changed(written);
+      step.target = contents_.residency.take_kept(written);
+      contents_.residency.availability_changed(written);
     } else {
       from = written.address();
     }
   }
   if (step.target == nullptr) {
     Unlocked unlocked(lock);
-    step.target = allocator_.allocate(bytes, PlacementHint::kTransient, step.stream);
-    if (from != nullptr) backend_.copy(step.target, from, bytes);
+    step.target = contents_.allocator.allocate(bytes, PlacementHint::kTransient, step.stream);
+    if (from != nullptr) contents_.backend.copy(step.target, from, bytes);
   }
   if (from != nullptr) {
-    replay_order_.after_use(*step.written, step.stream);
+    contents_.replay_order.after_use(*step.written, step.stream);
     ++statistics.clones;
   }
 }
@@ -180,7 +172,7 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   const Record& record = step.record;
   for (size_t k = 0; k < record.edge_count; ++k) {
     Value* value = record.edges[k].value;
-    if (value != step.written) replay_order_.before_use(*value, step.stream, lock);
+    if (value != step.written) contents_.replay_order.before_use(*value, step.stream, lock);
     step.inputs.push_back(value == step.written ? step.target : value->address());
   }
   if (!record.writes()) {
@@ -203,14 +195,14 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   const uint64_t start = now_ns();
   {
     Unlocked unlocked(lock);
-    backend_.execute(replay);
+    contents_.backend.execute(replay);
   }
   statistics.replay_ns += now_ns() - start;
   ++statistics.operators_replayed;
   statistics.replayed_cost_ns += record.cost_ns;
   for (size_t k = 0; k < record.edge_count; ++k) {
     if (record.edges[k].value != step.written) {
-      replay_order_.after_use(*record.edges[k].value, step.stream);
+      contents_.replay_order.after_use(*record.edges[k].value, step.stream);
     }
   }
   for (size_t k = 0; k < asked.size(); ++k) {
@@ -218,7 +210,7 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
     const bool given = step.outputs[k] != nullptr && step.outputs[k] != asked[k];
     if (asked[k] == nullptr || given) continue;
     for (void*& output : step.outputs) {
-      if (output != nullptr && output != Replay::wanted()) allocator_.free_locked(output);
+      if (output != nullptr && output != Replay::wanted()) contents_.allocator.free_locked(output);
       output = nullptr;
     }
     throw RestorationError(fmt::format("replaying {} gave no output {}", record.type->name, k));
@@ -227,16 +219,16 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
 
 void Restorer::give(Value* value, void* address, StreamId stream) {
   if (value != nullptr && !value->available()) {
-    replay_order_.after_use(*value, stream);
-    if (value->live_and_evicted() && residency_.install(*value->storage, address)) return;
+    contents_.replay_order.after_use(*value, stream);
+    if (value->live_and_evicted() && contents_.residency.install(*value->storage, address)) return;
     if (value->uses > 0) {
-      residency_.keep(*value, address);
-      residency_.availability_changed(*value);
+      contents_.residency.keep(*value, address);
+      contents_.residency.availability_changed(*value);
       ++statistics.ghosts;
       return;
     }
   }
-  allocator_.free_locked(address);
+  contents_.allocator.free_locked(address);
 }
 
 }  // namespace tidepool::remat

@@ -11,11 +11,8 @@
 #include <cstdint>
 #include <span>
 
-#include "allocator/budgeted_allocator.h"
-#include "remat/lineage/backend.h"
-#include "remat/restore/replay_stream_order.h"
+#include "remat/restore/contents.h"
 #include "remat/restore/restoration_plan.h"
-#include "remat/restore/restoration_queue.h"
 
 namespace tidepool::remat {
 
@@ -28,13 +25,15 @@ struct RestorationStatistics {
 
 class Restorer {
  public:
-  Restorer(BudgetedAllocator& allocator, Backend& backend, LineageStore& store,
-           Residency& residency, DependentCut& dependent_cut, RestorationQueue& queue,
-           ReplayStreamOrder& replay_order);
+  explicit Restorer(Contents& contents) : contents_(contents) {}
 
   // Makes all of `storages` resident that are not dying. Requires: the caller has them locked.
   // Throws: OutOfMemory, RestorationError, what an operator throws.
   void restore(std::span<Storage* const> storages, DeviceLock& lock);
+
+  // The same, and none of them is dying; the calling thread's stream waits for hidden work on them.
+  // Throws: likewise.
+  void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
   // The replay under way, on the restorer's thread.
   struct Running {
@@ -60,13 +59,7 @@ class Restorer {
   void execute(Step& step, DeviceLock& lock);
   void give(Value* value, void* address, StreamId stream);
 
-  BudgetedAllocator& allocator_;
-  Backend& backend_;
-  LineageStore& store_;
-  Residency& residency_;
-  DependentCut& dependent_cut_;
-  RestorationQueue& queue_;
-  ReplayStreamOrder& replay_order_;
+  Contents& contents_;
   Running running_;
 };
 

@@ -48,7 +48,7 @@ TEST_CASE("the evicted cone is run once, inputs first, and ghosts go when they a
   for (Storage* each : {a, b, c, d}) built.evict(each);
   for (Storage* each : {a, b, c}) built.die(each);
   {
-    RestorationPlan plan(built.store, built.residency, built.dependent_cut, Mode::kFirm);
+    RestorationPlan plan(built.contents, Mode::kFirm);
     plan.add(*d->current);
     CHECK(plan.records() == 4);
     CHECK(plan.estimate_peak_bytes() == 3 * 64);  // a, b and c before a goes; b, c and d
@@ -66,7 +66,7 @@ TEST_CASE("what is available is not run again, but locked while it is needed") {
   Storage* b = built.result({a});
   built.evict(b);
   {
-    RestorationPlan plan(built.store, built.residency, built.dependent_cut, Mode::kFirm);
+    RestorationPlan plan(built.contents, Mode::kFirm);
     plan.add(*b->current);
     CHECK(plan.records() == 1);
     CHECK(a->current->locks == 1);
@@ -84,7 +84,7 @@ TEST_CASE("a lean plan locks only what the next record reads") {
   Storage* b = built.result({a});
   built.evict(b);
   {
-    RestorationPlan plan(built.store, built.residency, built.dependent_cut, Mode::kLean);
+    RestorationPlan plan(built.contents, Mode::kLean);
     plan.add(*b->current);
     CHECK(a->current->uses == 1);
     plan.lock_next();
@@ -106,7 +106,7 @@ TEST_CASE("an abandoned plan leaves no use, lock or ghost") {
   remat::Value& ghost = *b->current->producer->edges[0].value;
   {
     DeviceLock lock(built.mutex);
-    RestorationPlan plan(built.store, built.residency, built.dependent_cut, Mode::kFirm);
+    RestorationPlan plan(built.contents, Mode::kFirm);
     plan.add(*c->current);
     lock.unlock();
     void* address = built.allocator.allocate(64);
@@ -130,7 +130,7 @@ TEST_CASE("the deeper input is made first") {
   Storage* both = built.result({shallow, deep});
   const remat::Record* last_but_one = shallow->current->producer;
   for (Storage* each : {shallow, deep, both}) built.evict(each);
-  RestorationPlan plan(built.store, built.residency, built.dependent_cut, Mode::kFirm);
+  RestorationPlan plan(built.contents, Mode::kFirm);
   plan.add(*both->current);
   const auto order = run(built, plan);
   REQUIRE(order.size() == 3);
@@ -145,7 +145,7 @@ TEST_CASE("many inputs take linear time, and each of them is planned") {
   Storage* all = built.result(parts);
   for (Storage* each : parts) built.evict(each);
   built.evict(all);
-  RestorationPlan plan(built.store, built.residency, built.dependent_cut, Mode::kFirm);
+  RestorationPlan plan(built.contents, Mode::kFirm);
   plan.add(*all->current);
   CHECK(plan.records() == 5001);
 }
@@ -158,7 +158,7 @@ TEST_CASE("an input without bytes and producer is an error that names the operat
   for (Storage* each : {a, b}) built.evict(each);
   x->writing = true;  // as if it were being overwritten
   {
-    RestorationPlan plan(built.store, built.residency, built.dependent_cut, Mode::kFirm);
+    RestorationPlan plan(built.contents, Mode::kFirm);
     CHECK_THROWS_WITH(plan.add(*b->current),
                       Catch::Matchers::ContainsSubstring("test::operator") &&
                           Catch::Matchers::ContainsSubstring("64 bytes"));

@@ -1,5 +1,5 @@
 // What several parts of the runtime do together: protecting the readers of a root, snapshots.
-#include "remat/runtime_state.h"
+#include "remat/versions.h"
 
 #include <atomic>
 #include <chrono>
