@@ -4,6 +4,7 @@
 
 #include "allocator/base/check.h"
 #include "remat/lineage/mutants.h"
+#include "remat/locked_storage.h"
 #include "remat/operator_call.h"
 #include "remat/restore/storage_locks.h"
 
@@ -86,20 +87,14 @@ void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
 
 void Runtime::escape(Storage* storage, DeviceLock& lock) {
   if (storage->escaped) return;
-  lock_storage(storage);
-  try {
-    if (storage->evicted) make_resident({&storage, 1}, lock);
-    if (!TIDEPOOL_MUTANT(6, escape_not_cut)) versions_.cut(*storage, RootReason::kEscaped, lock);
-  } catch (...) {
-    unlock_storage(storage);
-    throw;
-  }
+  const LockedStorage locked(*this, storage);
+  if (storage->evicted) make_resident({&storage, 1}, lock);
+  if (!TIDEPOOL_MUTANT(6, escape_not_cut)) versions_.cut(*storage, RootReason::kEscaped, lock);
   storage->escaped = !TIDEPOOL_MUTANT(6, escaped_evicted);
   JobObserver* const listener = observation_.listener();
   if (listener != nullptr && !storage->dead) [[unlikely]]
     listener->cut(*storage);
   ++escapes_;
-  unlock_storage(storage);
 }
 
 bool Runtime::evict_storage(Storage* storage) {

@@ -4,8 +4,32 @@
 #include <chrono>
 
 #include "allocator/base/check.h"
+#include "remat/restore/unlocked.h"
 
 namespace tidepool::remat {
+namespace {
+
+// Stands around a wait. The backend has its own say at both ends, for which the lock is released.
+class WaitScope {
+ public:
+  WaitScope(Backend& backend, DeviceLock& lock) : backend_(backend), lock_(lock) {
+    const Unlocked unlocked(lock_);
+    token_ = backend_.begin_wait();
+  }
+  ~WaitScope() {
+    const Unlocked unlocked(lock_);
+    backend_.end_wait(token_);
+  }
+  WaitScope(const WaitScope&) = delete;
+  WaitScope& operator=(const WaitScope&) = delete;
+
+ private:
+  Backend& backend_;
+  DeviceLock& lock_;
+  void* token_ = nullptr;
+};
+
+}  // namespace
 
 RestorationQueue::RestorationQueue(Backend& backend) : backend_(backend) {
   holders_.previous = holders_.next = &holders_;
@@ -31,13 +55,10 @@ void RestorationQueue::take_turn(DeviceLock& lock) {
     queue_.push_back(ticket);
     waiters_.push_back({this_thread(), ticket, For::kTurn, 0});
     wake();  // whoever waits for room may now be the last that could run
-    lock.unlock();
-    void* token = backend_.begin_wait();
-    lock.lock();
-    changed_.wait(lock, [&] { return depth_ == 0 && queue_.front() == ticket; });
-    lock.unlock();
-    backend_.end_wait(token);
-    lock.lock();
+    {
+      const WaitScope waiting(backend_, lock);
+      changed_.wait(lock, [&] { return depth_ == 0 && queue_.front() == ticket; });
+    }
     queue_.pop_front();
     forget_waiter(ticket);
   }
@@ -105,9 +126,7 @@ bool RestorationQueue::wait_for_room(DeviceLock& lock) {
   const uint64_t seen = generation_;
   waiters_.push_back({this_thread(), ticket, For::kRoom, seen});
   wake();
-  lock.unlock();
-  void* token = backend_.begin_wait();
-  lock.lock();
+  const WaitScope waiting(backend_, lock);
   bool give_up = false;
   changed_.wait_for(lock, std::chrono::milliseconds(kPollMs), [&] {
     if (generation_ != seen) return true;
@@ -116,9 +135,6 @@ bool RestorationQueue::wait_for_room(DeviceLock& lock) {
   });
   forget_waiter(ticket);
   if (give_up) wake();  // the next youngest
-  lock.unlock();
-  backend_.end_wait(token);
-  lock.lock();
   return !give_up;
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "allocator/base/check.h"
+#include "remat/locked_storage.h"
 #include "remat/operator_call.h"
 #include "remat/policies/baselines/coop_placement.h"
 #include "remat/simulate/recorded_costs.h"
@@ -224,16 +225,10 @@ void SimulatedJob::cut(const TraceOperator& op) {
   for (const TraceWrite& write : trace_.writes(op)) {
     if (!has_bytes(write.storage)) continue;
     remat::Storage* storage = tracked(write.storage);
-    runtime_->lock_storage(storage);
-    try {
-      runtime_->make_resident({&storage, 1}, lock);
-      runtime_->cut(storage, remat::RootReason::kRawWrite, lock);
-    } catch (...) {
-      runtime_->unlock_storage(storage);
-      throw;
-    }
+    const remat::LockedStorage locked(*runtime_, storage);
+    runtime_->make_resident({&storage, 1}, lock);
+    runtime_->cut(storage, remat::RootReason::kRawWrite, lock);
     storage->fixed = true;
-    runtime_->unlock_storage(storage);
   }
 }
 

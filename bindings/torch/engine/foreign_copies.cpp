@@ -6,6 +6,7 @@
 
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/storage/storage_access.h"
+#include "remat/restore/unlocked.h"
 
 namespace tidepool::torch_glue {
 
@@ -76,10 +77,12 @@ std::optional<ForeignCopies::Copy> ForeignCopies::obtain(const Region& region) {
     remat::Storage& tracked = *entry->tracked;
     held = entry->copy;
     runtime.lock_storage(&tracked);
-    lock.unlock();
-    dropped.clear();
-    const bool is_equal = equal(region, tracked);
-    lock.lock();
+    bool is_equal = false;
+    {
+      remat::Unlocked unlocked(lock);
+      dropped.clear();
+      is_equal = equal(region, tracked);
+    }
     if (is_equal) {
       if (Entry* same = find(region)) same->used_step = step_;
       ++statistics_.uses;
@@ -165,9 +168,8 @@ bool ForeignCopies::give_up(DeviceLock& lock) {
   Dropped dropped;
   statistics_.given_up += entries_.size();
   take_out(dropped, [](const Entry&) { return true; });
-  lock.unlock();
+  remat::Unlocked unlocked(lock);
   dropped.clear();
-  lock.lock();
   return true;
 }
 

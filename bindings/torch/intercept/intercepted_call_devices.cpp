@@ -8,6 +8,7 @@
 #include "bindings/torch/intercept/intercepted_call.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/lineage/mutants.h"
+#include "remat/restore/unlocked.h"
 
 namespace tidepool::torch_glue {
 
@@ -54,9 +55,10 @@ void InterceptedCall::copy_foreign(DeviceLock& lock) {
   remat::Runtime& runtime = engine().runtime();
   if (call().may_be_recorded() && runtime.recording() && copies.pays(timing_key()) &&
       foreign_.bytes() <= copies.most_bytes()) {
-    lock.unlock();
-    copies_foreign_ = foreign_.obtain(copies);
-    lock.lock();
+    {
+      remat::Unlocked unlocked(lock);
+      copies_foreign_ = foreign_.obtain(copies);
+    }
     if (!copies_foreign_) foreign_.unlock(runtime);
   }
   if (!copies_foreign_) {

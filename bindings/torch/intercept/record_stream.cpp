@@ -6,6 +6,7 @@
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/storage/storage_access.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -57,15 +58,9 @@ bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, Held& held) 
     return true;
   }
   // Of another device: its memory must not move any more.
-  engine->runtime().lock_storage(tracked);
-  try {
-    engine->runtime().make_resident({&tracked, 1}, lock);
-  } catch (...) {
-    engine->runtime().unlock_storage(tracked);
-    throw;
-  }
+  const remat::LockedStorage locked(engine->runtime(), tracked);
+  engine->runtime().make_resident({&tracked, 1}, lock);
   tracked->fixed = true;
-  engine->runtime().unlock_storage(tracked);
   return false;
 }
 

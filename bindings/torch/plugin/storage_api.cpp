@@ -13,6 +13,7 @@
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
 #include "remat/lineage/mutants.h"
+#include "remat/locked_storage.h"
 
 using namespace tidepool;
 using namespace tidepool::torch_glue;
@@ -44,15 +45,9 @@ int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Th
     DeviceLock lock(engine->mutex());
     remat::Storage* storage = find_tracked(*engine, static_cast<c10::StorageImpl*>(pointer), track);
     if (storage == nullptr) return 0;
-    runtime.lock_storage(storage);
-    try {
-      runtime.make_resident({&storage, 1}, lock);
-      then(runtime, storage, lock);
-    } catch (...) {
-      runtime.unlock_storage(storage);
-      throw;
-    }
-    runtime.unlock_storage(storage);
+    const remat::LockedStorage locked(runtime, storage);
+    runtime.make_resident({&storage, 1}, lock);
+    then(runtime, storage, lock);
     return 0;
   } catch (const OutOfMemory& exception) {
     return fail(kOutOfMemory, exception.what(), error, error_bytes);

@@ -5,6 +5,7 @@
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/lineage/mutants.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue::tripwire {
 
@@ -25,15 +26,9 @@ void on_raw_access(c10::StorageImpl* storage) {
     runtime.escape(tracked, lock);
     return;
   }
-  runtime.lock_storage(tracked);
-  try {
-    runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
-  } catch (...) {
-    runtime.unlock_storage(tracked);
-    throw;
-  }
+  const remat::LockedStorage locked(runtime, tracked);
+  runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
   tracked->fixed = true;
-  runtime.unlock_storage(tracked);
 }
 
 }  // namespace tidepool::torch_glue::tripwire
