@@ -34,7 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-# As in bindings/torch/operator_info.cpp.
+# As in bindings/torch/calls/operator_info.cpp.
 FULL_OVERWRITES = {
     "aten::zero_", "aten::fill_.Scalar", "aten::fill_.Tensor", "aten::normal_", "aten::uniform_",
     "aten::random_", "aten::random_.to", "aten::random_.from", "aten::exponential_",

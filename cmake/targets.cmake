@@ -27,12 +27,16 @@ if(TIDEPOOL_SANITIZE)
   target_link_options(tidepool_flags INTERFACE ${sanitize})
 endif()
 
-# tidepool_library(NAME [EXCLUDE FOLDERS...] LINK TARGETS...): a static library of this folder's
-# sources (other subfolders included), which may include from the repository's root and from what it
-# links. Without sources it is an interface only.
+# tidepool_library(NAME [EXCLUDE FOLDERS...] [FOLDERS FOLDERS...] LINK TARGETS...): a static library
+# of this folder's sources (other subfolders included) or of the subfolders named, which may include
+# from the repository's root and from what it links. Without sources it is an interface only.
 function(tidepool_library name)
-  cmake_parse_arguments(arg "" "" "EXCLUDE;LINK" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
+  cmake_parse_arguments(arg "" "" "EXCLUDE;FOLDERS;LINK" ${ARGN})
+  set(patterns *.cpp)
+  if(arg_FOLDERS)
+    list(TRANSFORM arg_FOLDERS APPEND /*.cpp OUTPUT_VARIABLE patterns)
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
   foreach(folder IN LISTS arg_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
   endforeach()

@@ -13,10 +13,10 @@
 #include <span>
 
 #include "allocator/streams/stream_clocks.h"
+#include "remat/lineage/labels.h"
 
 namespace tidepool::remat {
 
-enum class Access : uint8_t;
 struct RecordType;
 struct Storage;
 

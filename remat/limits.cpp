@@ -24,7 +24,7 @@ Value* LimitKeeper::deepest_input(const Record& record) {
 }
 
 RootReason LimitKeeper::admit(Record& record, const Storage* written, size_t output_bytes) {
-  if (store_.records() > limits_.records) return RootReason::kRecordLimit;
+  if (contents_.store.records() > limits_.records) return RootReason::kRecordLimit;
   if (!has_room()) [[unlikely]]
     return RootReason::kBookkeepingLimit;
   if (written != nullptr && !record.overwrites && written->versions >= limits_.versions) {
@@ -57,8 +57,8 @@ bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
     below = value->producer;
   }
   if (smallest == nullptr) return false;
-  residency_.unlist(*smallest->storage);
-  store_.cut(*smallest, RootReason::kDepthLimit);
+  contents_.residency.unlist(*smallest->storage);
+  contents_.store.cut(*smallest, RootReason::kDepthLimit);
   for (size_t k = smallest_at; k-- > 0;) {
     Record& producer = *chain[k]->producer;
     producer.depth = depth_of(producer);
@@ -72,7 +72,7 @@ bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
 
 bool LimitKeeper::has_room() {
   if (records_seen_++ % kSideInterval == 0) [[unlikely]]
-    side_bytes_seen_ = side_bytes_();
+    side_bytes_seen_ = side_bytes();
   return lineage_bytes() + side_bytes_seen_ <= limits_.bookkeeping_bytes || make_room();
 }
 
@@ -80,12 +80,12 @@ bool LimitKeeper::has_room() {
 // has neither been made nor restored since.
 bool LimitKeeper::make_room() {
   const size_t limit = limits_.bookkeeping_bytes;
-  for (Storage* storage = residency_.last_listed(); storage != nullptr;) {
+  for (Storage* storage = contents_.residency.last_listed(); storage != nullptr;) {
     if (lineage_bytes() + side_bytes_seen_ <= limit - limit / 8) break;
-    Storage* previous = residency_.previous_listed(storage);
+    Storage* previous = contents_.residency.previous_listed(storage);
     if (!storage->writing) {
-      residency_.unlist(*storage);
-      store_.cut(*storage->current, RootReason::kBookkeepingLimit);
+      contents_.residency.unlist(*storage);
+      contents_.store.cut(*storage->current, RootReason::kBookkeepingLimit);
     }
     storage = previous;
   }
@@ -94,12 +94,12 @@ bool LimitKeeper::make_room() {
 
 template <class Wanted>
 void LimitKeeper::cut_where(Wanted&& wanted, RootReason reason) {
-  for (Storage* storage = residency_.first_listed(); storage != nullptr;) {
-    Storage* next = residency_.next_listed(storage);
+  for (Storage* storage = contents_.residency.first_listed(); storage != nullptr;) {
+    Storage* next = contents_.residency.next_listed(storage);
     // The old contents of what is being written are on their way out: readers may need lineage.
     if (!storage->writing && wanted(*storage)) {
-      residency_.unlist(*storage);
-      store_.cut(*storage->current, reason);
+      contents_.residency.unlist(*storage);
+      contents_.store.cut(*storage->current, reason);
     }
     storage = next;
   }

@@ -9,11 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 
-#include "remat/backend.h"
-#include "remat/lineage_store.h"
-#include "remat/residency.h"
+#include "remat/observation.h"
+#include "remat/restore/contents.h"
 
 namespace tidepool::remat {
 
@@ -34,17 +32,11 @@ struct Limits {
 
 class LimitKeeper {
  public:
-  // `side_bytes`: what is kept beside lineage itself, by policies and others, and grows slowly.
-  LimitKeeper(const Limits& limits, const Backend& backend, LineageStore& store,
-              Residency& residency, std::function<size_t()> side_bytes)
-      : limits_(limits),
-        backend_(backend),
-        store_(store),
-        residency_(residency),
-        side_bytes_(std::move(side_bytes)) {}
+  LimitKeeper(const Limits& limits, Contents& contents, const Observation& observation)
+      : limits_(limits), contents_(contents), observation_(observation) {}
 
   // What is kept now.
-  size_t bookkeeping_bytes() const { return lineage_bytes() + side_bytes_(); }
+  size_t bookkeeping_bytes() const { return lineage_bytes() + side_bytes(); }
 
   // Sets the depth of a record whose edges are filled, and says whether its results, of
   // `output_bytes` in all, may have it as their producer (kNone). At the depth limit the smallest
@@ -61,7 +53,7 @@ class LimitKeeper {
 
  private:
   static constexpr size_t kDepthWindow = 32;
-  // Records between two looks at side_bytes_.
+  // Records between two looks at side_bytes().
   static constexpr uint32_t kSideInterval = 256;
 
   template <class Wanted>
@@ -70,15 +62,17 @@ class LimitKeeper {
   static uint32_t depth_of(const Record& record);
   static Value* deepest_input(const Record& record);
   bool shorten(Record& record, size_t output_bytes);
-  size_t lineage_bytes() const { return store_.bytes() + backend_.shared_bytes(); }
+  size_t lineage_bytes() const {
+    return contents_.store.bytes() + contents_.backend.shared_bytes();
+  }
+  // What is kept beside lineage itself, and grows slowly.
+  size_t side_bytes() const { return contents_.side_bytes() + observation_.bookkeeping_bytes(); }
   bool has_room();
   bool make_room();
 
   const Limits limits_;
-  const Backend& backend_;
-  LineageStore& store_;
-  Residency& residency_;
-  const std::function<size_t()> side_bytes_;
+  Contents& contents_;
+  const Observation& observation_;
   size_t side_bytes_seen_ = 0;
   uint32_t records_seen_ = 0;
 };

@@ -42,19 +42,15 @@ std::string short_name(std::string_view name) {
 
 }  // namespace
 
-MemoryUses::MemoryUses(const LineageStore& store, const Residency& residency, const Turns& turns,
-                       const Restorer& restorer, Backend& backend)
-    : residency_(residency),
-      turns_(turns),
-      restorer_(restorer),
-      thread_(Origin::number_of(Origin::this_thread())) {
-  store.for_each_storage([&](const Storage& storage) {
+MemoryUses::MemoryUses(Contents& contents, const Restorer& restorer)
+    : contents_(contents), restorer_(restorer), thread_(Origin::number_of(Origin::this_thread())) {
+  contents.store.for_each_storage([&](const Storage& storage) {
     if (storage.dead || storage.notes == nullptr) return;
-    if (const Storage* gradient = backend.gradient_of(storage, turns.threads())) {
+    if (const Storage* gradient = contents.backend.gradient_of(storage, contents.queue.threads())) {
       gradients_.insert(gradient);
     }
   });
-  turns.for_each_holder([&](const Turns::Holder& holder) {
+  contents.queue.for_each_holder([&](const RestorationQueue::Holder& holder) {
     if (holder.call == nullptr) return;
     const bool is_mine = Origin::number_of(holder.thread) == thread_;
     for (const Operand& operand : holder.call->operands()) {
@@ -62,7 +58,7 @@ MemoryUses::MemoryUses(const LineageStore& store, const Residency& residency, co
       if (!is_new && is_mine) found->second = &holder;
     }
   });
-  for (const Value* value : residency.kept()) kept_.emplace(value->kept, value);
+  for (const Value* value : contents.residency.kept()) kept_.emplace(value->kept, value);
 }
 
 std::string MemoryUses::of(const HeldBlock& block) const {
@@ -70,7 +66,7 @@ std::string MemoryUses::of(const HeldBlock& block) const {
                                 : of_unowned(block);
 }
 
-std::string MemoryUses::user(const Turns::Holder& holder) const {
+std::string MemoryUses::user(const RestorationQueue::Holder& holder) const {
   if (Origin::number_of(holder.thread) != thread_) return "operators on other threads";
   const std::string name = short_name(holder.call->name());
   return name.empty() ? "the running operator" : name;
@@ -94,7 +90,7 @@ std::string MemoryUses::of_storage(const Storage& storage) const {
   if (storage.fixed || storage.escaped) return kWords[static_cast<size_t>(RootReason::kEscaped)];
   if (value->locks > 0) return "tensors from which evicted ones are being computed";
   if (storage.locks > 0) return "tensors that are being restored or looked at";
-  if (!residency_.evictable(storage)) return "results kept while nothing may be evicted";
+  if (!contents_.residency.evictable(storage)) return "results kept while nothing may be evicted";
   return "results that can be computed again";
 }
 
@@ -106,12 +102,12 @@ std::string MemoryUses::of_unowned(const HeldBlock& block) const {
   }
   const Restorer::Running& replay = restorer_.running();
   if (replay.record != nullptr &&
-      block.origin.is_of(Origin::number_of(turns_.restorer()), replay.since)) {
+      block.origin.is_of(Origin::number_of(contents_.queue.restorer()), replay.since)) {
     return fmt::format("temporaries of {}, which is run again",
                        short_name(replay.record->type->name));
   }
-  const Turns::Holder* innermost = nullptr;
-  turns_.for_each_holder([&](const Turns::Holder& holder) {
+  const RestorationQueue::Holder* innermost = nullptr;
+  contents_.queue.for_each_holder([&](const RestorationQueue::Holder& holder) {
     if (holder.call == nullptr) return;
     if (!block.origin.is_of(Origin::number_of(holder.thread), holder.since)) return;
     const bool is_inner =

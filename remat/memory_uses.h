@@ -8,19 +8,15 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "allocator/arena/reclaimer.h"
-#include "remat/backend.h"
-#include "remat/lineage_store.h"
-#include "remat/residency.h"
-#include "remat/restorer.h"
-#include "remat/turns.h"
+#include "remat/restore/contents.h"
+#include "remat/restore/restorer.h"
 
 namespace tidepool::remat {
 
 class MemoryUses {
  public:
   // The calling thread is the one whose request has failed.
-  MemoryUses(const LineageStore& store, const Residency& residency, const Turns& turns,
-             const Restorer& restorer, Backend& backend);
+  MemoryUses(Contents& contents, const Restorer& restorer);
 
   std::string of(const HeldBlock& block) const;
 
@@ -28,14 +24,13 @@ class MemoryUses {
   std::string of_storage(const Storage& storage) const;
   std::string of_unowned(const HeldBlock& block) const;
   // The user of a running operator's memory.
-  std::string user(const Turns::Holder& holder) const;
+  std::string user(const RestorationQueue::Holder& holder) const;
 
-  const Residency& residency_;
-  const Turns& turns_;
+  const Contents& contents_;
   const Restorer& restorer_;
   const uint32_t thread_;  // the calling one, as Origin numbers it
   absl::flat_hash_set<const Storage*> gradients_;
-  absl::flat_hash_map<const Storage*, const Turns::Holder*> operands_;
+  absl::flat_hash_map<const Storage*, const RestorationQueue::Holder*> operands_;
   absl::flat_hash_map<const void*, const Value*> kept_;  // by address
 };
 

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "allocator/base/check.h"
-#include "remat/mutants.h"
-#include "remat/runtime_state.h"
+#include "remat/call_context.h"
+#include "remat/lineage/mutants.h"
 
 namespace tidepool::remat {
 
@@ -19,25 +19,26 @@ bool is_unstable(const Storage& storage) {
 
 }  // namespace
 
-OperatorCall::OperatorCall(Runtime& runtime) : state_(*runtime.state_) {}
+OperatorCall::OperatorCall(Runtime& runtime)
+    : context_(runtime.call_context()), contents_(context_.contents) {}
 
 OperatorCall::~OperatorCall() {
   if (finished_ || (operands_.empty() && record_ == nullptr)) return;
-  DeviceLock lock(state_.mutex);
+  DeviceLock lock(contents_.allocator.mutex());
   refuse(RootReason::kUnsupported);
   if (prepared_ && writes_) start_versions();
-  if (prepared_ && state_.listener != nullptr) show({}, 0);
-  if (record_ != nullptr) state_.store.release(record_);
+  if (prepared_ && context_.observation.listener() != nullptr) notify_observer({}, 0);
+  if (record_ != nullptr) contents_.store.release(record_);
   release_operands();
 }
 
 void OperatorCall::add(Storage* storage, Access access) {
   if (operands_.empty()) {
     holder_.call = this;
-    holder_.since = state_.allocator.allocations();
-    state_.turns.enter(holder_);
+    holder_.since = contents_.allocator.allocations();
+    contents_.queue.enter(holder_);
   }
-  state_.lock_storage(*storage);
+  contents_.lock(*storage);
   operands_.push_back({storage, access});
   writes_ |= access != Access::kRead;
   evicted_ |= storage->evicted;
@@ -50,8 +51,8 @@ void OperatorCall::begin_foreseen() {
   // By name: what one backend has learnt another may be told.
   const uint64_t type = type_ != nullptr ? std::hash<std::string_view>()(type_->name) : 0;
   const uint64_t site = type ^ site_ << 48;
-  foreseen_ = state_.foresight->begin(site, {storages.data(), storages.size()},
-                                      state_.residency.now());
+  foreseen_ = context_.step_history->begin(site, {storages.data(), storages.size()},
+                                           contents_.residency.now());
 }
 
 void OperatorCall::restore_operands(DeviceLock& lock) {
@@ -59,7 +60,7 @@ void OperatorCall::restore_operands(DeviceLock& lock) {
   for (const Operand& operand : operands_) {
     if (operand.storage->evicted) evicted.push_back(operand.storage);
   }
-  if (!evicted.empty()) state_.make_resident({evicted.data(), evicted.size()}, lock);
+  if (!evicted.empty()) context_.restorer.make_resident({evicted.data(), evicted.size()}, lock);
 }
 
 // What an operand needs may release the lock, and other threads may then read again what was looked
@@ -71,13 +72,13 @@ void OperatorCall::protect_written(DeviceLock& lock) {
     again = false;
     for (const Operand& operand : operands_) {
       Storage& storage = *operand.storage;
-      ++state_.operand_checks;
-      if (!writes(operand) || storage.dead || Runtime::State::may_be_written(storage)) continue;
+      ++context_.operand_checks;
+      if (!writes(operand) || storage.dead || Versions::may_be_written(storage)) continue;
       if (storage.current->producer != nullptr) {
-        again |= state_.wait_until_unread(storage, lock);
+        again |= context_.versions.wait_until_unread(storage, lock);
       } else {
         const bool refused = reason_ != RootReason::kNone;
-        state_.cut(storage, refused ? reason_ : RootReason::kPartialWrite, lock);
+        context_.versions.cut(storage, refused ? reason_ : RootReason::kPartialWrite, lock);
         again = true;
       }
     }
@@ -85,15 +86,15 @@ void OperatorCall::protect_written(DeviceLock& lock) {
 }
 
 void OperatorCall::order_operands(DeviceLock& lock) {
-  const StreamId stream = state_.hidden_work.stream();
+  const StreamId stream = contents_.replay_order.stream();
   for (const Operand& operand : operands_) {
     Storage& storage = *operand.storage;
-    if (!storage.dead) state_.hidden_work.before_use(*storage.current, stream, lock);
+    if (!storage.dead) contents_.replay_order.before_use(*storage.current, stream, lock);
   }
 }
 
 void OperatorCall::decide() {
-  if (!state_.recording.load(std::memory_order_relaxed)) make_roots(RootReason::kRecordingOff);
+  if (!context_.recording.load(std::memory_order_relaxed)) make_roots(RootReason::kRecordingOff);
   const Operand* written = nullptr;
   for (const Operand& operand : operands_) {
     if (operand.storage->dead || is_unstable(*operand.storage)) refuse(RootReason::kUnstableInput);
@@ -104,7 +105,7 @@ void OperatorCall::decide() {
   if (written == nullptr || reason_ != RootReason::kNone) return;
   written_ = written->storage;
   if (written->access == Access::kUpdate) {
-    if (!state_.config.record_in_place) make_roots(RootReason::kUnsupported);
+    if (!context_.record_in_place) make_roots(RootReason::kUnsupported);
     if (written_->current->producer == nullptr) make_roots(RootReason::kPartialWrite);
     return;
   }
@@ -114,16 +115,16 @@ void OperatorCall::decide() {
 }
 
 bool OperatorCall::prepare(DeviceLock& lock) {
-  ++state_.operators_seen;
-  settlements_ = state_.settlements;
-  if (state_.foresight != nullptr) begin_foreseen();
+  ++context_.operators_seen;
+  settlements_ = context_.settlements;
+  if (context_.step_history != nullptr) begin_foreseen();
   try {
     if (evicted_) [[unlikely]] restore_operands(lock);
     if (writes_) protect_written(lock);
-    if (state_.hidden_work.has_streams()) order_operands(lock);
+    if (contents_.replay_order.has_streams()) order_operands(lock);
   } catch (...) {
-    if (state_.foresight != nullptr) state_.foresight->give_up();
-    if (state_.listener != nullptr) show({}, 0);
+    if (context_.step_history != nullptr) context_.step_history->give_up();
+    if (context_.observation.listener() != nullptr) notify_observer({}, 0);
     release_operands();
     finished_ = true;
     throw;
@@ -133,9 +134,10 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     for (const Operand& operand : operands_) operand.storage->writing |= writes(operand);
   }
   prepared_ = true;
-  if (state_.listener != nullptr && type_ != nullptr) [[unlikely]] state_.listener->begins();
+  if (context_.observation.listener() != nullptr && type_ != nullptr) [[unlikely]]
+    context_.observation.listener()->begins();
   if (TIDEPOOL_MUTANT(8, operand)) {
-    for (const Operand& operand : operands_) state_.unlock_storage(*operand.storage);
+    for (const Operand& operand : operands_) contents_.unlock(*operand.storage);
   }
   return reason_ == RootReason::kNone;
 }
@@ -143,7 +145,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
 Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, size_t outputs) {
   TIDEPOOL_CHECK(prepared_ && reason_ == RootReason::kNone && record_ == nullptr,
                  "%s: not recordable, or recorded already", type.name);
-  record_ = state_.store.new_record(type, edges_, written_ != nullptr ? 1 : outputs, body_bytes);
+  record_ = contents_.store.new_record(type, edges_, written_ != nullptr ? 1 : outputs, body_bytes);
   uint32_t k = 0;
   for (const Operand& operand : operands_) {
     if (operand.access == Access::kOverwrite) {
@@ -152,19 +154,19 @@ Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, si
     }
     if (operand.access != Access::kRead && operand.access != Access::kUpdate) continue;
     if (operand.access == Access::kUpdate) record_->written_edge = k;
-    state_.store.set_edge(*record_, k++, *operand.storage->current);
+    contents_.store.set_edge(*record_, k++, *operand.storage->current);
   }
   return record_;
 }
 
-void OperatorCall::add_heap_bytes(size_t bytes) { state_.store.add_heap_bytes(*record_, bytes); }
+void OperatorCall::add_heap_bytes(size_t bytes) { contents_.store.add_heap_bytes(*record_, bytes); }
 
 // Whether the record still holds now that the kernel has run: other threads may have freed or
 // written what it read, and limits apply.
 void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outputs) {
   Record& record = *record_;
   record.cost_ns = cost_ns;
-  record.step = state_.step;
+  record.step = context_.step;
   for (size_t k = 0; k < record.edge_count; ++k) {
     const Value& value = *record.edges[k].value;
     if (value.producer != nullptr) continue;
@@ -177,14 +179,14 @@ void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outp
       record.edges[record.written_edge].value != written_->current) {
     make_roots(RootReason::kLostInput);
   }
-  if (settlements_ != state_.settlements) make_roots(RootReason::kSettled);
+  if (settlements_ != context_.settlements) make_roots(RootReason::kSettled);
   if (written_ != nullptr && written_->dead) make_roots(RootReason::kUnsupported);
   if (reason_ != RootReason::kNone) return;
   size_t output_bytes = written_ != nullptr ? written_->current->bytes : 0;
   for (const Storage* output : outputs) {
     if (output != nullptr) output_bytes += output->current->bytes;
   }
-  make_roots(state_.limits.admit(record, written_, output_bytes));
+  make_roots(context_.limits.admit(record, written_, output_bytes));
 }
 
 // New versions of all written storages; the record, if it stands, produces one of them.
@@ -194,13 +196,14 @@ void OperatorCall::start_versions() {
     if (!writes(operand) || !storage.writing) continue;  // a storage may be here twice
     storage.writing = false;
     if (storage.dead) continue;
-    state_.abandon_readers(storage);
+    context_.versions.abandon_readers(storage);
     if (operand.access == Access::kSideWrite) {
-      state_.start_root_version(storage, RootReason::kUnsupported);
+      context_.versions.start_root_version(storage, RootReason::kUnsupported);
     } else if (record_ != nullptr && reason_ == RootReason::kNone && &storage == written_) {
-      if (!TIDEPOOL_MUTANT(2, in_place)) state_.start_recorded_version(storage, *record_);
+      if (!TIDEPOOL_MUTANT(2, in_place))
+        context_.versions.start_recorded_version(storage, *record_);
     } else {
-      state_.start_root_version(
+      context_.versions.start_root_version(
           storage, reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_);
     }
   }
@@ -211,54 +214,55 @@ void OperatorCall::attach_record(std::span<Storage* const> outputs) {
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (outputs[k] == nullptr) continue;
     Storage& storage = *outputs[k];
-    storage.last_access = state_.residency.now();
+    storage.last_access = contents_.residency.now();
     if (!recorded || k >= record_->output_count) {
       storage.current->reason =
           reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_;
       continue;
     }
-    state_.store.set_producer(*storage.current, *record_, static_cast<uint32_t>(k));
-    state_.residency.check.made(*record_->type);
-    state_.residency.list(storage);
+    contents_.store.set_producer(*storage.current, *record_, static_cast<uint32_t>(k));
+    contents_.residency.check.made(*record_->type);
+    contents_.residency.list(storage);
   }
-  if (recorded && record_->references > 1) state_.link(*record_);
+  if (recorded && record_->references > 1) context_.versions.link(*record_);
 }
 
 void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, uint64_t cost_ns) {
   TIDEPOOL_CHECK(prepared_ && !finished_ && lock.owns_lock(), "finish() out of order");
   finished_ = true;
-  state_.residency.tick(cost_ns);
+  contents_.residency.tick(cost_ns);
   if (record_ != nullptr) check_record(cost_ns, outputs);
   if (writes_) start_versions();
   attach_record(outputs);
-  if (state_.listener != nullptr) [[unlikely]] show(outputs, cost_ns);
-  if (state_.foresight != nullptr) state_.foresight->finish(foreseen_, outputs);
+  if (context_.observation.listener() != nullptr) [[unlikely]]
+    notify_observer(outputs, cost_ns);
+  if (context_.step_history != nullptr) context_.step_history->finish(foreseen_, outputs);
   if (record_ != nullptr) {
-    state_.operators_recorded += record_->linked;
-    state_.store.release(record_);
+    context_.operators_recorded += record_->linked;
+    contents_.store.release(record_);
     record_ = nullptr;
   }
   for (const Operand& operand : operands_) {
-    operand.storage->last_access = state_.residency.now();
+    operand.storage->last_access = contents_.residency.now();
   }
   release_operands();
-  state_.root_loss.sweep_if_due();
-  if (state_.config.chaos != Chaos::kNone) [[unlikely]] state_.cause_chaos();
+  contents_.dependent_cut.sweep_if_due();
+  context_.chaos.at_operator(context_.operators_seen);
 }
 
-void OperatorCall::show(std::span<Storage* const> outputs, uint64_t cost_ns) const {
+void OperatorCall::notify_observer(std::span<Storage* const> outputs, uint64_t cost_ns) const {
   if (type_ == nullptr) return;
-  state_.listener->ran({*type_, site_, cost_ns, state_.hidden_work.stream(), !refused_,
-                        {operands_.data(), operands_.size()}, outputs});
-  if (!state_.listener->listens()) state_.listener = nullptr;
+  const StreamId stream = contents_.replay_order.stream();
+  const std::span<const Operand> operands{operands_.data(), operands_.size()};
+  context_.observation.ran({*type_, site_, cost_ns, stream, !refused_, operands, outputs});
 }
 
 void OperatorCall::release_operands() {
   for (const Operand& operand : operands_) {
-    if (!TIDEPOOL_MUTANT(8, operand) || !prepared_) state_.unlock_storage(*operand.storage);
+    if (!TIDEPOOL_MUTANT(8, operand) || !prepared_) contents_.unlock(*operand.storage);
   }
   operands_.clear();
-  state_.turns.leave(holder_);
+  contents_.queue.leave(holder_);
 }
 
 }  // namespace tidepool::remat

@@ -15,9 +15,9 @@
 #include <span>
 
 #include "absl/container/inlined_vector.h"
-#include "remat/foresight.h"
+#include "remat/policies/step_history.h"
+#include "remat/restore/restoration_queue.h"
 #include "remat/runtime.h"
-#include "remat/turns.h"
 
 namespace tidepool::remat {
 
@@ -83,8 +83,7 @@ class OperatorCall {
     if (reason_ == RootReason::kNone) reason_ = reason;
   }
   void begin_foreseen();
-  // Tells the observer.
-  void show(std::span<Storage* const> outputs, uint64_t cost_ns) const;
+  void notify_observer(std::span<Storage* const> outputs, uint64_t cost_ns) const;
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);
   // The operator's stream comes after hidden work on what it uses. Requires: there are streams.
@@ -95,14 +94,15 @@ class OperatorCall {
   void start_versions();
   void release_operands();
 
-  Runtime::State& state_;
+  CallContext& context_;
+  Contents& contents_;  // of the context
   Record* record_ = nullptr;
   Storage* written_ = nullptr;  // the storage that the record writes
   RootReason reason_ = RootReason::kNone;
   const RecordType* type_ = nullptr;
   uint64_t site_ = 0;
   uint64_t settlements_ = 0;  // when the call was prepared
-  Foresight::Call foreseen_;
+  StepHistory::Call foreseen_;
   size_t edges_ = 0;       // operands that are read or updated
   bool writes_ = false;    // one of the operands
   bool evicted_ = false;   // one of the operands, when it was added
@@ -110,7 +110,7 @@ class OperatorCall {
   bool prepared_ = false;
   bool finished_ = false;
   absl::InlinedVector<Operand, 8> operands_;
-  Turns::Holder holder_;
+  RestorationQueue::Holder holder_;
 };
 
 }  // namespace tidepool::remat

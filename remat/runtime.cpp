@@ -3,298 +3,322 @@
 #include <utility>
 
 #include "allocator/base/check.h"
-#include "remat/mutants.h"
+#include "remat/lineage/mutants.h"
+#include "remat/locked_storage.h"
+#include "remat/memory_uses.h"
 #include "remat/operator_call.h"
-#include "remat/runtime_state.h"
+#include "remat/restore/storage_locks.h"
 
 namespace tidepool::remat {
 
 Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config)
-    : state_(std::make_unique<State>(allocator, backend, config)) {
+    : contents_(allocator, backend, config.policy, config.seed),
+      limits_(config.limits, contents_, observation_),
+      chaos_(config.chaos, config.seed, contents_.residency, restorer_),
+      calls_{contents_,
+             restorer_,
+             versions_,
+             limits_,
+             observation_,
+             chaos_,
+             config.record_in_place,
+             config.step_history_at_once ? contents_.policy->step_history() : nullptr} {
   allocator.set_reclaimer(this);
 }
 
 Runtime::~Runtime() {
-  DeviceLock lock(state_->mutex);  // retained roots go back to the allocator
-  state_.reset();
+  DeviceLock lock(mutex());
+  contents_.clear();
 }
 
-DeviceMutex& Runtime::mutex() { return state_->mutex; }
+DeviceMutex& Runtime::mutex() const { return contents_.allocator.mutex(); }
 
 Storage* Runtime::track(void* backend_storage, void* address, size_t bytes, RootReason reason) {
-  Owner& owner = state_->allocator.owner_slot(address);
+  Owner& owner = contents_.allocator.owner_slot(address);
   if (owner != nullptr) return nullptr;
-  Storage* storage = state_->store.new_storage(backend_storage, address, bytes, reason);
-  storage->last_access = state_->residency.now();
+  Storage* storage = contents_.store.new_storage(backend_storage, address, bytes, reason);
+  storage->last_access = contents_.residency.now();
   owner = storage;
   return storage;
 }
 
 Storage* Runtime::find(const void* address) const {
-  if (!state_->allocator.contains(address)) return nullptr;
-  return static_cast<Storage*>(state_->allocator.owner(address));
+  if (!contents_.allocator.contains(address)) return nullptr;
+  return static_cast<Storage*>(contents_.allocator.owner(address));
 }
 
 void Runtime::free(void* address) {
-  DeviceLock lock(state_->mutex);
+  DeviceLock lock(mutex());
   if (Storage* storage = find(address); storage != nullptr) {
-    state_->backend.forget(*storage);
-    if (state_->end_storage(storage, address)) return;
+    if (end_storage(storage, address)) return;
   }
-  state_->allocator.free_locked(address);
+  contents_.allocator.free_locked(address);
 }
 
 void Runtime::on_evicted_storage_freed(Storage* storage) {
-  DeviceLock lock(state_->mutex);
+  DeviceLock lock(mutex());
   TIDEPOOL_CHECK(storage->evicted && !storage->dead, "evicted %d, dead %d", storage->evicted,
                  storage->dead);
-  state_->backend.forget(*storage);
-  state_->end_storage(storage, nullptr);
+  end_storage(storage, nullptr);
 }
 
-void Runtime::lock_storage(Storage* storage) { state_->lock_storage(*storage); }
+bool Runtime::end_storage(Storage* storage, void* address) {
+  contents_.backend.forget(*storage);
+  if (JobObserver* listener = observation_.listener()) [[unlikely]]
+    listener->died(*storage);
+  return versions_.end_storage(storage, address);
+}
+
+void Runtime::lock_storage(Storage* storage) { contents_.lock(*storage); }
 
 void Runtime::unlock_storage(Storage* storage) {
-  state_->unlock_storage(*storage);
-  state_->turns.something_changed();
+  contents_.unlock(*storage);
+  contents_.queue.something_changed();
 }
 
 void Runtime::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {
-  state_->make_resident(storages, lock);
+  restorer_.make_resident(storages, lock);
 }
 
 void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
-  if (state_->listener != nullptr) [[unlikely]] state_->listener->cut(*storage);
-  state_->cut(*storage, reason, lock);
+  if (JobObserver* listener = observation_.listener()) [[unlikely]]
+    listener->cut(*storage);
+  versions_.cut(*storage, reason, lock);
 }
 
 void Runtime::escape(Storage* storage, DeviceLock& lock) {
   if (storage->escaped) return;
-  lock_storage(storage);
-  try {
-    if (storage->evicted) make_resident({&storage, 1}, lock);
-    if (!TIDEPOOL_MUTANT(6, escape_not_cut)) state_->cut(*storage, RootReason::kEscaped, lock);
-  } catch (...) {
-    unlock_storage(storage);
-    throw;
-  }
+  const LockedStorage locked(*this, storage);
+  if (storage->evicted) make_resident({&storage, 1}, lock);
+  if (!TIDEPOOL_MUTANT(6, escape_not_cut)) versions_.cut(*storage, RootReason::kEscaped, lock);
   storage->escaped = !TIDEPOOL_MUTANT(6, escaped_evicted);
-  if (state_->listener != nullptr && !storage->dead) [[unlikely]] state_->listener->cut(*storage);
-  ++state_->escapes;
-  unlock_storage(storage);
+  JobObserver* const listener = observation_.listener();
+  if (listener != nullptr && !storage->dead) [[unlikely]]
+    listener->cut(*storage);
+  ++escapes_;
 }
 
 bool Runtime::evict_storage(Storage* storage) {
-  return state_->residency.evict_and_free(*storage);
+  return contents_.residency.evict_and_free(*storage);
 }
 
-size_t Runtime::evict_everything() {
-  return state_->residency.evict_everything(1, nullptr);
-}
+size_t Runtime::evict_everything() { return contents_.residency.evict_everything(1, nullptr); }
 
-void Runtime::chaos_at_allocation() {
-  const Chaos chaos = state_->config.chaos;
-  if (chaos != Chaos::kNone && chaos != Chaos::kOperator) state_->cause_chaos();
-}
+void Runtime::chaos_at_allocation() { chaos_.at_allocation(calls_.operators_seen); }
 
 void Runtime::end_step() {
-  DeviceLock lock(state_->mutex);
-  if (state_->foresight != nullptr) {
-    state_->foresight->end_step(state_->residency.now());
-  } else if (state_->residency.evictions > 0) {
-    state_->foresight = state_->policy->foresight();
+  DeviceLock lock(mutex());
+  if (calls_.step_history != nullptr) {
+    calls_.step_history->end_step(contents_.residency.now());
+  } else if (contents_.residency.evictions > 0) {
+    calls_.step_history = contents_.policy->step_history();
   }
-  if (state_->observer != nullptr) state_->tell_step_ended();
-  state_->limits.cut_aged(++state_->step);
-  state_->root_loss.sweep();
+  if (observation_.has_observer()) tell_step_ended();
+  limits_.cut_aged(++calls_.step);
+  contents_.dependent_cut.sweep();
   // Memory is short, and mostly hardly anything is in use now. It looks at all blocks, as every few
   // evictions do: optimizers may step once for each parameter.
   constexpr uint64_t kEvictions = 8;
-  const uint64_t evictions = state_->residency.evictions;
-  if (evictions - state_->evictions_compacted < kEvictions) return;
-  state_->evictions_compacted = evictions;
-  state_->allocator.compact(lock, state_->hidden_work.stream());
+  const uint64_t evictions = contents_.residency.evictions;
+  if (evictions - evictions_compacted_ < kEvictions) return;
+  evictions_compacted_ = evictions;
+  contents_.allocator.compact(lock, contents_.replay_order.stream());
+}
+
+void Runtime::tell_step_ended() {
+  StepEnd end;
+  const StepHistory* const history = calls_.step_history;
+  if (history != nullptr) {
+    end.step = history->step() - 1;
+    end.repeated = history->repeated();
+    end.fingerprint = history->last_fingerprint();
+    end.expected = history->expected_fingerprint();
+    end.outputs = history->last_outputs();
+  }
+  end.evictions = contents_.residency.evictions;
+  end.computed_ns = contents_.residency.now();
+  end.replayed_ns = restorer_.statistics.replayed_cost_ns;
+  end.prices = contents_.allocator.prices();
+  end.allocated_bytes = contents_.allocator.allocated_bytes();
+  observation_.step_ended(end, contents_.store);
 }
 
 void Runtime::set_observer(JobObserver* observer) {
-  DeviceLock lock(state_->mutex);
-  state_->observer = observer;
-  state_->listener = observer != nullptr && observer->listens() ? observer : nullptr;
+  DeviceLock lock(mutex());
+  observation_.set(observer);
 }
 
 void Runtime::note_use(Storage& storage, StreamId stream) {
-  if (state_->listener != nullptr) [[unlikely]] state_->listener->used(storage, stream);
+  if (JobObserver* listener = observation_.listener()) [[unlikely]]
+    listener->used(storage, stream);
 }
 
 void Runtime::learn_from(const Runtime& other) {
-  if (state_->foresight == nullptr || other.state_->foresight == nullptr) return;
-  learn(other.foresight());
+  if (calls_.step_history == nullptr || other.calls_.step_history == nullptr) return;
+  learn(other.step_history());
 }
 
-Foresight Runtime::foresight() const {
-  DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr ? *state_->foresight : Foresight();
+StepHistory Runtime::step_history() const {
+  DeviceLock lock(mutex());
+  return calls_.step_history != nullptr ? *calls_.step_history : StepHistory();
 }
 
-void Runtime::learn(const Foresight& foresight) {
-  DeviceLock lock(state_->mutex);
-  if (state_->foresight != nullptr) *state_->foresight = foresight;
+void Runtime::learn(const StepHistory& step_history) {
+  DeviceLock lock(mutex());
+  if (calls_.step_history != nullptr) *calls_.step_history = step_history;
 }
 
-void Runtime::set_plan(const StepPlan& plan) { state_->policy->set_plan(plan); }
+void Runtime::set_plan(const StepPlan& plan) { contents_.policy->set_plan(plan); }
 
 uint32_t Runtime::steps() const {
-  DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr ? state_->foresight->step() - 1 : 0;
+  DeviceLock lock(mutex());
+  return calls_.step_history != nullptr ? calls_.step_history->step() - 1 : 0;
 }
 
 bool Runtime::step_repeated() const {
-  DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr && state_->foresight->repeated();
+  DeviceLock lock(mutex());
+  return calls_.step_history != nullptr && calls_.step_history->repeated();
 }
 
 uint64_t Runtime::last_fingerprint() const {
-  DeviceLock lock(state_->mutex);
-  return state_->foresight != nullptr ? state_->foresight->last_fingerprint() : 0;
+  DeviceLock lock(mutex());
+  return calls_.step_history != nullptr ? calls_.step_history->last_fingerprint() : 0;
 }
 
 void Runtime::set_recording(bool on) {
-  DeviceLock lock(state_->mutex);
-  state_->recording.store(on, std::memory_order_relaxed);
-  if (!on) state_->limits.cut_all(RootReason::kRecordingOff);
+  DeviceLock lock(mutex());
+  calls_.recording.store(on, std::memory_order_relaxed);
+  if (!on) limits_.cut_all(RootReason::kRecordingOff);
 }
 
-bool Runtime::recording() const { return state_->recording.load(std::memory_order_relaxed); }
+bool Runtime::recording() const { return calls_.recording.load(std::memory_order_relaxed); }
 
-bool Runtime::has_lineage() const { return state_->store.records() > 0; }
+bool Runtime::has_lineage() const { return contents_.store.records() > 0; }
 
 void Runtime::pause_evicting(DeviceLock& lock) {
-  state_->residency.freeze();
-  std::vector<Storage*> evicted;
-  state_->store.for_each_storage([&](Storage& storage) {
-    if (storage.evicted && !storage.dead) evicted.push_back(&storage);
+  contents_.residency.freeze();
+  StorageLocks evicted(contents_);
+  contents_.store.for_each_storage([&](Storage& storage) {
+    if (storage.evicted && !storage.dead) evicted.add(storage);
   });
-  for (Storage* storage : evicted) lock_storage(storage);
-  auto unlock = [&] {
-    for (Storage* storage : evicted) unlock_storage(storage);
-  };
   try {
-    state_->restorer.restore(evicted, lock);  // leaves out what is being freed
+    restorer_.restore(evicted.all(), lock);  // leaves out what is being freed
   } catch (...) {
-    unlock();
-    state_->residency.thaw();
+    contents_.residency.thaw();
+    contents_.queue.something_changed();
     throw;
   }
-  unlock();
+  evicted.release();
+  contents_.queue.something_changed();
 }
 
 std::span<const Operand> Runtime::running_operands() const {
   std::span<const Operand> operands;
-  state_->turns.for_each_holder([&](const Turns::Holder& holder) {
-    const bool is_mine = holder.thread == Turns::this_thread() && holder.call != nullptr;
+  contents_.queue.for_each_holder([&](const RestorationQueue::Holder& holder) {
+    const bool is_mine = holder.thread == RestorationQueue::this_thread() && holder.call != nullptr;
     if (is_mine && operands.empty()) operands = holder.call->operands();
   });
   return operands;
 }
 
-size_t Runtime::threads() const { return state_->turns.threads(); }
+size_t Runtime::threads() const { return contents_.queue.threads(); }
 
 void Runtime::mark_gradients() {
-  DeviceLock lock(state_->mutex);
-  state_->store.for_each_storage([&](const Storage& storage) {
+  DeviceLock lock(mutex());
+  contents_.store.for_each_storage([&](const Storage& storage) {
     if (storage.dead || storage.notes == nullptr) return;
-    Storage* gradient = state_->backend.gradient_of(storage, state_->turns.threads());
+    Storage* gradient = contents_.backend.gradient_of(storage, contents_.queue.threads());
     if (gradient != nullptr && gradient->role == Role::kOther) gradient->role = Role::kGradient;
   });
 }
 
 bool Runtime::has_restored() const {
-  return state_->residency.rematerializations > 0 || state_->residency.moves > 0;
+  return contents_.residency.rematerializations > 0 || contents_.residency.moves > 0;
 }
 
 bool Runtime::has_evicted() const {
   bool found = false;
-  state_->store.for_each_storage([&](const Storage& storage) {
+  contents_.store.for_each_storage([&](const Storage& storage) {
     // What is being moved will be back at once.
     found |= storage.evicted && !storage.dead && !storage.current->available();
   });
   return found;
 }
 
-void Runtime::resume_evicting() { state_->residency.thaw(); }
+void Runtime::resume_evicting() { contents_.residency.thaw(); }
 
 void Runtime::begin_settling(DeviceLock& lock) {
   pause_evicting(lock);
-  ++state_->settlements;
+  ++calls_.settlements;
 }
 
 void Runtime::end_settling() {
-  ++state_->settlements;
-  state_->limits.cut_all(RootReason::kSettled);
+  ++calls_.settlements;
+  limits_.cut_all(RootReason::kSettled);
   resume_evicting();
 }
 
-bool Runtime::sweep_is_due() const { return state_->root_loss.sweep_is_due(); }
+bool Runtime::sweep_is_due() const { return contents_.dependent_cut.sweep_is_due(); }
 
 void Runtime::become_forked_child() {
-  state_->listener = nullptr;
-  if (JobObserver* observer = std::exchange(state_->observer, nullptr)) observer->forked();
-  state_->residency.freeze();
-  state_->turns.become_forked_child();
+  observation_.become_forked_child();
+  contents_.residency.freeze();
+  contents_.queue.become_forked_child();
 }
 
-void Runtime::check_invariants() const {
-  DeviceLock lock(state_->mutex);
-  const bool quiet = state_->turns.is_quiet();
-  state_->store.check_invariants(quiet);
-  state_->residency.check_invariants(state_->store);
-  state_->root_loss.check_invariants();
-  state_->turns.check_invariants();
-  state_->policy->check_invariants();
+void Runtime::check_invariants() {
+  DeviceLock lock(mutex());
+  const bool quiet = contents_.queue.is_quiet();
+  contents_.store.check_invariants(quiet);
+  contents_.residency.check_invariants(contents_.store);
+  contents_.dependent_cut.check_invariants();
+  contents_.queue.check_invariants();
+  contents_.policy->check_invariants();
   if (!quiet) return;
-  state_->store.for_each_value([](const Value& value) {
+  contents_.store.for_each_value([](const Value& value) {
     TIDEPOOL_CHECK(value.uses == 0 && value.locks == 0, "%u uses and %u locks are left over",
                    value.uses, value.locks);
     TIDEPOOL_CHECK(value.kept == nullptr || value.producer == nullptr, "a ghost is left over");
   });
 }
 
-void Runtime::begin_search() { state_->policy->begin_search(); }
+void Runtime::begin_search() { contents_.policy->begin_search(); }
 
-bool Runtime::asks_for_free_beside() const { return state_->policy->asks_for_free_beside(); }
+bool Runtime::asks_for_free_beside() const { return contents_.policy->asks_for_free_beside(); }
 
-bool Runtime::allows_shortlists() const { return state_->policy->allows_shortlists(); }
+bool Runtime::allows_shortlists() const { return contents_.policy->allows_shortlists(); }
 
-Preference Runtime::preference() const { return state_->policy->preference(); }
+Preference Runtime::preference() const { return contents_.policy->preference(); }
 
 Price Runtime::price(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
-  if (!state_->residency.evictable(storage)) return Price::blocked();
-  return state_->policy->fixed(
-      state_->policy->price(storage, state_->circumstances(storage, free_beside_bytes)));
+  if (!contents_.residency.evictable(storage)) return Price::blocked();
+  return contents_.policy->fixed(contents_.policy->price(
+      storage, contents_.residency.circumstances(storage, free_beside_bytes)));
 }
 
 bool Runtime::evictable(Owner owner) {
-  return state_->residency.evictable(*static_cast<const Storage*>(owner));
+  return contents_.residency.evictable(*static_cast<const Storage*>(owner));
 }
 
 double Runtime::price_per_byte(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
-  if (!state_->residency.evictable(storage)) return kNever;
-  const double price =
-      state_->policy->price(storage, state_->circumstances(storage, free_beside_bytes));
+  if (!contents_.residency.evictable(storage)) return kNever;
+  const double price = contents_.policy->price(
+      storage, contents_.residency.circumstances(storage, free_beside_bytes));
   return price / static_cast<double>(storage.current->bytes);
 }
 
 Price Runtime::price_of_time(const Storage& storage, uint64_t ns) const {
-  const auto price = state_->policy->time_price(ns, state_->circumstances(storage, 0));
-  return price ? state_->policy->fixed(*price) : Price::blocked();
+  const auto price =
+      contents_.policy->time_price(ns, contents_.residency.circumstances(storage, 0));
+  return price ? contents_.policy->fixed(*price) : Price::blocked();
 }
 
 Price Runtime::move_price(Owner owner) {
   const Storage& storage = *static_cast<Storage*>(owner);
-  if (!state_->mover.movable(storage)) return Price::blocked();
-  return price_of_time(storage, state_->mover.cost_ns(storage.current->bytes));
+  if (!mover_.movable(storage)) return Price::blocked();
+  return price_of_time(storage, mover_.cost_ns(storage.current->bytes));
 }
 
 uint64_t Runtime::copy_ns(size_t bytes) const { return state_->mover.cost_ns(bytes); }
@@ -304,17 +328,63 @@ uint64_t Runtime::time_price(Owner owner, uint64_t ns) {
 }
 
 bool Runtime::move(DeviceLock& lock, Owner owner, void* to) {
-  return state_->mover.move(*static_cast<Storage*>(owner), to, lock);
+  return mover_.move(*static_cast<Storage*>(owner), to, lock);
 }
 
 bool Runtime::evict(Owner owner) {
-  return state_->residency.evict(*static_cast<Storage*>(owner));
+  return contents_.residency.evict(*static_cast<Storage*>(owner));
 }
 
 bool Runtime::wait_for_room(DeviceLock& lock) {
-  if (state_->root_loss.sweep() > 0) return true;
-  if (state_->backend.give_up_memory(lock)) return true;
-  return state_->turns.wait_for_room(lock);
+  if (contents_.dependent_cut.sweep() > 0) return true;
+  if (contents_.backend.give_up_memory(lock)) return true;
+  return contents_.queue.wait_for_room(lock);
+}
+
+RuntimeStatistics Runtime::statistics() const {
+  DeviceLock lock(mutex());
+  const RestorationStatistics& restored = restorer_.statistics;
+  RuntimeStatistics out;
+  out.operators_seen = calls_.operators_seen;
+  out.operators_recorded = calls_.operators_recorded;
+  out.operators_replayed = restored.operators_replayed;
+  out.evictions = contents_.residency.evictions;
+  out.evicted_bytes = contents_.residency.evicted_bytes;
+  out.rematerializations = contents_.residency.rematerializations;
+  out.contents_compared = contents_.residency.check.compared;
+  out.contents_different = contents_.residency.check.different;
+  out.chaos_coverage = contents_.residency.check.coverage();
+  out.ghosts = restored.ghosts;
+  out.retained = contents_.dependent_cut.retained;
+  out.escapes = escapes_;
+  out.plans = restored.plans;
+  out.longest_plan = restored.longest_plan;
+  out.plan_peak_bytes = restored.plan_peak_bytes;
+  out.lean_plans = restored.lean_plans;
+  out.clones = restored.clones;
+  out.snapshots = versions_.snapshots;
+  out.operand_checks = calls_.operand_checks;
+  out.dependent_checks = contents_.dependent_cut.checks;
+  out.replay_ns = restored.replay_ns;
+  out.bookkeeping_ns = restored.planning_ns;
+  out.values = contents_.store.values();
+  out.records = contents_.store.records();
+  out.storages = contents_.store.storages();
+  out.lineage_bytes = contents_.store.bytes();
+  out.bookkeeping_bytes = limits_.bookkeeping_bytes();
+  for (const Value* value : contents_.residency.kept()) {
+    if (value->producer == nullptr) out.retained_bytes += value->bytes;
+  }
+  contents_.store.for_each_storage([&](const Storage& storage) {
+    if (storage.current == nullptr || storage.current->producer != nullptr) return;
+    out.root_bytes[static_cast<size_t>(storage.current->reason)] += storage.current->bytes;
+  });
+  return out;
+}
+
+void Runtime::tell_uses(std::span<HeldBlock> blocks) {
+  const MemoryUses uses(contents_, restorer_);
+  for (HeldBlock& block : blocks) block.use = uses.of(block);
 }
 
 }  // namespace tidepool::remat

@@ -16,24 +16,23 @@
 
 #include "allocator/arena/reclaimer.h"
 #include "allocator/budgeted_allocator.h"
-#include "remat/backend.h"
-#include "remat/content_check.h"
-#include "remat/foresight.h"
+#include "remat/call_context.h"
+#include "remat/chaos.h"
 #include "remat/job_observer.h"
 #include "remat/limits.h"
-#include "remat/lineage.h"
-#include "remat/restoration_error.h"
-#include "remat/step_plan.h"
+#include "remat/lineage/backend.h"
+#include "remat/lineage/content_check.h"
+#include "remat/lineage/lineage.h"
+#include "remat/observation.h"
+#include "remat/policies/step_history.h"
+#include "remat/policies/step_plan.h"
+#include "remat/restore/contents.h"
+#include "remat/restore/mover.h"
+#include "remat/restore/restoration_error.h"
+#include "remat/restore/restorer.h"
+#include "remat/versions.h"
 
 namespace tidepool::remat {
-
-enum class Chaos : uint8_t {
-  kNone,
-  kOperator,    // evict everything evictable after every operator
-  kAllocation,  // ... at every allocation, too
-  kRandom,      // a random subset at each of both, by seed
-  kBounded,     // everything or a subset at random ones of both, as often as replays allow
-};
 
 struct RuntimeConfig {
   std::string policy = "planned";  // a name of policy_names()
@@ -43,7 +42,7 @@ struct RuntimeConfig {
   // in-place). Off: they are roots, for comparison.
   bool record_in_place = true;
   // Where the policy looks ahead: it does so from the beginning, or once something was evicted.
-  bool foresight_at_once = true;
+  bool step_history_at_once = true;
   Limits limits;
 };
 
@@ -73,23 +72,13 @@ struct RuntimeStatistics {
   size_t root_bytes[static_cast<size_t>(RootReason::kCount)] = {};
 };
 
-// How an operator uses one tensor argument.
-enum class Access : uint8_t {
-  kRead,
-  kUpdate,     // reads and writes, or writes only a part: the new version needs the old bytes
-  kOverwrite,  // writes all bytes and reads none of them
-  kSideWrite,  // writes as a side effect that a replay must not repeat: a new root version
-};
-
-class OperatorCall;
-
 class Runtime final : public Reclaimer {
  public:
   // Throws: std::invalid_argument naming an unknown policy.
   Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config);
   ~Runtime() override;
 
-  DeviceMutex& mutex();
+  DeviceMutex& mutex() const;
 
   // Starts to track a framework storage whose bytes are the block at `address`, as a root; the
   // backend takes its weak reference. Sets the block's owner; nullptr if it has one already, then
@@ -140,8 +129,8 @@ class Runtime final : public Reclaimer {
   // where the policies do not look ahead. Both are between two steps. Takes both locks, in turn.
   void learn_from(const Runtime& other);
   // The same in two parts. Each takes the lock.
-  Foresight foresight() const;
-  void learn(const Foresight& foresight);
+  StepHistory step_history() const;
+  void learn(const StepHistory& step_history);
 
   // For policies that follow a plan: it holds for steps that are expected to be like that which it
   // was found on, and as far as they are. Requires: lock held. Throws: std::invalid_argument naming
@@ -178,6 +167,9 @@ class Runtime final : public Reclaimer {
   // Of the operator that runs on this thread. Requires: lock held; valid while it is.
   std::span<const Operand> running_operands() const;
 
+  // What an OperatorCall works with.
+  CallContext& call_context() { return calls_; }
+
   // So many threads have run operators so far; three, or more, count as three. Requires: lock held.
   size_t threads() const;
   // Storages that hold gradients now are known as such from now on. Takes the lock.
@@ -191,7 +183,7 @@ class Runtime final : public Reclaimer {
   void become_forked_child();
 
   RuntimeStatistics statistics() const;  // takes the lock
-  void check_invariants() const;         // takes the lock; aborts with values and place
+  void check_invariants();               // takes the lock; aborts with values and place
 
   // Reclaimer
   void begin_search() override;
@@ -210,11 +202,20 @@ class Runtime final : public Reclaimer {
   void tell_uses(std::span<HeldBlock> blocks) override;
 
  private:
-  friend class OperatorCall;
-  struct State;
   Price price_of_time(const Storage& storage, uint64_t ns) const;
+  bool end_storage(Storage* storage, void* address);
+  void tell_step_ended();
 
-  std::unique_ptr<State> state_;
+  Contents contents_;
+  Restorer restorer_{contents_};
+  Mover mover_{contents_};
+  Versions versions_{contents_, restorer_};
+  Observation observation_;
+  LimitKeeper limits_;
+  ChaosEvictions chaos_;
+  CallContext calls_;
+  uint64_t evictions_compacted_ = 0;  // by the last compaction
+  uint64_t escapes_ = 0;
 };
 
 }  // namespace tidepool::remat

@@ -44,13 +44,21 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "bench/torch": (("bench",), None),
     "bench": (("allocator", "remat", "cuda", "tests/support", "tests/sim", "bench"), TEST),
 }
-# The folders of allocator/, the lowest first: each may include those before it.
-ALLOCATOR_FOLDERS = ("base", "space", "streams", "heap", "arena", "search")
-LAYERS |= {
-    f"allocator/{folder}": (tuple(f"allocator/{each}" for each in ALLOCATOR_FOLDERS[:k + 1]),
-                            LAYERS["allocator"][1])
-    for k, folder in enumerate(ALLOCATOR_FOLDERS)
+# The folders within a folder, the lowest first: each may include those before it. "." stands for
+# the files that lie directly in the outer folder.
+WITHIN: dict[str, tuple[str, ...]] = {
+    "allocator": ("base", "space", "streams", "heap", "arena", "search", "."),
+    "remat": ("lineage", "policies", "restore", ".", "trace", "record", "simulate", "plan",
+              "replay"),
+    "bindings/torch": ("base", "state", "storage", "calls", "engine", "intercept", "plugin"),
 }
+BELOW_ALL_OF = {"allocator": (), "remat": ("allocator",), "bindings/torch": ("allocator", "remat")}
+for outer, inner in WITHIN.items():
+    outside = LAYERS[outer if outer in LAYERS else outer.split("/")[0]][1]
+    paths = tuple(f"{outer}/{each}" for each in inner)
+    for k, path in enumerate(paths):
+        LAYERS[path.removesuffix("/.")] = (BELOW_ALL_OF[outer] + paths[:k + 1], outside)
+LAYERS["remat/trace"] = (("allocator", "remat/lineage", "remat/trace"), BELOW)
 KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cuda", "tests/cases", "tests/limits",
                    "tests/support/fake_cuda", "tests/support/value_kernels", "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder
@@ -89,7 +97,9 @@ def repository_files(root: Path) -> list[str]:
 
 
 def starts_within(path: str, folder: str) -> bool:
-    """Return whether a path lies in a folder."""
+    """Return whether a path lies in a folder, or directly in one whose name ends with "/."."""
+    if folder.endswith("/."):
+        return path.rpartition("/")[0] == folder[:-2]
     return path.startswith(folder + "/")
 
 

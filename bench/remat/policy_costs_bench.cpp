@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/policy.h"
+#include "remat/policies/policy.h"
 
 namespace tidepool::bench {
 namespace {

@@ -1,9 +1,9 @@
-#include "bindings/torch/api.h"
+#include "bindings/torch/plugin/api.h"
 
 #include <exception>
 
-#include "bindings/torch/c_results.h"
-#include "bindings/torch/engine.h"
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch_cpu/allocation_log.h"
 #include "bindings/torch_cpu/cpu_engine.h"
 #include "bindings/torch_cpu/statistics_json.h"

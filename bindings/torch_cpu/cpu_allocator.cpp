@@ -2,9 +2,9 @@
 
 #include <c10/core/CPUAllocator.h>
 
-#include "bindings/torch/engine.h"
-#include "bindings/torch/interception.h"
-#include "bindings/torch/storage_access.h"
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/storage/storage_access.h"
 
 namespace tidepool::torch_glue {
 

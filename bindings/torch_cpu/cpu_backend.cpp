@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "allocator/base/fingerprint.h"
-#include "bindings/torch/cycle_clock.h"
+#include "bindings/torch/base/cycle_clock.h"
 
 namespace tidepool::torch_cpu {
 

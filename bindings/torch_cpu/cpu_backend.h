@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-#include "bindings/torch/host_prices.h"
-#include "bindings/torch/torch_backend.h"
+#include "bindings/torch/base/host_prices.h"
+#include "bindings/torch/engine/torch_backend.h"
 
 namespace tidepool::torch_cpu {
 

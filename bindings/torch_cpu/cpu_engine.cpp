@@ -6,8 +6,9 @@
 #include <utility>
 
 #include "allocator/space/private_host_space.h"
-#include "bindings/torch/engine.h"
-#include "bindings/torch/host_prices.h"
+#include "bindings/torch/base/host_prices.h"
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/plugin/installation.h"
 #include "bindings/torch_cpu/allocation_log.h"
 #include "bindings/torch_cpu/cpu_allocator.h"
 #include "bindings/torch_cpu/cpu_backend.h"

@@ -1,7 +1,7 @@
 // CpuEngine: the engine of a CPU job, with the memory it manages. Made once, never destroyed.
 #pragma once
 
-#include "bindings/torch/settings.h"
+#include "bindings/torch/base/settings.h"
 
 namespace tidepool::torch_cpu {
 

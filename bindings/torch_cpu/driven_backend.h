@@ -8,10 +8,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "allocator/budgeted_allocator.h"
-#include "bindings/torch/operator_timer.h"
+#include "bindings/torch/base/operator_timer.h"
 #include "bindings/torch_cpu/cpu_backend.h"
-#include "remat/plan/recorded_costs.h"
-#include "remat/plan/work_log.h"
+#include "remat/simulate/recorded_costs.h"
+#include "remat/simulate/work_log.h"
 
 namespace tidepool::torch_cpu {
 
@@ -32,7 +32,8 @@ class DrivenBackend final : public CpuBackend, private torch_glue::OperatorTimer
  private:
   using Call = torch_glue::OperatorTimer::Call;
   // Throws: std::runtime_error if the job does not do what the trace says.
-  Call begin(const remat::RecordType& type, const remat::Record* record, uint64_t kind) override;
+  Call begin(const remat::RecordType& type, const remat::Record* record,
+             uint64_t timing_key) override;
   uint64_t end(const Call&, size_t) override { return cost_ns_; }
 
   BudgetedAllocator& allocator_;

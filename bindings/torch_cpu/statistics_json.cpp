@@ -1,6 +1,6 @@
 #include "bindings/torch_cpu/statistics_json.h"
 
-#include "bindings/torch/device_json.h"
+#include "bindings/torch/plugin/device_json.h"
 
 namespace tidepool::torch_cpu {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "bindings/torch/engine.h"
+#include "bindings/torch/engine/engine.h"
 
 namespace tidepool::torch_cpu {
 

@@ -5,7 +5,7 @@
 #include <exception>
 #include <string>
 
-#include "bindings/torch/c_results.h"
+#include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
 
 using tidepool::torch_glue::fail;

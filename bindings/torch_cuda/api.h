@@ -1,11 +1,11 @@
-// What the CUDA plugin's C interface has beyond bindings/torch/api.h. Differences from there:
-// tidepool_attach() touches no device, and its `settings` are
+// What the CUDA plugin's C interface has beyond bindings/torch/plugin/api.h. Differences from
+// there: tidepool_attach() touches no device, and its `settings` are
 //   {"budget_bytes": int > 0 | "budget_share": float in (0, 1], "rematerialize": bool (optional),
 //    "allocator": "arena" or, to debug, "native" (optional)} and the entries of the CPU's;
 // statistics are by device, "cuda:0" and so on: of devices that have allocated.
 #pragma once
 
-#include "bindings/torch/api.h"
+#include "bindings/torch/plugin/api.h"
 
 // Moves a storage (a c10::StorageImpl*) of ours into memory that other processes can map. Returns
 // 0; 1 and a message if out of memory; 2 and a message if the device failed.

@@ -12,8 +12,9 @@
 #include <stdexcept>
 
 #include "allocator/base/sizes.h"
-#include "bindings/torch/interception.h"
-#include "bindings/torch/replaying.h"
+#include "bindings/torch/base/replaying.h"
+#include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/plugin/installation.h"
 #include "bindings/torch_cuda/cuda_backend.h"
 
 namespace tidepool::torch_glue {

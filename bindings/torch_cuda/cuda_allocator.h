@@ -16,7 +16,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "allocator/heap/call_sites.h"
-#include "bindings/torch/storage_access.h"
+#include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/foreign_users.h"
 #include "bindings/torch_cuda/native_pools.h"

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "bindings/torch/device_json.h"
+#include "bindings/torch/plugin/device_json.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
-#include "remat/mutants.h"
+#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_cuda {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "bindings/torch/torch_backend.h"
+#include "bindings/torch/engine/torch_backend.h"
 #include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/event_timer.h"
 

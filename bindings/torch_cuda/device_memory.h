@@ -11,7 +11,7 @@
 
 #include "allocator/base/allocator_observer.h"
 #include "allocator/budgeted_allocator.h"
-#include "bindings/torch/engine.h"
+#include "bindings/torch/engine/engine.h"
 #include "bindings/torch_cuda/device_statistics.h"
 #include "bindings/torch_cuda/memory_history.h"
 #include "cuda/device_arena.h"

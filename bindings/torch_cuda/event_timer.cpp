@@ -34,7 +34,7 @@ void EventTimer::fetch() {
     float milliseconds = 0;
     if (state == cudaSuccess &&
         cudaEventElapsedTime(&milliseconds, sample.start, sample.stop) == cudaSuccess) {
-      Cost& cost = costs_[sample.kind];
+      Cost& cost = costs_[sample.timing_key];
       const auto ns = std::max<uint64_t>(1, static_cast<uint64_t>(milliseconds * 1e6F));
       cost.least_ns = cost.least_ns == 0 ? ns : std::min(cost.least_ns, ns);
     } else {
@@ -46,22 +46,22 @@ void EventTimer::fetch() {
 }
 
 torch_glue::OperatorTimer::Call EventTimer::begin(const remat::RecordType&, const remat::Record*,
-                                                  uint64_t kind) {
+                                                  uint64_t timing_key) {
   std::lock_guard<std::mutex> guard(mutex_);
   if (!pending_.empty()) fetch();
   if (costs_.size() >= kMostKinds) costs_.clear();
-  const uint64_t number = ++costs_[kind].calls;
+  const uint64_t number = ++costs_[timing_key].calls;
   const bool is_sample = number <= kFirstCalls || std::has_single_bit(number);
-  if (!is_sample || pending_.size() >= kMostPending) return {kind, nullptr};
+  if (!is_sample || pending_.size() >= kMostPending) return {timing_key, nullptr};
   const c10::cuda::CUDAGuard device_guard(device_);
   const cudaEvent_t start = take_event();
-  if (start == nullptr) return {kind, nullptr};
+  if (start == nullptr) return {timing_key, nullptr};
   if (cudaEventRecord(start, c10::cuda::getCurrentCUDAStream(device_)) != cudaSuccess) {
     (void)cudaGetLastError();
     idle_.push_back(start);
-    return {kind, nullptr};
+    return {timing_key, nullptr};
   }
-  return {kind, start, allocator_.misses()};
+  return {timing_key, start, allocator_.misses()};
 }
 
 uint64_t EventTimer::end(const Call& call, size_t bytes) {
@@ -72,14 +72,14 @@ uint64_t EventTimer::end(const Call& call, size_t bytes) {
     const cudaEvent_t stop = take_event();
     if (stop != nullptr && call.misses == allocator_.misses() &&
         cudaEventRecord(stop, c10::cuda::getCurrentCUDAStream(device_)) == cudaSuccess) {
-      pending_.push_back({call.kind, start, stop});
+      pending_.push_back({call.timing_key, start, stop});
     } else {
       (void)cudaGetLastError();
       idle_.push_back(start);
       if (stop != nullptr) idle_.push_back(stop);
     }
   }
-  const auto found = costs_.find(call.kind);
+  const auto found = costs_.find(call.timing_key);
   if (found != costs_.end() && found->second.least_ns > 0) return found->second.least_ns;
   return kLaunchNs + bytes / kBytesPerNs;
 }

@@ -16,7 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "allocator/budgeted_allocator.h"
-#include "bindings/torch/operator_timer.h"
+#include "bindings/torch/base/operator_timer.h"
 
 namespace tidepool::torch_cuda {
 
@@ -26,7 +26,7 @@ class EventTimer final : public torch_glue::OperatorTimer {
   EventTimer(c10::DeviceIndex device, const BudgetedAllocator& allocator)
       : device_(device), allocator_(allocator) {}
 
-  Call begin(const remat::RecordType&, const remat::Record*, uint64_t kind) override;
+  Call begin(const remat::RecordType&, const remat::Record*, uint64_t timing_key) override;
   uint64_t end(const Call& call, size_t bytes) override;
 
  private:
@@ -43,7 +43,7 @@ class EventTimer final : public torch_glue::OperatorTimer {
     uint64_t least_ns = 0;  // 0: no sample has arrived
   };
   struct Sample {
-    uint64_t kind;
+    uint64_t timing_key;
     cudaEvent_t start;
     cudaEvent_t stop;
   };

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "allocator/budgeted_allocator.h"
-#include "bindings/torch/settings.h"
+#include "bindings/torch/base/settings.h"
 
 namespace tidepool::torch_cuda {
 

@@ -10,11 +10,11 @@
 #include <span>
 #include <utility>
 
-#include "remat/lineage.h"
+#include "remat/lineage/lineage.h"
 #include "remat/plan/least_budget.h"
 #include "remat/plan/planner.h"
-#include "remat/plan/service_thread.h"
-#include "remat/plan/step_trace.h"
+#include "remat/record/service_thread.h"
+#include "remat/simulate/step_trace.h"
 
 namespace tidepool::plan {
 namespace {
@@ -52,14 +52,14 @@ std::vector<float> by_storage(const std::vector<float>& weights, const Trace& tr
 // A step that was recorded.
 struct BackgroundPlanner::Recording {
   std::unique_ptr<JobEvents> events;
-  std::vector<uint32_t> outputs;  // of operators, as Foresight has them: their storages, or kDead
+  std::vector<uint32_t> outputs;  // of operators, as StepHistory has them: their storages, or kDead
   size_t allocated_bytes = 0;     // when it began
   size_t resident_bytes = 0;      // of these, of storages that lived then
   uint64_t fingerprint = 0;
 };
 
 struct BackgroundPlanner::Search {
-  StopSign sign;
+  StopToken stop;
   std::optional<remat::StepPlan> plan;  // what it has found, once it is over
 };
 
@@ -167,7 +167,7 @@ void BackgroundPlanner::watch_search(uint64_t fingerprint) {
   if (!is_searching()) {
     finish_search();
   } else if (absent_ >= kMostKinds && repeats_ >= patience_) {
-    last_search_->sign.tell();
+    last_search_->stop.request_stop();
   }
 }
 
@@ -177,7 +177,7 @@ void BackgroundPlanner::finish_search() {
   phase_ = Phase::kWatching;
   Kind* const kind = find_kind(searched_);
   if (!last_search_->plan) {
-    if (kind != nullptr && last_search_->sign.told()) kind->searched = false;
+    if (kind != nullptr && last_search_->stop.stop_requested()) kind->searched = false;
     return;
   }
   runtime_.set_plan(*last_search_->plan);
@@ -269,7 +269,7 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
   TraceBuilder builder(facts());
   play(*recorded.events, builder);
   const Trace trace = builder.take();
-  if (search.sign.told()) return std::nullopt;
+  if (search.stop.stop_requested()) return std::nullopt;
   SimulationConfig job;
   job.memory = MemoryModel::kPages;
   job.budget_bytes = budget_bytes_;
@@ -277,11 +277,11 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
   job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
   job.granularity = allocator_.handle_bytes();
   job.limits = config_.limits;
-  search.sign.set_limit(config_.search_clock ? config_.search_clock : thread_ns,
+  search.stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns,
                         config_.most_search_ns);
-  job.stop = &search.sign;
+  job.stop = &search.stop;
   const std::vector<RankedPlan> plans = find_plans(trace, job, config_.planner);
-  if (search.sign.told() || plans.empty()) return std::nullopt;
+  if (search.stop.stop_requested() || plans.empty()) return std::nullopt;
   const remat::StepPlan& best = plans.front().plan;
   if (best.is_none()) return std::nullopt;
   remat::StepPlan plan = best;
@@ -321,9 +321,9 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
     job.policy = "planned";
     job.limits = config_.limits;
     job.most_overhead = kMostTryingOverhead;
-    StopSign sign;
-    sign.set_limit(config_.search_clock ? config_.search_clock : thread_ns, kMostTryingNs);
-    job.stop = &sign;
+    StopToken stop;
+    stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns, kMostTryingNs);
+    job.stop = &stop;
     const size_t least = std::max(report.lower_bound_budget_bytes, report.budget_bytes + 1);
     auto found = least_budget(trace, job, least);
     // In the middle of the second step: what is missing will be as in the first.
@@ -362,7 +362,7 @@ bool BackgroundPlanner::stop() {
   std::unique_lock<std::mutex> guard(mutex_);
   stopped_ = true;
   if (search_ == nullptr) return true;
-  search_->sign.tell();
+  search_->stop.request_stop();
   return changed_.wait_for(guard, kPatienceAtEnd, [&] { return search_ == nullptr; });
 }
 

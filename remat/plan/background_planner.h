@@ -24,8 +24,8 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "remat/limits.h"
-#include "remat/plan/event_recorder.h"
 #include "remat/plan/simulator.h"
+#include "remat/record/event_recorder.h"
 #include "remat/runtime.h"
 
 namespace tidepool::plan {
@@ -37,7 +37,7 @@ struct BackgroundPlannerConfig {
   size_t most_events = 60'000;  // a step that has more is not planned for
   // A search that has taken so long ends with the best that it has found.
   uint64_t most_search_ns = 20'000'000'000;
-  StopSign::Clock search_clock;  // on the searching thread; empty: the time that it has computed
+  StopToken::Clock search_clock;  // on the searching thread; empty: the time that it has computed
 };
 
 // Counters since the start.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "remat/plan/trace_peak.h"
+#include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
 

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <functional>
 
-#include "remat/plan/simulator.h"
-#include "remat/plan/trace.h"
+#include "remat/simulate/simulation.h"
+#include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "remat/plan/planner.h"
-#include "remat/plan/trace_peak.h"
+#include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
 namespace {
@@ -31,14 +31,15 @@ std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& j
   };
   size_t high = std::max(trace_peak(trace).peak_bytes, least_bytes);
   for (size_t growths = 0; !runs(high); high += high / 4 + 1) {
-    if (++growths > kGrowths || (job.stop != nullptr && job.stop->passed())) return std::nullopt;
+    if (++growths > kGrowths || (job.stop != nullptr && job.stop->should_stop()))
+      return std::nullopt;
   }
   // What does not run, or is not considered.
   size_t low = std::min(least_bytes, high) - std::min<size_t>(least_bytes, 1);
   while (high - low > high / kParts) {
     const size_t middle = low + (high - low) / 2;
     (runs(middle) ? high : low) = middle;
-    if (job.stop != nullptr && job.stop->passed()) break;
+    if (job.stop != nullptr && job.stop->should_stop()) break;
   }
   return high;
 }

@@ -9,12 +9,12 @@
 #include <optional>
 
 #include "remat/plan/simulator.h"
-#include "remat/plan/trace.h"
+#include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 
 // To within a percent. None below `least_bytes` is considered. `job`: as simulate() has it, but for
-// the budget; once its stop sign has passed, the least found so far counts. Nothing if none was.
+// the budget; once its stop token says so, the least found so far counts. Nothing if none was.
 std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& job,
                                    size_t least_bytes);
 

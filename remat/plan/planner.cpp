@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "remat/plan/process.h"
-#include "remat/plan/trace_peak.h"
+#include "remat/simulate/simulated_process.h"
+#include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
 namespace {
@@ -89,28 +89,28 @@ class Search {
     SimulationConfig ample = job_;
     ample.memory = MemoryModel::kExact;
     ample.budget_bytes = std::max<size_t>(trace_peak(times_[0]).peak_bytes, 1);
-    const auto teacher = Process::make(times_[0], ample);
+    const auto teacher = SimulatedProcess::make(times_[0], ample);
     SimulationResult ignored;
     teacher->run_iteration(&ignored);
-    foresight_ = teacher->runtime().foresight();
+    step_history_ = teacher->runtime().step_history();
   }
 
   // A process that has run the step once, without a plan, as the job has by the time that it gets
   // one: it begins where that one left things. If it cannot, one that has just begun. Empty: the
   // budget is less than a handle.
-  std::unique_ptr<Process> make_process(size_t times, const SimulationConfig& config) {
-    auto process = Process::make(times_[times], config);
+  std::unique_ptr<SimulatedProcess> make_process(size_t times, const SimulationConfig& config) {
+    auto process = SimulatedProcess::make(times_[times], config);
     if (process == nullptr) return nullptr;
     SimulationResult ignored;
     const bool ran = process->run_iteration(&ignored);
     count_work(*process);
     if (ran) return process;
-    process = Process::make(times_[times], config);
-    process->learn(foresight_);
+    process = SimulatedProcess::make(times_[times], config);
+    process->learn(step_history_);
     return process;
   }
 
-  void count_work(const Process& process) {
+  void count_work(const SimulatedProcess& process) {
     const remat::RuntimeStatistics statistics = process.runtime().statistics();
     operators_run_ += statistics.operators_seen + statistics.operators_replayed;
   }
@@ -123,7 +123,7 @@ class Search {
     if (process == nullptr) return std::nullopt;
     const auto before = process->evictions();
     const std::vector<uint32_t> evicted_before(before.begin(), before.end());
-    candidate.plan.fingerprint = foresight_.last_fingerprint();
+    candidate.plan.fingerprint = step_history_.last_fingerprint();
     process->set_plan(candidate.plan);
     config.most_overhead = std::min(job_.most_overhead, most_overhead);
     SimulationResult result;
@@ -204,7 +204,7 @@ class Search {
     if (outputs_.empty() || best.overhead <= 1) return;
     const auto may_go_on = [&] {
       return simulations_ < config_.simulations && operators_run_ < config_.operators &&
-             !(job_.stop != nullptr && job_.stop->passed());
+             !(job_.stop != nullptr && job_.stop->should_stop());
     };
     while (may_go_on()) {
       Candidate next;
@@ -264,7 +264,7 @@ class Search {
   Random random_;
   std::vector<Trace> times_;  // as recorded, then with others
   const std::vector<WeightedOutput> outputs_;
-  remat::Foresight foresight_;
+  remat::StepHistory step_history_;
   size_t simulations_ = 0;
   uint64_t operators_run_ = 0;
 };

@@ -17,9 +17,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/plan/simulator.h"
-#include "remat/plan/trace.h"
-#include "remat/step_plan.h"
+#include "remat/policies/step_plan.h"
+#include "remat/simulate/simulation.h"
+#include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 

@@ -9,13 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "remat/foresight.h"
 #include "remat/plan/fallback.h"
 #include "remat/plan/planner.h"
-#include "remat/plan/process.h"
-#include "remat/plan/step_trace.h"
-#include "remat/plan/trace_peak.h"
-#include "remat/policy.h"
+#include "remat/policies/step_history.h"
+#include "remat/simulate/simulated_process.h"
+#include "remat/simulate/step_trace.h"
+#include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
 namespace {
@@ -28,7 +27,7 @@ class Plans {
   // A step has ended with event `end`: there is a plan of the given rank for its kind from now on,
   // unless there is one already, or the job has not repeated it yet: but the first step, which is
   // all that is known then, counts.
-  void step_ended(Process& process, size_t end, size_t rank) {
+  void step_ended(SimulatedProcess& process, size_t end, size_t rank) {
     if (!config_.searches_plans()) return;
     note_step(process, end);
     if (process.runtime().steps() == 1 || process.runtime().step_repeated()) {
@@ -36,13 +35,13 @@ class Plans {
     }
   }
   // Without a plan.
-  void note_step(const Process& process, size_t end) {
+  void note_step(const SimulatedProcess& process, size_t end) {
     steps_.push_back({end, process.runtime().last_fingerprint()});
   }
   // All of the trace is known: plans for its last steps.
-  void iteration_ended(Process& process, size_t rank) {
+  void iteration_ended(SimulatedProcess& process, size_t rank) {
     if (!config_.searches_plans()) return;
-    const size_t most = std::min(steps_.size(), remat::Foresight::kKinds);
+    const size_t most = std::min(steps_.size(), remat::StepHistory::kKinds);
     for (const Step& step : std::span(steps_).last(most)) give(process, step, rank);
     steps_.clear();
   }
@@ -58,7 +57,7 @@ class Plans {
     uint64_t fingerprint = 0;
   };
 
-  void give(Process& process, const Step& step, size_t rank) {
+  void give(SimulatedProcess& process, const Step& step, size_t rank) {
     if (!given_.insert(step.fingerprint).second) return;
     const size_t begin = step_begin(trace_, step.end);
     const auto [found, missing] = found_.try_emplace({begin, step.end});
@@ -84,16 +83,16 @@ class Plans {
 };
 
 // A process that has not begun, and knows the trace.
-std::unique_ptr<Process> make_informed(const Trace& trace, const SimulationConfig& config,
-                                       Plans& plans, size_t rank) {
+std::unique_ptr<SimulatedProcess> make_informed(const Trace& trace, const SimulationConfig& config,
+                                                Plans& plans, size_t rank) {
   SimulationConfig ample = config;
   ample.memory = MemoryModel::kExact;
   ample.budget_bytes = trace_peak(trace).peak_bytes;
-  const std::unique_ptr<Process> teacher = Process::make(trace, ample);
+  const std::unique_ptr<SimulatedProcess> teacher = SimulatedProcess::make(trace, ample);
   SimulationResult ignored;
   plans.forget_steps();
   teacher->run_iteration(&ignored, [&](size_t end) { plans.note_step(*teacher, end); });
-  std::unique_ptr<Process> process = Process::make(trace, config);
+  std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, config);
   process->learn_from(*teacher);
   plans.iteration_ended(*process, rank);
   return process;
@@ -105,7 +104,7 @@ SimulationResult run_all(const Trace& trace, const SimulationConfig& config, Pla
   SimulationResult result;
   result.limit_bytes = config.budget_bytes;
   plans.forget_steps();
-  std::unique_ptr<Process> process = Process::make(trace, config);
+  std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, config);
   if (process == nullptr) {
     result.status = SimulationStatus::kOutOfMemory;
     result.reason = "the budget is less than one handle of the memory";
@@ -147,19 +146,6 @@ SimulationResult run_all(const Trace& trace, const SimulationConfig& config) {
 
 }  // namespace
 
-const char* name_of(SimulationStatus status) {
-  constexpr const char* kNames[] = {"ok", "out_of_memory", "thrash"};
-  return kNames[static_cast<size_t>(status)];
-}
-
-void check_policy(const std::string& name) {
-  struct Deaf final : remat::LineageStore::Observer {
-    void value_dies(remat::Value&) override {}
-  } observer;
-  remat::LineageStore store(observer);
-  remat::make_policy(name, store);
-}
-
 SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
   const bool fallback = config.fallback || config.searches_plans();
   if (!fallback || config.iterations < 2) return run_all(trace, config);
@@ -176,7 +162,7 @@ SimulationResult simulate_logged(const Trace& trace, const SimulationConfig& con
   result.limit_bytes = config.budget_bytes;
   result.iteration = 1;
   WorkLog log(log_path);
-  const std::unique_ptr<Process> process = Process::make(trace, config);
+  const std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, config);
   if (process == nullptr) throw std::runtime_error("the budget is less than one handle");
   process->set_log(&log);
   process->run_iteration(&result);

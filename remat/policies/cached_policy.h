@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/neighbourhood.h"
-#include "remat/policy.h"
+#include "remat/lineage/neighbourhood.h"
+#include "remat/policies/policy.h"
 
 namespace tidepool::remat {
 

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "remat/components.h"
-#include "remat/policy.h"
+#include "remat/lineage/components.h"
+#include "remat/policies/policy.h"
 
 namespace tidepool::remat {
 

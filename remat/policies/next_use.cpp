@@ -7,12 +7,12 @@ namespace tidepool::remat {
 
 double NextUsePolicy::price(Storage& storage, const Circumstances& now) {
   // Of another step than is expected now: another position.
-  if (storage.needed_step != foresight_.expectation()) storage.below_epoch = 0;
+  if (storage.needed_step != step_history_.expectation()) storage.below_epoch = 0;
   const auto cost_ns = static_cast<double>(cost(storage));
-  const Foresight::Position own = foresight_.next_use(storage);
-  if (own == Foresight::kUnknown) return cost_ns / static_cast<double>(now.staleness_ns);
+  const StepHistory::Position own = step_history_.next_use(storage);
+  if (own == StepHistory::kUnknown) return cost_ns / static_cast<double>(now.staleness_ns);
   // What is evicted below is restored when it is used, and the region changes then.
-  const uint64_t distance_ns = foresight_.time_until_ns(std::min(own, storage.needed_below));
+  const uint64_t distance_ns = step_history_.time_until_ns(std::min(own, storage.needed_below));
   const auto staleness = static_cast<double>(now.staleness_ns);
   const auto distance = static_cast<double>(distance_ns > 0 ? distance_ns : 1);
   const double mean = std::sqrt(staleness * distance);
@@ -28,18 +28,18 @@ uint64_t NextUsePolicy::compute_above(const Storage& storage) {
 
 uint64_t NextUsePolicy::compute_below(Storage& storage) {
   const Value& value = *storage.current;
-  storage.needed_step = foresight_.expectation();
-  storage.needed_below = Foresight::kNever;
+  storage.needed_step = step_history_.expectation();
+  storage.needed_below = StepHistory::kNever;
   neighbourhood_.for_each_evicted_below(value, [&](const Storage& below) {
-    const Foresight::Position use = foresight_.next_use(below);
-    if (use != Foresight::kUnknown) storage.needed_below = std::min(storage.needed_below, use);
+    const StepHistory::Position use = step_history_.next_use(below);
+    if (use != StepHistory::kUnknown) storage.needed_below = std::min(storage.needed_below, use);
   });
   return neighbourhood_.needed_descendants_ns(value);
 }
 
 void NextUsePolicy::check_invariants() {
   CachedPolicy::check_invariants();
-  foresight_.check_invariants();
+  step_history_.check_invariants();
 }
 
 }  // namespace tidepool::remat

@@ -1,31 +1,31 @@
 // next-use: C(v) / sqrt(staleness · time until v is needed), where C(v) is need1's cost, and v is
 // needed when an operator reads it next or, earlier, when one reads something evicted that has to
 // be recomputed from v. The time is known from the step before, as long as this step repeats it
-// (Foresight). For what is not foreseen, and from the first difference on for everything, need1's
+// (StepHistory). For what is not foreseen, and from the first difference on for everything, need1's
 // C(v) / staleness. Belady's rule (IBM Systems Journal, 1966) would divide by the time alone; that
 // is worse: docs/decisions/looking-ahead.md.
 // Cached as in CachedPolicy, with the earliest use of what is evicted below; else O(region).
-// Invariants: (1) that of CachedPolicy; (2) those of Foresight.
+// Invariants: (1) that of CachedPolicy; (2) those of StepHistory.
 #pragma once
 
-#include "remat/foresight.h"
 #include "remat/policies/cached_policy.h"
+#include "remat/policies/step_history.h"
 
 namespace tidepool::remat {
 
 class NextUsePolicy final : public CachedPolicy {
  public:
-  explicit NextUsePolicy(LineageStore& store) : CachedPolicy(store), foresight_(own_) {}
-  // With another's foresight, and C(v) / (staleness^(1 - share) · time^share). `share`: a quarter,
+  explicit NextUsePolicy(LineageStore& store) : CachedPolicy(store), step_history_(own_) {}
+  // With another's history, and C(v) / (staleness^(1 - share) · time^share). `share`: a quarter,
   // a half, three quarters or 1.
-  NextUsePolicy(LineageStore& store, Foresight& foresight, double share)
-      : CachedPolicy(store), foresight_(foresight), share_(share) {}
+  NextUsePolicy(LineageStore& store, StepHistory& step_history, double share)
+      : CachedPolicy(store), step_history_(step_history), share_(share) {}
 
   double price(Storage& storage, const Circumstances& now) override;
   std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
     return static_cast<double>(ns) / static_cast<double>(now.staleness_ns);
   }
-  Foresight* foresight() override { return &foresight_; }
+  StepHistory* step_history() override { return &step_history_; }
   size_t bookkeeping_bytes() const override {
     return CachedPolicy::bookkeeping_bytes() + own_.bookkeeping_bytes();
   }
@@ -35,8 +35,8 @@ class NextUsePolicy final : public CachedPolicy {
   uint64_t compute_above(const Storage& storage) override;
   uint64_t compute_below(Storage& storage) override;
 
-  Foresight own_;
-  Foresight& foresight_;
+  StepHistory own_;
+  StepHistory& step_history_;
   const double share_ = 0.5;
 };
 

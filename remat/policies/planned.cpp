@@ -32,16 +32,16 @@ void PlannedPolicy::set_plan(const StepPlan& plan) {
   if (plans_.size() == kMostPlans) plans_.pop_front();
   plans_.push_back(plan);
   // A step under way that this is about goes on without a plan.
-  if (plan.fingerprint != foresight_.expected_fingerprint()) return;
-  expectation_ = foresight_.between_steps() ? 0 : foresight_.expectation();
+  if (plan.fingerprint != step_history_.expected_fingerprint()) return;
+  expectation_ = step_history_.between_steps() ? 0 : step_history_.expectation();
   if (follows_plan()) use(*net_, {});
 }
 
 const StepPlan* PlannedPolicy::plan_for_step() const {
-  if (!foresight_.matching()) return nullptr;
+  if (!step_history_.matching()) return nullptr;
   for (const StepPlan& plan : plans_) {
-    if (plan.fingerprint != foresight_.expected_fingerprint()) continue;
-    const size_t outputs = foresight_.expected_outputs().size();
+    if (plan.fingerprint != step_history_.expected_fingerprint()) continue;
+    const size_t outputs = step_history_.expected_outputs().size();
     return plan.weights.empty() || plan.weights.size() == outputs ? &plan : nullptr;
   }
   return nullptr;
@@ -50,7 +50,7 @@ const StepPlan* PlannedPolicy::plan_for_step() const {
 // The first price of a step is asked for after its first operator has begun. What is expected may
 // change in the middle of the step.
 void PlannedPolicy::choose_plan() {
-  expectation_ = foresight_.expectation();
+  expectation_ = step_history_.expectation();
   const StepPlan* const plan = plan_for_step();
   if (plan == nullptr) {
     if (follows_plan()) use(*net_, {});
@@ -58,8 +58,8 @@ void PlannedPolicy::choose_plan() {
   }
   std::vector<float> weights;
   if (!plan->weights.empty()) {
-    const auto outputs = foresight_.expected_outputs();
-    weights.assign(foresight_.expected_storages(), 1.0F);
+    const auto outputs = step_history_.expected_outputs();
+    weights.assign(step_history_.expected_storages(), 1.0F);
     for (size_t k = 0; k < outputs.size(); ++k) weights[outputs[k].number] = plan->weights[k];
   }
   if (plan->policy == "need1") {
@@ -68,7 +68,7 @@ void PlannedPolicy::choose_plan() {
   }
   std::unique_ptr<Policy>& other = others_[fmt::format("{} {}", plan->policy, plan->use_share)];
   if (other == nullptr && plan->policy == "next-use") {
-    other = std::make_unique<NextUsePolicy>(store_, foresight_, plan->use_share);
+    other = std::make_unique<NextUsePolicy>(store_, step_history_, plan->use_share);
   } else if (other == nullptr) {
     other = make_policy(plan->policy, store_);
   }
@@ -90,7 +90,7 @@ void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference p
 }
 
 size_t PlannedPolicy::bookkeeping_bytes() const {
-  size_t bytes = foresight_.bookkeeping_bytes() + net_->bookkeeping_bytes() + bytes_of(weights_);
+  size_t bytes = step_history_.bookkeeping_bytes() + net_->bookkeeping_bytes() + bytes_of(weights_);
   for (const auto& [name, policy] : others_) bytes += policy->bookkeeping_bytes();
   for (const StepPlan& plan : plans_) bytes += bytes_of(plan.weights);
   return bytes;
@@ -100,7 +100,7 @@ void PlannedPolicy::check_invariants() {
   TIDEPOOL_CHECK(!follows_plan() || !plans_.empty(), "invariant 1: %zu weights without a plan",
                  weights_.size());
   active_->check_invariants();
-  foresight_.check_invariants();
+  step_history_.check_invariants();
 }
 
 }  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 // Owns the policies that it has priced with; one is active, and it alone keeps anything in values
 // and storages: what the others kept there is dropped as soon as the job departs from the step.
 // Invariants: (1) another policy than need1 is active only while the step is foreseen and the plan
-// fits it; (2) those of the active policy; (3) those of Foresight.
+// fits it; (2) those of the active policy; (3) those of StepHistory.
 #pragma once
 
 #include <deque>
@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "remat/foresight.h"
 #include "remat/policies/next_use.h"
-#include "remat/policy.h"
-#include "remat/step_plan.h"
+#include "remat/policies/policy.h"
+#include "remat/policies/step_history.h"
+#include "remat/policies/step_plan.h"
 
 namespace tidepool::remat {
 
@@ -43,7 +43,7 @@ class PlannedPolicy final : public Policy {
   double price(Storage& storage, const Circumstances& now) override {
     update();
     const double price = active_->price(storage, now) * scale_;
-    if (weights_.empty() || storage.step_seen != foresight_.step()) return price;
+    if (weights_.empty() || storage.step_seen != step_history_.step()) return price;
     return price * weights_[storage.step_number];
   }
   // In need1's unit, as price().
@@ -52,7 +52,7 @@ class PlannedPolicy final : public Policy {
   }
   bool allows_shortlists() const override { return true; }
   Preference preference() const override {
-    return foresight_.matching() ? preference_ : Preference::kCheapest;
+    return step_history_.matching() ? preference_ : Preference::kCheapest;
   }
   void availability_changed(Value& value) override { active_->availability_changed(value); }
   void value_dies(Value& value) override { active_->value_dies(value); }
@@ -61,18 +61,19 @@ class PlannedPolicy final : public Policy {
     active_->begin_search();
   }
   void forget_all() override { active_->forget_all(); }
-  Foresight* foresight() override { return &foresight_; }
+  StepHistory* step_history() override { return &step_history_; }
   size_t bookkeeping_bytes() const override;
   void check_invariants() override;
 
  private:
   // Remembered at most, the latest: more than there are kinds of steps.
-  static constexpr size_t kMostPlans = 2 * Foresight::kKinds;
+  static constexpr size_t kMostPlans = 2 * StepHistory::kKinds;
 
   // Follows what is expected now.
   void update() {
-    if (foresight_.expectation() != expectation_) choose_plan();
-    if (follows_plan() && !foresight_.matching()) [[unlikely]] use(*net_, {});
+    if (step_history_.expectation() != expectation_) choose_plan();
+    if (follows_plan() && !step_history_.matching()) [[unlikely]]
+      use(*net_, {});
   }
   void choose_plan();
   const StepPlan* plan_for_step() const;
@@ -81,7 +82,7 @@ class PlannedPolicy final : public Policy {
            Preference preference = Preference::kCheapest);
 
   LineageStore& store_;
-  Foresight foresight_;
+  StepHistory step_history_;
   const std::unique_ptr<Policy> net_;
   std::map<std::string, std::unique_ptr<Policy>> others_;  // by name and share
   Policy* active_;

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "allocator/base/check.h"
-#include "remat/plan/dtr_log.h"
 #include "remat/plan/simulator.h"
-#include "remat/plan/trace_format.h"
-#include "remat/plan/trace_peak.h"
+#include "remat/trace/dtr_log.h"
+#include "remat/trace/trace_format.h"
+#include "remat/trace/trace_peak.h"
 
 namespace {
 

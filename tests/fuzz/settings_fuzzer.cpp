@@ -7,7 +7,7 @@
 #include <string>
 
 #include "allocator/base/check.h"
-#include "bindings/torch/settings.h"
+#include "bindings/torch/base/settings.h"
 #include "bindings/torch_cuda/settings.h"
 
 namespace {

@@ -2,9 +2,10 @@
 
     python killer_job.py --out digests.json views in_place
 
-An ordinary training script: with or without Tidepool, and with a mutant of remat/mutants.h, it does
-the same. Each line of the file is one step: SHA-256 digests of loss, results, gradients,
-parameters, buffers and the random generator's state; and the replays that the model has taken.
+An ordinary training script: with or without Tidepool, and with a mutant of
+remat/lineage/mutants.h, it does the same. Each line of the file is one step: SHA-256 digests of
+loss, results, gradients, parameters, buffers and the random generator's state; and the replays that
+the model has taken.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Which job notices which mutant of remat/mutants.h, and in which operator it shows first."""
+"""Which job notices which mutant of remat/lineage/mutants.h, in which operator it shows first."""
 
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = ROOT / "remat" / "mutants.h"
+HEADER = ROOT / "remat" / "lineage" / "mutants.h"
 ENTRY = re.compile(r'^ *M\((\d+), (\w+), "([^"]+)"\)', re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""Every mutant of remat/mutants.h is noticed: its killer's bits, or its replays, are others.
+"""Each mutant of remat/lineage/mutants.h is noticed: its killer's bits, or its replays, differ.
 
 Only with TIDEPOOL_FULL=1, on the newest PyTorch, after `cmake --build build/mutants`.
 """

@@ -1,7 +1,7 @@
 """Composite operators that read elements above the dispatch key of Tidepool, and what uses them.
 
 The databases have few of them. Each case here failed, or could go wrong unseen, without
-bindings/torch/raw_readers.cpp.
+bindings/torch/intercept/raw_readers.cpp.
 """
 
 from collections.abc import Callable, Iterator

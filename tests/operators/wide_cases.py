@@ -1,7 +1,7 @@
 """Calls that are large enough to vary from run to run on a GPU: many threads meet in one place.
 
-They go through the table of bindings/torch/varying_operators.h, and through what else adds in an
-order of its own: reductions, normalizations, matrix products. On the CPU they are small.
+They go through the table of bindings/torch/calls/varying_operators.h, and through what else adds in
+an order of its own: reductions, normalizations, matrix products. On the CPU they are small.
 """
 
 from __future__ import annotations

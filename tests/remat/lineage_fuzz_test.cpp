@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/neighbourhood.h"
+#include "remat/lineage/neighbourhood.h"
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"
 #include "tests/support/operation_fuzz.h"
@@ -46,7 +46,7 @@ class LineageModel {
       built_.die(live_.back());
       live_.pop_back();
     }
-    built_.root_loss.sweep();
+    built_.dependent_cut.sweep();
     built_.check();
     expect_equal(built_.residency.kept().size(), size_t{0});
     expect_equal(built_.store.records() + built_.store.values(), size_t{0});
@@ -62,7 +62,7 @@ class LineageModel {
       make(op);
       return true;
     }
-    if (op.kind == kSweep) return built_.root_loss.sweep() > 0;
+    if (op.kind == kSweep) return built_.dependent_cut.sweep() > 0;
     if (op.kind == kSearch) return built_.policy->begin_search(), true;
     if (live_.empty()) return false;
     const auto at = live_.begin() + op.a % live_.size();

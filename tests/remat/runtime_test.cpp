@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/policy.h"
+#include "remat/policies/policy.h"
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"
 

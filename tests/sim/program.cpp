@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "remat/policy.h"
+#include "remat/policies/policy.h"
 #include "tests/support/contents.h"
 
 namespace tidepool::sim {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "allocator/space/private_host_space.h"
-#include "remat/policy.h"
+#include "remat/policies/policy.h"
 #include "tests/sim/program.h"
 #include "tests/support/catch.h"
 #include "tests/support/simulated_framework.h"

@@ -10,25 +10,17 @@
 
 #include "allocator/space/private_host_space.h"
 #include "remat/limits.h"
-#include "remat/policy.h"
-#include "remat/residency.h"
-#include "remat/root_loss.h"
+#include "remat/restore/contents.h"
 
 namespace tidepool {
 
 class LineageBuilder final : public remat::Backend {
  public:
   explicit LineageBuilder(const std::string& policy_name = "need1")
-      : allocator(space, mutex, config()),
-        residency(allocator, *this),
-        store(residency),
-        policy(remat::make_policy(policy_name, store)),
-        root_loss(store, residency) {
-    residency.set_policy(policy.get());
-  }
+      : allocator(space, mutex, config()), contents(allocator, *this, policy_name) {}
   ~LineageBuilder() override {
-    residency.set_policy(nullptr);
-    DeviceLock lock(mutex);  // kept bytes go back when the store goes
+    DeviceLock lock(mutex);
+    contents.clear();
   }
 
   remat::Storage* root(size_t bytes = 64) {
@@ -94,7 +86,7 @@ class LineageBuilder final : public remat::Backend {
     if (!storage->evicted) {
       allocator.set_owner(storage->address, nullptr);
       if (value.producer == nullptr && value.consumers != nullptr) {
-        kept = root_loss.retain_or_cut(value, storage->address);
+        kept = dependent_cut.retain_or_cut(value, storage->address);
       }
       if (!kept) allocator.free_locked(storage->address);
     }
@@ -109,7 +101,7 @@ class LineageBuilder final : public remat::Backend {
     DeviceLock lock(mutex);
     store.check_invariants(true);
     residency.check_invariants(store);
-    root_loss.check_invariants();
+    dependent_cut.check_invariants();
     policy->check_invariants();
   }
 
@@ -124,10 +116,11 @@ class LineageBuilder final : public remat::Backend {
   PrivateHostSpace space{4096};
   DeviceMutex mutex;
   BudgetedAllocator allocator;
-  remat::Residency residency;
-  remat::LineageStore store;
-  std::unique_ptr<remat::Policy> policy;
-  remat::RootLoss root_loss;
+  remat::Contents contents;
+  remat::Residency& residency = contents.residency;
+  remat::LineageStore& store = contents.store;
+  const std::unique_ptr<remat::Policy>& policy = contents.policy;
+  remat::DependentCut& dependent_cut = contents.dependent_cut;
 
  private:
   static inline const remat::RecordType kType{"test::operator", nullptr};

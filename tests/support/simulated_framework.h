@@ -18,7 +18,7 @@
 
 #include "absl/hash/hash.h"
 #include "allocator/budgeted_allocator.h"
-#include "remat/backend.h"
+#include "remat/lineage/backend.h"
 #include "remat/operator_call.h"
 #include "remat/runtime.h"
 #include "tests/support/contents.h"

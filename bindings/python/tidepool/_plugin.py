@@ -1,6 +1,6 @@
 """The C++ plugin: which library fits this PyTorch, and its functions through ctypes.
 
-The functions release Python's lock while they run. See bindings/torch/api.h for their contracts.
+The functions release Python's lock while they run. Their contracts: bindings/torch/plugin/api.h.
 """
 
 from __future__ import annotations

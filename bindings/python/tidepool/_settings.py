@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from . import _sizes
 
-# As in remat/policy.cpp, which has the list; the default first.
+# As in remat/policies/policy.cpp, which has the list; the default first.
 POLICIES = ("planned", "need1", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size",
             "msps", "dte", "random")
 DEFAULT_POLICY = "default"  # another name for the first
@@ -111,7 +111,7 @@ SETTINGS = (
 KEYS = tuple(setting.key for setting in SETTINGS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
-# use; what drives a job by a trace of itself (bindings/torch/api.h).
+# use; what drives a job by a trace of itself (bindings/torch/plugin/api.h).
 RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full", "costs",
             "event_log", "trace_blocks")
 _PARTS = 10**9  # a device's memory, while its size is not known

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-#include "remat/plan/memory_model.h"
-#include "remat/plan/simulated_job.h"
-#include "remat/plan/trace_peak.h"
-#include "tests/remat/plan/sample_traces.h"
+#include "remat/simulate/memory_model.h"
+#include "remat/simulate/simulated_job.h"
+#include "remat/trace/trace_peak.h"
+#include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::plan {
@@ -22,7 +22,7 @@ size_t budget_of(const Trace& trace, double ratio) {
 remat::RuntimeConfig planned() {
   remat::RuntimeConfig config;
   config.policy = "planned";
-  config.foresight_at_once = false;
+  config.step_history_at_once = false;
   return config;
 }
 

@@ -2,8 +2,9 @@
 
 #include <set>
 
-#include "remat/plan/trace_peak.h"
-#include "tests/remat/plan/sample_traces.h"
+#include "remat/plan/simulator.h"
+#include "remat/trace/trace_peak.h"
+#include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 

@@ -1,7 +1,7 @@
 #include "remat/plan/least_budget.h"
 
-#include "remat/plan/trace_peak.h"
-#include "tests/remat/plan/sample_traces.h"
+#include "remat/trace/trace_peak.h"
+#include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::plan {
@@ -49,17 +49,17 @@ TEST_CASE("no budget below the given one is considered") {
 
 TEST_CASE("a search that is told to stop gives what it has found, if anything") {
   const Trace trace = network_trace(24, 100'000);
-  StopSign sign;
+  StopToken stop;
   SimulationConfig job = pages();
-  job.stop = &sign;
+  job.stop = &stop;
   uint64_t now = 0;
   // Enough for some budgets, but not for the least.
-  sign.set_limit([&now] { return ++now; }, 8);
+  stop.set_limit([&now] { return ++now; }, 8);
   const auto found = least_budget(trace, job, 1);
   REQUIRE(found);
   CHECK(*found > *least_budget(trace, pages(), 1));
   CHECK(runs(trace, *found));
-  sign.tell();
+  stop.request_stop();
   CHECK(!least_budget(trace, job, 1));
 }
 

@@ -3,9 +3,10 @@
 #include <cmath>
 #include <utility>
 
-#include "remat/plan/step_trace.h"
-#include "remat/plan/trace_peak.h"
-#include "tests/remat/plan/sample_traces.h"
+#include "remat/plan/simulator.h"
+#include "remat/simulate/step_trace.h"
+#include "remat/trace/trace_peak.h"
+#include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::plan {
@@ -171,10 +172,10 @@ TEST_CASE("a search whose time is over ends with the best that it has found") {
   config.simulations = 1'000'000'000;
   config.operators = UINT64_MAX;
   SimulationConfig job = job_of(step, 0.5);
-  StopSign sign;
+  StopToken stop;
   uint64_t now_ns = 0;
-  sign.set_limit([&] { return ++now_ns; }, 1000);
-  job.stop = &sign;
+  stop.set_limit([&] { return ++now_ns; }, 1000);
+  job.stop = &stop;
   const auto plans = find_plans(step, job, config);
   REQUIRE(plans.size() > 2);
   CHECK(!plans[0].plan.weights.empty());

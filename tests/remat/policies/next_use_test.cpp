@@ -22,12 +22,12 @@ struct Job {
   uint64_t now_ns = 1;
 
   void call(const std::vector<Storage*>& operands, Storage** made, uint64_t cost_ns) {
-    const auto call = policy.foresight()->begin(0, operands, now_ns);
+    const auto call = policy.step_history()->begin(0, operands, now_ns);
     now_ns += 10;
     if (made != nullptr) *made = built.result(operands, cost_ns);
     std::vector<Storage*> outputs;
     if (made != nullptr) outputs.push_back(*made);
-    policy.foresight()->finish(call, outputs);
+    policy.step_history()->finish(call, outputs);
   }
   void make() {
     x = built.root();
@@ -36,7 +36,7 @@ struct Job {
     call({b}, &c, 400);
   }
   void use(Storage* storage) { call({storage}, nullptr, 0); }
-  void end() { policy.foresight()->end_step(now_ns); }
+  void end() { policy.step_history()->end_step(now_ns); }
 };
 
 TEST_CASE("the time until a use counts, foreseen from the second step on") {

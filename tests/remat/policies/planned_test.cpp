@@ -21,15 +21,15 @@ struct Job {
   uint64_t now_ns = 1;
 
   Storage* call(uint64_t site, Storage* operand, uint64_t cost_ns) {
-    const auto call = policy.foresight()->begin(site, {&operand, 1}, now_ns);
+    const auto call = policy.step_history()->begin(site, {&operand, 1}, now_ns);
     now_ns += 10;
     Storage* made = built.result({operand}, cost_ns);
-    policy.foresight()->finish(call, {&made, 1});
+    policy.step_history()->finish(call, {&made, 1});
     return made;
   }
   void begin(uint64_t site = 1) { x = built.root(), a = call(site, x, 100); }
   void go_on(uint64_t site = 2) { b = call(site, a, 200), c = call(3, b, 400); }
-  void end() { policy.foresight()->end_step(now_ns); }
+  void end() { policy.step_history()->end_step(now_ns); }
   void step() { begin(), go_on(), end(); }
   double price(Storage* storage) { return policy.price(*storage, {2, 0}); }
   // For the last step.
@@ -37,7 +37,7 @@ struct Job {
     StepPlan plan;
     plan.policy = name;
     plan.weights = std::move(weights);
-    plan.fingerprint = policy.foresight()->last_fingerprint();
+    plan.fingerprint = policy.step_history()->last_fingerprint();
     return plan;
   }
 };

@@ -1,0 +1,55 @@
+// Settings: what the plugin for the CPU is attached with (bindings/torch/plugin/api.h lists the
+// entries). Plain data; knows nothing of PyTorch.
+#pragma once
+
+#include <string>
+
+#include "allocator/budgeted_allocator.h"
+#include "bindings/torch/base/settings_reader.h"
+#include "remat/record/recording_settings.h"
+#include "remat/runtime.h"
+
+namespace tidepool::torch_glue {
+
+// The trace of a job; without a path nothing is recorded.
+struct TraceSettings {
+  plan::RecordingSettings recording;
+  std::string name;
+  bool blocks = false;  // where storages lie is recorded, too
+};
+
+// A job that is driven by a trace of itself; without a path it is not.
+struct DrivenSettings {
+  std::string costs_path;
+  std::string log_path;  // empty: what is done is not logged
+};
+
+// What the policy `planned` does while the job runs: it searches beside it, or the job waits at
+// the end of a step for the search, so that it runs the same way each time, or there are no plans.
+enum class Planning : uint8_t { kBackground, kWait, kOff };
+
+// What every engine is made with.
+struct RuntimeSettings {
+  remat::RuntimeConfig config;
+  Planning planning = Planning::kBackground;
+  bool recording = true;
+  TraceSettings trace;
+};
+
+struct Settings {
+  AllocatorConfig allocator;
+  RuntimeSettings runtime;
+  DrivenSettings driven;
+  bool logs_allocations = false;  // for tests
+
+  // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
+  static Settings parse(const std::string& json);
+};
+
+// Fills in the entries about the allocator that every plugin takes; budget_bytes 0: not given.
+void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& config);
+// Likewise about rematerialization; under chaos the allocator poisons.
+void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settings,
+                           AllocatorConfig& allocator);
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,340 @@
+#include "bindings/torch/calls/operator_info.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+
+#include "bindings/torch/base/devices.h"
+#include "bindings/torch/calls/call_body.h"
+#include "bindings/torch/calls/operator_evidence.h"
+#include "bindings/torch/calls/varying_operators.h"
+#include "remat/lineage/mutants.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+// Operators that write every element of their one written argument and read none of it.
+constexpr std::array kFullOverwrites = {
+    "aten::zero_",          "aten::fill_.Scalar",   "aten::fill_.Tensor",  "aten::normal_",
+    "aten::uniform_",       "aten::random_",        "aten::random_.to",    "aten::random_.from",
+    "aten::exponential_",   "aten::log_normal_",    "aten::cauchy_",       "aten::geometric_",
+    "aten::bernoulli_.float", "aten::bernoulli_.Tensor", "aten::copy_",
+};
+
+// Operators, in all their overloads, that write arguments which their schema says they only read:
+// when `training` is set; where there is no such argument always, and a replay that left them out
+// would be another call.
+struct HiddenWrite {
+  std::string_view name;
+  std::array<std::string_view, 2> written;
+  std::string_view training;
+};
+constexpr std::array<std::string_view, 2> kStatistics = {"running_mean", "running_var"};
+constexpr std::array kHiddenWrites = {
+    HiddenWrite{"aten::native_batch_norm", kStatistics, "training"},
+    HiddenWrite{"aten::cudnn_batch_norm", kStatistics, "training"},
+    HiddenWrite{"aten::miopen_batch_norm", kStatistics, "training"},
+    HiddenWrite{"aten::batch_norm_update_stats", kStatistics, {}},
+    HiddenWrite{"aten::batch_norm_gather_stats", kStatistics, {}},
+    HiddenWrite{"aten::batch_norm_gather_stats_with_counts", kStatistics, {}},
+    HiddenWrite{"aten::_cudnn_rnn", {"dropout_state"}, {}},
+    HiddenWrite{"aten::miopen_rnn", {"dropout_state"}, {}},
+};
+
+// Metadata operators that their schema does not show as views.
+constexpr std::array kMetadataPrefixes = {"aten::empty", "aten::new_empty",
+                                          "aten::_efficientzerotensor"};
+constexpr std::array kMetadataNames = {"aten::set_", "aten::shallow_copy_data_"};
+
+// Operators whose effect is not on contents alone: they change the storage itself, or hand out an
+// alias that nothing shows. They run, on restored operands, and their results are roots.
+constexpr std::array kStorageSurgery = {
+    "aten::resize_",      "aten::resize_as_",    "aten::resize_as_sparse_", "aten::resize.out",
+    "aten::_lazy_clone",  "aten::_resize_output_", "aten::_pin_memory",     "aten::set_data",
+    "aten::resize_output_",
+    // These compare the pointers of the old and the new storage.
+    "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset",
+    "aten::set_.source_Tensor",  "aten::set_.source_Tensor_storage_offset",
+};
+
+// Operators that draw only by calling one that takes a generator, through the dispatcher.
+constexpr std::array kDrawingComposites = {
+    "aten::rand",    "aten::rand_like",    "aten::randn",    "aten::randn_like",
+    "aten::randint", "aten::randint_like", "aten::randperm",
+};
+// The same, on the CPU. (CUDA has a kernel of its own for it.)
+constexpr std::string_view kDropout = "aten::native_dropout";
+
+// Tagged as drawing, but they only read what another one has drawn, or draw nothing at all.
+constexpr std::array kDrawNothing = {
+    "aten::_fused_sdp_choice",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_cudnn_attention_backward",
+    "aten::_scaled_dot_product_efficient_attention_backward",
+    "aten::_cudnn_attention_backward",
+};
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+template <size_t N>
+bool lists(const std::array<const char*, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// A type whose values a record can hold: numbers, strings, generators, and lists of such.
+bool is_plain(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::OptionalType:
+      return is_plain(type->expectRef<c10::OptionalType>().getElementType());
+    case c10::TypeKind::ListType:
+      return is_plain(type->expectRef<c10::ListType>().getElementType());
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::ComplexType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::NoneType:
+    case c10::TypeKind::DeviceObjType:
+    case c10::TypeKind::LayoutType:
+    case c10::TypeKind::MemoryFormatType:
+    case c10::TypeKind::ScalarTypeType:
+    case c10::TypeKind::QSchemeType:
+    case c10::TypeKind::SymIntType:
+    case c10::TypeKind::SymFloatType:
+    case c10::TypeKind::SymBoolType:
+    case c10::TypeKind::GeneratorType:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// c10::OperatorHandle keeps its operator's dispatch table private. Explicit instantiations may name
+// private members.
+const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& op);
+template <auto Member>
+struct DefinitionMember {
+  friend const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& op) {
+    return (op.*Member)->op;
+  }
+};
+template struct DefinitionMember<&c10::OperatorHandle::operatorDef_>;
+
+c10::DispatchKey backend_key() {
+  return host_is_foreign() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+}
+
+}  // namespace
+
+OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
+  const c10::FunctionSchema& schema = op.schema();
+  qualified_name = schema.name();
+  if (!schema.overload_name().empty()) qualified_name += "." + schema.overload_name();
+  name = qualified_name.c_str();
+  destroy_body = &CallBody::destroy;
+  argument_count = static_cast<uint16_t>(schema.arguments().size());
+  return_count = static_cast<uint16_t>(schema.returns().size());
+  is_foreign_ = !std::string_view(qualified_name).starts_with("aten::");
+  read_arguments(schema);
+  read_returns(schema);
+  is_metadata |= op.hasTag(at::Tag::inplace_view);
+  apply_tables(schema);
+  apply_hidden_writes(schema);
+  read_draws(schema);
+  remember_kernel();
+}
+
+void OperatorInfo::read_arguments(const c10::FunctionSchema& schema) {
+  uint16_t index = 0;
+  for (const c10::Argument& argument : schema.arguments()) {
+    const std::string type = argument.type()->str();
+    const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    writes |= written;
+    TensorArgument tensor{index, TensorArgument::Kind::kTensor, written, false};
+    if (type == "Tensor" || type == "Tensor?") {
+      tensors.push_back(tensor);
+    } else if (type == "Tensor[]" || type == "Tensor[]?") {
+      tensor.kind = TensorArgument::Kind::kTensorList;
+      tensors.push_back(tensor);
+    } else if (type == "Tensor?[]") {
+      tensor.kind = TensorArgument::Kind::kOptionalTensorList;
+      tensors.push_back(tensor);
+    } else if (contains(type, "Tensor")) {
+      tensor.kind = TensorArgument::Kind::kNested;
+      tensors.push_back(tensor);
+      replayable = false;
+    } else if (!is_plain(argument.type())) {
+      replayable = false;
+    }
+    if (contains(type, "Generator")) generator_argument = index;
+    if (type == "Storage") storage_argument = index;
+    ++index;
+  }
+}
+
+void OperatorInfo::read_returns(const c10::FunctionSchema& schema) {
+  bool views = false;
+  returns_tensor = false;
+  for (const c10::Argument& result : schema.returns()) {
+    returns_list |= result.type()->str() != "Tensor";
+    returns_tensor |= contains(result.type()->str(), "Tensor");
+    views |= result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  }
+  is_metadata = views && !writes && !TIDEPOOL_MUTANT(9, view);
+}
+
+void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
+  for (std::string_view prefix : kMetadataPrefixes) {
+    if (TIDEPOOL_MUTANT(9, empty)) continue;
+    is_metadata |= std::string_view(qualified_name).starts_with(prefix);
+  }
+  bool is_surgery = false;
+  for (std::string_view known : kStorageSurgery) is_surgery |= qualified_name == known;
+  is_metadata &= !is_surgery;
+  replayable &= !is_surgery;
+  const Evidence evidence =
+      host_is_foreign() ? device_evidence(qualified_name) : host_evidence(qualified_name);
+  is_trusted_ = evidence == Evidence::kTrusted || evidence == Evidence::kVaries || is_surgery;
+  replayable &= evidence != Evidence::kVaries;
+  replayable &= is_trusted_ || TIDEPOOL_MUTANT(5, python_operator);
+  // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
+  keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
+                   std::string_view(qualified_name).starts_with("_c10d") ||
+                   qualified_name == "aten::_lazy_clone" ||
+                   (!is_trusted_ && !writes && !returns_tensor);
+  if (host_is_foreign()) varies = variation_of(schema.name());
+  if (varies == Variation::kTransposed) {
+    switch_argument = schema.argumentIndexWithName("transposed").value_or(-1);
+  }
+  for (std::string_view known : kMetadataNames) is_metadata |= qualified_name == known;
+  // Views of others may be chosen by contents, and those of nested tensors read the tables of
+  // sizes.
+  is_metadata &= is_trusted_ && !std::string_view(qualified_name).starts_with("aten::_nested");
+  for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
+}
+
+void OperatorInfo::apply_hidden_writes(const c10::FunctionSchema& schema) {
+  for (const HiddenWrite& hidden : kHiddenWrites) {
+    if (schema.name() != hidden.name || TIDEPOOL_MUTANT(3, hidden_write)) continue;
+    replayable &= !hidden.training.empty();
+    switch_argument = schema.argumentIndexWithName(hidden.training).value_or(-1);
+    for (TensorArgument& tensor : tensors) {
+      const std::string& argument = schema.arguments()[tensor.index].name();
+      tensor.side_writes = argument == hidden.written[0] || argument == hidden.written[1];
+    }
+  }
+}
+
+void OperatorInfo::read_draws(const c10::FunctionSchema& schema) {
+  draws = generator_argument >= 0 || handle.hasTag(at::Tag::nondeterministic_seeded);
+  if (!draws || generator_argument >= 0) return;
+  const bool is_dropout = schema.name() == kDropout;
+  if (lists(kDrawingComposites, schema.name()) || (is_dropout && !host_is_foreign())) {
+    is_metadata = true;
+    return;
+  }
+  draws = !lists(kDrawNothing, schema.name());
+  draws_by_default_only = is_dropout && schema.overload_name().empty();
+  draw_argument = schema.argumentIndexWithName("dropout_p").value_or(-1);
+}
+
+void OperatorInfo::remember_kernel() {
+  const c10::impl::OperatorEntry& entry = entry_of(handle);
+  if (!entry.hasComputedKernelForDispatchKey(backend_key())) return;
+  kernel_slot_ = &entry.lookup(c10::DispatchKeySet(backend_key()));
+  kernel_ = *kernel_slot_;
+}
+
+void OperatorInfo::call_recorded_kernel(torch::jit::Stack& stack, c10::Device device) const {
+  if (!is_replaced()) return handle.callBoxed(&stack);
+  const c10::DispatchKey key = device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  kernel_.callBoxed(handle, c10::DispatchKeySet(key), &stack);
+}
+
+namespace {
+
+constexpr char kForgottenKey = 0;
+
+// Open addressing by the address of the operator's name, which is stable while it is registered.
+// Slots are used once; readers see a key only after its info.
+class OperatorTable {
+ public:
+  const OperatorInfo& find_or_make(const c10::OperatorHandle& op) {
+    const void* key = &op.operator_name();
+    for (size_t slot = hash(key);; slot = (slot + 1) & (kSlots - 1)) {
+      const void* found = slots_[slot].key.load(std::memory_order_acquire);
+      if (found == key) [[likely]] return *slots_[slot].info;
+      if (found == nullptr) break;
+    }
+    return add(key, op);
+  }
+
+  void forget(const c10::OperatorHandle& op) {
+    const void* key = &op.operator_name();
+    std::lock_guard<std::mutex> guard(mutex_);
+    overflow_.erase(key);
+    for (size_t slot = hash(key);; slot = (slot + 1) & (kSlots - 1)) {
+      const void* found = slots_[slot].key.load(std::memory_order_relaxed);
+      if (found == key) slots_[slot].key.store(kForgotten, std::memory_order_release);
+      if (found == key || found == nullptr) return;
+    }
+  }
+
+ private:
+  static constexpr const void* kForgotten = &kForgottenKey;
+  static constexpr size_t kSlots = 1u << 15;  // PyTorch has about 3,500 operators
+  struct Slot {
+    std::atomic<const void*> key{nullptr};
+    const OperatorInfo* info = nullptr;
+  };
+
+  static size_t hash(const void* key) {
+    return (reinterpret_cast<uintptr_t>(key) * 0x9E3779B97F4A7C15ull) >> 49;
+  }
+
+  const OperatorInfo& add(const void* key, const c10::OperatorHandle& op) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (count_ * 2 > kSlots) return overflow(key, op);
+    for (size_t slot = hash(key);; slot = (slot + 1) & (kSlots - 1)) {
+      const void* found = slots_[slot].key.load(std::memory_order_relaxed);
+      if (found == key) return *slots_[slot].info;
+      if (found != nullptr) continue;
+      slots_[slot].info = new OperatorInfo(op);
+      slots_[slot].key.store(key, std::memory_order_release);
+      ++count_;
+      return *slots_[slot].info;
+    }
+  }
+
+  const OperatorInfo& overflow(const void* key, const c10::OperatorHandle& op) {
+    const OperatorInfo*& info = overflow_[key];
+    if (info == nullptr) info = new OperatorInfo(op);
+    return *info;
+  }
+
+  std::mutex mutex_;
+  size_t count_ = 0;
+  std::unordered_map<const void*, const OperatorInfo*> overflow_;
+  std::array<Slot, kSlots> slots_;
+};
+
+OperatorTable& operator_table() {
+  static auto* table = new OperatorTable;
+  return *table;
+}
+
+}  // namespace
+
+const OperatorInfo& info_of(const c10::OperatorHandle& op) {
+  return operator_table().find_or_make(op);
+}
+
+void forget_operator(const c10::OperatorHandle& op) { operator_table().forget(op); }
+
+}  // namespace tidepool::torch_glue

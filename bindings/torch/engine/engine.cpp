@@ -1,0 +1,163 @@
+#include "bindings/torch/engine/engine.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "allocator/base/check.h"
+#include "bindings/torch/base/replaying.h"
+#include "bindings/torch/engine/job_trace.h"
+
+namespace tidepool::torch_glue {
+
+namespace detail {
+constinit DeviceTable<Engine> g_engines;
+std::atomic<uint64_t> g_out_of_memory_count{0};
+}  // namespace detail
+
+namespace {
+
+bool plans(const RuntimeSettings& settings) {
+  return settings.config.policy == "planned" && settings.planning != Planning::kOff &&
+         settings.config.chaos == remat::Chaos::kNone;
+}
+
+}  // namespace
+
+Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
+               std::unique_ptr<TorchBackend> backend, const RuntimeSettings& settings)
+    : device_(device),
+      chaos_at_allocations_(settings.config.chaos != remat::Chaos::kNone &&
+                            settings.config.chaos != remat::Chaos::kOperator),
+      allocator_(allocator),
+      backend_(std::move(backend)),
+      recorder_(start_recorder(settings.trace, device)),
+      runtime_(allocator, *backend_, settings.config),
+      foreign_copies_(*this, allocator.statistics().budget_bytes),
+      waits_for_plans_(settings.planning == Planning::kWait) {
+  runtime_.set_recording(settings.recording);
+  if (recorder_ != nullptr) {
+    runtime_.set_observer(recorder_.get());
+  } else if (plans(settings)) {
+    plan::BackgroundPlannerConfig config;
+    config.limits = settings.config.limits;
+    config.facts = trace_facts(device);
+    if (config.facts.copy_bytes_per_ns == 0) {
+      constexpr size_t kBytes = size_t{1} << 26;
+      config.facts.copy_bytes_per_ns =
+          static_cast<double>(kBytes) / static_cast<double>(backend_->copy_ns(kBytes) + 1);
+    }
+    planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
+    runtime_.set_observer(planner_.get());
+  }
+  if (device.is_cpu() && allocation_meter() != nullptr) {
+    allocator.set_observer(allocation_meter());
+  }
+}
+
+AllocatorObserver* Engine::allocation_meter() {
+  if (recorder_ != nullptr) return &recorder_->meter();
+  return planner_ != nullptr ? &planner_->meter() : nullptr;
+}
+
+void Engine::end_step() {
+  runtime_.end_step();
+  foreign_copies_.end_step();
+  if (waits_for_plans_ && planner_ != nullptr) planner_->wait();
+}
+
+plan::BackgroundPlannerStatistics Engine::planning() const {
+  return planner_ != nullptr ? planner_->statistics() : plan::BackgroundPlannerStatistics();
+}
+
+void Engine::find_budget_to_try(OutOfMemoryReport& report) {
+  if (planner_ != nullptr) planner_->find_budget_to_try(report);
+}
+
+void Engine::finish() {
+  if (recorder_ == nullptr && planner_ == nullptr) return;
+  runtime_.set_observer(nullptr);
+  if (recorder_ != nullptr) recorder_->finish();
+  if (planner_ != nullptr) planner_->stop();
+}
+
+bool Engine::restore_everything() {
+  DeviceLock lock(mutex());
+  runtime_.pause_evicting(lock);
+  runtime_.resume_evicting();
+  return runtime_.has_restored();
+}
+
+void Engine::begin_settling() {
+  DeviceLock lock(mutex());
+  runtime_.begin_settling(lock);
+}
+
+void Engine::end_settling() {
+  DeviceLock lock(mutex());
+  runtime_.end_settling();
+}
+
+void Engine::begin_capture() {
+  DeviceLock lock(mutex());
+  if (runtime_.has_evicted()) {
+    throw std::runtime_error(
+        "Tidepool: another thread's work had tensors evicted when the capture of a graph began");
+  }
+  runtime_.pause_evicting(lock);
+  ++captures_;
+}
+
+void Engine::end_capture() {
+  DeviceLock lock(mutex());
+  --captures_;
+  runtime_.resume_evicting();
+}
+
+void add_engine(std::unique_ptr<Engine> engine) {
+  const c10::Device device = engine->device();
+  TIDEPOOL_CHECK(engine_of(device) == nullptr, "device %d has an engine already", device.index());
+  g_runtimes.add(device, engine->runtime());
+  detail::g_engines.add(device, *engine.release());
+}
+
+namespace {
+// What the last out-of-memory error of this thread said, before it became PyTorch's.
+thread_local std::optional<OutOfMemoryReport> t_last_report;
+constinit thread_local uint64_t t_last_out_of_memory = 0;  // the count after it
+}  // namespace
+
+void note_out_of_memory(const OutOfMemoryReport& report) {
+  t_last_report = report;
+  t_last_out_of_memory = ++detail::g_out_of_memory_count;
+}
+
+uint64_t detail::last_out_of_memory() { return t_last_out_of_memory; }
+
+void rethrow_as_torch_error(Engine& engine) {
+  try {
+    throw;
+  } catch (const OutOfMemory& error) {
+    note_out_of_memory(error.report());
+    if (is_replaying()) {
+      t_last_report.reset();  // our error has it
+      throw;
+    }
+    OutOfMemoryReport report = error.report();
+    engine.find_budget_to_try(report);
+    engine.backend().raise_out_of_memory(report);
+  }
+  std::abort();  // not reached
+}
+
+void rethrow_as_our_error() {
+  if (!t_last_report) throw;
+  OutOfMemoryReport report = std::move(*t_last_report);
+  t_last_report.reset();
+  throw OutOfMemory(std::move(report));
+}
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,115 @@
+// Engine: what Tidepool has for one device of this process, wired together: runtime and PyTorch
+// backend over the device's allocator. A process has those of one kind of device, the CPU or its
+// CUDA devices; what lives elsewhere is foreign memory to it.
+// Made while attaching (CPU) or at a device's first allocation (CUDA), never destroyed: storages
+// outlive static destructors. Thread safe.
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+
+#include <atomic>
+#include <memory>
+
+#include "allocator/budgeted_allocator.h"
+#include "bindings/torch/base/devices.h"
+#include "bindings/torch/base/settings.h"
+#include "bindings/torch/engine/foreign_copies.h"
+#include "bindings/torch/engine/torch_backend.h"
+#include "remat/plan/background_planner.h"
+#include "remat/record/trace_recorder.h"
+#include "remat/runtime.h"
+
+namespace tidepool::torch_glue {
+
+class Engine {
+ public:
+  // `allocator` must outlive the engine. Throws: std::invalid_argument naming an unknown policy.
+  Engine(c10::Device device, BudgetedAllocator& allocator, std::unique_ptr<TorchBackend> backend,
+         const RuntimeSettings& settings);
+
+  c10::Device device() const { return device_; }
+  BudgetedAllocator& allocator() { return allocator_; }
+  remat::Runtime& runtime() { return runtime_; }
+  DeviceMutex& mutex() { return allocator_.mutex(); }
+  TorchBackend& backend() { return *backend_; }
+  ForeignCopies& foreign_copies() { return foreign_copies_; }
+  const ForeignCopies& foreign_copies() const { return foreign_copies_; }
+
+  // True where an allocation must offer the runtime a chance to evict at random.
+  bool chaos_at_allocations() const { return chaos_at_allocations_; }
+
+  // A graph is being captured on the device: nothing may be restored, and all that operators use
+  // stays where it is for good.
+  bool capturing() const { return captures_.load(std::memory_order_relaxed) > 0; }
+  // What is evicted comes back, for a capture that is about to start. True if work of ours may
+  // still be running. Throws: OutOfMemory if it does not fit.
+  bool restore_everything();
+  // Counted. Throws: std::runtime_error if something is evicted.
+  void begin_capture();
+  void end_capture();
+
+  // A switch or a kernel that recorded calls depend on is about to be changed; it was. Counted.
+  // Throws: OutOfMemory if what is evicted does not fit.
+  void begin_settling();
+  void end_settling();
+
+  // The job's trace is recorded.
+  bool is_traced() const { return recorder_ != nullptr; }
+  // Where steps may be recorded: who has to be told of all blocks; else nullptr.
+  AllocatorObserver* allocation_meter();
+  // A step of the job has ended.
+  void end_step();
+  plan::BackgroundPlannerStatistics planning() const;
+  // Adds a budget to try to the report of this thread's request, if one can be found.
+  void find_budget_to_try(OutOfMemoryReport& report);
+  // Completes the trace, and stops a search for a plan; nothing is recorded afterwards.
+  void finish();
+
+ private:
+  const c10::Device device_;
+  const bool chaos_at_allocations_;
+  BudgetedAllocator& allocator_;
+  std::unique_ptr<TorchBackend> backend_;
+  std::unique_ptr<plan::TraceRecorder> recorder_;
+  remat::Runtime runtime_;
+  ForeignCopies foreign_copies_;
+  const bool waits_for_plans_;
+  std::unique_ptr<plan::BackgroundPlanner> planner_;  // only where there is no recorder
+  std::atomic<int> captures_{0};
+};
+
+// Makes the engine known, for good.
+void add_engine(std::unique_ptr<Engine> engine);
+
+namespace detail {
+extern DeviceTable<Engine> g_engines;
+extern std::atomic<uint64_t> g_out_of_memory_count;
+uint64_t last_out_of_memory();  // the count after this thread's last one
+}  // namespace detail
+
+// The engine of a device; nullptr if it has none.
+inline Engine* engine_of(c10::Device device) { return detail::g_engines.of(device); }
+inline Engine* engine_of(c10::StorageImpl* storage) { return engine_of(device_of(storage)); }
+template <class Visit>
+void for_each_engine(Visit&& visit) {
+  detail::g_engines.for_each(visit);
+}
+
+// Remembers what this thread's out-of-memory error said, which becomes PyTorch's exception now.
+void note_out_of_memory(const OutOfMemoryReport& report);
+// How many of them there have been in this process.
+inline uint64_t out_of_memory_count() {
+  return detail::g_out_of_memory_count.load(std::memory_order_relaxed);
+}
+// This thread has had one since the count was `before`. An operator that ends well nevertheless has
+// gone on with less memory, perhaps by another algorithm.
+inline bool ran_out_of_memory_since(uint64_t before) {
+  return out_of_memory_count() != before && detail::last_out_of_memory() > before;
+}
+// Rethrows our own out-of-memory error as PyTorch's exception type. Called in a catch block.
+[[noreturn]] void rethrow_as_torch_error(Engine& engine);
+// The way back, for a kernel that ran within a restoration: throws our own error with the report of
+// this thread's last one. Called in a catch block of c10::OutOfMemoryError.
+[[noreturn]] void rethrow_as_our_error();
+
+}  // namespace tidepool::torch_glue

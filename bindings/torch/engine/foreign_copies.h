@@ -1,0 +1,119 @@
+// ForeignCopies: copies, in memory of ours, of what operators read in memory of others (NumPy
+// arrays, batches of a DataLoader's workers), from which the results can be made again. What the
+// others do to their memory does not matter to a copy; each is used as long as it equals its
+// source. Owns the copies: ordinary tracked storages without lineage. Where one is dropped, its
+// death is that of a root: evicted values that need it keep its bytes, resident ones lose their
+// lineage. A copy is dropped when its source has died or changed, when no record reads it, when a
+// whole step has not used it, and when memory is short. Thread safe: the books need the device's
+// lock, which each function takes unless it is passed; bytes are copied and compared without it.
+// Invariant: (1) no more than kMost copies; (2) no two have the same source region.
+#pragma once
+
+#include <c10/core/Storage.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "allocator/base/device_mutex.h"
+#include "remat/lineage/container_bytes.h"
+#include "remat/lineage/lineage.h"
+
+namespace tidepool::torch_glue {
+
+class Engine;
+
+struct ForeignCopyStatistics {
+  uint64_t copies = 0;    // made so far
+  uint64_t uses = 0;      // by operators, the first of each copy included
+  uint64_t changed = 0;   // sources that changed while an operator read them
+  uint64_t given_up = 0;  // copies dropped because memory was short
+  size_t bytes = 0;       // held now
+};
+
+class ForeignCopies {
+ public:
+  // The bytes that a tensor shows in a storage of others.
+  struct Region {
+    c10::StorageImpl* storage = nullptr;
+    const char* first = nullptr;
+    size_t bytes = 0;
+    // A copy lies as far behind a boundary of kAlignment bytes as its source: libraries may compute
+    // other bits elsewhere.
+    size_t lead_bytes() const { return reinterpret_cast<uintptr_t>(first) % kAlignment; }
+  };
+  static constexpr size_t kAlignment = 64;
+
+  ForeignCopies(Engine& engine, size_t budget_bytes)
+      : engine_(engine), most_bytes_(budget_bytes / kShare) {}
+
+  // One call that reads more is not worth the room: weights, most of all, that were there before
+  // us.
+  size_t most_bytes() const { return most_bytes_; }
+
+  // nullopt if the tensor has no bytes, or shows a small part of a large region.
+  static std::optional<Region> region_of(const c10::TensorImpl& tensor);
+
+  // A copy whose bytes, from lead_bytes() on, equal those of the region: one there is already or a
+  // fresh one. The caller has it locked (Runtime::lock_storage()). nullptr: memory does not
+  // suffice.
+  struct Copy {
+    remat::Storage* storage = nullptr;
+    bool fresh = false;
+  };
+  std::optional<Copy> obtain(const Region& region);
+
+  // Whether the region still equals its copy, which the caller has locked.
+  bool still_equal(const Region& region, remat::Storage& copy);
+  void note_change(remat::Storage& copy);
+  // The copy is not used from now on.
+  void drop(remat::Storage& copy);
+
+  // Calls of a kind whose results take less than the copies would, so that they do not pay. pays()
+  // requires: lock held.
+  bool pays(uint64_t timing_key) const { return !unpaid_.contains(timing_key); }
+  void note_unpaid(uint64_t timing_key);
+
+  // Drops all copies. True if there were any. The lock is released meanwhile.
+  bool give_up(DeviceLock& lock);
+  void end_step();
+  // Beside the copies' contents. Requires: lock held.
+  size_t bookkeeping_bytes() const {
+    return bytes_of(entries_) + entries_.size() * sizeof(c10::StorageImpl) + bytes_of(unpaid_);
+  }
+  ForeignCopyStatistics statistics() const;
+
+ private:
+  static constexpr size_t kShare = 8;
+  static constexpr size_t kMost = 64;
+  static constexpr size_t kMostKinds = 4096;
+
+  struct Entry {
+    Region source;  // its storage is held weakly
+    c10::Storage copy;
+    remat::Storage* tracked;
+    uint64_t used_step;
+  };
+  using Dropped = std::vector<Entry>;  // to be destroyed without the lock
+
+  static bool equal(const Region& region, const remat::Storage& copy);
+  Entry* find(const Region& region);
+  // Moves the entries for which `wanted(const Entry&)` holds to `dropped`. Requires: lock held.
+  template <class Wanted>
+  void take_out(Dropped& dropped, Wanted&& wanted);
+  void take_out_stale(Dropped& dropped);
+  std::optional<Copy> copy_of(const Region& region);
+
+  Engine& engine_;
+  const size_t most_bytes_;
+  std::vector<Entry> entries_;  // oldest first
+  absl::flat_hash_set<uint64_t> unpaid_;
+  uint64_t step_ = 0;
+  ForeignCopyStatistics statistics_;
+};
+
+}  // namespace tidepool::torch_glue

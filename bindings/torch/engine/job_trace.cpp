@@ -1,0 +1,54 @@
+#include "bindings/torch/engine/job_trace.h"
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "bindings/torch/base/host_prices.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+constexpr size_t kHostAlignment = 64, kDeviceAlignment = 512;  // of blocks; see AllocatorConfig
+
+void say(const std::string& line) { std::fprintf(stderr, "tidepool: %s\n", line.c_str()); }
+
+// "out.json.gz", 1 -> "out.1.json.gz"
+std::string with_number(const std::string& path, int number) {
+  if (number <= 0) return path;
+  const size_t folder = path.rfind('/') + 1;  // 0 if there is none
+  const size_t dot = path.find('.', folder + 1);
+  const size_t end = dot == std::string::npos ? path.size() : dot;
+  return path.substr(0, end) + "." + std::to_string(number) + path.substr(end);
+}
+
+}  // namespace
+
+plan::TraceFacts trace_facts(c10::Device device) {
+  plan::TraceFacts facts;
+  facts.device = device.is_cuda() ? "cuda" : "cpu";
+  facts.alignment = device.is_cuda() ? kDeviceAlignment : kHostAlignment;
+  if (device.is_cpu()) {
+    facts.copy_bytes_per_ns = 1 / double{kHostCopyNsPerByte};
+    facts.map_ns = kHostMapNs;
+  }
+  return facts;
+}
+
+std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
+                                                    c10::Device device) {
+  if (settings.recording.path.empty()) return nullptr;
+  plan::TraceFacts facts = trace_facts(device);
+  facts.name = settings.name;
+  facts.blocks = settings.blocks;
+  plan::RecordingSettings recording = settings.recording;
+  recording.path = with_number(recording.path, device.has_index() ? device.index() : 0);
+  try {
+    return std::make_unique<plan::TraceRecorder>(recording, facts, &say);
+  } catch (const std::exception& error) {
+    say(std::string("no trace: ") + error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace tidepool::torch_glue

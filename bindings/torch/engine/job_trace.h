@@ -1,0 +1,21 @@
+// job_trace: starts to record the trace of what a job does on one device. See docs/trace-format.md.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+
+#include "bindings/torch/base/settings.h"
+#include "remat/record/trace_recorder.h"
+
+namespace tidepool::torch_glue {
+
+// What a trace of a job on the device says of it, but for its name.
+plan::TraceFacts trace_facts(c10::Device device);
+
+// A recorder for the device; nullptr if nothing is to be recorded. The file of a second device has
+// its number in its name. What goes wrong is said on stderr, and the job goes on.
+std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
+                                                    c10::Device device);
+
+}  // namespace tidepool::torch_glue

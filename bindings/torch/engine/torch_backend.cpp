@@ -1,0 +1,212 @@
+#include "bindings/torch/engine/torch_backend.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <optional>
+
+#include "bindings/torch/base/replaying.h"
+#include "bindings/torch/calls/call_body.h"
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/storage/gradients.h"
+#include "bindings/torch/storage/storage_access.h"
+#include "remat/lineage/mutants.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+using c10::StorageImpl;
+
+c10::intrusive_ptr<StorageImpl> borrow(void* address, size_t bytes, c10::Device device) {
+  return c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes,
+                                          c10::DataPtr(address, device), nullptr, false);
+}
+
+at::Tensor make_tensor(c10::intrusive_ptr<StorageImpl> storage, const TensorSlot& slot) {
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKeySet::RAW, slot.keys),
+      c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(slot.scalar_type)));
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(c10::IntArrayRef(slot.sizes, slot.dimensions),
+                              c10::IntArrayRef(slot.sizes + slot.dimensions, slot.dimensions),
+                              slot.offset);
+  if (slot.wrapped_number) impl->set_wrapped_number(true);
+  return tensor;
+}
+
+// The arguments of a replay, standing on storages that own nothing.
+torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& replay,
+                                 c10::Device device) {
+  torch::jit::Stack stack;
+  stack.reserve(body.info().argument_count + 2);
+  size_t edge = 0;
+  c10::intrusive_ptr<StorageImpl> target;
+  const remat::Record& record = *replay.record;
+  auto input = [&](size_t k) {
+    const remat::Value* value = record.edges[k].value;
+    const bool is_target = record.written_edge != remat::Record::kNoEdge &&
+                           value == record.edges[record.written_edge].value;
+    if (!is_target) return borrow(replay.inputs[k], value->bytes, device);
+    if (!target) target = borrow(replay.target, value->bytes, device);
+    return target;
+  };
+  body.push_arguments(stack, [&](const TensorSlot& slot) {
+    switch (slot.kind) {
+      case TensorSlot::Kind::kEdge: return make_tensor(input(edge++), slot);
+      case TensorSlot::Kind::kBlank:
+        return make_tensor(borrow(replay.target, record.overwritten_bytes, device), slot);
+      case TensorSlot::Kind::kImmediate:
+        return make_tensor(
+            borrow(const_cast<void*>(slot.immediate), slot.storage_bytes, c10::Device(at::kCPU)),
+            slot);
+      case TensorSlot::Kind::kEmpty:
+        return make_tensor(borrow(nullptr, 0, slot.on_host() ? c10::Device(at::kCPU) : device),
+                           slot);
+      case TensorSlot::Kind::kAbsent: break;
+    }
+    return at::Tensor();
+  });
+  return stack;
+}
+
+// What a replay warns of, the recorded call has warned of.
+class NoWarnings final : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+// Runs native_dropout from a generator, which it does not take: _fused_dropout is the same kernel,
+// given the probability to keep, with a mask of bytes.
+void call_dropout(const OperatorInfo& info, torch::jit::Stack& stack,
+                  const at::Generator& generator) {
+  const double dropped = stack[1].toDouble();
+  const bool draws = (stack[2].isNone() || stack[2].toBool()) && dropped != 1;
+  if (!draws) return info.handle.callBoxed(&stack);
+  const at::Tensor input = stack[0].toTensor();
+  auto [output, mask] = at::_fused_dropout(input, 1.0 - dropped, generator);
+  at::Tensor kept = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(mask.storage()), mask.key_set(), caffe2::TypeMeta::Make<bool>());
+  kept.unsafeGetTensorImpl()->set_sizes_and_strides(mask.sizes(), mask.strides());
+  stack.clear();
+  stack.emplace_back(std::move(output));
+  stack.emplace_back(std::move(kept));
+}
+
+// Runs the operator below autograd and below us, in the numeric and random state of its record.
+void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
+  const OperatorInfo& info = body.info();
+  if (body.random != nullptr && !TIDEPOOL_MUTANT(4, state)) {
+    const at::Generator& generator = TIDEPOOL_MUTANT(4, private_generator)
+                                         ? at::globalContext().defaultGenerator(device)
+                                         : replay_generator(device);
+    body.random->load_into(*generator.unsafeGetGeneratorImpl());
+    if (info.generator_argument >= 0) stack[info.generator_argument] = c10::IValue(generator);
+  }
+  const c10::DispatchKeySet autograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+  const c10::DispatchKeySet excluded =
+      autograd | c10::python_ks | c10::DispatchKeySet(kInterceptionKey) |
+      c10::DispatchKeySet(c10::DispatchKeySet::RAW, body.numeric.autocast_excluded);
+  // What the thread has switched on below us saw the recorded call, too.
+  const c10::DispatchKeySet below =
+      c10::impl::tls_local_dispatch_key_set().included_ & kBelowInterception;
+  c10::impl::ForceDispatchKeyGuard guard((c10::default_included_set - autograd) | below, excluded);
+  NumericScope numeric(body.numeric, host_is_foreign());
+  const c10::DeviceGuard device_guard(device);
+  at::DisableRecordFunctionGuard unseen;  // a profiler shows the job's calls
+  NoWarnings silent;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  if (info.draws_by_default_only) return call_dropout(info, stack, replay_generator(device));
+  info.call_recorded_kernel(stack, device);
+}
+
+// Takes the bytes of an output from its storage, which nobody else has seen.
+void* take_output(Engine& engine, const at::Tensor& tensor, const char* name) {
+  TORCH_CHECK(tensor.defined() && tensor.has_storage(), "Tidepool: the replay of ", name,
+              " did not return a tensor where the recorded call did");
+  const c10::Storage& held = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  StorageImpl* storage = held.unsafeGetStorageImpl();
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (TIDEPOOL_MUTANT(5, aliasing_output) && data.get_deleter() != &delete_block) {
+    void* copy = engine.allocator().allocate(storage->nbytes());
+    engine.backend().copy(copy, data.get(), storage->nbytes());
+    return copy;
+  }
+  TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&
+                  engine.allocator().contains(data.get()) && held.use_count() == 1,
+              "Tidepool: the replay of ", name, " returned memory that is not fresh");
+  void* address = data.get();
+  data.release_context();
+  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, engine.device()));
+  return address;
+}
+
+}  // namespace
+
+void TorchBackend::execute(const remat::Replay& replay) {
+  const remat::Record& record = *replay.record;
+  const CallBody& body = *static_cast<const CallBody*>(record.body);
+  torch::jit::Stack stack = make_arguments(body, replay, device_);
+  const uint64_t failures = out_of_memory_count();
+  try {
+    const ReplayScope scope;
+    call(body, stack, device_);
+    // What an operator makes of less memory need not be what it made before.
+    const bool swallowed = ran_out_of_memory_since(failures) && !TIDEPOOL_MUTANT(8, swallowed);
+    TORCH_CHECK_WITH(OutOfMemoryError, !swallowed, body.info().name,
+                     " found less memory than when it first ran");
+  } catch (const c10::OutOfMemoryError&) {
+    rethrow_as_our_error();  // the restoration may have a leaner way
+  }
+  if (record.writes()) return;
+  size_t output = 0;
+  std::span<void*> outputs = replay.outputs;
+  std::vector<void*> taken(outputs.size(), nullptr);
+  auto visit = [&](const at::Tensor& tensor) {
+    const size_t k = output++;
+    if (k >= outputs.size() || outputs[k] == nullptr) return;
+    taken[k] = take_output(*engine_of(device_), tensor, body.info().name);
+  };
+  try {
+    for (const c10::IValue& value : stack) {
+      if (value.isTensor()) visit(value.toTensor());
+      if (!value.isTensorList()) continue;
+      for (const at::Tensor& tensor : value.toTensorList()) visit(tensor);
+    }
+  } catch (...) {
+    for (void* address : taken) delete_block(address);
+    throw;
+  }
+  for (size_t k = 0; k < outputs.size(); ++k) outputs[k] = taken[k];
+}
+
+bool TorchBackend::detach(remat::Storage& storage) {
+  return take_bytes(static_cast<StorageImpl*>(storage.backend), storage.address, &storage, mutex_);
+}
+
+bool TorchBackend::attach(remat::Storage& storage, void* address) {
+  return give_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_);
+}
+
+remat::Storage* TorchBackend::gradient_of(const remat::Storage& storage, size_t threads) {
+  return threads <= threads_of_one_job() ? find_gradient(storage) : nullptr;
+}
+
+void TorchBackend::forget(remat::Storage& storage) {
+  if (storage.notes != nullptr) forget_parameter(storage);
+  drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
+}
+
+// Of CPU generators only, which a process has for one engine.
+size_t TorchBackend::shared_bytes() const { return device_.is_cpu() ? random_state_bytes() : 0; }
+
+size_t TorchBackend::side_bytes() const {
+  const Engine* engine = engine_of(device_);
+  return engine != nullptr ? engine->foreign_copies().bookkeeping_bytes() : 0;
+}
+
+bool TorchBackend::give_up_memory(DeviceLock& lock) {
+  Engine* engine = engine_of(device_);
+  return engine != nullptr && engine->foreign_copies().give_up(lock);
+}
+
+}  // namespace tidepool::torch_glue

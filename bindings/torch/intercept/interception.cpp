@@ -1,0 +1,242 @@
+#include "bindings/torch/intercept/interception.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include "allocator/base/lock_order.h"
+#include "bindings/torch/calls/operator_info.h"
+#include "bindings/torch/intercept/boxed_call.h"
+#include "bindings/torch/intercept/layout_kernels.h"
+#include "bindings/torch/intercept/raw_readers.h"
+#include "bindings/torch/intercept/record_stream.h"
+#include "bindings/torch/intercept/typed_operator.h"
+
+namespace tidepool::torch_glue {
+
+std::atomic<bool> g_operators_pending{false};
+std::atomic<bool> g_passive{false};
+
+namespace {
+
+using torch::jit::Stack;
+
+const uint64_t kKeyBit = c10::DispatchKeySet(kInterceptionKey).raw_repr();
+
+void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  BelowInterception below;
+  op.redispatchBoxed(keys & kBelowInterception, stack);
+}
+
+void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]] rescan_operators();
+  const OperatorInfo& info = info_of(op);
+  if (info.is_metadata || g_passive.load(std::memory_order_relaxed)) {
+    run_below(op, keys, stack);
+    return;
+  }
+  intercept_boxed(info, stack, [&] {
+    if (info.is_foreign()) {  // what it is made of is seen, and kept
+      op.redispatchBoxed(keys & kBelowInterception, stack);
+    } else {
+      run_below(op, keys, stack);
+    }
+  });
+}
+
+// A composite kernel would be chosen before our fallback, and the operators it is made of would be
+// seen in its place; where there is a kernel for the device as well, that changes bits.
+bool needs_direct_kernel(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  const auto has = [&](DispatchKey key) { return op.hasKernelForDispatchKey(key); };
+  if (has(DispatchKey::CompositeImplicitAutograd)) {
+    return has(DispatchKey::CPU) || has(DispatchKey::CUDA);
+  }
+  return has(DispatchKey::CompositeExplicitAutograd) ||
+         has(DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+// What we hold registered, for the life of the process.
+struct Registrations {
+  RankedMutex<LockRank::kOperators> mutex;
+  std::vector<c10::RegistrationHandleRAII> handles;
+  std::mutex pending_mutex;
+  std::vector<c10::OperatorName> pending;
+};
+Registrations& registrations() {
+  static auto* all = new Registrations;
+  return *all;
+}
+
+void hold(const c10::OperatorName& name, c10::KernelFunction kernel) {
+  registrations().handles.push_back(c10::Dispatcher::singleton().registerImpl(
+      name, kInterceptionKey, std::move(kernel), std::nullopt, nullptr, "tidepool"));
+}
+
+// False if the operator has no kernels yet, so that it must be looked at again.
+bool register_operator(const c10::OperatorName& name) {
+  const auto op = c10::Dispatcher::singleton().findOp(name);
+  if (!op || !op->hasSchema() || op->hasKernelForDispatchKey(kInterceptionKey)) return true;
+  if (is_composite_only(*op)) {
+    // Of another library: it may be no composition at all, but read raw memory.
+    if (!std::string_view(name.name).starts_with("aten::")) {
+      register_foreign_composite(*op, registrations().handles);
+    }
+    return true;
+  }
+  if (info_of(*op).is_metadata) {
+    hold(name, c10::KernelFunction::makeFallthrough());
+    return true;
+  }
+  if (needs_direct_kernel(*op)) {
+    hold(name, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>());
+    return true;
+  }
+  return op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+         op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+}
+
+// Runs inside the dispatcher's lock: only notes the name.
+class Listener final : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle& op) override {
+    std::lock_guard<std::mutex> guard(registrations().pending_mutex);
+    registrations().pending.push_back(op.operator_name());
+    g_operators_pending.store(true, std::memory_order_relaxed);
+  }
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override { forget_operator(op); }
+};
+
+}  // namespace
+
+bool is_composite_only(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
+         !op.hasKernelForDispatchKey(DispatchKey::CUDA);
+}
+
+BelowInterception::BelowInterception()
+    : excluded_(&c10::impl::raw_local_dispatch_key_set.excluded_), before_(*excluded_) {
+  *excluded_ |= kKeyBit;  // the key is not in the default set, so raw bits mean what they say
+}
+BelowInterception::~BelowInterception() { *excluded_ = before_; }
+
+void check_interception_is_possible() {
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kInterceptionKey)) {
+    throw std::runtime_error("this PyTorch, or an extension, already uses the dispatch key " +
+                             std::string(c10::toString(kInterceptionKey)));
+  }
+}
+
+void install_interception() {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  Registrations& all = registrations();
+  std::lock_guard guard(all.mutex);
+  all.handles.push_back(dispatcher.registerFallback(
+      kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
+  register_layout_kernels(all.handles);
+  if (!host_is_foreign()) register_raw_readers(all.handles);
+  register_typed_operators(all.handles);
+  register_record_stream(all.handles);
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) register_operator(name);
+  all.handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Listener>()));
+  // The listener is told of every operator there is already.
+  std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
+  all.pending.clear();
+  g_operators_pending.store(false, std::memory_order_relaxed);
+}
+
+void rescan_operators() {
+  Registrations& all = registrations();
+  std::unique_lock guard(all.mutex, std::try_to_lock);
+  if (!guard.owns_lock()) return;  // another thread is at it
+  std::vector<c10::OperatorName> names;
+  {
+    std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
+    names.swap(all.pending);
+    g_operators_pending.store(false, std::memory_order_relaxed);
+  }
+  std::erase_if(names, [](const c10::OperatorName& name) { return register_operator(name); });
+  // Those without kernels yet wait for the next definition or step to be looked at again.
+  std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
+  all.pending.insert(all.pending.end(), names.begin(), names.end());
+}
+
+void distrust_operators(std::string_view name) {
+  const size_t dot = name.find('.');
+  const std::string_view base = name.substr(0, dot);
+  const bool all_overloads = dot == std::string_view::npos;
+  const bool all_operators = name == "_";
+  Registrations& all = registrations();
+  std::lock_guard guard(all.mutex);
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  const auto distrust = [&](const c10::OperatorName& each) {
+    const auto op = dispatcher.findOp(each);
+    if (!op || !op->hasSchema()) return;
+    info_of(*op).distrust();
+    register_operator(each);
+  };
+  if (!all_overloads) return distrust({std::string(base), std::string(name.substr(dot + 1))});
+  for (const c10::OperatorName& each : dispatcher.getAllOpNames()) {
+    if (all_operators || each.name == base) distrust(each);
+  }
+}
+
+void set_recording(bool on) {
+  bool lineage = false;
+  for_each_engine([&](Engine& engine) {
+    engine.runtime().set_recording(on);
+    DeviceLock lock(engine.mutex());
+    lineage |= engine.runtime().has_lineage();
+  });
+  g_passive.store(!on && !lineage, std::memory_order_relaxed);
+}
+
+namespace {
+thread_local bool t_known = false;  // to be intercepted, or switched off on purpose
+
+void stop_for_unseen_thread() {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    std::fputs("tidepool: a thread that is not watched works on tensors: nothing is evicted from "
+               "now on (start the job with `tidepool run`)\n",
+               stderr);
+  }
+  for_each_engine([](Engine& engine) {
+    DeviceLock lock(engine.mutex());
+    engine.runtime().pause_evicting(lock);  // for good
+  });
+}
+}  // namespace
+
+void notice_thread() {
+  // Not remembered: some threads are intercepted only while they work for one that is.
+  if (t_known || is_thread_intercepted() || at::in_parallel_region()) [[likely]] return;
+  t_known = true;  // restoring allocates, too
+  try {
+    stop_for_unseen_thread();
+  } catch (...) {
+    t_known = false;
+    throw;
+  }
+}
+
+bool set_thread_intercepted(bool on) {
+  t_known = true;
+  const bool before = is_thread_intercepted();
+  c10::impl::tls_set_dispatch_key_included(kInterceptionKey, on);
+  return before;
+}
+
+bool is_thread_intercepted() {
+  return c10::impl::tls_local_dispatch_key_set().included_.has(kInterceptionKey);
+}
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,85 @@
+#include "bindings/torch/intercept/layout_kernels.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/boxed_call.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+constexpr std::array kHostKeys = {c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU,
+                                  c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::MkldnnCPU};
+constexpr std::array kCudaKeys = {c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA,
+                                  c10::DispatchKey::NestedTensorCUDA};
+using Keys = std::span<const c10::DispatchKey>;
+
+// Calls the kernel that was there before, with what every intercepted operator gets around it.
+class AroundKernel final : public c10::OperatorKernel {
+ public:
+  explicit AroundKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    if (!is_thread_intercepted()) {
+      kernel_.callBoxed(op, keys, stack);
+      return;
+    }
+    const OperatorInfo& info = info_of(op);
+    intercept_boxed(info, stack, [&] {
+      if (info.is_foreign()) return kernel_.callBoxed(op, keys, stack);
+      BelowInterception below;  // as for any kernel: its temporaries are its own
+      kernel_.callBoxed(op, keys, stack);
+    });
+  }
+
+ private:
+  c10::SafeKernelFunction kernel_;
+};
+
+// PyTorch warns of a kernel that replaces another; this one is meant to.
+class NoWarnings final : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+}  // namespace
+
+void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) {
+  NoWarnings silent;
+  c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  const Keys layout_keys = host_is_foreign() ? Keys(kCudaKeys) : Keys(kHostKeys);
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasSchema()) continue;  // views, too: those of nested tensors read their tables
+    for (c10::DispatchKey key : layout_keys) {
+      if (!op->hasKernelForDispatchKey(key)) continue;
+      auto kernel = std::make_unique<AroundKernel>(op->getComputedKernelForDispatchKey(key));
+      handles.push_back(dispatcher.registerImpl(
+          name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
+          nullptr, "tidepool"));
+    }
+  }
+}
+
+void register_foreign_composite(const c10::OperatorHandle& op,
+                                std::vector<c10::RegistrationHandleRAII>& handles) {
+  const bool cuda = host_is_foreign();
+  const c10::DispatchKey backend = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  const c10::DispatchKey autograd =
+      cuda ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradCPU;
+  // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
+  for (c10::DispatchKey key : {autograd, kInterceptionKey}) {
+    if (op.hasKernelForDispatchKey(key)) continue;
+    auto kernel = std::make_unique<AroundKernel>(op.getComputedKernelForDispatchKey(backend));
+    handles.push_back(c10::Dispatcher::singleton().registerImpl(
+        op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
+        std::nullopt, nullptr, "tidepool"));
+  }
+}
+
+}  // namespace tidepool::torch_glue

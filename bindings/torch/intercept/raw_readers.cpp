@@ -1,0 +1,198 @@
+#include "bindings/torch/intercept/raw_readers.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/storage/storage_access.h"
+#include "remat/operator_call.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+// A composite operator, in all its overloads. `arguments`: those that it reads, mostly lengths
+// and indices. If there are none it reads or writes intermediates of its own, or more: all
+// arguments are held, what it is made of runs unseen, and its results are roots. `written`: an
+// argument that it writes though its schema says otherwise. `converts`: what it makes of its
+// arguments before it reads them, where no gradient is asked for. Found by looking through
+// libtorch_cpu for composite operators that ask for data pointers, and by running PyTorch's
+// database of operators without autograd.
+enum class Conversion { kNone, kContiguous, kContiguousLongs };
+struct RawReader {
+  std::string_view name;
+  std::array<std::string_view, 2> arguments = {};
+  std::string_view written = {};
+  Conversion converts = Conversion::kNone;
+  bool is_opaque() const { return arguments[0].empty(); }
+};
+constexpr std::array kRawReaders = {
+    RawReader{"aten::tensor_split", {"tensor_indices_or_sections"}},
+    RawReader{"aten::max_pool1d", {"self"}, {}, Conversion::kContiguous},
+    RawReader{
+        "aten::ctc_loss", {"input_lengths", "target_lengths"}, {}, Conversion::kContiguousLongs},
+    RawReader{"aten::_reshape_from_tensor", {"shape"}},
+    RawReader{"aten::_pad_packed_sequence", {"batch_sizes"}},
+    RawReader{"aten::_pack_padded_sequence_backward", {"batch_sizes"}},
+    RawReader{"aten::lstm", {"batch_sizes"}},
+    RawReader{"aten::gru", {"batch_sizes"}},
+    RawReader{"aten::rnn_tanh", {"batch_sizes"}},
+    RawReader{"aten::rnn_relu", {"batch_sizes"}},
+    RawReader{"aten::quantile"},
+    RawReader{"aten::nanquantile"},
+    RawReader{"aten::sparse_coo_tensor"},
+    RawReader{"aten::_sparse_coo_tensor_unsafe"},
+    RawReader{"aten::_validate_sparse_coo_tensor_args"},
+    RawReader{"aten::_sobol_engine_draw"},
+    RawReader{"aten::_sobol_engine_ff_"},
+    RawReader{"aten::_sobol_engine_scramble_"},
+    RawReader{"aten::_sobol_engine_initialize_state_"},
+    RawReader{"aten::_rowwise_prune"},
+    RawReader{"aten::choose_qparams_optimized"},
+    RawReader{"aten::_saturate_weight_to_fp16", {}, "weight"},
+    RawReader{"aten::fbgemm_pack_quantized_matrix"},
+    RawReader{"aten::fbgemm_pack_gemm_matrix_fp16"},
+    RawReader{"aten::fbgemm_linear_quantize_weight"},
+    RawReader{"aten::fbgemm_linear_fp16_weight"},
+    RawReader{"aten::fbgemm_linear_fp16_weight_fp32_activation"},
+    RawReader{"aten::fbgemm_linear_int8_weight"},
+    RawReader{"aten::fbgemm_linear_int8_weight_fp32_activation"},
+};
+
+// Keeps tensors resident and locked while it lives. Requires for all: the device's lock held.
+class Held {
+ public:
+  explicit Held(Engine& engine) : engine_(engine), call_(engine.runtime()) {}
+
+  void add(const at::Tensor& tensor, remat::Access access) {
+    c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
+    if (storage == nullptr) return;
+    const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+    remat::Storage* tracked = nullptr;
+    if (data.get_deleter() == &delete_evicted) {
+      tracked = static_cast<remat::Storage*>(data.get_context());
+    } else if (data.get_deleter() == &delete_block && data.get() != nullptr) {
+      tracked = engine_.runtime().find(data.get());  // what is not tracked stays anyway
+    }
+    if (tracked != nullptr) call_.add(tracked, access);
+  }
+  void restore(DeviceLock& lock) { call_.prepare(lock); }
+
+ private:
+  Engine& engine_;
+  remat::OperatorCall call_;  // never finished: what it writes are roots, its locks go with it
+};
+
+struct Argument {
+  int index;
+  bool written;
+};
+using Arguments = absl::InlinedVector<Argument, 4>;
+
+class RawReaderKernel final : public c10::OperatorKernel {
+ public:
+  RawReaderKernel(c10::SafeKernelFunction kernel, const Arguments& arguments,
+                  const RawReader& reader)
+      : kernel_(std::move(kernel)), arguments_(arguments), reader_(reader) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    if (!is_thread_intercepted()) {
+      kernel_.callBoxed(op, keys, stack);
+      return;
+    }
+    const auto values = torch::jit::last(*stack, op.schema().arguments().size());
+    if (reader_.converts != Conversion::kNone) convert(values.data(), *stack);
+    // Keeps the tensors themselves, too: the operator takes its arguments off the stack.
+    const std::vector<c10::IValue> kept(values.begin(), values.end());
+    Engine& engine = *engine_of(c10::Device(c10::kCPU));
+    Held held(engine);
+    hold(engine, held, kept);
+    if (!reader_.is_opaque()) return kernel_.callBoxed(op, keys, stack);
+    BelowInterception below;
+    kernel_.callBoxed(op, keys, stack);
+  }
+
+ private:
+  // So that it is not the operator that makes a copy, which nothing would hold.
+  void convert(const c10::IValue* values, torch::jit::Stack& stack) const {
+    const size_t base = values - stack.data();
+    for (const Argument& argument : arguments_) {
+      c10::IValue& value = stack[base + argument.index];
+      if (!value.isTensor() || !value.toTensor().device().is_cpu()) continue;
+      const at::Tensor tensor = value.toTensor();
+      if (reader_.converts == Conversion::kContiguous) {
+        const bool differentiated = tensor.requires_grad() && at::GradMode::is_enabled();
+        if (!differentiated && !tensor.is_quantized()) value = tensor.contiguous();
+      } else if (c10::isIntegralType(tensor.scalar_type(), false)) {
+        value = tensor.to(at::kLong).contiguous();
+      }
+    }
+  }
+
+  void hold(Engine& engine, Held& held, const std::vector<c10::IValue>& values) const {
+    try {
+      DeviceLock lock(engine.mutex());
+      for (const Argument& argument : arguments_) {
+        const c10::IValue& value = values[argument.index];
+        if (!value.isTensor() || !value.toTensor().defined()) continue;
+        held.add(value.toTensor(),
+                 argument.written ? remat::Access::kUpdate : remat::Access::kRead);
+      }
+      held.restore(lock);
+    } catch (const OutOfMemory&) {
+      rethrow_as_torch_error(engine);
+    }
+  }
+
+  c10::SafeKernelFunction kernel_;
+  Arguments arguments_;
+  const RawReader& reader_;
+};
+
+Arguments arguments_of(const RawReader& reader, const c10::FunctionSchema& schema) {
+  Arguments found;
+  for (int k = 0; k < static_cast<int>(schema.arguments().size()); ++k) {
+    const c10::Argument& argument = schema.arguments()[k];
+    const bool named = std::find(reader.arguments.begin(), reader.arguments.end(),
+                                 argument.name()) != reader.arguments.end();
+    if (!named && !reader.is_opaque()) continue;
+    const bool written = argument.name() == reader.written ||
+                         (argument.alias_info() != nullptr && argument.alias_info()->isWrite());
+    found.push_back({k, written});
+  }
+  return found;
+}
+
+}  // namespace
+
+void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto reader = std::find_if(
+        kRawReaders.begin(), kRawReaders.end(),
+        [&](const RawReader& candidate) { return candidate.name == name.name; });
+    if (reader == kRawReaders.end()) continue;
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasSchema() || !is_composite_only(*op)) continue;
+    const Arguments arguments = arguments_of(*reader, op->schema());
+    if (arguments.empty()) continue;
+    // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
+    for (c10::DispatchKey key : {c10::DispatchKey::AutogradCPU, kInterceptionKey}) {
+      auto kernel = std::make_unique<RawReaderKernel>(
+          op->getComputedKernelForDispatchKey(c10::DispatchKey::CPU), arguments, *reader);
+      handles.push_back(dispatcher.registerImpl(
+          name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
+          nullptr, "tidepool"));
+    }
+  }
+}
+
+}  // namespace tidepool::torch_glue

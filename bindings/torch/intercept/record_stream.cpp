@@ -1,0 +1,90 @@
+#include "bindings/torch/intercept/record_stream.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/storage/storage_access.h"
+#include "remat/locked_storage.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+// Keeps a tensor's bytes where they are.
+class Held {
+ public:
+  Held() = default;
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    if (storage_ == nullptr) return;
+    DeviceLock lock(engine_->mutex());
+    engine_->runtime().unlock_storage(storage_);
+  }
+  // Requires: the device's lock held; at most once.
+  void hold(Engine& engine, remat::Storage* storage) {
+    engine_ = &engine;
+    storage_ = storage;
+    engine.runtime().lock_storage(storage);
+  }
+
+ private:
+  Engine* engine_ = nullptr;
+  remat::Storage* storage_ = nullptr;
+};
+
+// True if the tensor is evicted; the stream is noted then. Else what is ours is held.
+bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, Held& held) {
+  c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
+  Engine* engine = storage != nullptr ? engine_of(storage) : nullptr;
+  if (engine == nullptr) return false;
+  DeviceLock lock(engine->mutex());
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() != &delete_evicted) {
+    const bool ours = data.get_deleter() == &delete_block && data.get() != nullptr;
+    remat::Storage* found = ours ? engine->runtime().find(data.get()) : nullptr;
+    if (found != nullptr) held.hold(*engine, found);
+    return false;
+  }
+  auto* tracked = static_cast<remat::Storage*>(data.get_context());
+  if (stream.device() == engine->device()) {
+    const StreamId user = engine->backend().number_of(stream);
+    engine->backend().remember_stream(*tracked, user);
+    // Being moved: what the stream does with the old bytes has to run before they go.
+    void* const kept = tracked->current->kept;
+    if (kept != nullptr) engine->allocator().record_stream_locked(kept, user);
+    engine->runtime().note_use(*tracked, user);
+    return true;
+  }
+  // Of another device: its memory must not move any more.
+  const remat::LockedStorage locked(engine->runtime(), tracked);
+  engine->runtime().make_resident({&tracked, 1}, lock);
+  tracked->fixed = true;
+  return false;
+}
+
+void record_stream(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                   torch::jit::Stack* stack) {
+  const c10::IValue& stream = (*stack)[stack->size() - 1];
+  const c10::IValue& tensor = (*stack)[stack->size() - 2];
+  Held held;
+  if (note_for_evicted(tensor.toTensor(), stream.toStream(), held)) {
+    torch::jit::drop(*stack, 2);
+    return;
+  }
+  BelowInterception below;
+  op.redispatchBoxed(keys & kBelowInterception, stack);
+}
+
+}  // namespace
+
+void register_record_stream(std::vector<c10::RegistrationHandleRAII>& handles) {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  handles.push_back(dispatcher.registerImpl(
+      {"aten::record_stream", ""}, kInterceptionKey,
+      c10::KernelFunction::makeFromBoxedFunction<&record_stream>(), std::nullopt, nullptr,
+      "tidepool"));
+}
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,64 @@
+#include "bindings/torch/plugin/device_json.h"
+
+namespace tidepool::torch_glue {
+
+nlohmann::json device_json(const AllocatorStatistics& memory,
+                           const remat::RuntimeStatistics& remat,
+                           const plan::BackgroundPlannerStatistics& planning) {
+  nlohmann::json roots = nlohmann::json::object();
+  for (size_t k = 1; k < static_cast<size_t>(remat::RootReason::kCount); ++k) {
+    roots[remat::kRootReasonNames[k]] = remat.root_bytes[k];
+  }
+  nlohmann::json coverage = nlohmann::json::object();
+  for (const auto& [name, counts] : remat.chaos_coverage) {
+    coverage[name] = {{"made", counts.made}, {"restored", counts.restored}};
+  }
+  return {
+      {"budget_bytes", memory.budget_bytes},
+      {"reserved_bytes", memory.reserved_bytes},
+      {"reserved_peak_bytes", memory.reserved_peak_bytes},
+      {"allocated_bytes", memory.allocated_bytes},
+      {"allocated_peak_bytes", memory.allocated_peak_bytes},
+      {"requested_bytes", memory.requested_bytes},
+      {"requested_peak_bytes", memory.requested_peak_bytes},
+      {"allocations", memory.allocations},
+      {"frees", memory.frees},
+      {"evictions", remat.evictions},
+      {"evicted_bytes", remat.evicted_bytes},
+      {"rematerializations", remat.rematerializations},
+      {"replay_ns", remat.replay_ns},
+      {"search_ns", memory.search_ns},
+      {"bookkeeping_ns", remat.bookkeeping_ns},
+      {"operators_seen", remat.operators_seen},
+      {"operators_recorded", remat.operators_recorded},
+      {"operators_replayed", remat.operators_replayed},
+      {"root_bytes", roots},
+      {"escapes", remat.escapes},
+      {"windows", memory.windows},
+      {"remaps", memory.remaps},
+      {"moves", memory.moves},
+      {"moved_bytes", memory.moved_bytes},
+      {"remapped_bytes", memory.remapped_bytes},
+      {"retries", memory.retries},
+      {"num_ooms", memory.out_of_memory},
+      {"contents_compared", remat.contents_compared},
+      {"contents_different", remat.contents_different},
+      {"chaos_coverage", coverage},
+      {"ghosts", remat.ghosts},
+      {"retained", remat.retained},
+      {"retained_bytes", remat.retained_bytes},
+      {"plans", remat.plans},
+      {"longest_plan", remat.longest_plan},
+      {"step_searches", planning.searches},
+      {"step_search_ns", planning.search_ns},
+      {"step_plans", planning.plans},
+      {"step_plans_taken_back", planning.taken_back},
+      {"values", remat.values},
+      {"records", remat.records},
+      {"storages", remat.storages},
+      {"lineage_bytes", remat.lineage_bytes},
+      {"bookkeeping_bytes", remat.bookkeeping_bytes},
+  };
+}
+
+}  // namespace tidepool::torch_glue

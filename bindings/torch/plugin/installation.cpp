@@ -1,0 +1,41 @@
+#include "bindings/torch/plugin/installation.h"
+
+#include <pthread.h>
+
+#include "bindings/torch/base/cycle_clock.h"
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/storage/redirected_calls.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+void before_fork() {
+  for_each_engine([](Engine& engine) { engine.allocator().before_fork(); });
+}
+
+void after_fork_in_parent() {
+  for_each_engine([](Engine& engine) { engine.allocator().after_fork_in_parent(); });
+}
+
+void become_forked_child() {
+  for_each_engine([](Engine& engine) {
+    engine.allocator().after_fork_in_child();
+    engine.runtime().become_forked_child();
+  });
+}
+
+}  // namespace
+
+void install_engines(c10::DeviceType type, bool recording) {
+  check_interception_is_possible();
+  CycleClock::calibrate();
+  manage_devices(type);
+  install_interception();
+  redirect_calls();
+  set_recording(recording);
+  set_thread_intercepted(true);
+  pthread_atfork(&before_fork, &after_fork_in_parent, &become_forked_child);
+}
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,201 @@
+// The functions of the C interface that are the same for every device.
+#include <c10/core/StorageImpl.h>
+
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/intercepted_call.h"
+#include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/plugin/api.h"
+#include "bindings/torch/plugin/c_results.h"
+#include "bindings/torch/storage/storage_access.h"
+#include "bindings/torch/storage/tripwire.h"
+#include "remat/lineage/mutants.h"
+#include "remat/locked_storage.h"
+
+using namespace tidepool;
+using namespace tidepool::torch_glue;
+
+namespace {
+
+// The tracked storage behind a StorageImpl of ours; nullptr if it is foreign, empty, or not yet
+// tracked and `track` is false. Requires: lock held.
+remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, bool track) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() == &delete_evicted) {
+    return static_cast<remat::Storage*>(data.get_context());
+  }
+  if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
+  if (!engine.allocator().contains(data.get())) return nullptr;  // of PyTorch's own pools
+  remat::Storage* tracked = engine.runtime().find(data.get());
+  if (tracked != nullptr || !track) return tracked;
+  return start_tracking(engine.runtime(), storage, remat::RootReason::kUntracked);
+}
+
+// Locks the storage behind `pointer`, restores it, and does `then` to it.
+template <class Then>
+int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Then&& then) {
+  if (!engines_installed() || pointer == nullptr) return 0;
+  Engine* engine = engine_of(static_cast<c10::StorageImpl*>(pointer));
+  if (engine == nullptr) return 0;
+  remat::Runtime& runtime = engine->runtime();
+  try {
+    DeviceLock lock(engine->mutex());
+    remat::Storage* storage = find_tracked(*engine, static_cast<c10::StorageImpl*>(pointer), track);
+    if (storage == nullptr) return 0;
+    const remat::LockedStorage locked(runtime, storage);
+    runtime.make_resident({&storage, 1}, lock);
+    then(runtime, storage, lock);
+    return 0;
+  } catch (const OutOfMemory& exception) {
+    return fail(kOutOfMemory, exception.what(), error, error_bytes);
+  } catch (const c10::OutOfMemoryError& exception) {
+    return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
+  } catch (const std::exception& exception) {
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
+}  // namespace
+
+int tidepool_thread(int on) { return set_thread_intercepted(on != 0) ? 1 : 0; }
+int tidepool_thread_is_on() { return is_thread_intercepted() ? 1 : 0; }
+
+int tidepool_make_resident(void* storage, char* error, size_t error_bytes) {
+  return with_resident(storage, false, error, error_bytes,
+                       [](remat::Runtime&, remat::Storage*, DeviceLock&) {});
+}
+
+int tidepool_hold(void* storage, void** held, char* error, size_t error_bytes) {
+  *held = nullptr;
+  return with_resident(storage, false, error, error_bytes,
+                       [&](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock&) {
+                         runtime.lock_storage(tracked);
+                         *held = tracked;
+                       });
+}
+
+void tidepool_let_go(void* storage, void* held) {
+  Engine* engine = engine_of(static_cast<c10::StorageImpl*>(storage));
+  DeviceLock lock(engine->mutex());
+  engine->runtime().unlock_storage(static_cast<remat::Storage*>(held));
+}
+
+int tidepool_escape(void* storage, char* error, size_t error_bytes) {
+  return with_resident(storage, true, error, error_bytes,
+                       [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
+                         runtime.escape(tracked, lock);
+                         // Whatever is written now is no news.
+                         tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
+                       });
+}
+
+int tidepool_written(void* storage, char* error, size_t error_bytes) {
+  return with_resident(storage, true, error, error_bytes,
+                       [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
+                         if (!TIDEPOOL_MUTANT(6, looked_at) && !TIDEPOOL_MUTANT(5, compiled)) {
+                           runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
+                           tracked->fixed = true;
+                         }
+                         // What comes now is this access, not another one.
+                         tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
+                       });
+}
+
+int tidepool_state(void* pointer) {
+  if (!engines_installed()) return 0;
+  auto* storage = static_cast<c10::StorageImpl*>(pointer);
+  Engine* engine = engine_of(storage);
+  if (engine == nullptr) return -1;
+  DeviceLock lock(engine->mutex());
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  const bool ours =
+      data.get_deleter() == &delete_evicted ||
+      (data.get_deleter() == &delete_block &&
+       (data.get() == nullptr || engine->allocator().contains(data.get())));
+  if (!ours) return -1;
+  const remat::Storage* tracked = find_tracked(*engine, storage, false);
+  if (tracked == nullptr) return 0;
+  if (tracked->evicted) return 3;
+  if (tracked->escaped) return 4;
+  return tracked->current->producer != nullptr ? 2 : 1;
+}
+
+int tidepool_evict(void* pointer) {
+  auto* storage = static_cast<c10::StorageImpl*>(pointer);
+  Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
+  if (engine == nullptr) return 0;
+  DeviceLock lock(engine->mutex());
+  remat::Storage* tracked = find_tracked(*engine, storage, false);
+  return tracked != nullptr && engine->runtime().evict_storage(tracked) ? 1 : 0;
+}
+
+size_t tidepool_evict_all() {
+  size_t evicted = 0;
+  for_each_engine([&](Engine& engine) {
+    DeviceLock lock(engine.mutex());
+    evicted += engine.runtime().evict_everything();
+  });
+  return evicted;
+}
+
+void tidepool_optimizer_scope(int entering) {
+  t_in_optimizer = entering == 1;
+  if (!engines_installed() || entering != 0) return;
+  for_each_engine([](Engine& engine) { engine.end_step(); });
+  if (g_operators_pending.load(std::memory_order_relaxed)) rescan_operators();
+}
+
+int tidepool_begin_settling(char* error, size_t error_bytes) {
+  if (!engines_installed()) return 0;
+  std::vector<Engine*> begun;
+  const auto undo = [&] {
+    for (Engine* engine : begun) engine->end_settling();
+  };
+  try {
+    for_each_engine([&](Engine& engine) {
+      engine.begin_settling();
+      begun.push_back(&engine);
+    });
+    return 0;
+  } catch (const OutOfMemory& exception) {
+    undo();
+    return fail(kOutOfMemory, exception.what(), error, error_bytes);
+  } catch (const c10::OutOfMemoryError& exception) {
+    undo();
+    return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
+  } catch (const std::exception& exception) {
+    undo();
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
+void tidepool_end_settling() {
+  if (engines_installed()) for_each_engine([](Engine& engine) { engine.end_settling(); });
+}
+
+void tidepool_distrust(const char* name) {
+  if (engines_installed()) distrust_operators(name);
+}
+
+void tidepool_note_own_kernel() {
+  ++t_own_kernels;
+  g_has_own_kernels.store(true, std::memory_order_relaxed);
+}
+
+void tidepool_region(int entering) { t_region_depth += entering != 0 ? 1 : -1; }
+
+void tidepool_finish() {
+  if (!engines_installed()) return;
+  for_each_engine([](Engine& engine) { engine.finish(); });
+}
+
+void tidepool_rescan_operators() {
+  if (engines_installed()) rescan_operators();
+}
+
+void tidepool_recording(int on) {
+  if (engines_installed()) set_recording(on != 0);
+}

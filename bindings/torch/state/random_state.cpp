@@ -1,0 +1,196 @@
+#include "bindings/torch/state/random_state.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "bindings/torch/base/interpreter.h"
+#include "remat/lineage/mutants.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+// The engine's tables, which its getters only copy, 2.5 KB at a time. Explicit instantiations may
+// name private members.
+template <at::mt19937 at::CPUGeneratorImpl::*Engine>
+struct EngineMember {
+  friend at::mt19937 at::CPUGeneratorImpl::*engine_member() { return Engine; }
+};
+at::mt19937 at::CPUGeneratorImpl::*engine_member();
+template struct EngineMember<&at::CPUGeneratorImpl::engine_>;
+
+template <at::mt19937_data_pod at::mt19937::*Data>
+struct DataMember {
+  friend at::mt19937_data_pod at::mt19937::*data_member() { return Data; }
+};
+at::mt19937_data_pod at::mt19937::*data_member();
+template struct DataMember<&at::mt19937::data_>;
+
+at::mt19937_data_pod& twister(at::CPUGeneratorImpl& generator) {
+  return (generator.*engine_member()).*data_member();
+}
+
+at::CPUGeneratorImpl& cpu(c10::GeneratorImpl& generator) {
+  return static_cast<at::CPUGeneratorImpl&>(generator);
+}
+
+// What random_state_bytes() returns.
+std::atomic<size_t> g_bytes{0};
+constexpr size_t kGeneratorBytes = sizeof(at::CPUGeneratorImpl);  // the larger kind
+constexpr size_t kTableBytes = sizeof(TwisterTable) + 16;         // with its count of references
+
+using Table = decltype(at::mt19937_data_pod::state_);
+
+void copy_position(const at::mt19937_data_pod& from, at::mt19937_data_pod& to) {
+  to.seed_ = from.seed_;
+  to.left_ = from.left_;
+  to.seeded_ = from.seeded_;
+  to.next_ = from.next_;
+}
+
+void copy_normals(at::CPUGeneratorImpl& from, at::CPUGeneratorImpl& to) {
+  to.set_next_float_normal_sample(from.next_float_normal_sample());
+  to.set_next_double_normal_sample(from.next_double_normal_sample());
+}
+
+// A thread's generators: one that recorded operators draw from, one that replays draw from.
+struct ThreadGenerators {
+  std::map<c10::Device, at::Generator, bool (*)(c10::Device, c10::Device)> draws{&before};
+  std::map<c10::Device, at::Generator, bool (*)(c10::Device, c10::Device)> replays{&before};
+  // The table of the CPU's generator in `draws`, if a snapshot of it exists.
+  std::shared_ptr<const TwisterTable> table;
+
+  ~ThreadGenerators() { g_bytes.fetch_sub(bytes, std::memory_order_relaxed); }
+  size_t bytes = 0;  // of both maps
+
+  static bool before(c10::Device one, c10::Device other) {
+    return one.type() != other.type() ? one.type() < other.type() : one.index() < other.index();
+  }
+};
+
+ThreadGenerators& of_this_thread() {
+  static thread_local ThreadGenerators generators;
+  return generators;
+}
+
+at::Generator& find_or_make(decltype(ThreadGenerators::draws)& generators, c10::Device device) {
+  const auto found = generators.find(device);
+  if (found != generators.end()) return found->second;
+  // A fresh one: to clone the default one would be to read its state while others draw from it.
+  at::Generator fresh = device.is_cpu()
+                            ? at::detail::createCPUGenerator()
+                            : at::detail::getCUDAHooks().getNewGenerator(device.index());
+  of_this_thread().bytes += kGeneratorBytes;
+  g_bytes.fetch_add(kGeneratorBytes, std::memory_order_relaxed);
+  return generators.emplace(device, std::move(fresh)).first->second;
+}
+
+}  // namespace
+
+size_t random_state_bytes() { return g_bytes.load(std::memory_order_relaxed); }
+
+TwisterTable::TwisterTable(const at::mt19937_data_pod& from) : data(from) {
+  g_bytes.fetch_add(kTableBytes, std::memory_order_relaxed);
+}
+
+TwisterTable::~TwisterTable() { g_bytes.fetch_sub(kTableBytes, std::memory_order_relaxed); }
+
+void RandomState::read_counter(c10::GeneratorImpl& generator) {
+  std::lock_guard<std::mutex> guard(generator.mutex_);
+  seed = generator.current_seed();
+  offset = generator.get_offset();
+}
+
+void RandomState::load_into(c10::GeneratorImpl& generator) const {
+  std::lock_guard<std::mutex> guard(generator.mutex_);
+  if (table == nullptr) {
+    generator.set_current_seed(seed);  // sets the offset to 0
+    generator.set_offset(offset);
+    return;
+  }
+  at::mt19937_data_pod& data = twister(cpu(generator));
+  data = table->data;
+  data.left_ = left;
+  data.next_ = next;
+  data.seed_ = seed;
+  cpu(generator).set_next_float_normal_sample(next_float_normal);
+  cpu(generator).set_next_double_normal_sample(next_double_normal);
+}
+
+PrivateDraw::PrivateDraw(GeneratorOffsets& offsets, c10::GeneratorImpl& source, RandomState& state)
+    : offsets_(offsets), source_(source), lock_(source.mutex_, std::try_to_lock) {
+  generator_ = &find_or_make(of_this_thread().draws, source.device());
+  // Python's lock is never waited for with the generator's held: a thread that seeds has Python's
+  // and waits for the generator's.
+  while (!lock_.owns_lock()) {
+    void* token = leave_interpreter();
+    lock_.lock();
+    if (token == nullptr) break;
+    lock_.unlock();
+    enter_interpreter(token);
+    static_cast<void>(lock_.try_lock());
+  }
+  if (source.device().is_cpu()) {
+    begin_twister(state);
+    return;
+  }
+  state.seed = source.current_seed();
+  state.offset = source.get_offset();
+  generator_->unsafeGetGeneratorImpl()->set_current_seed(state.seed);
+  generator_->unsafeGetGeneratorImpl()->set_offset(state.offset);
+}
+
+PrivateDraw::~PrivateDraw() {
+  if (source_.device().is_cpu()) {
+    end_twister();
+  } else {
+    offsets_.set_generator_offset(source_, generator_->unsafeGetGeneratorImpl()->get_offset());
+  }
+}
+
+void PrivateDraw::begin_twister(RandomState& state) {
+  at::CPUGeneratorImpl& own = cpu(*generator_->unsafeGetGeneratorImpl());
+  at::mt19937_data_pod& to = twister(own);
+  const at::mt19937_data_pod& from = twister(cpu(source_));
+  std::shared_ptr<const TwisterTable>& table = of_this_thread().table;
+  if (std::memcmp(&to.state_, &from.state_, sizeof(Table)) != 0) {
+    to.state_ = from.state_;
+    table = nullptr;
+  }
+  copy_position(from, to);
+  copy_normals(cpu(source_), own);
+  if (table == nullptr) table = std::make_shared<const TwisterTable>(to);
+  state.table = table;
+  state.left = to.left_;
+  state.next = to.next_;
+  state.seed = to.seed_;
+  if (TIDEPOOL_MUTANT(4, normal_cache)) return;
+  state.next_float_normal = own.next_float_normal_sample();
+  state.next_double_normal = own.next_double_normal_sample();
+}
+
+void PrivateDraw::end_twister() {
+  at::CPUGeneratorImpl& own = cpu(*generator_->unsafeGetGeneratorImpl());
+  const at::mt19937_data_pod& from = twister(own);
+  at::mt19937_data_pod& to = twister(cpu(source_));
+  if (std::memcmp(&to.state_, &from.state_, sizeof(Table)) != 0) {
+    to.state_ = from.state_;
+    of_this_thread().table = nullptr;
+  }
+  copy_position(from, to);
+  copy_normals(own, cpu(source_));
+}
+
+c10::GeneratorImpl& default_generator(c10::Device device) {
+  return *at::globalContext().defaultGenerator(device).unsafeGetGeneratorImpl();
+}
+
+const at::Generator& replay_generator(c10::Device device) {
+  return find_or_make(of_this_thread().replays, device);
+}
+
+}  // namespace tidepool::torch_glue

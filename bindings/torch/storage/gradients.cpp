@@ -1,0 +1,90 @@
+#include "bindings/torch/storage/gradients.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <utility>
+
+#include "bindings/torch/base/devices.h"
+#include "bindings/torch/storage/storage_access.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+using torch::autograd::impl::try_get_grad_accumulator;
+
+// How PyTorch counts references to nodes depends on its version.
+template <typename Held>
+struct WeakOf;
+template <typename Node>
+struct WeakOf<std::shared_ptr<Node>> {
+  using Type = std::weak_ptr<Node>;
+};
+template <typename Node, typename Null>
+struct WeakOf<c10::intrusive_ptr<Node, Null>> {
+  using Type = c10::weak_intrusive_ptr<Node, Null>;
+};
+using Held = decltype(try_get_grad_accumulator(std::declval<const at::Tensor&>()));
+using Accumulator = WeakOf<Held>::Type;
+
+// Where a backward pass is under way on this thread: its end marks the gradients.
+void mark_after_backward() {
+  thread_local int last_pass = -1;
+  const int pass = torch::autograd::get_current_graph_task_id();
+  if (pass == last_pass || pass < 0) return;
+  last_pass = pass;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [] { g_runtimes.for_each([](remat::Runtime& runtime) { runtime.mark_gradients(); }); });
+}
+
+}  // namespace
+
+size_t threads_of_one_job() { return host_is_foreign() ? 2 : 1; }
+
+void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
+  // Only with gradients does the operator's own node hold the accumulator, so that nobody replaces
+  // it.
+  if (!c10::GradMode::is_enabled()) {
+    mark_after_backward();
+    return;
+  }
+  const auto* known = static_cast<const Accumulator*>(storage.notes);
+  if (known != nullptr && !known->expired()) [[likely]] return;
+  const BorrowedTensor borrowed(tensor);
+  const at::Tensor& used = *borrowed;
+  Held node;
+  if (used.is_leaf()) {
+    node = try_get_grad_accumulator(used);
+  } else if (used.is_view()) {
+    node = try_get_grad_accumulator(used._base());
+  }
+  if (node == nullptr) return;
+  forget_parameter(storage);
+  storage.notes = new Accumulator(node);
+}
+
+void forget_parameter(remat::Storage& storage) {
+  delete static_cast<Accumulator*>(std::exchange(storage.notes, nullptr));
+}
+
+remat::Storage* find_gradient(const remat::Storage& parameter) {
+  const auto* known = static_cast<const Accumulator*>(parameter.notes);
+  if (known == nullptr) return nullptr;
+  const Held node = known->lock();
+  const auto* accumulate = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());
+  if (accumulate == nullptr) return nullptr;
+  const at::Tensor& gradient = accumulate->variable.grad();
+  if (!gradient.defined()) return nullptr;
+  c10::StorageImpl* storage = storage_of(gradient.unsafeGetTensorImpl());
+  remat::Runtime* runtime = storage != nullptr ? g_runtimes.of(device_of(storage)) : nullptr;
+  if (runtime == nullptr) return nullptr;
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  const bool ours = data.get_deleter() == &delete_block && data.get() != nullptr;
+  return ours ? runtime->find(data.get()) : nullptr;
+}
+
+}  // namespace tidepool::torch_glue

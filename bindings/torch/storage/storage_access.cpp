@@ -1,0 +1,99 @@
+#include "bindings/torch/storage/storage_access.h"
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <string>
+#include <utility>
+
+#include "bindings/torch/base/devices.h"
+#include "bindings/torch/storage/tripwire.h"
+
+namespace tidepool::torch_glue {
+namespace {
+
+const char* const kEvictedMessage =
+    "Tidepool has evicted this tensor's bytes, and a raw pointer to them was asked for in a way "
+    "that Tidepool cannot see. Read the tensor with an operator first (for example clone()).";
+
+#if TIDEPOOL_TORCH_MINOR < 12
+// PyTorch 2.11 has no clear_data_ptr_access_error_msg_(): reach the flag by the rule that explicit
+// instantiations may name private members.
+template <bool c10::StorageImpl::*Member>
+struct ThrowFlag {
+  friend bool c10::StorageImpl::*throw_flag() { return Member; }
+};
+bool c10::StorageImpl::*throw_flag();
+template struct ThrowFlag<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
+
+// set_data_ptr_noswap() recomputes the storage's summary flag, so this comes before it.
+void clear_access_error_before(c10::StorageImpl* storage) {
+  storage->*throw_flag() = false;
+  storage->get_extra_meta().custom_data_ptr_error_msg_ = std::nullopt;
+}
+void clear_access_error_after(c10::StorageImpl*) {}
+#else
+void clear_access_error_before(c10::StorageImpl*) {}
+void clear_access_error_after(c10::StorageImpl* storage) {
+  storage->clear_data_ptr_access_error_msg_();
+}
+#endif
+
+void drop_strong(void* storage) {
+  c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage));
+}
+
+// A strong reference for the length of a change, so that no unique owner can free the storage
+// between; false if it is dying.
+bool hold_strongly(c10::StorageImpl* storage, DeviceMutex& mutex) {
+  c10::intrusive_ptr_target* locked = c10::raw::weak_intrusive_ptr::lock(storage);
+  if (locked == nullptr) return false;
+  mutex.drop_later(storage, &drop_strong);
+  return true;
+}
+
+}  // namespace
+
+void delete_evicted(void* pointer) {
+  auto* storage = static_cast<remat::Storage*>(pointer);
+  const c10::Device device = device_of(static_cast<c10::StorageImpl*>(storage->backend));
+  g_runtimes.of(device)->on_evicted_storage_freed(storage);
+}
+
+void hold_weakly(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::incref(storage); }
+void drop_weak_hold(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::decref(storage); }
+
+remat::Storage* start_tracking(remat::Runtime& runtime, c10::StorageImpl* storage,
+                               remat::RootReason reason) {
+  void* address = storage->_mutable_data_ptr_no_checks().get();
+  remat::Storage* tracked = runtime.track(storage, address, storage->nbytes(), reason);
+  if (tracked == nullptr) return nullptr;
+  hold_weakly(storage);
+  tripwire::arm(storage);
+  return tracked;
+}
+
+bool take_bytes(c10::StorageImpl* storage, void* address, remat::Storage* tracking,
+                DeviceMutex& mutex) {
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get() != address || data.get_deleter() != &delete_block) return false;
+  if (!hold_strongly(storage, mutex)) return false;
+  data.release_context();
+  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, tracking, &delete_evicted, data.device()));
+  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kEvictedMessage));
+  return true;
+}
+
+bool give_bytes(c10::StorageImpl* storage, void* address, remat::Storage* tracking,
+                DeviceMutex& mutex) {
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_context() != tracking || data.get_deleter() != &delete_evicted) return false;
+  if (!hold_strongly(storage, mutex)) return false;
+  const c10::Device device = data.device();
+  data.release_context();
+  clear_access_error_before(storage);
+  storage->set_data_ptr_noswap(c10::DataPtr(address, address, &delete_block, device));
+  clear_access_error_after(storage);
+  return true;
+}
+
+}  // namespace tidepool::torch_glue

@@ -1,0 +1,36 @@
+#include "bindings/torch/storage/tripwire.h"
+
+#if TIDEPOOL_TORCH_MINOR >= 13
+
+#include "bindings/torch/base/devices.h"
+#include "bindings/torch/storage/storage_access.h"
+#include "remat/lineage/mutants.h"
+#include "remat/locked_storage.h"
+
+namespace tidepool::torch_glue::tripwire {
+
+void on_raw_access(c10::StorageImpl* storage) {
+  // It would notice a collective's late writes.
+  if (TIDEPOOL_MUTANT(6, tripwire) || TIDEPOOL_MUTANT(5, collective)) return;
+  // A restoration under this hook (by cut) uses storages of its own, which are not armed.
+  remat::Runtime* const found = g_runtimes.of(device_of(storage));
+  if (found == nullptr) return;
+  remat::Runtime& runtime = *found;
+  DeviceLock lock(runtime.mutex());
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() != &delete_block || data.get() == nullptr) return;
+  remat::Storage* tracked = runtime.find(data.get());
+  if (tracked == nullptr || tracked->backend != storage) return;
+  if (tracked->locks > 0) return;  // an operator that we see is using it
+  if (tracked->fixed) {
+    runtime.escape(tracked, lock);
+    return;
+  }
+  const remat::LockedStorage locked(runtime, tracked);
+  runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
+  tracked->fixed = true;
+}
+
+}  // namespace tidepool::torch_glue::tripwire
+
+#endif

@@ -1,0 +1,37 @@
+// CallContext: what an operator call works with: the parts of the runtime that it uses, and the
+// little that the calls of all threads share. Owned by the Runtime.
+// Not thread safe, but for `recording`: the device's lock is held.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "remat/chaos.h"
+#include "remat/limits.h"
+#include "remat/observation.h"
+#include "remat/policies/step_history.h"
+#include "remat/restore/contents.h"
+#include "remat/restore/restorer.h"
+#include "remat/versions.h"
+
+namespace tidepool::remat {
+
+struct CallContext {
+  Contents& contents;
+  Restorer& restorer;
+  Versions& versions;
+  LimitKeeper& limits;
+  Observation& observation;
+  ChaosEvictions& chaos;
+  // Whether results of in-place operators can be evicted and made again.
+  const bool record_in_place;
+  StepHistory* step_history;  // the policy's; nullptr: it has none, or does not look ahead yet
+
+  std::atomic<bool> recording{true};
+  uint64_t step = 0;         // of the job
+  uint64_t settlements = 0;  // beginnings and ends of them; see Runtime::begin_settling()
+  uint64_t operators_seen = 0, operators_recorded = 0;
+  uint64_t operand_checks = 0;  // of operands that calls write, before they write
+};
+
+}  // namespace tidepool::remat

@@ -1,0 +1,34 @@
+#include "remat/lineage/content_check.h"
+
+namespace tidepool::remat {
+
+void ContentCheck::evicted(const Value& value, const void* address) {
+  if (enabled_) fingerprints_[&value] = backend_.fingerprint(address, value.bytes);
+}
+
+void ContentCheck::restored(Value& value, const void* address) {
+  if (!enabled_) return;
+  if (value.producer != nullptr && !value.restored) {
+    value.restored = true;
+    ++coverage_[value.producer->type].restored;
+  }
+  const auto found = fingerprints_.find(&value);
+  if (found == fingerprints_.end()) return;
+  ++compared;
+  if (found->second != backend_.fingerprint(address, value.bytes)) {
+    ++different[value.producer != nullptr ? value.producer->type->name : "(a root)"];
+  }
+  fingerprints_.erase(found);
+}
+
+std::map<std::string, ContentCheck::Coverage> ContentCheck::coverage() const {
+  std::map<std::string, Coverage> by_name;
+  for (const auto& [type, coverage] : coverage_) {
+    Coverage& sum = by_name[type->name];  // types may share a name
+    sum.made += coverage.made;
+    sum.restored += coverage.restored;
+  }
+  return by_name;
+}
+
+}  // namespace tidepool::remat

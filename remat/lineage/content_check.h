@@ -1,0 +1,51 @@
+// ContentCheck: under chaos, fingerprints of what is evicted, compared with what comes back;
+// counted by the operator that made the contents, so that a wrong replay has a name where it
+// happens, and not where it is noticed; and how many of what operators have made was evicted and
+// came back, so that it shows what chaos has tried.
+// Not thread safe: the device's lock is held. Off, it costs a branch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "remat/lineage/backend.h"
+#include "remat/lineage/container_bytes.h"
+#include "remat/lineage/lineage.h"
+
+namespace tidepool::remat {
+
+class ContentCheck {
+ public:
+  explicit ContentCheck(const Backend& backend) : backend_(backend) {}
+  void enable() { enabled_ = true; }
+  bool enabled() const { return enabled_; }
+
+  // `value`, with its bytes at `address`, is about to be evicted.
+  void evicted(const Value& value, const void* address);
+  // It has come back to `address`.
+  void restored(Value& value, const void* address);
+  // An operator of this type has made contents that can be made again.
+  void made(const RecordType& type) {
+    if (enabled_) [[unlikely]] ++coverage_[&type].made;
+  }
+
+  // Contents made; those among them that were evicted and came back, each counted once.
+  struct Coverage {
+    uint64_t made = 0, restored = 0;
+  };
+  std::map<std::string, Coverage> coverage() const;  // by operator
+  size_t bookkeeping_bytes() const { return bytes_of(fingerprints_) + bytes_of(coverage_); }
+
+  uint64_t compared = 0;
+  std::map<std::string, uint64_t> different;  // operator -> how often
+
+ private:
+  const Backend& backend_;
+  bool enabled_ = false;
+  absl::flat_hash_map<const Value*, uint64_t> fingerprints_;
+  absl::flat_hash_map<const RecordType*, Coverage> coverage_;
+};
+
+}  // namespace tidepool::remat

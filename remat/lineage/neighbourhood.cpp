@@ -1,0 +1,104 @@
+#include "remat/lineage/neighbourhood.h"
+
+namespace tidepool::remat {
+
+uint64_t Neighbourhood::ancestors_ns(const Value& value) {
+  if (value.producer == nullptr) return 0;
+  const uint32_t epoch = store_.next_epoch();
+  value.producer->epoch = epoch;
+  uint64_t sum = 0;
+  values_.assign(1, &value);
+  while (!values_.empty()) {
+    const Record& record = *values_.back()->producer;
+    values_.pop_back();
+    for (size_t k = 0; k < record.edge_count; ++k) {
+      const Value& input = *record.edges[k].value;
+      if (input.available() || input.producer == nullptr) continue;
+      if (input.producer->epoch == epoch) continue;
+      input.producer->epoch = epoch;
+      sum += input.producer->cost_ns;
+      values_.push_back(&input);
+    }
+  }
+  return sum;
+}
+
+uint64_t Neighbourhood::ancestor_values_ns(const Value& value) {
+  const uint32_t epoch = store_.next_epoch();
+  uint64_t sum = 0;
+  values_.assign(1, &value);
+  while (!values_.empty()) {
+    const Record* record = values_.back()->producer;
+    values_.pop_back();
+    for (size_t k = 0; record != nullptr && k < record->edge_count; ++k) {
+      Value& input = *record->edges[k].value;
+      if (input.scratch == epoch || !counts(input)) continue;
+      input.scratch = epoch;
+      sum += input.producer->cost_ns;
+      values_.push_back(&input);
+    }
+  }
+  return sum;
+}
+
+uint64_t Neighbourhood::descendant_values_ns(const Value& value) {
+  uint64_t sum = 0;
+  const Value* from = &value;
+  walk_down({&from, 1}, [&](const Value& output) {
+    output.producer->told_above = false;
+    if (!counts(output)) return false;
+    sum += output.producer->cost_ns;
+    return true;
+  });
+  return sum;
+}
+
+// The next record below the frame's record that reads one of its unavailable outputs; marks the
+// frame's record as needed on the way if such an output is live, or a finished record below is.
+Record* Neighbourhood::next_below(Frame& frame, uint32_t epoch) {
+  while (true) {
+    while (frame.edge != nullptr) {
+      Record* below = frame.edge->record;
+      frame.edge = frame.edge->next;
+      if (below->epoch != epoch) return below;
+      frame.record->needed |= below->needed;
+    }
+    const Value* output = nullptr;
+    while (output == nullptr && frame.output < frame.record->output_count) {
+      output = frame.record->outputs[frame.output++];
+      if (output != nullptr && output->available()) output = nullptr;
+    }
+    if (output == nullptr) return nullptr;
+    frame.record->needed |= output->live_and_evicted();
+    frame.edge = output->consumers;
+  }
+}
+
+uint64_t Neighbourhood::needed_descendants_ns(const Value& value) {
+  const uint32_t epoch = store_.next_epoch();
+  uint64_t sum = 0;
+  frames_.clear();
+  for (const Edge* top = value.consumers; top != nullptr; top = top->next) {
+    if (top->record->epoch == epoch) continue;
+    Record* enter = top->record;
+    // Depth first; a record is finished, and its `needed` final, when its frame is popped.
+    while (true) {
+      if (enter != nullptr) {
+        enter->epoch = epoch;
+        enter->needed = false;
+        enter->told_above = false;
+        frames_.push_back({enter, nullptr, 0});
+      }
+      enter = next_below(frames_.back(), epoch);
+      if (enter != nullptr) continue;
+      const Record* done = frames_.back().record;
+      frames_.pop_back();
+      if (done->needed) sum += done->cost_ns;
+      if (frames_.empty()) break;
+      frames_.back().record->needed |= done->needed;
+    }
+  }
+  return sum;
+}
+
+}  // namespace tidepool::remat

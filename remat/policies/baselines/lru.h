@@ -1,0 +1,20 @@
+// lru: h_LRU = 1 / s(S) (as in Kirisame et al., ICLR 2021, section 4): what was used last goes
+// last. A window's price is then the sum of bytes by staleness. O(1).
+#pragma once
+
+#include "remat/policies/policy.h"
+
+namespace tidepool::remat {
+
+class LruPolicy final : public Policy {
+ public:
+  LruPolicy() : Policy(kRateBits) {}
+  double price(Storage& storage, const Circumstances& now) override {
+    return static_cast<double>(storage.current->bytes) / static_cast<double>(now.staleness_ns);
+  }
+
+ private:
+  static constexpr int kRateBits = 22;  // bytes per ns: from 2^-22 on, up to 4 MiB
+};
+
+}  // namespace tidepool::remat

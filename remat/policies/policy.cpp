@@ -1,0 +1,79 @@
+#include "remat/policies/policy.h"
+
+#include <stdexcept>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "remat/policies/baselines/coop.h"
+#include "remat/policies/baselines/dte.h"
+#include "remat/policies/baselines/dtr.h"
+#include "remat/policies/baselines/dtr_eq.h"
+#include "remat/policies/baselines/dtr_local.h"
+#include "remat/policies/baselines/lru.h"
+#include "remat/policies/baselines/msps.h"
+#include "remat/policies/baselines/random.h"
+#include "remat/policies/baselines/size.h"
+#include "remat/policies/need1.h"
+#include "remat/policies/next_use.h"
+#include "remat/policies/planned.h"
+
+namespace tidepool::remat {
+namespace {
+
+using Make = std::unique_ptr<Policy> (*)(LineageStore& store, uint64_t seed);
+
+template <typename Kind>
+std::unique_ptr<Policy> of_store(LineageStore& store, uint64_t) {
+  return std::make_unique<Kind>(store);
+}
+
+template <typename Kind>
+std::unique_ptr<Policy> of_nothing(LineageStore&, uint64_t) {
+  return std::make_unique<Kind>();
+}
+
+struct Entry {
+  const char* name;
+  Make make;
+};
+
+// The one list of policies. bindings/python/tidepool/_settings.py has their names once more, for
+// where no library is loaded yet; a test compares the two.
+constexpr Entry kPolicies[] = {
+    {"planned", of_store<PlannedPolicy>},
+    {"need1", of_store<Need1Policy>},
+    {"next-use", of_store<NextUsePolicy>},
+    {"coop", of_store<CoopPolicy>},
+    {"dtr", of_store<DtrPolicy>},
+    {"dtr-eq", of_store<DtrEqPolicy>},
+    {"dtr-local", of_nothing<DtrLocalPolicy>},
+    {"lru", of_nothing<LruPolicy>},
+    {"size", of_nothing<SizePolicy>},
+    {"msps", of_store<MspsPolicy>},
+    {"dte", of_store<DtePolicy>},
+    {"random", [](LineageStore&, uint64_t seed) -> std::unique_ptr<Policy> {
+       return std::make_unique<RandomPolicy>(seed);
+     }},
+};
+
+}  // namespace
+
+std::span<const std::string> policy_names() {
+  static const std::vector<std::string>* const kNames = [] {
+    auto* names = new std::vector<std::string>;
+    for (const Entry& entry : kPolicies) names->emplace_back(entry.name);
+    return names;
+  }();
+  return *kNames;
+}
+
+std::unique_ptr<Policy> make_policy(const std::string& name, LineageStore& store, uint64_t seed) {
+  for (const Entry& entry : kPolicies) {
+    if (name == entry.name) return entry.make(store, seed);
+  }
+  throw std::invalid_argument(fmt::format("unknown policy '{}'; expected one of {}", name,
+                                          fmt::join(policy_names(), ", ")));
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,54 @@
+// BlockBook: numbers the blocks of memory that a job allocates, in their order, and lists what
+// becomes of them: allocated, freed, or a storage's from some time on. What a storage's block is
+// freed for is the storage's death, which others tell of.
+// Hears of all threads' blocks, and of those of restorations, so it is for jobs of one thread in
+// which nothing is evicted. Owns nothing but its lists. Not thread safe: the device's lock is held.
+// Invariant: (1) blocks that are listed as freed were listed as allocated before, and belong to no
+// storage.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "allocator/base/allocator_observer.h"
+#include "remat/lineage/container_bytes.h"
+#include "remat/trace/trace.h"
+
+namespace tidepool::plan {
+
+class BlockBook final : public AllocatorObserver {
+ public:
+  // `next` hears all of it, too.
+  explicit BlockBook(AllocatorObserver& next) : next_(next) {}
+
+  // A storage has the block at `address` from now on. Returns its number; kNone for `nullptr`, or a
+  // block that was there before.
+  uint32_t give(const void* address);
+
+  // What has happened since clear().
+  const std::vector<BlockChange>& changes() const { return changes_; }
+  void clear() { changes_.clear(); }
+  size_t bookkeeping_bytes() const { return bytes_of(entries_) + bytes_of(changes_); }
+
+  void allocated(const BlockView& block) override;
+  void freed(const BlockView& block, bool still_used) override;
+  void awaiting(const BlockView& block, bool starts) override { next_.awaiting(block, starts); }
+  void reserved(size_t bytes) override { next_.reserved(bytes); }
+  void page(const void* address, size_t bytes, bool usable) override {
+    next_.page(address, bytes, usable);
+  }
+
+ private:
+  struct Entry {
+    uint32_t number = BlockChange::kNone;
+    bool storages = false;  // a storage has it
+  };
+
+  AllocatorObserver& next_;
+  absl::flat_hash_map<const void*, Entry> entries_;
+  std::vector<BlockChange> changes_;
+  uint32_t blocks_ = 0;
+};
+
+}  // namespace tidepool::plan

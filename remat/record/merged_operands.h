@@ -1,0 +1,36 @@
+// MergedOperands: an operator's operands as a trace lists them: each storage once, what is written
+// not among what is read. Keeps its memory. Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "remat/trace/trace.h"
+
+namespace tidepool::plan {
+
+class MergedOperands {
+ public:
+  struct Operand {
+    uint32_t storage = 0;
+    Access access = Access::kRead;
+  };
+
+  // In the order in which storages come first.
+  void merge(std::span<const Operand> operands);
+  std::span<const uint64_t> reads() const { return reads_; }
+  std::span<const TraceWrite> writes() const { return writes_; }
+  // All of them as they were, if that cannot be seen from writes and reads, in this order.
+  std::span<const TraceArgument> arguments() const { return arguments_; }
+
+ private:
+  std::vector<Operand> merged_;
+  absl::flat_hash_map<uint32_t, size_t> places_;  // of storages in merged_, where they are many
+  std::vector<uint64_t> reads_;
+  std::vector<TraceWrite> writes_;
+  std::vector<TraceArgument> arguments_;
+};
+
+}  // namespace tidepool::plan

@@ -1,0 +1,106 @@
+// tidepool-replay: what a recorded trace would cost under a budget.
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "remat/policies/policy.h"
+#include "remat/replay/overhead_plot.h"
+#include "remat/replay/report.h"
+#include "remat/replay/runs.h"
+
+namespace tidepool::plan {
+namespace {
+
+constexpr int kRefused = 1, kMisused = 2;  // exit statuses
+
+// A bar on a terminal; nothing elsewhere.
+class Progress {
+ public:
+  Progress(std::string what, size_t total)
+      : what_(std::move(what)), total_(total), shown_(isatty(STDERR_FILENO) != 0 && total > 1) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+  void show(size_t done) const {
+    if (!shown_) return;
+    constexpr size_t kCells = 40;
+    const size_t full = done * kCells / total_;
+    fmt::print(stderr, "\r{} [{}{}] {}/{}", what_, std::string(full, '#'),
+               std::string(kCells - full, '.'), done, total_);
+    std::fflush(stderr);
+  }
+
+ private:
+  const std::string what_;
+  const size_t total_;
+  const bool shown_;
+};
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("{}: cannot be written", path));
+  fmt::print(stderr, "wrote {}\n", path);
+}
+
+void replay(const ReplayOptions& options, const std::string& path) {
+  const Trace trace = load_trace(options, path);
+  std::vector<Run> runs = plan_runs(options, trace);
+  {
+    const Progress progress(trace.facts.name, runs.size());
+    execute_runs(options, trace, runs, [&](size_t done) { progress.show(done); });
+  }
+  if (options.json) {
+    for (const Run& run : runs) fmt::print("{}\n", json_line(run));
+  } else {
+    const TracePeak peak = trace_peak(trace);
+    fmt::print("{}: {} operators, peak {:.1f} MiB, compute {:.3f} ms; memory {}, iteration {}\n",
+               trace.facts.name, trace.operators.size(),
+               static_cast<double>(peak.peak_bytes) / (1 << 20),
+               static_cast<double>(trace.baseline_ns()) / 1e6, name_of(options.memory),
+               options.iterations);
+    fmt::print("{}", table_text(runs));
+    if (options.grid) fmt::print("{}", summary_text(runs));
+  }
+  if (!options.grid) return;
+  const std::string stem = fmt::format("{}-{}", trace.facts.name, name_of(options.memory));
+  write_file(options.csv_path.empty() ? stem + ".csv" : options.csv_path, csv_text(runs));
+  write_file(options.svg_path.empty() ? stem + ".svg" : options.svg_path,
+             overhead_plot(runs, fmt::format("{}, memory {}, iteration {}", trace.facts.name,
+                                             name_of(options.memory), options.iterations)));
+}
+
+int run(int count, char** arguments) {
+  try {
+    const std::vector<std::string> texts(arguments + 1, arguments + count);
+    const ReplayOptions options = parse_options(texts);
+    if (options.help) {
+      fmt::print("{}", kReplayHelp);
+      return 0;
+    }
+    if (options.list_policies) {
+      fmt::print("{}\n", fmt::join(remat::policy_names(), "\n"));
+      return 0;
+    }
+    for (const std::string& path : options.traces) replay(options, path);
+    return 0;
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "tidepool-replay: {}\nTry 'tidepool-replay --help'.\n", error.what());
+    return kMisused;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tidepool-replay: {}\n", error.what());
+    return kRefused;
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::plan
+
+int main(int count, char** arguments) { return tidepool::plan::run(count, arguments); }

@@ -1,0 +1,269 @@
+#include "remat/replay/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+
+#include "allocator/base/size_text.h"
+#include "fmt/format.h"
+
+namespace tidepool::plan {
+
+const char* const kReplayHelp =
+    R"(usage: tidepool-replay TRACE... BUDGET [OPTIONS]
+
+Runs a recorded trace through Tidepool's allocator, runtime and policies, over simulated memory and
+a virtual clock, and says what a budget would cost. BUDGET is one of:
+
+  --budget-ratio R       budget = R x the trace's peak without a budget
+  --budget BYTES         such as 8GiB, 750MB or 123456
+  --grid A:B:STEP        every ratio from A to B; writes CSV and SVG, one line for each policy
+
+  --policy P[,P...]      --list-policies names them all; default: need1 in the first iteration,
+                         from the second on a plan found by simulation of the one before
+                         (not given: need1)
+  --memory M             exact: bytes are fungible; arena: one contiguous slab; pages (default):
+                         virtual memory, windows and remapping
+  --format F             tidepool (default), or dtr: logs of DTR's prototype
+  --iterations N         run the trace N times and score the last (default 1)
+  --json                 one JSON object for each run on standard output
+
+  --search N             simulations at most in search of a plan (default 300; 0: no plan)
+  --jobs N               runs at a time (default: processors)
+  --csv FILE, --svg FILE where a grid goes (default: TRACE-MEMORY.csv and .svg, here)
+  --evict E              together (default): windows and selections; singly: DTR's loop
+  --partition B          yes: Coop's partitioning, cheap results at one end (default: no)
+  --in-place B           no: what was written in place cannot be made again (default: yes)
+  --fallback B           yes: from the second iteration on, what would fail runs under a smaller
+                         limit where it does not (default: no)
+  --end-resident B       yes: all that is alive at the end has to be resident at once
+                         (default: yes for dtr)
+  --lineage-limits B     no: lineage is not bounded (default: no for dtr)
+  --mutate M             dtr: copy (default): a mutated tensor is a new storage; in-place: it is not
+  --handle BYTES         pages: granularity of mappings (default: 2 MiB on a GPU, 64 KiB on a CPU)
+  --map-ns N             price of mapping one handle (default: the trace's)
+  --log FILE             of one run: what is done for the job, line by line
+)";
+
+namespace {
+
+template <typename T>
+T parse_number(const std::string& option, const std::string& text, T least, T most) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= least) ||
+      !(value <= most)) {
+    throw UsageError(fmt::format("{}: '{}' is no number from {} to {}", option, text, least, most));
+  }
+  return value;
+}
+
+double parse_ratio(const std::string& option, const std::string& text) {
+  return parse_number<double>(option, text, 0.001, 1000);
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+std::vector<double> parse_grid(const std::string& option, const std::string& text) {
+  const std::vector<std::string> parts = split(text, ':');
+  if (parts.size() != 3) {
+    throw UsageError(fmt::format("{}: '{}' is not A:B:STEP, such as 0.3:0.9:0.05", option, text));
+  }
+  const double first = parse_ratio(option, parts[0]);
+  const double last = parse_ratio(option, parts[1]);
+  const double step = parse_ratio(option, parts[2]);
+  if (last < first) throw UsageError(fmt::format("{}: {} is below {}", option, last, first));
+  constexpr double kMostPoints = 10000;
+  if ((last - first) / step > kMostPoints) {
+    throw UsageError(fmt::format("{}: more than {} points", option, kMostPoints));
+  }
+  std::vector<double> ratios;
+  // Half a step in a million of room for rounding, and each point rounded to what was meant.
+  for (size_t k = 0; first + static_cast<double>(k) * step <= last + step * 1e-6; ++k) {
+    ratios.push_back(std::round((first + static_cast<double>(k) * step) * 1e6) / 1e6);
+  }
+  return ratios;
+}
+
+bool parse_flag(const std::string& option, const std::string& text) {
+  if (text == "yes") return true;
+  if (text == "no") return false;
+  throw UsageError(fmt::format("{}: '{}'; expected yes or no", option, text));
+}
+
+size_t parse_bytes(const std::string& option, const std::string& text) {
+  if (!text.empty() && text.back() == '%') {
+    throw UsageError(fmt::format("{}: '{}'; a share of the peak is --budget-ratio", option, text));
+  }
+  try {
+    return parse_size(text, 0);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("{}: {}", option, error.what()));
+  }
+}
+
+template <typename T>
+T parse_choice(const std::string& option, const std::string& text,
+               std::initializer_list<std::pair<const char*, T>> choices) {
+  std::string expected;
+  for (const auto& [name, value] : choices) {
+    if (text == name) return value;
+    expected += (expected.empty() ? "" : ", ") + std::string(name);
+  }
+  throw UsageError(fmt::format("{}: '{}'; expected one of {}", option, text, expected));
+}
+
+struct Option {
+  const char* name;
+  std::function<void(const std::string& option, const std::string& value)> set;
+};
+
+using Text = const std::string&;
+
+std::vector<Option> options_of_runs(ReplayOptions& out) {
+  return {
+      {"--budget-ratio", [&](Text o, Text v) { out.ratios = {parse_ratio(o, v)}; }},
+      {"--budget", [&](Text o, Text v) { out.budget_bytes = parse_bytes(o, v); }},
+      {"--grid",
+       [&](Text o, Text v) {
+         out.ratios = parse_grid(o, v);
+         out.grid = true;
+       }},
+      {"--policy", [&](Text, Text v) { out.policies = split(v, ','); }},
+      {"--memory",
+       [&](Text o, Text v) {
+         out.memory = parse_choice<MemoryModel>(o, v,
+                                                {{"exact", MemoryModel::kExact},
+                                                 {"arena", MemoryModel::kArena},
+                                                 {"pages", MemoryModel::kPages}});
+       }},
+      {"--format",
+       [&](Text o, Text v) {
+         out.format = parse_choice<TraceFormat>(
+             o, v, {{"tidepool", TraceFormat::kTidepool}, {"dtr", TraceFormat::kDtr}});
+       }},
+      {"--iterations",
+       [&](Text o, Text v) { out.iterations = parse_number<uint32_t>(o, v, 1, 1000); }},
+  };
+}
+
+std::vector<Option> finer_options(ReplayOptions& out) {
+  return {
+      {"--jobs", [&](Text o, Text v) { out.jobs = parse_number<unsigned>(o, v, 1, 1024); }},
+      {"--search",
+       [&](Text o, Text v) {
+         out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000);
+       }},
+      {"--log", [&](Text, Text v) { out.log_path = v; }},
+      {"--csv", [&](Text, Text v) { out.csv_path = v; }},
+      {"--svg", [&](Text, Text v) { out.svg_path = v; }},
+      {"--evict",
+       [&](Text o, Text v) {
+         out.evict_singly = parse_choice<bool>(o, v, {{"together", false}, {"singly", true}});
+       }},
+      {"--partition", [&](Text o, Text v) { out.partition = parse_flag(o, v); }},
+      {"--in-place", [&](Text o, Text v) { out.record_in_place = parse_flag(o, v); }},
+      {"--fallback", [&](Text o, Text v) { out.fallback = parse_flag(o, v); }},
+      {"--end-resident", [&](Text o, Text v) { out.end_resident = parse_flag(o, v); }},
+      {"--lineage-limits", [&](Text o, Text v) { out.lineage_limits = parse_flag(o, v); }},
+      {"--mutate",
+       [&](Text o, Text v) {
+         out.mutation = parse_choice<DtrMutation>(
+             o, v, {{"copy", DtrMutation::kCopy}, {"in-place", DtrMutation::kInPlace}});
+       }},
+      {"--handle",
+       [&](Text o, Text v) {
+         out.handle_bytes = parse_bytes(o, v);
+         const size_t bytes = out.handle_bytes;
+         if (bytes < 1024 || bytes > (size_t{1} << 30) || (bytes & (bytes - 1)) != 0) {
+           throw UsageError(o + ": expected a power of two from 1KiB to 1GiB");
+         }
+       }},
+      {"--map-ns",
+       [&](Text o, Text v) { out.map_ns = parse_number<uint64_t>(o, v, 0, 1'000'000'000); }},
+  };
+}
+
+void check(const ReplayOptions& options) {
+  if (options.help || options.list_policies) return;
+  if (options.traces.empty()) throw UsageError("no trace is named");
+  if ((options.budget_bytes > 0) == !options.ratios.empty()) {
+    throw UsageError("expected one of --budget-ratio, --budget and --grid");
+  }
+  if (!options.grid && !(options.csv_path + options.svg_path).empty()) {
+    throw UsageError("--csv and --svg go with --grid");
+  }
+  const bool one_run = options.traces.size() == 1 && options.policies.size() == 1 &&
+                       options.iterations == 1 && !options.grid;
+  if (!options.log_path.empty() && !one_run) {
+    throw UsageError("--log goes with one trace, policy, budget and iteration");
+  }
+  if (options.traces.size() > 1 && !(options.csv_path + options.svg_path).empty()) {
+    throw UsageError("--csv and --svg go with one trace");
+  }
+  for (const std::string& policy : options.policies) {
+    try {
+      if (policy != "default") check_policy(policy);
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(fmt::format("--policy: {}", error.what()));
+    }
+  }
+}
+
+}  // namespace
+
+ReplayOptions parse_options(std::span<const std::string> arguments) {
+  ReplayOptions out;
+  std::vector<Option> known = options_of_runs(out);
+  for (Option& option : finer_options(out)) known.push_back(std::move(option));
+  int budgets = 0;
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    std::string name = arguments[k];
+    if (name.empty() || name[0] != '-' || name == "-") {
+      out.traces.push_back(name);
+      continue;
+    }
+    if (name == "--help" || name == "-h") {
+      out.help = true;
+      continue;
+    }
+    if (name == "--list-policies") {
+      out.list_policies = true;
+      continue;
+    }
+    if (name == "--json") {
+      out.json = true;
+      continue;
+    }
+    std::optional<std::string> value;
+    if (const size_t equals = name.find('='); equals != std::string::npos) {
+      value = name.substr(equals + 1);
+      name = name.substr(0, equals);
+    }
+    const auto option = std::find_if(known.begin(), known.end(),
+                                     [&](const Option& each) { return name == each.name; });
+    if (option == known.end()) throw UsageError(fmt::format("unknown option {}", name));
+    if (!value) {
+      if (++k == arguments.size()) throw UsageError(fmt::format("{}: a value is missing", name));
+      value = arguments[k];
+    }
+    budgets += name == "--budget" || name == "--budget-ratio" || name == "--grid";
+    option->set(name, *value);
+  }
+  if (budgets > 1) throw UsageError("more than one of --budget-ratio, --budget and --grid");
+  check(out);
+  return out;
+}
+
+}  // namespace tidepool::plan

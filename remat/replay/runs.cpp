@@ -1,0 +1,99 @@
+#include "remat/replay/runs.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "remat/simulate/lower_bound.h"
+#include "remat/trace/trace_format.h"
+
+namespace tidepool::plan {
+namespace {
+
+SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
+  SimulationConfig config;
+  config.policy = run.policy == "default" ? kDefaultPolicy : run.policy;
+  config.planner = options.planner;
+  config.memory = run.memory;
+  config.budget_bytes = run.budget_bytes;
+  config.iterations = options.iterations;
+  config.fallback = options.fallback;
+  config.evict_singly = options.evict_singly;
+  config.partition = options.partition;
+  config.record_in_place = options.record_in_place;
+  config.granularity = options.handle_bytes;
+  const bool dtr = options.format == TraceFormat::kDtr;
+  config.end_resident = options.end_resident.value_or(dtr);
+  if (!options.lineage_limits.value_or(!dtr)) config.limits = remat::Limits::none();
+  return config;
+}
+
+}  // namespace
+
+Trace load_trace(const ReplayOptions& options, const std::string& path) {
+  Trace trace =
+      options.format == TraceFormat::kDtr ? read_dtr_log(path, options.mutation) : read_trace(path);
+  if (options.map_ns) trace.facts.map_ns = *options.map_ns;
+  return trace;
+}
+
+std::vector<Run> plan_runs(const ReplayOptions& options, const Trace& trace) {
+  const auto peak = static_cast<double>(trace_peak(trace).peak_bytes);
+  std::vector<Run> runs;
+  for (const std::string& policy : options.policies) {
+    Run run;
+    run.trace = trace.facts.name;
+    run.policy = policy;
+    run.memory = options.memory;
+    if (options.ratios.empty()) {
+      run.budget_bytes = options.budget_bytes;
+      run.ratio = peak > 0 ? static_cast<double>(options.budget_bytes) / peak : 0;
+      runs.push_back(run);
+    }
+    for (const double ratio : options.ratios) {
+      run.ratio = ratio;
+      run.budget_bytes = static_cast<size_t>(std::llround(ratio * peak));
+      runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<Run>& runs,
+                  const std::function<void(size_t done)>& progress) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  size_t done = 0;
+  std::exception_ptr failure;
+  auto work = [&] {
+    for (size_t k = next++; k < runs.size(); k = next++) {
+      try {
+        const SimulationConfig config = config_for(options, runs[k]);
+        runs[k].lower_bound = lower_bound(trace, config.budget_bytes, config.end_resident);
+        runs[k].result = options.log_path.empty()
+                             ? simulate(trace, config)
+                             : simulate_logged(trace, config, options.log_path);
+      } catch (...) {
+        std::lock_guard guard(mutex);
+        failure = std::current_exception();
+        next = runs.size();
+        return;
+      }
+      std::lock_guard guard(mutex);
+      progress(++done);
+    }
+  };
+  size_t workers =
+      options.jobs > 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
+  workers = std::min(workers, runs.size());
+  std::vector<std::thread> threads;
+  for (size_t k = 1; k < workers; ++k) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace tidepool::plan

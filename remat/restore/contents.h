@@ -1,0 +1,60 @@
+// Contents: the contents of one device's storages, from all sides: which operators made them
+// (store), what evicting them costs (policy), where their bytes are (residency), what is lost with
+// a root (dependent_cut), which thread may restore (queue), and the order of all that on streams
+// (replay_order). Makes these parts, each of which has its own state and its own contract; whatever
+// restores, moves, changes or bounds contents gets all of them as one.
+// Not thread safe: the device's lock is held, also when it ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "allocator/budgeted_allocator.h"
+#include "remat/lineage/backend.h"
+#include "remat/lineage/lineage_store.h"
+#include "remat/policies/policy.h"
+#include "remat/restore/dependent_cut.h"
+#include "remat/restore/replay_stream_order.h"
+#include "remat/restore/residency.h"
+#include "remat/restore/restoration_queue.h"
+
+namespace tidepool::remat {
+
+class Contents final : private LineageStore::Observer {
+ public:
+  // Throws: std::invalid_argument naming an unknown policy.
+  Contents(BudgetedAllocator& the_allocator, Backend& the_backend, const std::string& policy_name,
+           uint64_t seed = 0);
+  ~Contents() override { clear(); }
+  Contents(const Contents&) = delete;
+  Contents& operator=(const Contents&) = delete;
+
+  // Forgets all storages; bytes that were kept go back to the allocator.
+  void clear();
+
+  // Locks against eviction, for the length of an operation.
+  void lock(Storage& storage) { ++storage.locks; }
+  void unlock(Storage& storage) {
+    if (--storage.locks == 0 && storage.dead) [[unlikely]]
+      store.free_storage(&storage);
+  }
+
+  // What is kept beside contents and the store's lineage.
+  size_t side_bytes() const;
+
+  BudgetedAllocator& allocator;
+  Backend& backend;
+  LineageStore store;
+  const std::unique_ptr<Policy> policy;
+  Residency residency;
+  DependentCut dependent_cut;
+  RestorationQueue queue;
+  ReplayStreamOrder replay_order;
+
+ private:
+  void value_dies(Value& value) override { residency.value_dies(value); }
+};
+
+}  // namespace tidepool::remat

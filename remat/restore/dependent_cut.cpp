@@ -1,0 +1,156 @@
+#include "remat/restore/dependent_cut.h"
+
+#include <algorithm>
+
+#include "allocator/base/check.h"
+#include "remat/lineage/mutants.h"
+
+namespace tidepool::remat {
+
+void DependentCut::walk(std::span<const Value* const> from, Dependents* found,
+                        bool first_evicted_only) {
+  const uint32_t epoch = store_.next_epoch();
+  pending_.assign(from.begin(), from.end());
+  while (!pending_.empty()) {
+    const Value& above = *pending_.back();
+    pending_.pop_back();
+    for (const Edge* edge = above.consumers; edge != nullptr; edge = edge->next) {
+      Record& record = *edge->record;
+      if (record.epoch == epoch) continue;
+      record.epoch = epoch;
+      if (first_evicted_only && record.output_count > 0) {
+        // The roots that one record reads come here one after the other, for the same answer.
+        Value* output = record.outputs[record.evicted_output];
+        ++checks;
+        if (output != nullptr && output->live_and_evicted()) {
+          found->evicted.push_back(output);
+          return;
+        }
+      }
+      for (uint32_t k = 0; k < record.output_count; ++k) {
+        Value* output = record.outputs[k];
+        ++checks;
+        if (output == nullptr) continue;
+        // Contents that are being overwritten will be gone as well.
+        if (passes(*output)) pending_.push_back(output);
+        if (!output->live()) continue;
+        if (!output->storage->evicted) {
+          found->resident.push_back(output);
+        } else {
+          found->evicted.push_back(output);
+          record.evicted_output = k;
+          if (first_evicted_only) return;
+        }
+      }
+    }
+  }
+}
+
+Dependents DependentCut::dependents(const Value& value) {
+  Dependents found;
+  const Value* from = &value;
+  walk({&from, 1}, &found, false);
+  return found;
+}
+
+bool DependentCut::is_needed(const Value& value) {
+  Dependents found;
+  const Value* from = &value;
+  walk({&from, 1}, &found, true);
+  return !found.evicted.empty();
+}
+
+void DependentCut::cut_dependents(const Dependents& dependents, RootReason reason) {
+  TIDEPOOL_CHECK(dependents.evicted.empty(), "%zu evicted dependents would be lost",
+                 dependents.evicted.size());
+  for (Value* value : dependents.resident) {
+    residency_.unlist(*value->storage);
+    store_.cut(*value, reason);
+  }
+}
+
+bool DependentCut::retain_or_cut(Value& value, void* address) {
+  if (TIDEPOOL_MUTANT(2, death_not_cut)) return false;
+  Dependents found;
+  const Value* from = &value;
+  walk({&from, 1}, &found, true);
+  if (found.evicted.empty()) {
+    cut_dependents(found, RootReason::kLostRoot);
+    return false;
+  }
+  residency_.keep(value, address);
+  ++retained;
+  return true;
+}
+
+// Marks the retained roots that evicted live values need with the epoch returned: down from all of
+// them at once, then up again from the evicted values found, so that roots which are read by one
+// record do not look through its outputs once each.
+uint32_t DependentCut::mark_needed() {
+  absl::InlinedVector<const Value*, 8> roots;
+  for (const Value* value : residency_.kept()) {
+    if (is_retained(*value)) roots.push_back(value);
+  }
+  Dependents found;
+  walk({roots.data(), roots.size()}, &found, false);
+  const uint32_t epoch = store_.next_epoch();
+  pending_.assign(found.evicted.begin(), found.evicted.end());
+  while (!pending_.empty()) {
+    Record* producer = pending_.back()->producer;
+    pending_.pop_back();
+    if (producer == nullptr || producer->epoch == epoch) continue;
+    producer->epoch = epoch;
+    for (size_t k = 0; k < producer->edge_count; ++k) {
+      Value& input = *producer->edges[k].value;
+      ++checks;
+      if (is_retained(input)) input.scratch = epoch;
+      if (passes(input)) pending_.push_back(&input);
+    }
+  }
+  return epoch;
+}
+
+void DependentCut::release(Value& value) {
+  const Dependents found = dependents(value);
+  ++value.references;  // cutting the dependents may take the last one
+  cut_dependents(found, RootReason::kLostRoot);
+  residency_.free_kept(value);
+  store_.release(&value);
+}
+
+void DependentCut::check_invariants() {
+  const uint32_t epoch = store_.next_epoch();
+  pending_.clear();
+  store_.for_each_value([&](const Value& value) {
+    if (value.live_and_evicted() && !value.available()) pending_.push_back(&value);
+  });
+  while (!pending_.empty()) {
+    const Value& value = *pending_.back();
+    pending_.pop_back();
+    TIDEPOOL_CHECK(value.producer != nullptr, "invariant 1: %zu bytes that are needed were lost",
+                   value.bytes);
+    Record& record = *value.producer;
+    if (record.epoch == epoch) continue;
+    record.epoch = epoch;
+    for (size_t k = 0; k < record.edge_count; ++k) {
+      if (!record.edges[k].value->available()) pending_.push_back(record.edges[k].value);
+    }
+  }
+}
+
+size_t DependentCut::sweep() {
+  sweep_due_ = false;
+  const std::vector<Value*>& kept = residency_.kept();
+  const size_t before = kept.size();
+  if (before == 0) return 0;
+  const uint32_t needed = mark_needed();
+  // From the end: who is freed is replaced by the last one, which has been looked at. Nothing
+  // becomes needed that was not, since only resident values lose their lineage.
+  for (size_t k = before; k > 0; k = std::min(k - 1, kept.size())) {
+    Value& value = *kept[k - 1];
+    if (is_retained(value) && value.uses == 0 && value.scratch != needed) release(value);
+  }
+  return before - kept.size();
+}
+
+}  // namespace tidepool::remat

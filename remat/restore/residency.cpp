@@ -1,0 +1,163 @@
+#include "remat/restore/residency.h"
+
+#include <utility>
+
+#include "allocator/base/check.h"
+#include "remat/restore/chaos_odds.h"
+
+namespace tidepool::remat {
+
+Residency::Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy)
+    : check(backend), allocator_(allocator), backend_(backend), policy_(policy) {
+  list_.previous = list_.next = &list_;
+}
+
+void Residency::list(Storage& storage) {
+  if (storage.next != nullptr) return;
+  storage.next = list_.next;
+  storage.previous = &list_;
+  list_.next->previous = &storage;
+  list_.next = &storage;
+}
+
+void Residency::unlist(Storage& storage) {
+  if (storage.next == nullptr) return;
+  storage.previous->next = storage.next;
+  storage.next->previous = storage.previous;
+  storage.previous = storage.next = nullptr;
+}
+
+bool Residency::evict(Storage& storage) {
+  if (!evictable(storage)) return false;
+  check.evicted(*storage.current, storage.address);
+  if (!backend_.detach(storage)) {
+    storage.dying = true;
+    return false;
+  }
+  allocator_.set_owner(storage.address, nullptr);
+  storage.address = nullptr;
+  storage.evicted = true;
+  unlist(storage);
+  ++evictions;
+  evicted_bytes += storage.current->bytes;
+  availability_changed(*storage.current);
+  return true;
+}
+
+bool Residency::evict_and_free(Storage& storage) {
+  void* address = storage.address;
+  if (!evict(storage)) return false;
+  allocator_.free_locked(address);
+  return true;
+}
+
+size_t Residency::evict_everything(uint64_t odds, uint64_t* random) {
+  size_t count = 0;
+  for (Storage* storage = list_.next; storage != &list_;) {
+    Storage* next = storage->next;
+    if (odds <= 1 || next_random(random) % odds == 0) count += evict_and_free(*storage);
+    storage = next;
+  }
+  return count;
+}
+
+bool Residency::install(Storage& storage, void* address) {
+  if (storage.dying) return false;
+  if (!backend_.attach(storage, address)) {
+    storage.dying = true;
+    availability_changed(*storage.current);  // nobody will want it for its own sake
+    return false;
+  }
+  allocator_.set_owner(address, &storage);
+  storage.address = address;
+  storage.evicted = false;
+  if (storage.current->producer != nullptr) list(storage);
+  ++rematerializations;
+  check.restored(*storage.current, address);
+  availability_changed(*storage.current);
+  return true;
+}
+
+bool Residency::set_aside(Storage& storage) {
+  if (!backend_.detach(storage)) {
+    storage.dying = true;
+    return false;
+  }
+  keep(*storage.current, std::exchange(storage.address, nullptr));
+  storage.evicted = true;
+  unlist(storage);
+  return true;
+}
+
+bool Residency::put_back(Storage& storage, void* to) {
+  Value& value = *storage.current;
+  void* const address = to != nullptr ? to : value.kept;
+  if (!backend_.attach(storage, address)) {
+    storage.dying = true;
+    return false;
+  }
+  take_kept(value);
+  allocator_.set_owner(address, &storage);
+  storage.address = address;
+  storage.evicted = false;
+  if (value.producer != nullptr) list(storage);
+  moves += to != nullptr;
+  return to != nullptr;
+}
+
+void Residency::keep(Value& value, void* address) {
+  allocator_.set_owner(address, nullptr);
+  value.kept = address;
+  value.kept_slot = static_cast<uint32_t>(kept_.size());
+  kept_.push_back(&value);
+}
+
+void* Residency::take_kept(Value& value) {
+  void* address = value.kept;
+  kept_[value.kept_slot] = kept_.back();
+  kept_[value.kept_slot]->kept_slot = value.kept_slot;
+  kept_.pop_back();
+  value.kept = nullptr;
+  return address;
+}
+
+void Residency::free_kept(Value& value) { allocator_.free_locked(take_kept(value)); }
+
+void Residency::value_dies(Value& value) {
+  const bool is_cut = value.references > 0;  // it only loses its lineage
+  if (value.kept != nullptr && !is_cut) free_kept(value);
+  const bool known = value.component != 0 || value.changed != 0;
+  if (known) policy_.value_dies(value);
+}
+
+void Residency::check_invariants(const LineageStore& store) const {
+  size_t listed = 0;
+  for (const Storage* storage = list_.next; storage != &list_; storage = storage->next) {
+    TIDEPOOL_CHECK(storage->next->previous == storage, "a broken list of resident storages");
+    ++listed;
+  }
+  size_t expected = 0;
+  store.for_each_storage([&](const Storage& storage) {
+    if (storage.current == nullptr) return;
+    const bool in_list = !storage.evicted && storage.current->producer != nullptr;
+    TIDEPOOL_CHECK(in_list == (storage.next != nullptr),
+                   "invariant 1: evicted %d, lineage %d, listed %d", storage.evicted,
+                   storage.current->producer != nullptr, storage.next != nullptr);
+    expected += in_list;
+    if (storage.evicted || storage.address == nullptr) return;
+    TIDEPOOL_CHECK(allocator_.owner(storage.address) == &storage,
+                   "invariant 3: block %p is not its storage's", storage.address);
+  });
+  TIDEPOOL_CHECK(listed == expected, "invariant 1: %zu listed, %zu expected", listed, expected);
+  size_t with_bytes = 0;
+  store.for_each_value([&](const Value& value) { with_bytes += value.kept != nullptr; });
+  TIDEPOOL_CHECK(with_bytes == kept_.size(), "invariant 2: %zu kept, %zu listed", with_bytes,
+                 kept_.size());
+  for (size_t k = 0; k < kept_.size(); ++k) {
+    TIDEPOOL_CHECK(kept_[k]->kept_slot == k, "invariant 2: slot %u at %zu", kept_[k]->kept_slot, k);
+    TIDEPOOL_CHECK(allocator_.owner(kept_[k]->kept) == nullptr,
+                   "invariant 3: kept block %p has an owner", kept_[k]->kept);
+  }
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,132 @@
+#include "remat/restore/restoration_plan.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+namespace tidepool::remat {
+
+RestorationPlan::~RestorationPlan() {
+  for (size_t k = done_; k < order_.size(); ++k) leave(*order_[k]);
+  for (const Frame& frame : frames_) leave(*frame.record);
+}
+
+void RestorationPlan::enter(Record& record) {
+  if (order_.size() + frames_.size() >= kMostRecords) {
+    throw RestorationError(
+        fmt::format("restoring would replay more than {} operators (at {})", kMostRecords,
+                    record.type->name));
+  }
+  frames_.push_back({&record, 0});
+  record.epoch = epoch_;
+  ++record.references;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    ++record.edges[k].value->uses;
+    if (mode_ == Mode::kFirm) ++record.edges[k].value->locks;
+  }
+}
+
+void RestorationPlan::end_use(Value& value) {
+  if (mode_ == Mode::kFirm) --value.locks;
+  if (--value.uses > 0 || value.kept == nullptr) return;
+  if (value.producer == nullptr) {
+    contents_.dependent_cut.make_sweep_due();
+    return;
+  }
+  contents_.residency.free_kept(value);
+  contents_.residency.availability_changed(value);
+}
+
+void RestorationPlan::leave(Record& record) {
+  for (size_t k = 0; k < record.edge_count; ++k) end_use(*record.edges[k].value);
+  contents_.store.release(&record);
+}
+
+// The unavailable input to look at next whose producer is not in the plan yet. The deepest first:
+// its chain then runs while the others take no memory.
+Value* RestorationPlan::next_input(Frame& frame) const {
+  const Record& record = *frame.record;
+  const bool few = record.edge_count <= kFewEdges;
+  Value* deepest = nullptr;
+  for (uint32_t k = few ? 0 : frame.cursor; k < record.edge_count; ++k) {
+    Value* value = record.edges[k].value;
+    if (value->available()) continue;
+    if (value->producer == nullptr) {
+      throw RestorationError(fmt::format("cannot restore the result of {}: {} bytes that it read "
+                                         "were lost",
+                                         record.type->name, value->bytes));
+    }
+    if (value->producer->epoch == epoch_) continue;
+    if (!few) {
+      frame.cursor = k + 1;
+      return value;
+    }
+    if (deepest == nullptr || value->depth > deepest->depth) deepest = value;
+  }
+  if (!few && deepest == nullptr) frame.cursor = record.edge_count;
+  return deepest;
+}
+
+void RestorationPlan::add(Value& target) {
+  if (epoch_ == 0) epoch_ = contents_.store.next_epoch();
+  if (target.producer == nullptr) {
+    throw RestorationError(fmt::format("cannot restore {} bytes without lineage", target.bytes));
+  }
+  if (target.producer->epoch == epoch_) return;
+  enter(*target.producer);
+  while (!frames_.empty()) {
+    if (Value* input = next_input(frames_.back())) {
+      enter(*input->producer);
+    } else {
+      order_.push_back(frames_.back().record);
+      frames_.pop_back();
+    }
+  }
+}
+
+size_t RestorationPlan::estimate_peak_bytes() {
+  for (Record* record : order_) {
+    for (size_t k = 0; k < record->edge_count; ++k) record->edges[k].value->scratch = 0;
+  }
+  for (Record* record : order_) {
+    for (size_t k = 0; k < record->edge_count; ++k) ++record->edges[k].value->scratch;
+  }
+  size_t now = 0;
+  size_t peak = 0;
+  for (Record* record : order_) {
+    for (size_t k = 0; k < record->output_count; ++k) {
+      const Value* output = record->outputs[k];
+      if (output == nullptr || output->available()) continue;
+      if (output->uses > 0 || output->live_and_evicted()) now += output->bytes;
+    }
+    peak = std::max(peak, now);
+    for (size_t k = 0; k < record->edge_count; ++k) {
+      Value* input = record->edges[k].value;
+      if (--input->scratch > 0 || input->available() || input->live_and_evicted()) continue;
+      now -= input->bytes;
+    }
+  }
+  return peak;
+}
+
+bool RestorationPlan::next_is_ready() const {
+  const Record& record = *order_[done_];
+  return std::all_of(record.edges, record.edges + record.edge_count,
+                     [](const Edge& edge) { return edge.value->available(); });
+}
+
+void RestorationPlan::lock_next() {
+  if (mode_ == Mode::kFirm) return;
+  Record& record = *order_[done_];
+  for (size_t k = 0; k < record.edge_count; ++k) ++record.edges[k].value->locks;
+}
+
+void RestorationPlan::unlock_next() {
+  if (mode_ == Mode::kFirm) return;
+  Record& record = *order_[done_];
+  for (size_t k = 0; k < record.edge_count; ++k) --record.edges[k].value->locks;
+}
+
+void RestorationPlan::finish_next() { leave(*order_[done_++]); }
+
+}  // namespace tidepool::remat

@@ -1,0 +1,75 @@
+// RestorationPlan: the records that must run, in an order in which each finds its inputs, to make a
+// set of evicted values available again. Built once over the evicted cone; run by Restorer.
+// Holds a reference to each record until it is done, and a use of every value for each time one of
+// its records reads it; a dead value's bytes are given up when its uses reach 0.
+// Not thread safe: the device's lock is held.
+// Invariants: (1) for every record still to run, each of its edges counts one use of its value, and
+// one lock unless the plan is lean; (2) destruction undoes what is left of (1).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "remat/restore/contents.h"
+#include "remat/restore/restoration_error.h"
+
+namespace tidepool::remat {
+
+class RestorationPlan {
+ public:
+  // kFirm locks every value that it will read, so that it cannot fail but for lack of memory.
+  // kLean locks only what the record now running reads: values that were resident may be evicted
+  // before their turn, and then a new plan must be made.
+  enum class Mode : uint8_t { kFirm, kLean };
+
+  // No plan may be longer: an error is better than hours.
+  static constexpr size_t kMostRecords = size_t{1} << 20;
+
+  RestorationPlan(Contents& contents, Mode mode) : contents_(contents), mode_(mode) {}
+  ~RestorationPlan();
+  RestorationPlan(const RestorationPlan&) = delete;
+  RestorationPlan& operator=(const RestorationPlan&) = delete;
+
+  // Adds what is needed for `target`, which is not available. Throws: RestorationError if an input
+  // has neither bytes nor producer, or the plan grows too long.
+  void add(Value& target);
+
+  size_t records() const { return order_.size(); }
+  // Bytes that the plan's values will take at most at once, beyond what is resident now. An
+  // estimate: workspaces and outputs that nobody needs are not in it.
+  size_t estimate_peak_bytes();
+
+  // The record to run next; nullptr when all are done.
+  Record* next() const { return done_ < order_.size() ? order_[done_] : nullptr; }
+  // True if all that the next record reads is available.
+  bool next_is_ready() const;
+  // The next record is about to run, or ran (or failed) after all.
+  void lock_next();
+  void unlock_next();
+  // The next record has run: its uses end.
+  void finish_next();
+
+ private:
+  struct Frame {
+    Record* record;
+    uint32_t cursor;
+  };
+
+  // Records with more inputs are searched in order, not for the deepest input.
+  static constexpr uint32_t kFewEdges = 16;
+
+  void enter(Record& record);
+  void leave(Record& record);
+  Value* next_input(Frame& frame) const;
+  void end_use(Value& value);
+
+  Contents& contents_;
+  const Mode mode_;
+  uint32_t epoch_ = 0;
+  std::vector<Record*> order_;
+  std::vector<Frame> frames_;  // not empty only while add() runs, or after it threw
+  size_t done_ = 0;
+};
+
+}  // namespace tidepool::remat

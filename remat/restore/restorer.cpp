@@ -1,0 +1,234 @@
+#include "remat/restore/restorer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "absl/container/inlined_vector.h"
+#include "fmt/format.h"
+#include "remat/lineage/mutants.h"
+#include "remat/restore/restoration_error.h"
+#include "remat/restore/unlocked.h"
+
+namespace tidepool::remat {
+namespace {
+
+using Mode = RestorationPlan::Mode;
+
+uint64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+bool is_missing(const Storage* storage) {
+  return !storage->dead && storage->evicted && !storage->dying;
+}
+
+class TurnScope {
+ public:
+  TurnScope(RestorationQueue& queue, DeviceLock& lock) : queue_(queue) { queue_.take_turn(lock); }
+  ~TurnScope() { queue_.end_turn(); }
+  TurnScope(const TurnScope&) = delete;
+  TurnScope& operator=(const TurnScope&) = delete;
+
+ private:
+  RestorationQueue& queue_;
+};
+
+}  // namespace
+
+// One replay under way.
+struct Restorer::Step {
+  Record& record;
+  StreamId stream;
+  Value* written = nullptr;  // the value that the record updates
+  void* target = nullptr;    // the block that it writes into; ours until a value has it
+  absl::InlinedVector<void*, 8> inputs = {};
+  absl::InlinedVector<void*, 4> outputs = {};
+};
+
+void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
+  const uint64_t start = now_ns();
+  for (const Storage* storage : storages) {
+    if (is_missing(storage)) plan.add(*storage->current);
+  }
+  ++statistics.plans;
+  statistics.longest_plan = std::max<uint64_t>(statistics.longest_plan, plan.records());
+  statistics.plan_peak_bytes =
+      std::max<uint64_t>(statistics.plan_peak_bytes, plan.estimate_peak_bytes());
+  statistics.planning_ns += now_ns() - start;
+}
+
+void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
+  TurnScope turn(contents_.queue, lock);
+  Mode mode = Mode::kFirm;
+  uint64_t allowed = 0;
+  uint64_t replayed_before = statistics.operators_replayed;
+  std::optional<OutOfMemoryReport> shortage;
+  while (std::any_of(storages.begin(), storages.end(), is_missing)) {
+    RestorationPlan plan(contents_, mode);
+    make(plan, storages);
+    if (allowed == 0) allowed = kPatience * plan.records() + kLeastPatience;
+    if (mode == Mode::kLean) ++statistics.lean_plans;
+    try {
+      run(plan, lock);
+    } catch (const OutOfMemory& error) {
+      if (mode == Mode::kLean) throw;
+      mode = Mode::kLean;
+      shortage = error.report();
+      replayed_before = statistics.operators_replayed;
+      allowed = kPatience * plan.records() + kLeastPatience;
+    }
+    if (statistics.operators_replayed - replayed_before > allowed) {
+      if (shortage) throw OutOfMemory(*shortage);  // thrash: what the plan needs does not fit
+      throw RestorationError(fmt::format(
+          "restoring makes no progress: {} operators replayed, {} of {} storages still missing",
+          statistics.operators_replayed - replayed_before,
+          std::count_if(storages.begin(), storages.end(), is_missing), storages.size()));
+    }
+  }
+  contents_.dependent_cut.sweep_if_due();
+}
+
+void Restorer::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {
+  restore(storages, lock);
+  for (const Storage* storage : storages) {
+    if (!storage->dead && storage->evicted) {
+      throw RestorationError("cannot restore a storage that is being freed");
+    }
+  }
+  const StreamId stream = contents_.replay_order.stream();
+  for (const Storage* storage : storages) {
+    if (!storage->dead) contents_.replay_order.before_use(*storage->current, stream, lock);
+  }
+}
+
+void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
+  while (plan.next() != nullptr) {
+    if (!plan.next_is_ready()) return;  // evicted since: the caller makes a new plan
+    run_next(plan, lock);
+  }
+}
+
+void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
+  Step step{*plan.next(), contents_.replay_order.stream()};
+  plan.lock_next();
+  running_ = {&step.record, contents_.allocator.allocations()};
+  try {
+    take_target(step, lock);
+    execute(step, lock);
+  } catch (...) {
+    if (step.target != nullptr) contents_.allocator.free_locked(step.target);
+    running_ = {};
+    plan.unlock_next();
+    throw;
+  }
+  running_ = {};
+  const Record& record = step.record;
+  if (record.writes()) {
+    give(record.outputs[0], step.target, step.stream);
+  } else {
+    for (size_t k = 0; k < step.outputs.size(); ++k) {
+      if (step.outputs[k] != nullptr) give(record.outputs[k], step.outputs[k], step.stream);
+    }
+  }
+  plan.unlock_next();
+  plan.finish_next();
+}
+
+// The block to write into: the ghost itself where this is its last use, else a copy of it.
+void Restorer::take_target(Step& step, DeviceLock& lock) {
+  const Record& record = step.record;
+  if (!record.writes()) return;
+  size_t bytes = record.overwritten_bytes;
+  const void* from = nullptr;
+  if (record.written_edge != Record::kNoEdge) {
+    Value& written = *record.edges[record.written_edge].value;
+    step.written = &written;
+    bytes = written.bytes;
+    contents_.replay_order.before_use(written, step.stream, lock);
+    const auto mine = static_cast<uint32_t>(
+        std::count_if(record.edges, record.edges + record.edge_count,
+                      [&](const Edge& edge) { return edge.value == &written; }));
+    if (written.kept != nullptr && written.producer != nullptr && written.uses == mine) {
+      step.target = contents_.residency.take_kept(written);
+      contents_.residency.availability_changed(written);
+    } else {
+      from = written.address();
+    }
+  }
+  if (step.target == nullptr) {
+    Unlocked unlocked(lock);
+    step.target = contents_.allocator.allocate(bytes, PlacementHint::kTransient, step.stream);
+    if (from != nullptr) contents_.backend.copy(step.target, from, bytes);
+  }
+  if (from != nullptr) {
+    contents_.replay_order.after_use(*step.written, step.stream);
+    ++statistics.clones;
+  }
+}
+
+void Restorer::execute(Step& step, DeviceLock& lock) {
+  const Record& record = step.record;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    Value* value = record.edges[k].value;
+    if (value != step.written) contents_.replay_order.before_use(*value, step.stream, lock);
+    step.inputs.push_back(value == step.written ? step.target : value->address());
+  }
+  if (!record.writes()) {
+    for (size_t k = 0; k < record.output_count; ++k) {
+      const Value* output = record.outputs[k];
+      const bool wanted = output != nullptr && !output->available() &&
+                          (output->live_and_evicted() || output->uses > 0);
+      step.outputs.push_back(wanted ? Replay::wanted() : nullptr);
+    }
+  }
+  const absl::InlinedVector<void*, 4> asked = step.outputs;
+  Replay replay;
+  replay.record = &record;
+  replay.inputs = {step.inputs.data(), step.inputs.size()};
+  replay.target = step.target;
+  if (TIDEPOOL_MUTANT(3, writes_original) && step.written != nullptr && step.written->available()) {
+    replay.target = step.written->address();
+  }
+  replay.outputs = {step.outputs.data(), step.outputs.size()};
+  const uint64_t start = now_ns();
+  {
+    Unlocked unlocked(lock);
+    contents_.backend.execute(replay);
+  }
+  statistics.replay_ns += now_ns() - start;
+  ++statistics.operators_replayed;
+  statistics.replayed_cost_ns += record.cost_ns;
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    if (record.edges[k].value != step.written) {
+      contents_.replay_order.after_use(*record.edges[k].value, step.stream);
+    }
+  }
+  for (size_t k = 0; k < asked.size(); ++k) {
+    if (asked[k] == nullptr) step.outputs[k] = nullptr;
+    const bool given = step.outputs[k] != nullptr && step.outputs[k] != asked[k];
+    if (asked[k] == nullptr || given) continue;
+    for (void*& output : step.outputs) {
+      if (output != nullptr && output != Replay::wanted()) contents_.allocator.free_locked(output);
+      output = nullptr;
+    }
+    throw RestorationError(fmt::format("replaying {} gave no output {}", record.type->name, k));
+  }
+}
+
+void Restorer::give(Value* value, void* address, StreamId stream) {
+  if (value != nullptr && !value->available()) {
+    contents_.replay_order.after_use(*value, stream);
+    if (value->live_and_evicted() && contents_.residency.install(*value->storage, address)) return;
+    if (value->uses > 0) {
+      contents_.residency.keep(*value, address);
+      contents_.residency.availability_changed(*value);
+      ++statistics.ghosts;
+      return;
+    }
+  }
+  contents_.allocator.free_locked(address);
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,66 @@
+// Restorer: makes evicted storages resident again by running their lineage. Plans first, runs
+// second; one thread at a time (RestorationQueue); no lock is held while an operator runs or bytes
+// are copied.
+// Owns the blocks of replays under way. Thread safe under the device's lock.
+// Invariants: (1) whatever restore() throws, no use, lock or ghost of its plans is left, and what
+// was restored stays valid; (2) each call replays a bounded number of records.
+// See docs/life-of-an-eviction.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "remat/restore/contents.h"
+#include "remat/restore/restoration_plan.h"
+
+namespace tidepool::remat {
+
+struct RestorationStatistics {
+  uint64_t plans = 0, longest_plan = 0, plan_peak_bytes = 0, lean_plans = 0;
+  uint64_t operators_replayed = 0, ghosts = 0, clones = 0;
+  uint64_t replay_ns = 0, planning_ns = 0;
+  uint64_t replayed_cost_ns = 0;  // of operators, as their first run took
+};
+
+class Restorer {
+ public:
+  explicit Restorer(Contents& contents) : contents_(contents) {}
+
+  // Makes all of `storages` resident that are not dying. Requires: the caller has them locked.
+  // Throws: OutOfMemory, RestorationError, what an operator throws.
+  void restore(std::span<Storage* const> storages, DeviceLock& lock);
+
+  // The same, and none of them is dying; the calling thread's stream waits for hidden work on them.
+  // Throws: likewise.
+  void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
+
+  // The replay under way, on the restorer's thread.
+  struct Running {
+    const Record* record = nullptr;  // nullptr: there is none
+    uint32_t since = 0;              // as Origin::serial counts
+  };
+  const Running& running() const { return running_; }
+
+  RestorationStatistics statistics;
+
+ private:
+  struct Step;
+
+  // What one restoration may replay: this many times the records of its first plan, and of the
+  // first lean one.
+  static constexpr uint64_t kPatience = 8;
+  static constexpr uint64_t kLeastPatience = 64;
+
+  void make(RestorationPlan& plan, std::span<Storage* const> storages);
+  void run(RestorationPlan& plan, DeviceLock& lock);
+  void run_next(RestorationPlan& plan, DeviceLock& lock);
+  void take_target(Step& step, DeviceLock& lock);
+  void execute(Step& step, DeviceLock& lock);
+  void give(Value* value, void* address, StreamId stream);
+
+  Contents& contents_;
+  Running running_;
+};
+
+}  // namespace tidepool::remat

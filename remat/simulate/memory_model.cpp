@@ -1,0 +1,111 @@
+#include "remat/simulate/memory_model.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "allocator/base/sizes.h"
+#include "allocator/space/simulated_space.h"
+
+namespace tidepool::plan {
+namespace {
+
+constexpr size_t kUnit = 64;  // of blocks: what production has on a CPU, and divides all others
+constexpr size_t kLeastHandle = kUnit * 16;
+
+// Addresses that come with their memory, as cudaMalloc gives them. Checks nothing.
+class SlabSpace final : public AddressSpace {
+ public:
+  explicit SlabSpace(size_t granularity) : granularity_(granularity) {}
+
+  size_t granularity() const override { return granularity_; }
+  size_t mapping_limit() const override { return SIZE_MAX; }
+  bool has_virtual_memory() const override { return false; }
+  Address reserve(size_t) override { return {uintptr_t{1} << 44}; }
+  void release_range(Address, size_t) override {}
+  HandleId create_handle(size_t) override { return static_cast<HandleId>(++handles_); }
+  void release_handle(HandleId) override {}
+  void map(Address, size_t, HandleId) override {}
+  void set_access(Address, size_t) override {}
+  void unmap(Address, size_t) override {}
+  MoveResult move(HandleId, Address, Address, size_t) override { return MoveResult::kStayed; }
+  void fill(Address, size_t, unsigned char) override {}
+
+ private:
+  const size_t granularity_;
+  std::atomic<uint64_t> handles_{0};
+};
+
+// The power of two that cuts `bytes` into at least `parts`, but not below kLeastHandle.
+size_t handle_for(size_t bytes, size_t parts) {
+  size_t handle = kLeastHandle;
+  while (handle * 2 <= bytes / parts) handle *= 2;
+  return handle;
+}
+
+SimulatedMemory make_exact(size_t budget_bytes) {
+  // So many pages that none ever has to move: what limits is the bytes asked for.
+  constexpr size_t kAbundance = 16;
+  SimulatedMemory memory;
+  AllocatorConfig& config = memory.config;
+  config.requested_limit_bytes = budget_bytes;
+  config.budget_bytes = std::max(budget_bytes, kLeastHandle * 64) * kAbundance;
+  config.range_bytes = config.budget_bytes * 4;
+  config.handle_bytes = handle_for(config.budget_bytes, 4096);
+  config.alignment = kUnit;
+  config.one_zone = true;
+  config.allow_windows = false;
+  memory.space = std::make_unique<SimulatedSpace>(kLeastHandle);
+  return memory;
+}
+
+std::optional<SimulatedMemory> make_arena(size_t budget_bytes) {
+  SimulatedMemory memory;
+  AllocatorConfig& config = memory.config;
+  config.alignment = kUnit;
+  config.handle_bytes = handle_for(budget_bytes, 8192);  // the budget is rounded down to 8
+  if (budget_bytes < config.handle_bytes * 8) return std::nullopt;
+  config.budget_bytes = budget_bytes;
+  config.one_zone = true;
+  config.allow_remap = false;
+  memory.space = std::make_unique<SlabSpace>(kLeastHandle);
+  return memory;
+}
+
+std::optional<SimulatedMemory> make_pages(size_t budget_bytes, size_t granularity) {
+  SimulatedMemory memory;
+  AllocatorConfig& config = memory.config;
+  if (granularity == 0) granularity = 4 * kKiB;
+  if (budget_bytes < granularity) return std::nullopt;
+  config.alignment = kUnit;
+  config.budget_bytes = budget_bytes;  // the handle follows, as in production
+  memory.space = std::make_unique<SimulatedSpace>(granularity);
+  return memory;
+}
+
+constexpr const char* kNames[] = {"exact", "arena", "pages"};
+
+}  // namespace
+
+const char* name_of(MemoryModel model) { return kNames[static_cast<size_t>(model)]; }
+
+std::optional<MemoryModel> memory_model_named(std::string_view name) {
+  for (size_t k = 0; k < std::size(kNames); ++k) {
+    if (name == kNames[k]) return static_cast<MemoryModel>(k);
+  }
+  return std::nullopt;
+}
+
+std::optional<SimulatedMemory> make_memory(MemoryModel model, size_t budget_bytes,
+                                           size_t granularity) {
+  switch (model) {
+    case MemoryModel::kExact:
+      return make_exact(budget_bytes);
+    case MemoryModel::kArena:
+      return make_arena(budget_bytes);
+    case MemoryModel::kPages:
+      return make_pages(budget_bytes, granularity);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tidepool::plan

@@ -1,0 +1,138 @@
+#include "remat/simulate/simulated_process.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "allocator/base/sizes.h"
+#include "allocator/space/private_host_space.h"
+#include "remat/restore/restoration_error.h"
+#include "remat/simulate/step_trace.h"
+
+namespace tidepool::plan {
+namespace {
+
+uint64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
+  remat::RuntimeConfig out;
+  out.policy = config.policy;
+  out.limits = config.limits;
+  out.record_in_place = config.record_in_place;
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<SimulatedProcess> SimulatedProcess::make(const Trace& trace,
+                                                         const SimulationConfig& config) {
+  size_t granularity = config.granularity;
+  if (granularity == 0) {
+    granularity = trace.facts.device == "cuda" ? 2 * kMiB : PrivateHostSpace::kGranularity;
+  }
+  auto memory = make_memory(config.memory, config.budget_bytes, granularity);
+  if (!memory) return nullptr;
+  memory->config.remap_ns_per_handle = trace.facts.map_ns;
+  memory->config.evict_singly = config.evict_singly;
+  return std::unique_ptr<SimulatedProcess>(new SimulatedProcess(trace, config, std::move(*memory)));
+}
+
+SimulatedProcess::SimulatedProcess(const Trace& trace, const SimulationConfig& config,
+                                   SimulatedMemory memory)
+    : trace_(trace),
+      config_(config),
+      memory_(std::move(memory)),
+      allocator_(*memory_.space, mutex_, memory_.config),
+      job_(trace, allocator_, config.budget_bytes, config.partition),
+      runtime_(allocator_, job_, runtime_config(config)) {
+  job_.set_runtime(&runtime_);
+  job_.set_stop(config.stop);
+}
+
+SimulatedProcess::Sums SimulatedProcess::sums() const {
+  return {job_.counts(), allocator_.statistics(), runtime_.statistics(), now_ns()};
+}
+
+void SimulatedProcess::run_events(const StepEnded& step_ended) {
+  job_.drop_results();
+  job_.take_peak_bytes();
+  before_ = sums();
+  constexpr double kMostNs = 1e18;  // sums stay far from overflow
+  const double limit = config_.most_overhead * static_cast<double>(trace_.baseline_ns());
+  job_.set_time_limit(static_cast<uint64_t>(std::min(limit, kMostNs)));
+  bool has_steps = false;
+  const size_t steps_end = last_step_end(trace_);
+  for (size_t k = 0; k < trace_.events.size(); ++k) {
+    // What the job does after its last mark belongs to a step, too.
+    const bool is_mark = trace_.events[k].kind == EventKind::kStep;
+    if (is_mark && k >= steps_end && !trace_.facts.blocks) continue;
+    job_.run(trace_.events[k]);
+    if (!is_mark) continue;
+    has_steps = true;
+    if (step_ended) step_ended(k + 1);
+  }
+  if (config_.end_resident) job_.restore_all();
+  if (!has_steps || (steps_end < trace_.events.size() && !trace_.facts.blocks)) {
+    runtime_.end_step();
+    if (step_ended) step_ended(trace_.events.size());
+  }
+  if (!config_.check_invariants) return;
+  runtime_.check_invariants();
+  allocator_.check_invariants();
+}
+
+bool SimulatedProcess::run_iteration(SimulationResult* result, const StepEnded& step_ended) {
+  try {
+    run_events(step_ended);
+    return true;
+  } catch (const OutOfMemory& error) {
+    result->status = SimulationStatus::kOutOfMemory;
+    result->reason = error.what();
+  } catch (const TimeIsUp& error) {
+    result->status = SimulationStatus::kThrash;
+    result->reason = error.what();
+  } catch (const remat::RestorationError& error) {
+    result->status = SimulationStatus::kThrash;
+    result->reason = error.what();
+  }
+  return false;
+}
+
+void SimulatedProcess::report(SimulationResult* result) {
+  const Sums after = sums();
+  result->baseline_ns = trace_.baseline_ns();
+  result->compute_ns = after.job.compute_ns - before_.job.compute_ns;
+  result->evictions = after.runtime.evictions - before_.runtime.evictions;
+  result->evicted_bytes = after.runtime.evicted_bytes - before_.runtime.evicted_bytes;
+  result->operators_replayed =
+      after.runtime.operators_replayed - before_.runtime.operators_replayed;
+  result->copied_bytes = after.job.copied_bytes - before_.job.copied_bytes;
+  result->remapped_bytes = after.allocator.remapped_bytes - before_.allocator.remapped_bytes;
+  result->windows = after.allocator.windows - before_.allocator.windows;
+  result->remaps = after.allocator.remaps - before_.allocator.remaps;
+  result->peak_bytes = job_.take_peak_bytes();
+  result->reserved_peak_bytes = after.allocator.reserved_peak_bytes;
+  const uint64_t tight = after.job.tight_requests - before_.job.tight_requests;
+  if (tight > 0) {
+    result->fragmentation =
+        (after.job.free_share_when_tight - before_.job.free_share_when_tight) /
+        static_cast<double>(tight);
+  }
+  result->rematerializations =
+      after.runtime.rematerializations - before_.runtime.rematerializations;
+  result->ghosts = after.runtime.ghosts - before_.runtime.ghosts;
+  result->longest_plan = after.runtime.longest_plan;
+  result->plan_peak_bytes = after.runtime.plan_peak_bytes;
+  result->prices = after.allocator.prices - before_.allocator.prices;
+  result->search_ns = after.allocator.search_ns - before_.allocator.search_ns;
+  result->planning_ns = after.runtime.bookkeeping_ns - before_.runtime.bookkeeping_ns;
+  result->wall_ns = after.at_ns - before_.at_ns;
+  if (result->status == SimulationStatus::kOk && result->baseline_ns > 0) {
+    result->overhead =
+        static_cast<double>(result->compute_ns) / static_cast<double>(result->baseline_ns);
+  }
+}
+
+}  // namespace tidepool::plan

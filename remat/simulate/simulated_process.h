@@ -1,0 +1,67 @@
+// SimulatedProcess: all that one simulated process has: memory, allocator, runtime, and the job
+// that runs a trace in it, as often as asked. What simulate() and the planner run.
+// Not thread safe; processes share nothing but the trace, which they only read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "remat/simulate/simulated_job.h"
+#include "remat/simulate/simulation.h"
+
+namespace tidepool::plan {
+
+class SimulatedProcess {
+ public:
+  // Empty if the budget is less than one handle of the memory. `trace` and `config` outlive it.
+  // Throws: as check_policy().
+  static std::unique_ptr<SimulatedProcess> make(const Trace& trace, const SimulationConfig& config);
+
+  void learn_from(const SimulatedProcess& other) { runtime_.learn_from(other.runtime_); }
+  void learn(const remat::StepHistory& step_history) { runtime_.learn(step_history); }
+  void set_plan(const remat::StepPlan& plan) {
+    const DeviceLock lock(runtime_.mutex());
+    runtime_.set_plan(plan);
+  }
+  const remat::Runtime& runtime() const { return runtime_; }
+  // See SimulatedJob.
+  void set_log(WorkLog* log) { job_.set_log(log); }
+
+  // Called when a step has ended, with the events of the iteration that have run by then.
+  using StepEnded = std::function<void(size_t events)>;
+
+  // Runs the trace once. False if it could not to the end: `result` says why.
+  bool run_iteration(SimulationResult* result, const StepEnded& step_ended = {});
+
+  // Of the last iteration.
+  void report(SimulationResult* result);
+  uint64_t compute_ns() const { return job_.counts().compute_ns - before_.job.compute_ns; }
+  // By storage of the trace: how often it was evicted, in all iterations.
+  std::span<const uint32_t> evictions() const { return job_.evictions(); }
+
+ private:
+  // What grows from iteration to iteration.
+  struct Sums {
+    JobCounts job;
+    AllocatorStatistics allocator;
+    remat::RuntimeStatistics runtime;
+    uint64_t at_ns = 0;
+  };
+
+  SimulatedProcess(const Trace& trace, const SimulationConfig& config, SimulatedMemory memory);
+  void run_events(const StepEnded& step_ended);
+  Sums sums() const;
+
+  const Trace& trace_;
+  const SimulationConfig& config_;
+  SimulatedMemory memory_;
+  DeviceMutex mutex_;
+  BudgetedAllocator allocator_;
+  SimulatedJob job_;
+  remat::Runtime runtime_;
+  Sums before_;
+};
+
+}  // namespace tidepool::plan

@@ -1,0 +1,39 @@
+// TraceWriter: writes Tidepool's trace format, event by event, as a job makes it. See
+// docs/trace-format.md. Not thread safe. Throws: std::runtime_error naming the file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "remat/trace/text_file.h"
+#include "remat/trace/trace.h"
+
+namespace tidepool::plan {
+
+// Compressed where the name ends in ".gz".
+class TraceWriter {
+ public:
+  TraceWriter(const std::string& path, const TraceFacts& facts);
+
+  uint64_t root(size_t bytes, RootKind kind, uint32_t block = BlockChange::kNone);
+  // Returns the number of the first output.
+  uint64_t call(const OperatorCallEntry& entry);
+  void block(BlockChange change);
+  void release(uint64_t storage);
+  void use(uint64_t storage, uint32_t stream);
+  void role(uint64_t storage, RootKind role);
+  void step();
+  // Without it the trace counts as cut short.
+  void finish();
+
+ private:
+  void write_line();
+
+  TextFile file_;
+  std::string line_;
+  uint64_t storages_ = 0, events_ = 0, steps_ = 0;
+};
+
+void write_trace(const Trace& trace, const std::string& path);
+
+}  // namespace tidepool::plan

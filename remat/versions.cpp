@@ -1,0 +1,167 @@
+#include "remat/versions.h"
+
+#include <utility>
+
+#include "remat/lineage/mutants.h"
+#include "remat/restore/storage_locks.h"
+#include "remat/restore/unlocked.h"
+
+namespace tidepool::remat {
+
+bool Versions::wait_until_unread(Storage& storage, DeviceLock& lock) {
+  bool waited = false;
+  while (!storage.dead && storage.current->uses > 0 && contents_.queue.is_taken() &&
+         !contents_.queue.is_my_turn()) {
+    contents_.queue.take_turn(lock);
+    contents_.queue.end_turn();
+    waited = true;
+  }
+  return waited;
+}
+
+void Versions::replace_value(Storage& storage, Value* fresh, void* snapshot) {
+  Value* old = std::exchange(storage.current, fresh);
+  old->storage = nullptr;
+  fresh->storage = &storage;
+  storage.above_epoch = storage.below_epoch = 0;
+  if (snapshot != nullptr) contents_.residency.keep(*old, snapshot);
+  if (old->consumers != nullptr && old->kept == nullptr)
+    contents_.residency.availability_changed(*old);
+  contents_.store.release(old);
+}
+
+void Versions::abandon_readers(Storage& storage) {
+  const Value& present = *storage.current;
+  if (present.producer != nullptr || present.consumers == nullptr) return;
+  Dependents found = contents_.dependent_cut.dependents(present);
+  found.evicted.clear();
+  contents_.dependent_cut.cut_dependents(found, RootReason::kLostRoot);
+}
+
+void Versions::start_root_version(Storage& storage, RootReason reason) {
+  if (storage.escaped) reason = RootReason::kEscaped;
+  contents_.residency.unlist(storage);
+  storage.versions = 0;
+  Value& present = *storage.current;
+  if (present.producer == nullptr && present.references == 1) {  // nobody has read it
+    present.reason = reason;
+    return;
+  }
+  replace_value(storage, contents_.store.new_value(present.bytes, reason), nullptr);
+}
+
+void Versions::link(Record& record) {
+  contents_.store.link(record);
+  for (size_t k = 0; k < record.edge_count; ++k) {
+    // Freed or written by another thread while the operator ran.
+    Value& input = *record.edges[k].value;
+    if (!input.available()) [[unlikely]]
+      contents_.residency.availability_changed(input);
+  }
+}
+
+void Versions::start_recorded_version(Storage& storage, Record& record) {
+  storage.versions = record.overwrites ? 0 : storage.versions + 1;
+  Value* fresh = contents_.store.new_value(storage.current->bytes, RootReason::kNone);
+  contents_.store.set_producer(*fresh, record, 0);
+  link(record);
+  contents_.residency.check.made(*record.type);
+  replace_value(storage, fresh, nullptr);
+  contents_.residency.list(storage);
+}
+
+// Copies the contents to a block of their own, which becomes a retained root.
+void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
+  const size_t bytes = storage.current->bytes;
+  const StreamId stream = contents_.replay_order.stream();
+  contents_.replay_order.before_use(*storage.current, stream, lock);
+  const void* from = storage.address;
+  void* copy = nullptr;
+  try {
+    Unlocked unlocked(lock);
+    copy = contents_.allocator.allocate(bytes, PlacementHint::kTransient, stream);
+    contents_.backend.copy(copy, from, bytes);
+  } catch (...) {
+    if (copy != nullptr) contents_.allocator.free_locked(copy);
+    throw;
+  }
+  contents_.replay_order.after_use(*storage.current, stream);
+  ++snapshots;
+  return copy;
+}
+
+// Until no live value depends on the contents; returns a copy of them where memory does not suffice
+// to restore what does. (Records that lead only to dying storages may be left.)
+void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
+  if (TIDEPOOL_MUTANT(2, write_not_cut)) return nullptr;
+  StorageLocks locks(contents_);
+  while (!storage.dead && storage.current->producer == nullptr) {
+    const Dependents found = contents_.dependent_cut.dependents(*storage.current);
+    if (found.evicted.empty()) {
+      contents_.dependent_cut.cut_dependents(found, RootReason::kLostRoot);
+      return nullptr;
+    }
+    for (Value* value : found.evicted) locks.add(*value->storage);
+    try {
+      restorer_.restore(locks.all(), lock);
+    } catch (const OutOfMemory&) {
+      locks.release();
+      return snapshot(storage, lock);
+    }
+    wait_until_unread(storage, lock);
+  }
+  return nullptr;
+}
+
+void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
+  wait_until_unread(storage, lock);
+  if (storage.dead) return;
+  contents_.replay_order.before_use(*storage.current, contents_.replay_order.stream(), lock);
+  if (storage.dead) return;
+  void* copy = nullptr;
+  if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);
+  if (copy != nullptr) {
+    // While it was made, another thread may have begun to replay what reads the present bytes.
+    wait_until_unread(storage, lock);
+    if (storage.dead || storage.current->consumers == nullptr) {
+      contents_.allocator.free_locked(copy);
+    } else {
+      contents_.residency.unlist(storage);
+      storage.versions = 0;
+      replace_value(storage, contents_.store.new_value(storage.current->bytes, reason), copy);
+      contents_.dependent_cut.make_sweep_due();
+    }
+  }
+  if (!storage.dead) start_root_version(storage, reason);
+}
+
+bool Versions::end_storage(Storage* storage, void* address) {
+  Value& value = *std::exchange(storage->current, nullptr);
+  contents_.residency.unlist(*storage);
+  storage->dead = true;
+  bool kept = false;
+  const bool was_available = address != nullptr && !storage->writing;
+  value.storage = nullptr;
+  if (was_available) {
+    if (value.uses > 0) {
+      contents_.residency.keep(value, address);
+      kept = true;
+    } else if (value.producer == nullptr && value.consumers != nullptr) {
+      kept = contents_.dependent_cut.retain_or_cut(value, address);
+    }
+  } else {
+    // Left over from a move that found the storage dying.
+    if (value.kept != nullptr && value.producer != nullptr && value.uses == 0 && value.locks == 0) {
+      contents_.residency.free_kept(value);
+    }
+    contents_.dependent_cut.make_sweep_due();
+  }
+  if (!kept && value.consumers != nullptr) contents_.residency.availability_changed(value);
+  if (!was_available && value.consumers == nullptr) contents_.residency.availability_changed(value);
+  contents_.store.release(&value);
+  if (storage->locks == 0) contents_.store.free_storage(storage);
+  contents_.queue.something_changed();
+  return kept;
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,133 @@
+#include "remat/restore/dependent_cut.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/lineage_builder.h"
+
+namespace tidepool {
+namespace {
+
+using remat::Dependents;
+using remat::RootReason;
+using remat::Storage;
+
+TEST_CASE("dependents are found through dead values, and no further than live ones") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  Storage* dead = built.result({x});
+  Storage* near = built.result({dead});
+  Storage* far = built.result({near});
+  Storage* aside = built.result({x, dead});
+  built.die(dead);
+  built.evict(aside);
+  const Dependents found = built.dependent_cut.dependents(*x->current);
+  REQUIRE(found.resident.size() == 1);
+  CHECK(found.resident[0] == near->current);
+  REQUIRE(found.evicted.size() == 1);
+  CHECK(found.evicted[0] == aside->current);
+  CHECK(built.dependent_cut.is_needed(*x->current));
+  CHECK(!built.dependent_cut.is_needed(*far->current));
+}
+
+TEST_CASE("a dying root is retained for evicted dependents, and only for them") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  Storage* a = built.result({x});
+  Storage* b = built.result({x});
+  built.evict(a);
+  CHECK(built.die(x));
+  built.check();
+  CHECK(built.dependent_cut.sweep() == 0);
+  CHECK(built.install(a));
+  CHECK(built.dependent_cut.sweep() == 1);
+  CHECK(built.residency.kept().empty());
+  CHECK(a->current->producer == nullptr);
+  CHECK(a->current->reason == RootReason::kLostRoot);
+  CHECK(b->current->producer == nullptr);
+  CHECK(built.store.records() == 0);
+  built.check();
+}
+
+TEST_CASE("a dying root without evicted dependents leaves roots") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  Storage* a = built.result({x});
+  Storage* b = built.result({a});
+  CHECK(!built.die(x));
+  CHECK(a->current->producer == nullptr);
+  CHECK(b->current->producer != nullptr);  // a is there to read
+  built.check();
+}
+
+TEST_CASE("contents that are being overwritten count as dead, and lose their lineage too") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  Storage* written = built.result({x});
+  Storage* reader = built.result({written});
+  built.evict(reader);
+  written->writing = true;
+  CHECK(built.dependent_cut.is_needed(*x->current));
+  written->writing = false;
+  built.install(reader);
+  written->writing = true;
+  CHECK(!built.die(x));
+  CHECK(written->current->producer == nullptr);
+  CHECK(reader->current->producer == nullptr);
+}
+
+TEST_CASE("a plan's uses keep a dead root") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  Storage* a = built.result({x});
+  built.evict(a);
+  remat::Value& root = *x->current;
+  CHECK(built.die(x));
+  built.install(a);
+  root.uses = 1;
+  CHECK(built.dependent_cut.sweep() == 0);
+  root.uses = 0;
+  CHECK(built.dependent_cut.sweep() == 1);
+}
+
+TEST_CASE("dead roots that one record reads cost no look through all its outputs each") {
+  constexpr size_t kMany = 300;
+  LineageBuilder built;
+  std::vector<Storage*> roots;
+  for (size_t k = 0; k < kMany; ++k) roots.push_back(built.root());
+  const std::vector<Storage*> outputs = built.results(roots, kMany, 10);
+  built.evict(outputs.back());
+  for (Storage* root : roots) CHECK(built.die(root));
+  CHECK(built.dependent_cut.checks <= 3 * kMany);
+  CHECK(built.dependent_cut.sweep() == 0);
+  built.check();
+  CHECK(built.install(outputs.back()));
+  CHECK(built.dependent_cut.sweep() == kMany);
+  CHECK(built.dependent_cut.checks <= 12 * kMany);
+  CHECK(built.store.records() == 0);
+  built.check();
+}
+
+TEST_CASE("a sweep keeps what evicted values need through dead ones, and frees the rest") {
+  LineageBuilder built;
+  Storage* needed = built.root();
+  Storage* idle = built.root();
+  Storage* aside = built.result({idle, needed});
+  Storage* dead = built.result({needed});
+  Storage* far = built.result({dead});
+  built.evict(far);
+  built.evict(aside);
+  built.die(dead);
+  CHECK(built.die(needed));
+  CHECK(built.die(idle));
+  CHECK(built.dependent_cut.sweep() == 0);
+  CHECK(built.install(aside));
+  CHECK(built.dependent_cut.sweep() == 1);
+  CHECK(built.residency.kept().size() == 1);
+  CHECK(aside->current->producer == nullptr);
+  CHECK(far->current->producer != nullptr);
+  CHECK(built.install(far));
+  CHECK(built.dependent_cut.sweep() == 1);
+  built.check();
+}
+
+}  // namespace
+}  // namespace tidepool
