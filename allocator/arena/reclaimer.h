@@ -17,8 +17,8 @@ namespace tidepool {
 // How to make room where pages can move.
 // Cheapest: by a window or by pages, whichever costs less; or as kMoves, where a page costs more to
 // map elsewhere than its contents cost to copy.
-// Pages: not by a window; what is cheapest by byte goes then, and what it leaves over serves the next
-// requests.
+// Pages: not by a window; what is cheapest by byte goes then, and what it leaves over serves the
+// next requests.
 // Moves: by a window whose contents go or move, whichever costs less.
 // Free pages come first where a page costs less than its contents, and what is not preferred where
 // nothing else helps.
