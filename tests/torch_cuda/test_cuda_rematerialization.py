@@ -41,21 +41,32 @@ def budget(found: dict, share: float) -> int:
     return int(whole) // 4096 * 4096
 
 
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("job", JOBS)
-def test_under_a_budget(jobs, summary, job, share):
+def under_a_budget(jobs, job: str, share: float, *environ: tuple[str, str]) -> dict:
     expected = plain(jobs)[job]
     allowed = budget(expected, share)
     found = jobs.json("value_jobs.py", *STEPS, "--watch", job, budget=str(allowed),
-                      environ=ENVIRON, **DEVICE)
+                      environ=(*ENVIRON, *environ), **DEVICE)
     assert found[job]["steps"] == expected["steps"]
     assert found["used_peak"] <= allowed
     assert found["tidepool"]["evictions"] > 0
     assert found["races"] == found["misuses"] == []
+    return found
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("job", JOBS)
+def test_under_a_budget(jobs, summary, job, share):
+    found = under_a_budget(jobs, job, share)
     summary("CUDA jobs under a budget on the stand-in device",
             f"{job:<18} r = {share}: {found['tidepool']['evictions']} evictions, "
             f"{found['tidepool']['operators_replayed']} replays, "
             f"{found['tidepool']['windows']} windows, {found['tidepool']['remaps']} remaps")
+
+
+@pytest.mark.parametrize("job", JOBS if FULL else JOBS[:1])
+def test_pages_move_where_contents_may_not(jobs, job):
+    found = under_a_budget(jobs, job, 0.5, ("TIDEPOOL_ROOM", "windows+remap"))
+    assert found["tidepool"]["remaps"] > 0 and found["tidepool"]["moves"] == 0
 
 
 @pytest.mark.parametrize(("job", "chaos"), CHAOTIC)
