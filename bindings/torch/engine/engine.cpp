@@ -34,7 +34,7 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
                             settings.config.chaos != remat::Chaos::kOperator),
       allocator_(allocator),
       backend_(std::move(backend)),
-      recorder_(start_recorder(settings.trace, device)),
+      recorder_(start_recorder(settings.trace, device, *backend_, allocator)),
       runtime_(allocator, *backend_, settings.config),
       foreign_copies_(*this, allocator.statistics().budget_bytes),
       waits_for_plans_(settings.planning == Planning::kWait) {
@@ -44,12 +44,7 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
   } else if (plans(settings)) {
     plan::BackgroundPlannerConfig config;
     config.limits = settings.config.limits;
-    config.facts = trace_facts(device);
-    if (config.facts.copy_bytes_per_ns == 0) {
-      constexpr size_t kBytes = size_t{1} << 26;
-      config.facts.copy_bytes_per_ns =
-          static_cast<double>(kBytes) / static_cast<double>(backend_->copy_ns(kBytes) + 1);
-    }
+    config.facts = trace_facts(device, *backend_, allocator);
     planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
     runtime_.set_observer(planner_.get());
   }

@@ -24,21 +24,29 @@ std::string with_number(const std::string& path, int number) {
 
 }  // namespace
 
-plan::TraceFacts trace_facts(c10::Device device) {
+plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
+                             const BudgetedAllocator& allocator) {
   plan::TraceFacts facts;
   facts.device = device.is_cuda() ? "cuda" : "cpu";
   facts.alignment = device.is_cuda() ? kDeviceAlignment : kHostAlignment;
   if (device.is_cpu()) {
     facts.copy_bytes_per_ns = 1 / double{kHostCopyNsPerByte};
     facts.map_ns = kHostMapNs;
+  } else {
+    constexpr size_t kBytes = size_t{1} << 26;
+    facts.copy_bytes_per_ns =
+        static_cast<double>(kBytes) / static_cast<double>(backend.copy_ns(kBytes) + 1);
+    facts.map_ns = allocator.remap_ns_per_handle();
   }
   return facts;
 }
 
 std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
-                                                    c10::Device device) {
+                                                    c10::Device device,
+                                                    const remat::Backend& backend,
+                                                    const BudgetedAllocator& allocator) {
   if (settings.recording.path.empty()) return nullptr;
-  plan::TraceFacts facts = trace_facts(device);
+  plan::TraceFacts facts = trace_facts(device, backend, allocator);
   facts.name = settings.name;
   facts.blocks = settings.blocks;
   plan::RecordingSettings recording = settings.recording;

@@ -5,17 +5,23 @@
 
 #include <memory>
 
+#include "allocator/budgeted_allocator.h"
 #include "bindings/torch/base/settings.h"
+#include "remat/lineage/backend.h"
 #include "remat/record/trace_recorder.h"
 
 namespace tidepool::torch_glue {
 
-// What a trace of a job on the device says of it, but for its name.
-plan::TraceFacts trace_facts(c10::Device device);
+// What a trace of a job on the device says of it, but for its name: with the prices that are known
+// of copies and pages at this moment.
+plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
+                             const BudgetedAllocator& allocator);
 
 // A recorder for the device; nullptr if nothing is to be recorded. The file of a second device has
 // its number in its name. What goes wrong is said on stderr, and the job goes on.
 std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
-                                                    c10::Device device);
+                                                    c10::Device device,
+                                                    const remat::Backend& backend,
+                                                    const BudgetedAllocator& allocator);
 
 }  // namespace tidepool::torch_glue
