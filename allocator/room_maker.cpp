@@ -137,7 +137,7 @@ RoomMaker::Ways RoomMaker::ways(const Request& request) const {
   // Places were made for this request before: it had no free ones.
   const bool again = request.evicts_for_places;
   const bool moves_first = search_.moves_come_first(request);
-  if (moves_first && arena_.can_move_pages() && search_.pages_are_dear()) {
+  if (moves_first && arena_.can_move_pages() && search_.pages_are_dear(request)) {
     if (!again) ways.push_back(Way::kMove);
     ways.insert(ways.end(), {again ? Way::kMakePlacesAgain : Way::kMakePlaces, Way::kEvict});
     return ways;

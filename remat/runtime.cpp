@@ -321,7 +321,10 @@ Price Runtime::move_price(Owner owner) {
   return price_of_time(storage, mover_.cost_ns(storage.current->bytes));
 }
 
-uint64_t Runtime::copy_ns(size_t bytes) const { return mover_.cost_ns(bytes); }
+// Policies without a price of time have nothing moved.
+uint64_t Runtime::copy_ns(size_t bytes) const {
+  return contents_.policy->time_price(1, {}) ? mover_.cost_ns(bytes) : 0;
+}
 
 uint64_t Runtime::time_price(Owner owner, uint64_t ns) {
   return price_of_time(*static_cast<Storage*>(owner), ns).value;

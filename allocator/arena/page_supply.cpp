@@ -140,8 +140,10 @@ void PageSupply::run(DeviceLock& lock, PageTransaction& transaction, std::vector
 void PageSupply::measure(const PageTransaction& transaction, double took_ns) {
   if (!arena_.config.measure_remaps || transaction.moved() == 0 || !transaction.succeeded()) return;
   constexpr double kWeight = 0.125;  // of the newest
-  const double ns = took_ns / static_cast<double>(transaction.moved());
+  constexpr double kMostAtOnce = 8;  // times what is known: the thread may have been stopped
   const double known_ns = arena_.remap_ns_per_page.load(std::memory_order_relaxed);
+  const double ns = std::min(took_ns / static_cast<double>(transaction.moved()),
+                             kMostAtOnce * std::max(known_ns, 1000.0));
   arena_.remap_ns_per_page.store(known_ns + kWeight * (ns - known_ns), std::memory_order_relaxed);
 }
 

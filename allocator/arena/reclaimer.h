@@ -15,13 +15,11 @@
 namespace tidepool {
 
 // How to make room where pages can move.
-// Cheapest: by a window or by pages, whichever costs less; or as kMoves, where a page costs more to
-// map elsewhere than its contents cost to copy.
-// Pages: not by a window; what is cheapest by byte goes then, and what it leaves over serves the
-// next requests.
-// Moves: by a window whose contents go or move, whichever costs less.
-// Free pages come first where a page costs less than its contents, and what is not preferred where
-// nothing else helps.
+// Cheapest: by a window or by pages, whichever costs less; or as kMoves, where a page costs far
+// more to map elsewhere than its contents cost to copy. Pages: not by a window; what is cheapest by
+// byte goes then, and what it leaves over serves the next requests. Moves: by a window whose
+// contents go or move, whichever costs less. Free pages come first where a page costs less than its
+// contents, and what is not preferred where nothing else helps.
 enum class Preference : uint8_t { kCheapest, kPages, kMoves };
 
 // An allocated block, for the report of a request that failed.
@@ -76,7 +74,7 @@ class Reclaimer {
     return Price::blocked();
   }
 
-  // What copying so many bytes within the device takes, in ns; 0 where that is not known.
+  // What copying so many bytes within the device takes, in ns; 0 where nothing is copied.
   // Requires: lock held.
   virtual uint64_t copy_ns(size_t bytes) const {
     static_cast<void>(bytes);

@@ -41,9 +41,10 @@ bool RoomSearch::can_move_contents(const Request& request) const {
          !arena_.streams.is_suspended() && request.moves_left > 0;
 }
 
-bool RoomSearch::pages_are_dear() const {
+bool RoomSearch::pages_are_dear(const Request& request) const {
+  if (request.zone == Zone::kLongLived) return false;
   const auto copy_ns = static_cast<double>(arena_.reclaimer->copy_ns(arena_.page_bytes()));
-  return copy_ns > 0 && arena_.remap_ns_per_page > copy_ns;
+  return copy_ns > 0 && arena_.remap_ns_per_page > kFarLonger * copy_ns;
 }
 
 // Where pages cost less to move than their contents, contents move only where nothing else helps,
@@ -53,7 +54,7 @@ bool RoomSearch::moves_come_first(const Request& request) const {
   if (!arena_.can_move_pages()) return true;
   const Preference preference = arena_.reclaimer->preference();
   return preference == Preference::kMoves ||
-         (preference == Preference::kCheapest && pages_are_dear());
+         (preference == Preference::kCheapest && pages_are_dear(request));
 }
 
 Wanted RoomSearch::wanted_by(const Request& request) const {

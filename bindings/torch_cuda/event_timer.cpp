@@ -50,8 +50,10 @@ torch_glue::OperatorTimer::Call EventTimer::begin(const remat::RecordType&, cons
   std::lock_guard<std::mutex> guard(mutex_);
   if (!pending_.empty()) fetch();
   if (costs_.size() >= kMostKinds) costs_.clear();
-  const uint64_t number = ++costs_[timing_key].calls;
-  const bool is_sample = number <= kFirstCalls || std::has_single_bit(number);
+  Cost& cost = costs_[timing_key];
+  ++cost.calls;
+  const bool is_first = cost.calls <= kFirstCalls && cost.samples < kFirstSamples;
+  const bool is_sample = is_first || std::has_single_bit(cost.calls);
   if (!is_sample || pending_.size() >= kMostPending) return {timing_key, nullptr};
   const c10::cuda::CUDAGuard device_guard(device_);
   const cudaEvent_t start = take_event();
@@ -66,12 +68,15 @@ torch_glue::OperatorTimer::Call EventTimer::begin(const remat::RecordType&, cons
 
 uint64_t EventTimer::end(const Call& call, size_t bytes) {
   std::lock_guard<std::mutex> guard(mutex_);
-  if (call.start != nullptr) {
+  if (call.start != nullptr && call.misses != allocator_.misses()) {
+    idle_.push_back(static_cast<cudaEvent_t>(call.start));
+  } else if (call.start != nullptr) {
     const auto start = static_cast<cudaEvent_t>(call.start);
     const c10::cuda::CUDAGuard device_guard(device_);
     const cudaEvent_t stop = take_event();
-    if (stop != nullptr && call.misses == allocator_.misses() &&
+    if (stop != nullptr &&
         cudaEventRecord(stop, c10::cuda::getCurrentCUDAStream(device_)) == cudaSuccess) {
+      ++costs_[call.timing_key].samples;
       pending_.push_back({call.timing_key, start, stop});
     } else {
       (void)cudaGetLastError();

@@ -30,8 +30,10 @@ class EventTimer final : public torch_glue::OperatorTimer {
   uint64_t end(const Call& call, size_t bytes) override;
 
  private:
-  // So many first calls of a kind are timed, and then those whose number is a power of two.
-  static constexpr uint64_t kFirstCalls = 4;
+  // Of each kind calls are timed until there are so many samples, among so many first calls; then
+  // those whose number is a power of two.
+  static constexpr uint64_t kFirstSamples = 4;
+  static constexpr uint64_t kFirstCalls = 64;
   static constexpr size_t kMostPending = 64;
   static constexpr size_t kMostKinds = 1 << 20;
   // For what has not been measured: a launch, and memory at a rate that GPUs of today have.
@@ -40,6 +42,7 @@ class EventTimer final : public torch_glue::OperatorTimer {
 
   struct Cost {
     uint64_t calls = 0;
+    uint64_t samples = 0;
     uint64_t least_ns = 0;  // 0: no sample has arrived
   };
   struct Sample {

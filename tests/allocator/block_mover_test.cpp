@@ -264,9 +264,9 @@ TEST_CASE("where moves are preferred they come before pages, and pages where the
   }
 }
 
-TEST_CASE("contents move before pages where a page costs more to map elsewhere than to copy") {
-  for (const uint64_t page_ns : {4, 5, 6}) {
-    const bool moves = page_ns > 5;
+TEST_CASE("contents move before pages where a page costs far more to map elsewhere than to copy") {
+  for (const uint64_t page_ns : {5, 20, 21}) {
+    const bool moves = page_ns > 4 * 5;
     AllocatorConfig config = World::config(true);
     config.remap_ns_per_handle = page_ns;
     test::AllocatorWorld world(config);
