@@ -4,7 +4,6 @@
 
 #include "remat/lineage/mutants.h"
 #include "remat/restore/storage_locks.h"
-#include "remat/restore/unlocked.h"
 
 namespace tidepool::remat {
 

@@ -44,16 +44,4 @@ class CallsInFlight {
   std::condition_variable_any change_;
 };
 
-// Releases the lock for the length of a scope, in which nothing may throw past its end.
-class Unlocked {
- public:
-  explicit Unlocked(DeviceLock& lock) : lock_(lock) { lock_.unlock(); }
-  ~Unlocked() { lock_.lock(); }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  DeviceLock& lock_;
-};
-
 }  // namespace tidepool

@@ -53,4 +53,16 @@ class DeviceMutex {
 // exit, also when they throw.
 using DeviceLock = std::unique_lock<DeviceMutex>;
 
+// Releases the lock for a scope, and takes it again whichever way the scope ends.
+class Unlocked {
+ public:
+  explicit Unlocked(DeviceLock& lock) : lock_(lock) { lock_.unlock(); }
+  ~Unlocked() { lock_.lock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  DeviceLock& lock_;
+};
+
 }  // namespace tidepool

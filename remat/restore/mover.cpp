@@ -1,7 +1,6 @@
 #include "remat/restore/mover.h"
 
 #include "allocator/space/address_space.h"
-#include "remat/restore/unlocked.h"
 
 namespace tidepool::remat {
 

@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "allocator/base/check.h"
-#include "remat/restore/unlocked.h"
 
 namespace tidepool::remat {
 namespace {

@@ -8,7 +8,6 @@
 #include "fmt/format.h"
 #include "remat/lineage/mutants.h"
 #include "remat/restore/restoration_error.h"
-#include "remat/restore/unlocked.h"
 
 namespace tidepool::remat {
 namespace {

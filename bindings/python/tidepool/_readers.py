@@ -200,14 +200,11 @@ class Readers:
         They run after the call is over, on a stream that nobody else knows of.
         """
         find, written = self.storage_of, self._plugin.written
-        tensor_type = self._torch.Tensor
 
         @functools.wraps(original)
         def launcher(code, name, by_reference, outputs, tensors, arguments):
-            for tensor in tensors:
-                storage = find(tensor) if isinstance(tensor, tensor_type) else 0
-                if storage:
-                    written(storage)
+            for storage in filter(None, map(find, tensors)):
+                written(storage)
             return original(code, name, by_reference, outputs, tensors, arguments)
 
         return launcher

@@ -6,7 +6,6 @@
 
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "remat/restore/unlocked.h"
 
 namespace tidepool::torch_glue {
 
@@ -79,7 +78,7 @@ std::optional<ForeignCopies::Copy> ForeignCopies::obtain(const Region& region) {
     runtime.lock_storage(&tracked);
     bool is_equal = false;
     {
-      remat::Unlocked unlocked(lock);
+      Unlocked unlocked(lock);
       dropped.clear();
       is_equal = equal(region, tracked);
     }
@@ -168,7 +167,7 @@ bool ForeignCopies::give_up(DeviceLock& lock) {
   Dropped dropped;
   statistics_.given_up += entries_.size();
   take_out(dropped, [](const Entry&) { return true; });
-  remat::Unlocked unlocked(lock);
+  Unlocked unlocked(lock);
   dropped.clear();
   return true;
 }

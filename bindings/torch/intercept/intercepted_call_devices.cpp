@@ -8,7 +8,6 @@
 #include "bindings/torch/intercept/intercepted_call.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/lineage/mutants.h"
-#include "remat/restore/unlocked.h"
 
 namespace tidepool::torch_glue {
 
@@ -56,7 +55,7 @@ void InterceptedCall::copy_foreign(DeviceLock& lock) {
   if (call().may_be_recorded() && runtime.recording() && copies.pays(timing_key()) &&
       foreign_.bytes() <= copies.most_bytes()) {
     {
-      remat::Unlocked unlocked(lock);
+      Unlocked unlocked(lock);
       copies_foreign_ = foreign_.obtain(copies);
     }
     if (!copies_foreign_) foreign_.unlock(runtime);
