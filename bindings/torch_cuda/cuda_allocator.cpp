@@ -150,8 +150,8 @@ DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
     std::lock_guard<std::mutex> settings_guard(mutex_);
     if (history_.enabled) memory->configure_history(history_);
     for (const AllocatorTraceTracker& tracker : trackers_) memory->add_tracker(tracker);
-    for (auto [owner, peer] : peers_) {
-      if (owner == device) memory->add_peer(peer);
+    for (const Peers& peers : peers_) {
+      if (peers.owner == device) memory->add_peer(peers.accessor);
     }
   }
   for (int i = 0; i < slot.captures; ++i) {

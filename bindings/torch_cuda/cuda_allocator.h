@@ -83,7 +83,8 @@ class CudaAllocator final : public ForwardingAllocator {
       DeviceIndex device,
       std::shared_ptr<c10::cuda::CUDACachingAllocator::AllocatorState> state) override;
   ShareableHandle shareIpcHandle(void* address) override;
-  void enablePeerAccess(DeviceIndex device, DeviceIndex peer) override;
+  // Work on `device` may access what `accessed` has allocated, and will allocate.
+  void enablePeerAccess(DeviceIndex device, DeviceIndex accessed) override;
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
                           cudaStream_t stream, bool peer_access) override;
 
@@ -110,6 +111,10 @@ class CudaAllocator final : public ForwardingAllocator {
     std::atomic<int> captures{0};
   };
   static constexpr size_t kDevices = 64;  // as many as PyTorch has
+  struct Peers {
+    DeviceIndex owner;     // of memory
+    DeviceIndex accessor;  // which may work on it
+  };
 
   CudaAllocator(CUDAAllocator& native, const Settings& settings);
 
@@ -146,7 +151,7 @@ class CudaAllocator final : public ForwardingAllocator {
   std::mutex mutex_;  // for what follows
   std::vector<OutOfMemoryObserver> observers_;
   std::vector<AllocatorTraceTracker> trackers_;
-  std::vector<std::pair<DeviceIndex, DeviceIndex>> peers_;
+  std::vector<Peers> peers_;
   MemoryHistory::Options history_;
 };
 

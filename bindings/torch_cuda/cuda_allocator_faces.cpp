@@ -307,14 +307,15 @@ void CudaAllocator::make_shareable(c10::StorageImpl* storage) {
   (void)storage->set_data_ptr(std::move(moved));
 }
 
-void CudaAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex peer) {
-  inner().enablePeerAccess(device, peer);
-  std::lock_guard<std::mutex> guard(slot(device).mutex);
+void CudaAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex accessed) {
+  inner().enablePeerAccess(device, accessed);
+  Slot& owner = slot(accessed);
+  std::lock_guard<std::mutex> guard(owner.mutex);
   {
     std::lock_guard<std::mutex> list_guard(mutex_);
-    peers_.emplace_back(device, peer);
+    peers_.push_back({.owner = accessed, .accessor = device});
   }
-  if (DeviceMemory* memory = slot(device).memory.load()) memory->add_peer(peer);
+  if (DeviceMemory* memory = owner.memory.load()) memory->add_peer(device);
 }
 
 cudaError_t CudaAllocator::memcpyAsync(void* to, int to_device, const void* from, int from_device,

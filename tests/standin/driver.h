@@ -53,6 +53,8 @@ struct Driver {
   DRIVER_FUNCTION(free, "cuMemFree", DeviceAddress);
   DRIVER_FUNCTION(info, "cuMemGetInfo", size_t*, size_t*);
   DRIVER_FUNCTION(copy_async, "cuMemcpyAsync", DeviceAddress, DeviceAddress, size_t, void*);
+  DRIVER_FUNCTION(copy_between, "cuMemcpyPeerAsync", DeviceAddress, void*, DeviceAddress, void*,
+                  size_t, void*);
   DRIVER_FUNCTION(copy_to_host, "cuMemcpyDtoH", void*, DeviceAddress, size_t);
   DRIVER_FUNCTION(copy_to_device, "cuMemcpyHtoD", DeviceAddress, const void*, size_t);
   DRIVER_FUNCTION(fill_async, "cuMemsetD8Async", DeviceAddress, unsigned char, size_t, void*);

@@ -159,6 +159,8 @@ TEST_CASE("access is by device and must be set before memory is touched") {
   CHECK(cuda.copy_to_device(range, buffer, sizeof buffer) == kIllegal);
   CHECK(cuda.copy_to_host(buffer, range, sizeof buffer) == kIllegal);
   REQUIRE(cuda.allow(range, kPage, 1, 1) == kOk);
+  CHECK(cuda.copy_to_host(buffer, range, sizeof buffer) == kIllegal);  // by device 0
+  current_device() = 1;
   CHECK(cuda.copy_to_host(buffer, range, sizeof buffer) == kOk);
   CHECK(cuda.copy_to_device(range, buffer, sizeof buffer) == kIllegal);  // read only
   REQUIRE(cuda.allow(range, kPage, 1, 3) == kOk);
@@ -171,6 +173,35 @@ TEST_CASE("access is by device and must be set before memory is touched") {
 
   REQUIRE(cuda.unmap(range, kPage) == kOk);
   CHECK(cuda.copy_to_device(range, buffer, sizeof buffer) == kIllegal);
+  current_device() = 0;
+}
+
+TEST_CASE("a copy between devices needs access for the one that runs it, or both named") {
+  Driver cuda({.devices = 2});
+  const auto here = cuda.reserved(kPage);
+  const auto there = cuda.reserved(kPage);
+  REQUIRE(cuda.map(here, kPage, 0, cuda.created(kPage, 0), 0) == kOk);
+  REQUIRE(cuda.map(there, kPage, 0, cuda.created(kPage, 1), 0) == kOk);
+  REQUIRE(cuda.allow(here, kPage, 0) == kOk);
+  REQUIRE(cuda.allow(there, kPage, 1) == kOk);
+  constexpr int kIllegal = static_cast<int>(Error::kIllegalAddress);
+  CHECK(cuda.copy_async(there, here, kPage, nullptr) == kIllegal);
+  CHECK(cuda.copy_between(there, driver::context(1), here, driver::context(0), kPage, nullptr) ==
+        kOk);
+  CHECK(cuda.copy_between(there, driver::context(0), here, driver::context(1), kPage, nullptr) ==
+        kIllegal);
+  REQUIRE(cuda.allow(here, kPage, 1) == kOk);  // the other way round: device 1 may read here
+  CHECK(cuda.copy_async(there, here, kPage, nullptr) == kIllegal);
+  REQUIRE(cuda.allow(there, kPage, 0) == kOk);
+  CHECK(cuda.copy_async(there, here, kPage, nullptr) == kOk);
+}
+
+TEST_CASE("devices without peers cannot be given access to each other's memory") {
+  Driver cuda({.devices = 2, .peers = false});
+  const auto range = cuda.reserved(kPage);
+  REQUIRE(cuda.map(range, kPage, 0, cuda.created(kPage, 0), 0) == kOk);
+  CHECK(cuda.allow(range, kPage, 1) == static_cast<int>(Error::kInvalidDevice));
+  CHECK(cuda.allow(range, kPage, 0) == kOk);
 }
 
 TEST_CASE("a wall of mappings is out of memory, and moves by the setting") {

@@ -23,7 +23,8 @@ ASKED = {  # what the answers are about, so that two that say nothing do not pas
     "observed": {"error": "CUDA out of memory", "ooms": 1, "retried": True},
     "saved": {"equal": True, "shared": True}, "shared": {"read": "499500.0\n", "status": 0},
     "foreign_streams": {"races": [], "reused": True},
-    "peers": {"equal": True}, "backends": {"backend": "native"}, "disabled": {"size": 4 << 20},
+    "peers": {"equal": [True, True]}, "backends": {"backend": "native"},
+    "disabled": {"size": 4 << 20},
 }
 
 

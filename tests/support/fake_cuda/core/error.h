@@ -13,6 +13,7 @@ enum class Error : int {
   kMissingConfiguration = 52,
   kNoDevice = 100,
   kInvalidDevice = 101,
+  kPeerAccessUnsupported = 217,
   kInvalidHandle = 400,
   kSymbolNotFound = 500,
   kNotReady = 600,

@@ -60,7 +60,7 @@ int Machine::device_of(const void* address) const {
   return -1;
 }
 
-bool Machine::check_accessible(const void* start, size_t bytes, bool writes) const {
+bool Machine::check_accessible(const void* start, size_t bytes, bool writes, int device) const {
   constexpr uintptr_t kNullPage = 4096;
   const uintptr_t first = reinterpret_cast<uintptr_t>(start);
   if (first < kNullPage) throw Refusal(Error::kInvalidValue, fmt::format("{:#x}", first));
@@ -75,7 +75,7 @@ bool Machine::check_accessible(const void* start, size_t bytes, bool writes) con
   }
   bool is_device = false;
   while (at < end) {
-    const auto place = virtual_memory.find(at);
+    const auto place = virtual_memory.find(at, device);
     if (!place && !is_device) {
       if (virtual_memory.is_reserved(at)) {
         throw Refusal(Error::kIllegalAddress, fmt::format("nothing is mapped at {:#x}", at));
@@ -84,18 +84,19 @@ bool Machine::check_accessible(const void* start, size_t bytes, bool writes) con
     }
     is_device = true;
     if (!place || !(writes ? place->can_write : place->can_read)) {
-      throw Refusal(Error::kIllegalAddress, fmt::format("{:#x}, of {} bytes at {:#x}, is not {}",
-                                                        at, bytes, first,
-                                                        place ? "accessible" : "mapped"));
+      throw Refusal(Error::kIllegalAddress,
+                    fmt::format("{:#x}, of {} bytes at {:#x}, is not {} for device {}", at, bytes,
+                                first, place ? "accessible" : "mapped", device));
     }
     at = place->start + place->bytes;
   }
   return is_device;
 }
 
-void Machine::copy(void* to, const void* from, size_t bytes, Stream& stream, const char* name) {
-  const bool to_device = check_accessible(to, bytes, true);
-  const bool from_device = check_accessible(from, bytes, false);
+void Machine::copy(void* to, const void* from, size_t bytes, Ends ends, Stream& stream,
+                   const char* name) {
+  const bool to_device = check_accessible(to, bytes, true, ends.to);
+  const bool from_device = check_accessible(from, bytes, false, ends.from);
   operate(stream, Call::kCopy, name);
   const uintptr_t to_address = reinterpret_cast<uintptr_t>(to);
   const uintptr_t from_address = reinterpret_cast<uintptr_t>(from);
@@ -120,7 +121,7 @@ void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count,
                    const char* name) {
   if (count == 0) return;
   const size_t bytes = element_bytes * count;
-  check_accessible(to, bytes, true);
+  check_accessible(to, bytes, true, stream.device);
   operate(stream, Call::kFill, name);
   const uintptr_t address = reinterpret_cast<uintptr_t>(to);
   races.used(address, bytes, stream.id, stream.operation_tick, stream.clock);

@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/fake_cuda/core/allocations.h"
@@ -47,6 +49,8 @@ class Machine {
   Captures captures;
   RaceChecker races;
   OperationLog log;
+  // First the device that works, then the one whose memory it was let into.
+  std::set<std::pair<int, int>> peers;
   std::vector<Misuse> misuses;
   std::mutex mutex;
 
@@ -56,7 +60,12 @@ class Machine {
   void operate(Stream& stream, Call call, const char* name);
   // Enqueues a copy, and makes it at once unless it is captured. Throws: Refusal with
   // kIllegalAddress where device memory cannot be touched.
-  void copy(void* to, const void* from, size_t bytes, Stream& stream, const char* name);
+  // The devices of `ends` have to have access to the operands, each to its own.
+  struct Ends {
+    int to = 0;
+    int from = 0;
+  };
+  void copy(void* to, const void* from, size_t bytes, Ends ends, Stream& stream, const char* name);
   // Enqueues a fill of `count` elements of 1, 2 or 4 bytes.
   void fill(void* to, uint32_t value, size_t element_bytes, size_t count, Stream& stream,
             const char* name);
@@ -68,8 +77,10 @@ class Machine {
   // -1: no device memory.
   int device_of(const void* address) const;
   // Returns whether it is device memory at all. Throws: Refusal where it is, or addresses are
-  // reserved for it, but may not be touched.
-  bool check_accessible(const void* start, size_t bytes, bool writes) const;
+  // reserved for it, but `device` may not touch it. What cudaMalloc handed out every device can
+  // copy: the driver finds a way.
+  bool check_accessible(const void* start, size_t bytes, bool writes,
+                        int device = VirtualMemory::kAnyDevice) const;
   // The memory goes back to the device.
   void returned(uintptr_t address, size_t bytes);
 

@@ -101,6 +101,14 @@ Error copy(const char* function, void* to, const void* from, size_t bytes, void*
   return copy_rows(function, to, bytes, from, bytes, bytes, 1, stream, wait);
 }
 
+Error copy_between(const char* function, void* to, int to_device, const void* from, int from_device,
+                   size_t bytes, void* stream) {
+  return run(Call::kCopy, function, [&](Machine& m) {
+    m.copy(to, from, bytes, {to_device, from_device}, resolve(m, stream), function);
+    return Error::kSuccess;
+  });
+}
+
 Error copy_rows(const char* function, void* to, size_t to_pitch, const void* from,
                 size_t from_pitch, size_t row_bytes, size_t rows, void* stream, Wait wait) {
   const auto body = [&](Machine& m) {
@@ -108,7 +116,8 @@ Error copy_rows(const char* function, void* to, size_t to_pitch, const void* fro
     if (wait == Wait::kYes) m.captures.check_not_capturing(on, function);
     for (size_t row = 0; row < rows && row_bytes != 0; ++row) {
       m.copy(static_cast<char*>(to) + row * to_pitch,
-             static_cast<const char*>(from) + row * from_pitch, row_bytes, on, function);
+             static_cast<const char*>(from) + row * from_pitch, row_bytes, {on.device, on.device},
+             on, function);
     }
     const bool to_pageable = m.device_of(to) < 0 && !m.allocations.is_pinned(number(to));
     if (wait == Wait::kYes || (to_pageable && !m.captures.of(on))) m.order.synchronize(on);

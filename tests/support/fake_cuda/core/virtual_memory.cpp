@@ -157,7 +157,14 @@ void VirtualMemory::set_access(uintptr_t address, size_t bytes, int device, Acce
   if (device < 0 || static_cast<size_t>(device) >= devices_.size()) {
     throw Refusal(Error::kInvalidDevice, fmt::format("there is no device {}", device));
   }
-  for (const auto& mapping : whole_mappings(address, bytes)) {
+  const std::vector<Mappings::iterator> mappings = whole_mappings(address, bytes);
+  for (const auto& mapping : mappings) {
+    const int owner = device_of(mapping->second.handle);
+    if (owner == device || settings_.peers) continue;
+    throw Refusal(Error::kInvalidDevice,
+                  fmt::format("device {} cannot reach the memory of device {}", device, owner));
+  }
+  for (const auto& mapping : mappings) {
     mapping->second.access[device] = access;
     apply_access(*mapping);
   }
@@ -199,7 +206,7 @@ bool VirtualMemory::is_reserved(uintptr_t address) const {
   return address < found->first + found->second;
 }
 
-std::optional<VirtualMemory::Place> VirtualMemory::find(uintptr_t address) const {
+std::optional<VirtualMemory::Place> VirtualMemory::find(uintptr_t address, int device) const {
   auto found = mappings_.upper_bound(address);
   if (found == mappings_.begin()) return std::nullopt;
   --found;
@@ -207,7 +214,8 @@ std::optional<VirtualMemory::Place> VirtualMemory::find(uintptr_t address) const
   if (address >= start + mapping.bytes) return std::nullopt;
   Place place{.device = handles_.at(mapping.handle).extent.device, .start = start,
               .bytes = mapping.bytes};
-  for (const auto& [device, access] : mapping.access) {
+  for (const auto& [owner, access] : mapping.access) {
+    if (device != kAnyDevice && device != owner) continue;
     place.can_read |= access != Access::kNone;
     place.can_write |= access == Access::kReadWrite;
   }

@@ -53,8 +53,9 @@ class VirtualMemory {
     bool can_read = false;
     bool can_write = false;
   };
-  // The mapping at an address.
-  std::optional<Place> find(uintptr_t address) const;
+  // The mapping at an address, with what `device` may do there; kAnyDevice: what some device may.
+  static constexpr int kAnyDevice = -1;
+  std::optional<Place> find(uintptr_t address, int device = kAnyDevice) const;
 
   bool is_reserved(uintptr_t address) const;
 

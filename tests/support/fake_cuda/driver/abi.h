@@ -38,6 +38,12 @@ struct AccessDescriptor {
 
 constexpr int kVersion = 13000;
 
+// A device's primary context, the only one there is.
+inline void* context(int device) { return reinterpret_cast<void*>(uintptr_t{0x1000} + device); }
+inline int device_of(const void* context) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(context) - 0x1000);
+}
+
 inline int code(Error error) { return static_cast<int>(error); }
 inline void* pointer(DeviceAddress address) { return reinterpret_cast<void*>(address); }
 

@@ -26,9 +26,10 @@ FAKE_CUDA_API int cuMemcpyDtoDAsync_v2(DeviceAddress to, DeviceAddress from, siz
   return code(calls::copy(__func__, pointer(to), pointer(from), bytes, stream, Wait::kNo));
 }
 
-FAKE_CUDA_API int cuMemcpyPeerAsync(DeviceAddress to, void*, DeviceAddress from, void*,
-                                    size_t bytes, void* stream) {
-  return code(calls::copy(__func__, pointer(to), pointer(from), bytes, stream, Wait::kNo));
+FAKE_CUDA_API int cuMemcpyPeerAsync(DeviceAddress to, void* to_context, DeviceAddress from,
+                                    void* from_context, size_t bytes, void* stream) {
+  return code(calls::copy_between(__func__, pointer(to), device_of(to_context), pointer(from),
+                                  device_of(from_context), bytes, stream));
 }
 
 FAKE_CUDA_API int cuMemcpy(DeviceAddress to, DeviceAddress from, size_t bytes) {

@@ -10,12 +10,6 @@
 namespace tidepool::fake_cuda::driver {
 namespace {
 
-// A device's primary context, the only one there is.
-void* context(int device) { return reinterpret_cast<void*>(uintptr_t{0x1000} + device); }
-int device_of(void* context) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(context) - 0x1000);
-}
-
 bool exists(int device) { return device >= 0 && device < machine().settings.devices; }
 
 int set_current(void* wanted) {
@@ -82,7 +76,7 @@ FAKE_CUDA_API int cuDeviceGetPCIBusId(char* text, int room, int device) {
 
 FAKE_CUDA_API int cuDeviceCanAccessPeer(int* can, int device, int peer) {
   if (!exists(device) || !exists(peer)) return code(Error::kInvalidDevice);
-  *can = device != peer;
+  *can = device != peer && machine().settings.peers;
   return code(Error::kSuccess);
 }
 

@@ -74,7 +74,14 @@ FAKE_CUDA_API int cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return finish(exists(device) && exists(peer) ? Error::kSuccess : Error::kInvalidDevice);
 }
 
-FAKE_CUDA_API int cudaDeviceEnablePeerAccess(int peer, unsigned) { return check(peer); }
+FAKE_CUDA_API int cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  if (!exists(peer) || peer == current_device()) return finish(Error::kInvalidDevice);
+  return finish(run(Call::kOther, __func__, [&](Machine& m) {
+    if (!m.settings.peers) return Error::kPeerAccessUnsupported;
+    return m.peers.emplace(current_device(), peer).second ? Error::kSuccess
+                                                          : Error::kPeerAccessAlreadyEnabled;
+  }));
+}
 
 FAKE_CUDA_API int cudaGetLastError() {
   const Error error = last_error();

@@ -80,9 +80,9 @@ FAKE_CUDA_API int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int,
   return finish(calls::copy(__func__, to, from, bytes, stream, Wait::kNo));
 }
 
-FAKE_CUDA_API int cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
-                                      void* stream) {
-  return finish(calls::copy(__func__, to, from, bytes, stream, Wait::kNo));
+FAKE_CUDA_API int cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                      size_t bytes, void* stream) {
+  return finish(calls::copy_between(__func__, to, to_device, from, from_device, bytes, stream));
 }
 
 FAKE_CUDA_API int cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
