@@ -35,7 +35,7 @@ void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, Placeme
       bytes > config.range_bytes ? config.range_bytes + 1 : round_up(bytes, config.alignment);
   const Zone zone = config.one_zone
                         ? Zone::kTransient
-                        : zone_for(rounded, hint, config.handle_bytes, config.coarse_placement);
+                        : zone_for(rounded, hint, config.page_bytes, config.coarse_placement);
   if (stream != StreamId::kDefault) [[unlikely]]
     arena.register_stream(stream);
   if (heap.requested_bytes() + bytes > config.requested_limit_bytes) [[unlikely]] {
@@ -234,7 +234,7 @@ uint64_t BudgetedAllocator::misses() const {
   return parts_->misses.load(std::memory_order_relaxed);
 }
 
-uint64_t BudgetedAllocator::remap_ns_per_handle() const {
+uint64_t BudgetedAllocator::remap_ns_per_page() const {
   return static_cast<uint64_t>(parts_->arena.remap_ns_per_page);
 }
 
@@ -249,7 +249,7 @@ size_t BudgetedAllocator::committed_bytes() const {
   return parts_->arena.committed_bytes();
 }
 
-size_t BudgetedAllocator::handle_bytes() const { return parts_->arena.page_bytes(); }
+size_t BudgetedAllocator::page_bytes() const { return parts_->arena.page_bytes(); }
 
 void BudgetedAllocator::check_invariants() const {
   DeviceLock lock(mutex_);

@@ -96,7 +96,7 @@ class BudgetedAllocator {
   void suspend_stream_order();
   void resume_stream_order();
 
-  // Evicts nothing, frees nothing: gives every wholly free handle back to the device, once all work
+  // Evicts nothing, frees nothing: gives every wholly free page back to the device, once all work
   // on freed blocks is done. Returns the bytes given back.
   size_t give_back_free_pages();
 
@@ -126,9 +126,9 @@ class BudgetedAllocator {
 
   AllocatorStatistics statistics() const;  // takes the lock
   uint64_t misses() const;                 // requests that no free block could serve; lock-free
-  uint64_t remap_ns_per_handle() const;    // what moving a page costs, as known now; lock-free
+  uint64_t remap_ns_per_page() const;      // what moving a page costs, as known now; lock-free
   size_t committed_bytes() const;          // takes the lock
-  size_t handle_bytes() const;             // constant
+  size_t page_bytes() const;               // constant
   size_t allocated_bytes() const;          // requires: lock held
   uint64_t prices() const;                 // likewise
   uint32_t allocations() const;            // likewise; as Origin::serial counts

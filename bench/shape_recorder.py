@@ -59,7 +59,7 @@ class DeviceFigures:
     flops_per_ns: float = 200_000.0
     operator_ns: float = 3000.0
     host_bytes_per_ns: float = 25.0  # from the CPU's memory
-    map_ns: int = 0  # for moving one handle of pages; unknown
+    map_ns: int = 0  # for moving one page; unknown
     nonzero_share: float = 0.125
 
     def cost_ns(self, moved_bytes: int, flops: int, host_bytes: int) -> int:

@@ -13,7 +13,7 @@ std::unique_ptr<AddressSpace> make_space(Driver& driver) {
 
 AllocatorConfig of_device(AllocatorConfig config) {
   config.alignment = DeviceArena::kAlignment;
-  config.remap_ns_per_handle = 52'000;  // an H100's, until some have been measured
+  config.remap_ns_per_page = 52'000;  // an H100's, until some have been measured
   config.measure_remaps = true;
   return config;
 }

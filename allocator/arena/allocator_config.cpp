@@ -15,7 +15,7 @@ namespace {
 // A pinned block keeps the pages it touches from being moved, so a budget of few pages wastes much:
 // of requests that should just fit, with 5 % to spare, 64 pages refused 15 %, 512 pages 0.05 %.
 // Above 2 MiB (a huge page, and the granularity of GPUs) only the page table gets shorter.
-size_t automatic_handle_bytes(const AllocatorConfig& config, const AddressSpace& space) {
+size_t automatic_page_bytes(const AllocatorConfig& config, const AddressSpace& space) {
   constexpr size_t kLeast = 4 * kKiB, kMost = 2 * kMiB, kPages = 1024;
   size_t bytes = std::max({kLeast, space.granularity(), config.alignment * 16});
   while (bytes < kMost && bytes * kPages < config.budget_bytes) bytes *= 2;
@@ -31,18 +31,18 @@ AllocatorConfig completed(AllocatorConfig config, const AddressSpace& space) {
   if (!is_power_of_two(config.alignment)) {
     refuse(fmt::format("alignment: {} is not a power of two", config.alignment));
   }
-  if (config.handle_bytes == 0) config.handle_bytes = automatic_handle_bytes(config, space);
-  if (!is_power_of_two(config.handle_bytes) || config.handle_bytes < config.alignment * 16 ||
-      config.handle_bytes % space.granularity() != 0) {
+  if (config.page_bytes == 0) config.page_bytes = automatic_page_bytes(config, space);
+  if (!is_power_of_two(config.page_bytes) || config.page_bytes < config.alignment * 16 ||
+      config.page_bytes % space.granularity() != 0) {
     refuse(
-        fmt::format("handle_bytes: {} has to be a power of two, at least 16 alignments ({}) and "
+        fmt::format("page_bytes: {} has to be a power of two, at least 16 alignments ({}) and "
                     "a multiple of the memory's granularity ({})",
-                    config.handle_bytes, config.alignment * 16, space.granularity()));
+                    config.page_bytes, config.alignment * 16, space.granularity()));
   }
-  if (config.budget_bytes < config.handle_bytes) {
-    refuse(fmt::format("budget_bytes: {} is less than one handle ({})",
+  if (config.budget_bytes < config.page_bytes) {
+    refuse(fmt::format("budget_bytes: {} is less than one page ({})",
                        human_and_exact_bytes(config.budget_bytes),
-                       human_and_exact_bytes(config.handle_bytes)));
+                       human_and_exact_bytes(config.page_bytes)));
   }
   constexpr size_t kGreatestBudget = size_t{1} << 44;
   if (config.budget_bytes > kGreatestBudget) {
@@ -52,18 +52,18 @@ AllocatorConfig completed(AllocatorConfig config, const AddressSpace& space) {
   if (!space.has_virtual_memory()) {  // what is reserved is held
     config.allow_remap = false;
     config.budget_bytes = config.range_bytes =
-        round_down(config.budget_bytes, config.handle_bytes * 8);
-    if (config.budget_bytes == 0) refuse("budget_bytes: less than eight handles");
+        round_down(config.budget_bytes, config.page_bytes * 8);
+    if (config.budget_bytes == 0) refuse("budget_bytes: less than eight pages");
   }
   if (config.range_bytes == 0) {
-    config.range_bytes = std::max(config.budget_bytes * 8, config.handle_bytes * 64);
+    config.range_bytes = std::max(config.budget_bytes * 8, config.page_bytes * 64);
   }
   if (config.range_bytes < config.budget_bytes) {
     refuse(fmt::format("range_bytes: {} is less than the budget of {}",
                        human_and_exact_bytes(config.range_bytes),
                        human_and_exact_bytes(config.budget_bytes)));
   }
-  config.range_bytes = round_up(config.range_bytes, config.handle_bytes * 8);
+  config.range_bytes = round_up(config.range_bytes, config.page_bytes * 8);
   return config;
 }
 

@@ -11,8 +11,8 @@ class AddressSpace;
 
 struct AllocatorConfig {
   size_t budget_bytes = 0;  // hard cap on committed bytes
-  size_t range_bytes = 0;   // addresses reserved; 0: 8 x budget, at least 64 handles
-  size_t handle_bytes = 0;  // granularity of commits; 0: by the budget, 4 KiB to 2 MiB
+  size_t range_bytes = 0;   // addresses reserved; 0: 8 x budget, at least 64 pages
+  size_t page_bytes = 0;    // the unit of commits; 0: by the budget, 4 KiB to 2 MiB
   size_t alignment = 64;    // unit of block sizes and addresses
   bool poison = false;      // debugging: overwrite bytes that are freed or evicted, and new ones
   bool coarse_placement = false;  // see placement.h
@@ -23,7 +23,7 @@ struct AllocatorConfig {
   // other, until a free block, or free pages where they may be moved, serve the request.
   bool evict_singly = false;
   // What moving a page costs, in the unit of the reclaimer's costs; with measure_remaps, at first.
-  uint64_t remap_ns_per_handle = 0;
+  uint64_t remap_ns_per_page = 0;
   bool measure_remaps = false;
   // A cap on the bytes that callers asked for, beside the one on pages. Where pages abound, as in a
   // simulation, bytes are then fungible: victims may lie anywhere, and go cheapest per byte first.

@@ -21,11 +21,11 @@ Arena::Arena(AddressSpace& memory, const AllocatorConfig& settings)
     : space(memory),
       config(completed(settings, memory)),
       base(memory.reserve(config.range_bytes)),
-      heap(config.range_bytes, config.handle_bytes, config.alignment,
+      heap(config.range_bytes, config.page_bytes, config.alignment,
            config.budget_bytes / kBinsShare, streams.clocks(),
            config.one_zone ? kOneZoneEighths : kZoneEighths),
-      pages(config.range_bytes / config.handle_bytes, config.budget_bytes / config.handle_bytes),
-      remap_ns_per_page(static_cast<double>(config.remap_ns_per_handle)) {
+      pages(config.range_bytes / config.page_bytes, config.budget_bytes / config.page_bytes),
+      remap_ns_per_page(static_cast<double>(config.remap_ns_per_page)) {
   counts.budget_bytes = config.budget_bytes;
   heap.set_observer(nullptr, base);  // views name addresses, whoever looks
 }

@@ -1,10 +1,9 @@
 // BlockList: the records of all blocks, linked in address order.
 // Owns the records, in chunks that never move, so references stay good when blocks are added.
 // Linked rather than packed in address order: frees and splits, the frequent operations, touch
-// two neighbours; a search copies what it needs into a RoomList first, 6 to 17 ns per block.
-// Not thread safe.
-// Invariants: (1) blocks in use tile [0, range_bytes) in address order without gap or overlap;
-// (2) every record is either in use or on the list of spare records.
+// two neighbours; a search copies what it needs into a EvictionCandidates first, 6 to 17 ns per
+// block. Not thread safe. Invariants: (1) blocks in use tile [0, range_bytes) in address order
+// without gap or overlap; (2) every record is either in use or on the list of spare records.
 #pragma once
 
 #include <memory>

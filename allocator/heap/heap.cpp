@@ -10,10 +10,10 @@ Heap::StreamPool::StreamPool(BlockList& blocks, size_t unit, size_t bins_limit_b
       free{FreeIndex(blocks, unit), FreeIndex(blocks, unit), FreeIndex(blocks, unit),
            FreeIndex(blocks, unit)} {}
 
-Heap::Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_limit_bytes,
+Heap::Heap(size_t range_bytes, size_t page_bytes, size_t unit, size_t bins_limit_bytes,
            StreamClocks& clocks, const ZoneShares& eighths)
     : range_bytes_(range_bytes),
-      handle_bytes_(handle_bytes),
+      page_bytes_(page_bytes),
       unit_(unit),
       eighths_(eighths),
       clocks_(clocks),
@@ -26,7 +26,7 @@ Heap::Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_lim
                 FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
                 FreeIndex(blocks_, unit, BlockState::kAwaitingFree)} {
   const size_t eighth = range_bytes / 8;
-  TIDEPOOL_CHECK(eighth > 0 && eighth % handle_bytes == 0, "range of %zu bytes", range_bytes);
+  TIDEPOOL_CHECK(eighth > 0 && eighth % page_bytes == 0, "range of %zu bytes", range_bytes);
   for (Zone zone : kZones) {
     const size_t share = eighths_[static_cast<size_t>(zone)];
     if (share > 0) link(blocks_.append(share * eighth, zone));
@@ -100,10 +100,10 @@ BlockId Heap::take_from(BlockId id, size_t start, size_t bytes) {
 
 size_t Heap::start_within(size_t begin, size_t spare, size_t bytes, End end) const {
   const size_t start = end == End::kHigh ? begin + spare : begin;
-  const size_t in_page = start & (handle_bytes_ - 1);
-  const size_t in_last = (bytes - 1) & (handle_bytes_ - 1);
-  if (!spares_pages_ || bytes < handle_bytes_ || in_page + in_last < handle_bytes_) return start;
-  const size_t aligned = start - in_page + (end == End::kHigh ? 0 : handle_bytes_);
+  const size_t in_page = start & (page_bytes_ - 1);
+  const size_t in_last = (bytes - 1) & (page_bytes_ - 1);
+  if (!spares_pages_ || bytes < page_bytes_ || in_page + in_last < page_bytes_) return start;
+  const size_t aligned = start - in_page + (end == End::kHigh ? 0 : page_bytes_);
   return begin <= aligned && aligned <= begin + spare ? aligned : start;
 }
 
@@ -276,7 +276,7 @@ void Heap::check_block(BlockId id, const PageTable& pages) const {
   }
   bool hole = block.state == BlockState::kHole;
   if (hole) {
-    TIDEPOOL_CHECK(block.offset % handle_bytes_ == 0 && block.bytes % handle_bytes_ == 0,
+    TIDEPOOL_CHECK(block.offset % page_bytes_ == 0 && block.bytes % page_bytes_ == 0,
                    "(4) hole of %zu bytes at %zu", block.bytes, block.offset);
   }
   if (block.state != BlockState::kClaimed) {
@@ -284,7 +284,7 @@ void Heap::check_block(BlockId id, const PageTable& pages) const {
         hole ? PageTable::PageState::kEmpty
              : block.state == BlockState::kQuarantined ? PageTable::PageState::kInaccessible
                                                        : PageTable::PageState::kAccessible;
-    for (size_t page = block.offset / handle_bytes_; page * handle_bytes_ < block.end(); ++page) {
+    for (size_t page = block.offset / page_bytes_; page * page_bytes_ < block.end(); ++page) {
       TIDEPOOL_CHECK(pages.page(page).state == expected, "(4) page %zu under the block at %zu",
                      page, block.offset);
     }

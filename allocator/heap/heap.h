@@ -32,8 +32,8 @@ namespace tidepool {
 
 class Heap {
  public:
-  // All powers of two but range_bytes, a multiple of 8 handles. Throws: DeviceError.
-  Heap(size_t range_bytes, size_t handle_bytes, size_t unit, size_t bins_limit_bytes,
+  // All powers of two but range_bytes, a multiple of 8 pages. Throws: DeviceError.
+  Heap(size_t range_bytes, size_t page_bytes, size_t unit, size_t bins_limit_bytes,
        StreamClocks& clocks, const ZoneShares& eighths = kZoneEighths);
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
@@ -125,7 +125,7 @@ class Heap {
   }
 
   size_t range_bytes() const { return range_bytes_; }
-  size_t handle_bytes() const { return handle_bytes_; }
+  size_t page_bytes() const { return page_bytes_; }
   size_t unit() const { return unit_; }
   size_t allocated_bytes() const { return allocated_bytes_; }
   size_t requested_bytes() const { return requested_bytes_; }
@@ -184,7 +184,7 @@ class Heap {
   void check_indices(size_t free_bytes, size_t cached_bytes, size_t awaiting_bytes) const;
 
   const size_t range_bytes_;
-  const size_t handle_bytes_;
+  const size_t page_bytes_;
   const size_t unit_;  // a power of two
   const ZoneShares eighths_;
   StreamClocks& clocks_;

@@ -166,10 +166,10 @@ void Heap::settle(BlockId id, const PageTable& pages, StreamId stream, const Str
   const size_t end = blocks_[id].end();
   while (true) {
     size_t begin = blocks_[id].offset;
-    size_t page = begin / handle_bytes_;
+    size_t page = begin / page_bytes_;
     PageTable::PageState state = pages.page(page).state;
-    while (page * handle_bytes_ < end && pages.page(page).state == state) ++page;
-    size_t run_end = std::min(page * handle_bytes_, end);
+    while (page * page_bytes_ < end && pages.page(page).state == state) ++page;
+    size_t run_end = std::min(page * page_bytes_, end);
     BlockId rest{};
     if (run_end < end) {
       rest = blocks_.split(id, run_end - begin);
@@ -195,8 +195,8 @@ BlockId Heap::hand_out(BlockId id, size_t bytes, const PageTable& pages, StreamI
                        const StreamUses& uses) {
   TIDEPOOL_CHECK(blocks_[id].state == BlockState::kClaimed && blocks_[id].bytes >= bytes,
                  "block of %zu bytes at %zu", blocks_[id].bytes, blocks_[id].offset);
-  for (size_t page = blocks_[id].offset / handle_bytes_;
-       page * handle_bytes_ < blocks_[id].offset + bytes; ++page) {
+  for (size_t page = blocks_[id].offset / page_bytes_;
+       page * page_bytes_ < blocks_[id].offset + bytes; ++page) {
     TIDEPOOL_CHECK(pages.page(page).state == PageTable::PageState::kAccessible,
                    "page %zu of a block to hand out", page);
   }

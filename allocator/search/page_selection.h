@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "allocator/search/room_list.h"
+#include "allocator/search/eviction_candidates.h"
 
 namespace tidepool {
 
@@ -31,7 +31,7 @@ class PageSelector {
 
   // Finds the pages under blocks, whose holes consist of whole pages. `room` has no kMovable blocks
   // and is not changed before the selection. O(blocks).
-  void lay_out(const RoomList& room);
+  void lay_out(const EvictionCandidates& room);
   // How many pages can be won at most.
   size_t attainable() const { return attainable_; }
   // Pages that nothing has to be evicted for, and the least that another one can cost: its
@@ -40,7 +40,7 @@ class PageSelector {
   uint64_t least_price() const { return least_price_; }
   // After lay_out(), whatever was selected since: the price by byte of the evictable block in place
   // `item`, by what lies in its pages; kNever where none of them can be won.
-  double price_by_byte(const RoomList& room, size_t item) const;
+  double price_by_byte(const EvictionCandidates& room, size_t item) const;
 
   // Pages that touch blocks in [keep_begin, keep_end) are not taken. Nothing, and another may be
   // asked for, if fewer than `wanted` pages can be had. Requires: laid out, and nothing selected
@@ -73,16 +73,16 @@ class PageSelector {
   // Marks the pages under blocks in [begin, end). Returns the runs that were not marked before.
   std::vector<uint32_t> keep(size_t begin, size_t end);
   // The cheapest candidates, as a heap: at most `most` of them. True if those are all.
-  bool make_candidates(const RoomList& room, size_t most);
+  bool make_candidates(const EvictionCandidates& room, size_t most);
   // By price per byte, while fewer than `wanted` pages are won. Returns how many are.
-  size_t pick_cheapest(const RoomList& room, size_t wanted, std::vector<size_t>& victims);
+  size_t pick_cheapest(const EvictionCandidates& room, size_t wanted, std::vector<size_t>& victims);
   size_t pick(size_t item);           // pages that become free by it
   size_t unpick_loss(size_t item) const;
   void unpick(size_t item);
 
   const size_t page_bytes_;
   const double page_share_;  // exact: a power of two
-  const RoomList* room_ = nullptr;  // what is laid out
+  const EvictionCandidates* room_ = nullptr;  // what is laid out
   std::vector<Run> runs_;  // committed ones, in address order: the first run_count_; reused
   size_t run_count_ = 0;
   std::vector<Span> spans_;  // of each block

@@ -213,7 +213,7 @@ RoomPlan RoomSearch::window_of_evictions(const Request& request,
 size_t RoomSearch::largest_servable(const Request& request) {
   begin();
   view_.list_all(request, Listing::kEvictions);
-  const RoomList& list = view_.list();
+  const EvictionCandidates& list = view_.list();
   size_t largest = 0;
   size_t run = 0;
   size_t largest_hole = 0;

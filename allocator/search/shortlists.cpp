@@ -41,9 +41,8 @@ Shortlist& Shortlists::list_for(const Wanted& wanted) {
   return *first_to_end;
 }
 
-void Shortlists::choose(const RoomList& room, size_t zone_begin, size_t zone_end,
-                        const BlockList& blocks, const Wanted& wanted,
-                        const PageSelector* pages) {
+void Shortlists::choose(const EvictionCandidates& room, size_t zone_begin, size_t zone_end,
+                        const BlockList& blocks, const Wanted& wanted, const PageSelector* pages) {
   candidates_.clear();
   for (size_t i = 0; i < room.size(); ++i) {
     if (room.kind(i) != RoomKind::kEvictable) continue;

@@ -20,8 +20,8 @@
 
 #include "allocator/base/sizes.h"
 #include "allocator/heap/block_list.h"
+#include "allocator/search/eviction_candidates.h"
 #include "allocator/search/page_selection.h"
-#include "allocator/search/room_list.h"
 
 namespace tidepool {
 
@@ -72,8 +72,8 @@ class Shortlists {
   // Makes the list anew from the evictable blocks of `room`: those of `blocks` from `zone_begin` to
   // `zone_end`, which is not among them, are in the wanted zone. `pages`: where no single block
   // serves the request, what has laid out `room`. O(blocks).
-  void choose(const RoomList& room, size_t zone_begin, size_t zone_end, const BlockList& blocks,
-              const Wanted& wanted, const PageSelector* pages = nullptr);
+  void choose(const EvictionCandidates& room, size_t zone_begin, size_t zone_end,
+              const BlockList& blocks, const Wanted& wanted, const PageSelector* pages = nullptr);
 
   void check_invariants() const;
 

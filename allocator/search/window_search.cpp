@@ -25,7 +25,8 @@ size_t first_that(size_t low, size_t high, Predicate&& holds) {
 }
 
 // Where a window from `first` on ends at the earliest. Requires: not before `low`, but by `end`.
-size_t earliest_stop(const RoomList& room, size_t first, size_t low, size_t end, size_t bytes) {
+size_t earliest_stop(const EvictionCandidates& room, size_t first, size_t low, size_t end,
+                     size_t bytes) {
   auto covers = [&](size_t stop) { return room.bytes(first, stop) >= bytes; };
   if (covers(low)) return low;
   ++low;
@@ -39,7 +40,8 @@ size_t earliest_stop(const RoomList& room, size_t first, size_t low, size_t end,
 
 // The first block after `first` from which on the blocks before `stop` cost at most `greatest`:
 // mostly a few blocks before `stop`, or `stop` itself.
-size_t affordable_start(const RoomList& room, size_t first, size_t stop, uint64_t greatest) {
+size_t affordable_start(const EvictionCandidates& room, size_t first, size_t stop,
+                        uint64_t greatest) {
   auto affords = [&](size_t start) { return room.price(start, stop) <= greatest; };
   size_t high = stop;
   size_t stride = 8;
@@ -52,7 +54,7 @@ size_t affordable_start(const RoomList& room, size_t first, size_t stop, uint64_
 }
 
 // Among blocks without a barrier.
-void search_run(const RoomList& room, size_t begin, size_t end, size_t bytes,
+void search_run(const EvictionCandidates& room, size_t begin, size_t end, size_t bytes,
                 std::optional<Window>& best) {
   uint64_t greatest = best ? best->price : UINT64_MAX;  // that a window may cost
   size_t stop = begin;
@@ -78,7 +80,8 @@ void search_run(const RoomList& room, size_t begin, size_t end, size_t bytes,
 
 }  // namespace
 
-std::optional<Window> search_window(const RoomList& room, size_t begin, size_t end, size_t bytes) {
+std::optional<Window> search_window(const EvictionCandidates& room, size_t begin, size_t end,
+                                    size_t bytes) {
   std::optional<Window> best;
   for (const size_t barrier : room.barriers(begin, end)) {
     search_run(room, begin, barrier, bytes, best);

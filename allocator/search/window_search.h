@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "allocator/search/room_list.h"
+#include "allocator/search/eviction_candidates.h"
 
 namespace tidepool {
 
@@ -28,6 +28,7 @@ bool better(const Window& a, const Window& b);
 
 // The best window of at least `bytes` > 0 among the blocks from `begin` to `end`, which is not
 // among them, or nothing. At most O(blocks · log blocks).
-std::optional<Window> search_window(const RoomList& room, size_t begin, size_t end, size_t bytes);
+std::optional<Window> search_window(const EvictionCandidates& room, size_t begin, size_t end,
+                                    size_t bytes);
 
 }  // namespace tidepool

@@ -6,10 +6,10 @@
 
 namespace tidepool {
 
-void PageTable::promise(size_t handles) {
-  TIDEPOOL_CHECK(handles <= headroom(), "%zu handles promised, room for %zu", handles, headroom());
-  promised_ += handles;
-  committed_ += handles;
+void PageTable::promise(size_t pages) {
+  TIDEPOOL_CHECK(pages <= headroom(), "%zu pages promised, room for %zu", pages, headroom());
+  promised_ += pages;
+  committed_ += pages;
 }
 
 void PageTable::keep_promise() {
@@ -75,8 +75,8 @@ void PageTable::check_invariants() const {
   TIDEPOOL_CHECK(mapped_ + spares_.size() + promised_ + in_hand_ == committed_,
                  "(1) %zu mapped + %zu spare + %zu promised + %zu in hand are not %zu", mapped_,
                  spares_.size(), promised_, in_hand_, committed_);
-  TIDEPOOL_CHECK(committed_ <= budget_handles_, "(1) %zu committed, budget %zu", committed_,
-                 budget_handles_);
+  TIDEPOOL_CHECK(committed_ <= budget_pages_, "(1) %zu committed, budget %zu", committed_,
+                 budget_pages_);
   std::sort(handles.begin(), handles.end());
   TIDEPOOL_CHECK(std::adjacent_find(handles.begin(), handles.end()) == handles.end(),
                  "(2) a handle is in two places, of %zu", handles.size());

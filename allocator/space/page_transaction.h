@@ -22,7 +22,7 @@ class PageTransaction {
 
   // Plan. Requires: lock held; the pages are in claimed ranges; moves and commits in any order.
   void move(PageTable& pages, size_t from, size_t to);
-  // Uses a spare handle, or promises a new one. Requires: either, or both, at hand.
+  // Maps a spare handle, or promises a new page. Requires: either, or both, at hand.
   void commit(PageTable& pages, size_t page);
   // Gives the page back to the device, also an inaccessible one.
   void give_back(PageTable& pages, size_t page);

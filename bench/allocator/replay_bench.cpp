@@ -14,7 +14,7 @@
 namespace tidepool::bench {
 namespace {
 
-constexpr size_t kStep = TidepoolPeer::kHandleBytes;
+constexpr size_t kStep = TidepoolPeer::kPageBytes;
 
 template <class P>
 void run_replay(benchmark::State& state, const Trace& trace) {

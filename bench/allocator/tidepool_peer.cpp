@@ -12,7 +12,7 @@ class PassedFence final : public Fence {
 AllocatorConfig config_for(size_t device_bytes) {
   AllocatorConfig config;
   config.budget_bytes = device_bytes;
-  config.handle_bytes = TidepoolPeer::kHandleBytes;
+  config.page_bytes = TidepoolPeer::kPageBytes;
   config.alignment = 512;
   config.coarse_placement = true;
   return config;

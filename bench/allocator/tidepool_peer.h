@@ -1,4 +1,4 @@
-// TidepoolPeer: our BudgetedAllocator as CUDA jobs use it (512-byte alignment, handles of 2 MiB,
+// TidepoolPeer: our BudgetedAllocator as CUDA jobs use it (512-byte alignment, pages of 2 MiB,
 // streams) on a simulated device.
 #pragma once
 
@@ -20,10 +20,10 @@ class InstantStreams final : public StreamOrder {
 
 class TidepoolPeer final : public Peer {
  public:
-  static constexpr size_t kHandleBytes = size_t{2} << 20;
+  static constexpr size_t kPageBytes = size_t{2} << 20;
   static constexpr const char* kName = "tidepool";
 
-  // Requires: at least one handle.
+  // Requires: at least one page.
   explicit TidepoolPeer(size_t device_bytes);
 
   void* allocate(size_t bytes, StreamId stream = StreamId::kDefault) override {
@@ -44,7 +44,7 @@ class TidepoolPeer final : public Peer {
   DeviceMutex& mutex() { return mutex_; }
 
  private:
-  SimulatedSpace space_{kHandleBytes};
+  SimulatedSpace space_{kPageBytes};
   InstantStreams streams_;
   DeviceMutex mutex_;
   BudgetedAllocator allocator_;

@@ -78,7 +78,7 @@ uint64_t lowest_price(const std::vector<RoomItem>& items, size_t bytes) {
   return lowest;
 }
 
-std::optional<Window> search_list(const RoomList& room, size_t bytes) {
+std::optional<Window> search_list(const EvictionCandidates& room, size_t bytes) {
   return search_window(room, 0, room.size(), bytes);
 }
 std::optional<Window> search_reference(const std::vector<RoomItem>& items, size_t bytes) {
@@ -110,7 +110,9 @@ void search(benchmark::State& state, Search find, bool exact) {
   }
   state.counters["price"] = price / static_cast<double>(lists.size());
 }
-void window_search(benchmark::State& state) { search<RoomList>(state, &search_list, true); }
+void window_search(benchmark::State& state) {
+  search<EvictionCandidates>(state, &search_list, true);
+}
 void window_search_reference(benchmark::State& state) {
   search<std::vector<RoomItem>>(state, &search_reference, false);
 }
@@ -166,15 +168,14 @@ class WillingReclaimer final : public Reclaimer {
 // asked for; a window, or (`pages`) scattered blocks, whichever is cheaper, goes for it. What was
 // evicted is allocated again outside of the timed part. `search_us` is the arena's own count.
 void miss_with_eviction(benchmark::State& state) {
-  constexpr size_t kHandleBytes = 2 * kMiB;
+  constexpr size_t kPageBytes = 2 * kMiB;
   constexpr size_t kBlockBytes = 16 * kKiB;
   AllocatorConfig config;
-  config.budget_bytes =
-      round_down(static_cast<size_t>(state.range(0)) * kBlockBytes, kHandleBytes);
-  config.handle_bytes = kHandleBytes;
+  config.budget_bytes = round_down(static_cast<size_t>(state.range(0)) * kBlockBytes, kPageBytes);
+  config.page_bytes = kPageBytes;
   config.alignment = 512;
   config.allow_remap = state.range(1) != 0;
-  SimulatedSpace space(kHandleBytes);
+  SimulatedSpace space(kPageBytes);
   DeviceMutex mutex;
   std::vector<void*> blocks(config.budget_bytes / kBlockBytes);
   WillingReclaimer reclaimer(blocks.size());

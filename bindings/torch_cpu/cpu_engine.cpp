@@ -53,7 +53,7 @@ void attach_cpu(const torch_glue::Settings& settings) {
   choose_mkl_kernels();
   const std::unique_ptr<plan::RecordedCosts> costs = recorded_costs(settings);
   AllocatorConfig config = settings.allocator;
-  config.remap_ns_per_handle = costs ? costs->facts().map_ns : torch_glue::kHostMapNs;
+  config.remap_ns_per_page = costs ? costs->facts().map_ns : torch_glue::kHostMapNs;
   config.measure_remaps = costs == nullptr;
   auto memory = std::make_unique<Memory>(config);
   if (settings.logs_allocations) {

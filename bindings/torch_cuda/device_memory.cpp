@@ -102,7 +102,7 @@ void DeviceMemory::awaiting(const BlockView& block, bool starts) {
 }
 
 void DeviceMemory::reserved(size_t bytes) {
-  statistics_.reserved(bytes, arena_.allocator().handle_bytes());
+  statistics_.reserved(bytes, arena_.allocator().page_bytes());
 }
 
 void DeviceMemory::page(const void* address, size_t bytes, bool usable) {

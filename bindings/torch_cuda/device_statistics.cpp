@@ -73,14 +73,14 @@ void DeviceStatistics::awaiting(size_t bytes, bool starts) {
   change(kActiveBytes, pool, sign * static_cast<int64_t>(bytes));
 }
 
-void DeviceStatistics::reserved(size_t bytes, size_t handle_bytes) {
+void DeviceStatistics::reserved(size_t bytes, size_t page_bytes) {
   const auto change_bytes = static_cast<int64_t>(bytes) - ours_.reserved_bytes[kAll].current;
   if (change_bytes == 0) return;
-  const int64_t handles = change_bytes / static_cast<int64_t>(handle_bytes);
-  // Blocks of all sizes share the handles, which count as of large ones.
-  change(kSegments, kLarge, handles);
+  const int64_t pages = change_bytes / static_cast<int64_t>(page_bytes);
+  // Blocks of all sizes share the pages, which count as of large ones.
+  change(kSegments, kLarge, pages);
   change(kReservedBytes, kLarge, change_bytes);
-  (handles > 0 ? ours_.num_device_alloc : ours_.num_device_free) += std::abs(handles);
+  (pages > 0 ? ours_.num_device_alloc : ours_.num_device_free) += std::abs(pages);
 }
 
 void DeviceStatistics::set_native(const DeviceStats& native) {

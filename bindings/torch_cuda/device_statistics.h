@@ -18,8 +18,8 @@ class DeviceStatistics {
   void freed(size_t requested, size_t bytes);
   // A freed block starts, or ends, to be in use by streams.
   void awaiting(size_t bytes, bool starts);
-  // So many bytes are held from the device now, in handles of `handle_bytes`.
-  void reserved(size_t bytes, size_t handle_bytes);
+  // So many bytes are held from the device now, in pages of `page_bytes`.
+  void reserved(size_t bytes, size_t page_bytes);
 
   // What PyTorch's own allocator holds now; call it after every request that it has served.
   void set_native(const DeviceStats& native);

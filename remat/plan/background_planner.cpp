@@ -259,7 +259,7 @@ bool BackgroundPlanner::start(std::shared_ptr<Recording> recorded,
 
 TraceFacts BackgroundPlanner::facts() const {
   TraceFacts facts = config_.facts;
-  facts.map_ns = allocator_.remap_ns_per_handle();
+  facts.map_ns = allocator_.remap_ns_per_page();
   return facts;
 }
 
@@ -275,7 +275,7 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
   job.budget_bytes = budget_bytes_;
   const size_t known_bytes = std::min(recorded.resident_bytes, recorded.allocated_bytes);
   job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
-  job.granularity = allocator_.handle_bytes();
+  job.granularity = allocator_.page_bytes();
   job.limits = config_.limits;
   search.stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns,
                         config_.most_search_ns);

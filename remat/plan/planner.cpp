@@ -97,7 +97,7 @@ class Search {
 
   // A process that has run the step once, without a plan, as the job has by the time that it gets
   // one: it begins where that one left things. If it cannot, one that has just begun. Empty: the
-  // budget is less than a handle.
+  // budget is less than a page.
   std::unique_ptr<SimulatedProcess> make_process(size_t times, const SimulationConfig& config) {
     auto process = SimulatedProcess::make(times_[times], config);
     if (process == nullptr) return nullptr;
@@ -186,7 +186,7 @@ class Search {
       if (found.empty()) add(plan, true);
     };
     // In this order, as a long step may not get to the end of it.
-    add_all("need1", 0, false);
+    add_all("needed-cost", 0, false);
     for (const double share : {0.75, 0.5, 1.0, 0.25}) add_all("next-use", share, false);
     if (job_.memory == MemoryModel::kPages && !found.empty() &&
         found.front().plan.preference != Preference::kMoves) {

@@ -107,7 +107,7 @@ SimulationResult run_all(const Trace& trace, const SimulationConfig& config, Pla
   std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, config);
   if (process == nullptr) {
     result.status = SimulationStatus::kOutOfMemory;
-    result.reason = "the budget is less than one handle of the memory";
+    result.reason = "the budget is less than one page of the memory";
     result.iteration = config.iterations;
     return result;
   }
@@ -163,7 +163,7 @@ SimulationResult simulate_logged(const Trace& trace, const SimulationConfig& con
   result.iteration = 1;
   WorkLog log(log_path);
   const std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, config);
-  if (process == nullptr) throw std::runtime_error("the budget is less than one handle");
+  if (process == nullptr) throw std::runtime_error("the budget is less than one page");
   process->set_log(&log);
   process->run_iteration(&result);
   process->report(&result);

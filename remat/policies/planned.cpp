@@ -7,18 +7,18 @@
 #include "allocator/base/check.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "remat/policies/need1.h"
+#include "remat/policies/needed_cost.h"
 
 namespace tidepool::remat {
 
 std::span<const std::string> PlannedPolicy::candidates() {
   static const auto* const kNames = new std::vector<std::string>{
-      "need1", "next-use", "dtr", "dtr-eq", "msps", "coop", "dtr-local", "lru", "size"};
+      "needed-cost", "next-use", "dtr", "dtr-eq", "msps", "coop", "dtr-local", "lru", "size"};
   return *kNames;
 }
 
 PlannedPolicy::PlannedPolicy(LineageStore& store)
-    : store_(store), net_(std::make_unique<Need1Policy>(store)), active_(net_.get()) {}
+    : store_(store), net_(std::make_unique<NeededCostPolicy>(store)), active_(net_.get()) {}
 
 void PlannedPolicy::set_plan(const StepPlan& plan) {
   const auto names = candidates();
@@ -62,7 +62,7 @@ void PlannedPolicy::choose_plan() {
     weights.assign(step_history_.expected_storages(), 1.0F);
     for (size_t k = 0; k < outputs.size(); ++k) weights[outputs[k].number] = plan->weights[k];
   }
-  if (plan->policy == "need1") {
+  if (plan->policy == "needed-cost") {
     use(*net_, std::move(weights), plan->preference);
     return;
   }

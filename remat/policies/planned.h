@@ -1,11 +1,11 @@
 // planned: the prices of a plan that was found on a recorded step, for as long as the job repeats
-// that step; need1's before there is a plan, and from the first difference on. A plan names another
-// policy and a factor for each of the step's results (step_plan.h); who searches for it is above
-// this folder (plan/planner.h). Each kind of step that the job has may have a plan of its own.
-// Owns the policies that it has priced with; one is active, and it alone keeps anything in values
-// and storages: what the others kept there is dropped as soon as the job departs from the step.
-// Invariants: (1) another policy than need1 is active only while the step is foreseen and the plan
-// fits it; (2) those of the active policy; (3) those of StepHistory.
+// that step; needed-cost's before there is a plan, and from the first difference on. A plan names
+// another policy and a factor for each of the step's results (step_plan.h); who searches for it is
+// above this folder (plan/planner.h). Each kind of step that the job has may have a plan of its
+// own. Owns the policies that it has priced with; one is active, and it alone keeps anything in
+// values and storages: what the others kept there is dropped as soon as the job departs from the
+// step. Invariants: (1) another policy than needed-cost is active only while the step is foreseen
+// and the plan fits it; (2) those of the active policy; (3) those of StepHistory.
 #pragma once
 
 #include <deque>
@@ -46,7 +46,7 @@ class PlannedPolicy final : public Policy {
     if (weights_.empty() || storage.step_seen != step_history_.step()) return price;
     return price * weights_[storage.step_number];
   }
-  // In need1's unit, as price().
+  // In needed-cost's unit, as price().
   std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
     return net_->time_price(ns, now);
   }
@@ -86,7 +86,7 @@ class PlannedPolicy final : public Policy {
   const std::unique_ptr<Policy> net_;
   std::map<std::string, std::unique_ptr<Policy>> others_;  // by name and share
   Policy* active_;
-  double scale_ = 1;  // from the active policy's unit to need1's
+  double scale_ = 1;  // from the active policy's unit to needed-cost's
   std::vector<float> weights_;
   Preference preference_ = Preference::kCheapest;
   std::deque<StepPlan> plans_;

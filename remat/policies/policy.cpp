@@ -1,6 +1,8 @@
 #include "remat/policies/policy.h"
 
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
@@ -14,7 +16,7 @@
 #include "remat/policies/baselines/msps.h"
 #include "remat/policies/baselines/random.h"
 #include "remat/policies/baselines/size.h"
-#include "remat/policies/need1.h"
+#include "remat/policies/needed_cost.h"
 #include "remat/policies/next_use.h"
 #include "remat/policies/planned.h"
 
@@ -33,6 +35,9 @@ std::unique_ptr<Policy> of_nothing(LineageStore&, uint64_t) {
   return std::make_unique<Kind>();
 }
 
+// Names that policies had before, which users may still give; _settings.py has them, too.
+constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {{"need1", "needed-cost"}};
+
 struct Entry {
   const char* name;
   Make make;
@@ -42,7 +47,7 @@ struct Entry {
 // where no library is loaded yet; a test compares the two.
 constexpr Entry kPolicies[] = {
     {"planned", of_store<PlannedPolicy>},
-    {"need1", of_store<Need1Policy>},
+    {"needed-cost", of_store<NeededCostPolicy>},
     {"next-use", of_store<NextUsePolicy>},
     {"coop", of_store<CoopPolicy>},
     {"dtr", of_store<DtrPolicy>},
@@ -52,7 +57,8 @@ constexpr Entry kPolicies[] = {
     {"size", of_nothing<SizePolicy>},
     {"msps", of_store<MspsPolicy>},
     {"dte", of_store<DtePolicy>},
-    {"random", [](LineageStore&, uint64_t seed) -> std::unique_ptr<Policy> {
+    {"random",
+     [](LineageStore&, uint64_t seed) -> std::unique_ptr<Policy> {
        return std::make_unique<RandomPolicy>(seed);
      }},
 };
@@ -68,7 +74,11 @@ std::span<const std::string> policy_names() {
   return *kNames;
 }
 
-std::unique_ptr<Policy> make_policy(const std::string& name, LineageStore& store, uint64_t seed) {
+std::unique_ptr<Policy> make_policy(const std::string& given, LineageStore& store, uint64_t seed) {
+  std::string_view name = given;
+  for (const auto& [old_name, now] : kOldNames) {
+    if (name == old_name) name = now;
+  }
   for (const Entry& entry : kPolicies) {
     if (name == entry.name) return entry.make(store, seed);
   }

@@ -15,7 +15,7 @@
 namespace tidepool::remat {
 
 struct StepPlan {
-  std::string policy = "need1";  // one that PlannedPolicy has
+  std::string policy = "needed-cost";  // one that PlannedPolicy has
   double use_share = 0.5;        // of next-use: how much the time of the next use counts
   std::vector<float> weights;    // by output; empty: all are 1
   Preference preference = Preference::kCheapest;
@@ -23,7 +23,7 @@ struct StepPlan {
 
   // A step goes the same way without it.
   bool is_none() const {
-    return policy == "need1" && weights.empty() && preference == Preference::kCheapest;
+    return policy == "needed-cost" && weights.empty() && preference == Preference::kCheapest;
   }
 };
 

@@ -20,9 +20,9 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --budget BYTES         such as 8GiB, 750MB or 123456
   --grid A:B:STEP        every ratio from A to B; writes CSV and SVG, one line for each policy
 
-  --policy P[,P...]      --list-policies names them all; default: need1 in the first iteration,
-                         from the second on a plan found by simulation of the one before
-                         (not given: need1)
+  --policy P[,P...]      --list-policies names them all; default: needed-cost in the first
+                         iteration, from the second on a plan found by simulation of the one before
+                         (not given: needed-cost)
   --memory M             exact: bytes are fungible; arena: one contiguous slab; pages (default):
                          virtual memory, windows and remapping
   --format F             tidepool (default), or dtr: logs of DTR's prototype
@@ -41,12 +41,14 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
                          (default: yes for dtr)
   --lineage-limits B     no: lineage is not bounded (default: no for dtr)
   --mutate M             dtr: copy (default): a mutated tensor is a new storage; in-place: it is not
-  --handle BYTES         pages: granularity of mappings (default: 2 MiB on a GPU, 64 KiB on a CPU)
-  --map-ns N             price of mapping one handle (default: the trace's)
+  --page BYTES           pages: the unit of mappings (default: 2 MiB on a GPU, 64 KiB on a CPU)
+  --map-ns N             price of mapping one page elsewhere (default: the trace's)
   --log FILE             of one run: what is done for the job, line by line
 )";
 
 namespace {
+
+constexpr const char* kOldPageOption = "--handle";  // still taken
 
 template <typename T>
 T parse_number(const std::string& option, const std::string& text, T least, T most) {
@@ -162,9 +164,7 @@ std::vector<Option> finer_options(ReplayOptions& out) {
   return {
       {"--jobs", [&](Text o, Text v) { out.jobs = parse_number<unsigned>(o, v, 1, 1024); }},
       {"--search",
-       [&](Text o, Text v) {
-         out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000);
-       }},
+       [&](Text o, Text v) { out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000); }},
       {"--log", [&](Text, Text v) { out.log_path = v; }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
       {"--svg", [&](Text, Text v) { out.svg_path = v; }},
@@ -182,10 +182,10 @@ std::vector<Option> finer_options(ReplayOptions& out) {
          out.mutation = parse_choice<DtrMutation>(
              o, v, {{"copy", DtrMutation::kCopy}, {"in-place", DtrMutation::kInPlace}});
        }},
-      {"--handle",
+      {"--page",
        [&](Text o, Text v) {
-         out.handle_bytes = parse_bytes(o, v);
-         const size_t bytes = out.handle_bytes;
+         out.page_bytes = parse_bytes(o, v);
+         const size_t bytes = out.page_bytes;
          if (bytes < 1024 || bytes > (size_t{1} << 30) || (bytes & (bytes - 1)) != 0) {
            throw UsageError(o + ": expected a power of two from 1KiB to 1GiB");
          }
@@ -251,6 +251,7 @@ ReplayOptions parse_options(std::span<const std::string> arguments) {
       value = name.substr(equals + 1);
       name = name.substr(0, equals);
     }
+    if (name == kOldPageOption) name = "--page";
     const auto option = std::find_if(known.begin(), known.end(),
                                      [&](const Option& each) { return name == each.name; });
     if (option == known.end()) throw UsageError(fmt::format("unknown option {}", name));

@@ -21,7 +21,7 @@ struct ReplayOptions {
   std::vector<std::string> traces;
   TraceFormat format = TraceFormat::kTidepool;
   MemoryModel memory = MemoryModel::kPages;
-  std::vector<std::string> policies = {"need1"};
+  std::vector<std::string> policies = {"needed-cost"};
   std::vector<double> ratios;  // of the trace's peak; empty: budget_bytes is given
   size_t budget_bytes = 0;
   bool grid = false;
@@ -33,7 +33,7 @@ struct ReplayOptions {
   std::optional<bool> end_resident;    // not given: by the format
   std::optional<bool> lineage_limits;  // likewise
   DtrMutation mutation = DtrMutation::kCopy;
-  size_t handle_bytes = 0;         // 0: by the trace's device
+  size_t page_bytes = 0;           // 0: by the trace's device
   std::optional<uint64_t> map_ns;  // not given: the trace's
   unsigned jobs = 0;               // 0: as many as there are processors
   std::string log_path;            // of the one run; empty: none
@@ -42,7 +42,7 @@ struct ReplayOptions {
   bool list_policies = false;
 };
 
-// The policy that `--policy default` stands for: need1 at first, then plans.
+// The policy that `--policy default` stands for: needed-cost at first, then plans.
 inline constexpr const char* kDefaultPolicy = "planned";
 
 // What is wrong with a command line, for its user.

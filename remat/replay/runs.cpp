@@ -24,7 +24,7 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.evict_singly = options.evict_singly;
   config.partition = options.partition;
   config.record_in_place = options.record_in_place;
-  config.granularity = options.handle_bytes;
+  config.granularity = options.page_bytes;
   const bool dtr = options.format == TraceFormat::kDtr;
   config.end_resident = options.end_resident.value_or(dtr);
   if (!options.lineage_limits.value_or(!dtr)) config.limits = remat::Limits::none();

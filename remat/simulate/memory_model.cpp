@@ -10,7 +10,7 @@ namespace tidepool::plan {
 namespace {
 
 constexpr size_t kUnit = 64;  // of blocks: what production has on a CPU, and divides all others
-constexpr size_t kLeastHandle = kUnit * 16;
+constexpr size_t kLeastPage = kUnit * 16;
 
 // Addresses that come with their memory, as cudaMalloc gives them. Checks nothing.
 class SlabSpace final : public AddressSpace {
@@ -35,11 +35,11 @@ class SlabSpace final : public AddressSpace {
   std::atomic<uint64_t> handles_{0};
 };
 
-// The power of two that cuts `bytes` into at least `parts`, but not below kLeastHandle.
-size_t handle_for(size_t bytes, size_t parts) {
-  size_t handle = kLeastHandle;
-  while (handle * 2 <= bytes / parts) handle *= 2;
-  return handle;
+// The power of two that cuts `bytes` into at least `parts`, but not below kLeastPage.
+size_t page_for(size_t bytes, size_t parts) {
+  size_t page_bytes = kLeastPage;
+  while (page_bytes * 2 <= bytes / parts) page_bytes *= 2;
+  return page_bytes;
 }
 
 SimulatedMemory make_exact(size_t budget_bytes) {
@@ -48,13 +48,13 @@ SimulatedMemory make_exact(size_t budget_bytes) {
   SimulatedMemory memory;
   AllocatorConfig& config = memory.config;
   config.requested_limit_bytes = budget_bytes;
-  config.budget_bytes = std::max(budget_bytes, kLeastHandle * 64) * kAbundance;
+  config.budget_bytes = std::max(budget_bytes, kLeastPage * 64) * kAbundance;
   config.range_bytes = config.budget_bytes * 4;
-  config.handle_bytes = handle_for(config.budget_bytes, 4096);
+  config.page_bytes = page_for(config.budget_bytes, 4096);
   config.alignment = kUnit;
   config.one_zone = true;
   config.allow_windows = false;
-  memory.space = std::make_unique<SimulatedSpace>(kLeastHandle);
+  memory.space = std::make_unique<SimulatedSpace>(kLeastPage);
   return memory;
 }
 
@@ -62,12 +62,12 @@ std::optional<SimulatedMemory> make_arena(size_t budget_bytes) {
   SimulatedMemory memory;
   AllocatorConfig& config = memory.config;
   config.alignment = kUnit;
-  config.handle_bytes = handle_for(budget_bytes, 8192);  // the budget is rounded down to 8
-  if (budget_bytes < config.handle_bytes * 8) return std::nullopt;
+  config.page_bytes = page_for(budget_bytes, 8192);  // the budget is rounded down to 8
+  if (budget_bytes < config.page_bytes * 8) return std::nullopt;
   config.budget_bytes = budget_bytes;
   config.one_zone = true;
   config.allow_remap = false;
-  memory.space = std::make_unique<SlabSpace>(kLeastHandle);
+  memory.space = std::make_unique<SlabSpace>(kLeastPage);
   return memory;
 }
 
@@ -77,7 +77,7 @@ std::optional<SimulatedMemory> make_pages(size_t budget_bytes, size_t granularit
   if (granularity == 0) granularity = 4 * kKiB;
   if (budget_bytes < granularity) return std::nullopt;
   config.alignment = kUnit;
-  config.budget_bytes = budget_bytes;  // the handle follows, as in production
+  config.budget_bytes = budget_bytes;  // the page's size follows, as in production
   memory.space = std::make_unique<SimulatedSpace>(granularity);
   return memory;
 }

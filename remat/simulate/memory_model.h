@@ -25,8 +25,8 @@ struct SimulatedMemory {
   AllocatorConfig config;
 };
 
-// `granularity`: the least handle of the device; 0: 4 KiB, as on a CPU. Only `pages` has it.
-// Empty if the budget is too small for the model to have a single handle.
+// `granularity`: the least page of the device; 0: 4 KiB, as on a CPU. Only `pages` has it.
+// Empty if the budget is too small for the model to have a single page.
 std::optional<SimulatedMemory> make_memory(MemoryModel model, size_t budget_bytes,
                                            size_t granularity);
 

@@ -69,11 +69,11 @@ void* SimulatedJob::allocate(size_t bytes, PlacementHint hint) {
     counts_.free_share_when_tight += static_cast<double>(free) / static_cast<double>(usable_bytes_);
   }
   if (now.remapped_bytes != remapped_seen_) {
-    const uint64_t handles =
+    const uint64_t pages =
         (now.remapped_bytes - std::exchange(remapped_seen_, now.remapped_bytes)) /
-        allocator_.handle_bytes();
+        allocator_.page_bytes();
     try {
-      advance(handles * trace_.facts.map_ns);
+      advance(pages * trace_.facts.map_ns);
     } catch (...) {
       allocator_.free(address);
       throw;

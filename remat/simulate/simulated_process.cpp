@@ -34,7 +34,7 @@ std::unique_ptr<SimulatedProcess> SimulatedProcess::make(const Trace& trace,
   }
   auto memory = make_memory(config.memory, config.budget_bytes, granularity);
   if (!memory) return nullptr;
-  memory->config.remap_ns_per_handle = trace.facts.map_ns;
+  memory->config.remap_ns_per_page = trace.facts.map_ns;
   memory->config.evict_singly = config.evict_singly;
   return std::unique_ptr<SimulatedProcess>(new SimulatedProcess(trace, config, std::move(*memory)));
 }

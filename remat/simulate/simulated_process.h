@@ -15,7 +15,7 @@ namespace tidepool::plan {
 
 class SimulatedProcess {
  public:
-  // Empty if the budget is less than one handle of the memory. `trace` and `config` outlive it.
+  // Empty if the budget is less than one page of the memory. `trace` and `config` outlive it.
   // Throws: as check_policy().
   static std::unique_ptr<SimulatedProcess> make(const Trace& trace, const SimulationConfig& config);
 

@@ -38,7 +38,7 @@ struct PlannerConfig {
 };
 
 struct SimulationConfig {
-  std::string policy = "need1";
+  std::string policy = "needed-cost";
   MemoryModel memory = MemoryModel::kPages;
   size_t budget_bytes = 0;
   uint32_t iterations = 1;    // of the trace, one after another; the last is scored
@@ -47,7 +47,7 @@ struct SimulationConfig {
   bool evict_singly = false;    // DTR's loop in place of windows and selections
   bool partition = false;       // Coop's: what is cheap lies at the other end of free memory
   bool record_in_place = true;  // off: what was written in place is a root
-  size_t granularity = 0;       // of handles; 0: by the trace's device
+  size_t granularity = 0;       // of pages; 0: by the trace's device
   double most_overhead = 5;     // more compute than this times the baseline's is a failure
   // From the second iteration on the trace is known: an iteration that would fail under its budget
   // runs under a smaller one under which it does not (plan/fallback.h).

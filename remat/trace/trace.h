@@ -88,7 +88,7 @@ struct TraceFacts {
   std::string device = "cpu";
   size_t alignment = 1;          // sizes of storages count in multiples of it: a power of two
   double copy_bytes_per_ns = 0;  // how fast the device copies; 0: unknown, copies are free
-  uint64_t map_ns = 0;           // what mapping one handle costs
+  uint64_t map_ns = 0;           // what mapping one page elsewhere costs
   bool blocks = false;           // where each storage lies is in the trace
 
   uint64_t copy_ns(size_t bytes) const {

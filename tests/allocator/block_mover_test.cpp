@@ -268,7 +268,7 @@ TEST_CASE("contents move before pages where a page costs far more to map elsewhe
   for (const uint64_t page_ns : {5, 20, 21}) {
     const bool moves = page_ns > 4 * 5;
     AllocatorConfig config = World::config(true);
-    config.remap_ns_per_handle = page_ns;
+    config.remap_ns_per_page = page_ns;
     test::AllocatorWorld world(config);
     world.reclaimer.copy_price = 5;
     Owners owners;
@@ -285,7 +285,7 @@ TEST_CASE("contents move before pages where a page costs far more to map elsewhe
 
 TEST_CASE("pages that are dear move where nothing else helps") {
   AllocatorConfig config = World::config(true);
-  config.remap_ns_per_handle = 1000;
+  config.remap_ns_per_page = 1000;
   test::AllocatorWorld world(config);
   world.reclaimer.copy_price = 5;
   Owners owners;

@@ -204,7 +204,7 @@ class Model {
 AllocatorConfig fuzz_config(uint64_t seed) {
   AllocatorConfig config;
   config.budget_bytes = kBudgetPages * kPage;
-  config.handle_bytes = kPage;
+  config.page_bytes = kPage;
   config.allow_remap = seed % 3 != 0;
   config.allow_windows = seed % 7 != 0;
   return config;

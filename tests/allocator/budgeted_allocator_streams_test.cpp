@@ -32,7 +32,7 @@ struct World {
   static AllocatorConfig config(size_t budget_pages, bool allow_remap) {
     AllocatorConfig config;
     config.budget_bytes = budget_pages * kPage;
-    config.handle_bytes = kPage;
+    config.page_bytes = kPage;
     config.alignment = 512;
     config.allow_remap = allow_remap;
     return config;

@@ -54,7 +54,7 @@ TEST_CASE("threads allocate, evict each other's blocks and free", "[stress]") {
   constexpr int kThreads = 4, kRounds = 3000;
   AllocatorConfig config;
   config.budget_bytes = 48 * kPage;
-  config.handle_bytes = kPage;
+  config.page_bytes = kPage;
   PrivateHostSpace memory(kPage);
   test::CountingSpace space(memory, config.budget_bytes);
   DeviceMutex mutex;

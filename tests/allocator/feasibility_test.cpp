@@ -24,7 +24,7 @@ class Load {
   Load(size_t budget_pages, uint64_t seed) : random_(seed) {
     AllocatorConfig config;
     config.budget_bytes = budget_pages * kPage;
-    config.handle_bytes = kPage;
+    config.page_bytes = kPage;
     budget_bytes_ = config.budget_bytes;
     allocator_.emplace(space_, mutex_, config);
     allocator_->set_reclaimer(&reclaimer_);

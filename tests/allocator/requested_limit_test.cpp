@@ -19,7 +19,7 @@ AllocatorConfig config_of(size_t limit_bytes) {
   AllocatorConfig config;
   config.requested_limit_bytes = limit_bytes;
   config.budget_bytes = 1024 * kPage;  // abundant
-  config.handle_bytes = kPage;
+  config.page_bytes = kPage;
   config.one_zone = true;
   config.allow_windows = false;
   return config;
@@ -109,7 +109,7 @@ TEST_CASE("a full limit is met to the byte, whatever the sizes") {
 TEST_CASE("one zone gives the whole range to any request") {
   AllocatorConfig config;
   config.budget_bytes = config.range_bytes = 16 * kPage;
-  config.handle_bytes = kPage;
+  config.page_bytes = kPage;
   for (const bool one_zone : {false, true}) {
     config.one_zone = one_zone;
     SimulatedSpace space{kPage};

@@ -292,7 +292,7 @@ TEST_CASE("random operation lists on several streams race nowhere") {
   for (uint64_t seed = 1; seed <= lists; ++seed) {
     AllocatorConfig config;
     config.budget_bytes = kBudgetPages * kPage;
-    config.handle_bytes = kPage;
+    config.page_bytes = kPage;
     config.alignment = 512;
     config.allow_remap = seed % 5 != 0;
     config.allow_windows = seed % 7 != 0 || !config.allow_remap;

@@ -24,7 +24,7 @@ struct World {
   static AllocatorConfig config() {
     AllocatorConfig config;
     config.budget_bytes = 48 * kPage;
-    config.handle_bytes = kPage;
+    config.page_bytes = kPage;
     config.alignment = 512;
     return config;
   }

@@ -62,12 +62,12 @@ TEST_CASE("peers complete the made-up traces on little more than their peak") {
     CAPTURE(trace.name);
     const size_t ours = smallest_device(
         trace, [](size_t bytes) { return std::make_unique<TidepoolPeer>(bytes); },
-        TidepoolPeer::kHandleBytes);
+        TidepoolPeer::kPageBytes);
     CHECK(ours >= trace.live_peak_bytes);
     CHECK(ours <= trace.live_peak_bytes + trace.live_peak_bytes / 100);
     const size_t linear = smallest_device(
         trace, [](size_t bytes) { return std::make_unique<LinearPool>(bytes); },
-        TidepoolPeer::kHandleBytes);
+        TidepoolPeer::kPageBytes);
     CHECK(linear >= trace.live_peak_bytes);
   }
 }

@@ -16,7 +16,7 @@ ACTIONS = 60 if FULL else 16  # of each thread
 CHAOS = ("op", "alloc", "random:1", "bounded:1") if FULL else ("random:1",)
 # By whether the job's kernels wait for other threads, as they do with odd seeds.
 MODES = {True: CHAOS, False: (*(CHAOS if FULL else ()), "ample", "budget=0.7")}
-HANDLE = {"TIDEPOOL_HANDLE": "64KiB", "TIDEPOOL_QUIET": "1"}  # budgets here are a few pages
+HANDLE = {"TIDEPOOL_PAGE": "64KiB", "TIDEPOOL_QUIET": "1"}  # budgets here are a few pages
 
 
 @pytest.mark.parametrize("seed", range(1, 13) if FULL else [

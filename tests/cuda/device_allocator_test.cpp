@@ -35,7 +35,7 @@ struct World {
   static AllocatorConfig config() {
     AllocatorConfig config;
     config.budget_bytes = kBudgetPages * kPage;
-    config.handle_bytes = kPage;
+    config.page_bytes = kPage;
     config.alignment = 512;
     return config;
   }

@@ -30,7 +30,7 @@ class DeviceArenaModel {
     fake_.virtual_memory = seed % 4 != 0;
     AllocatorConfig config;
     config.budget_bytes = kBudgetPages * kPage;
-    config.handle_bytes = kPage;
+    config.page_bytes = kPage;
     config.allow_remap = seed % 3 != 0;
     arena_.emplace(fake_.functions(), kDevice, config);
     for (int i = 0; i < 3; ++i) streams_.push_back(i == 0 ? nullptr : fake_.add_stream(kDevice));

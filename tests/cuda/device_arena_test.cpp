@@ -14,7 +14,7 @@ constexpr size_t kPage = size_t{2} << 20;
 AllocatorConfig config(size_t pages) {
   AllocatorConfig config;
   config.budget_bytes = pages * kPage;
-  config.handle_bytes = kPage;
+  config.page_bytes = kPage;
   config.alignment = 1;  // the arena knows better
   return config;
 }

@@ -27,7 +27,7 @@ TEST_CASE("without a driver there is a message, and with one the next call finds
 
   AllocatorConfig config;
   config.budget_bytes = size_t{64} << 20;
-  config.handle_bytes = size_t{2} << 20;
+  config.page_bytes = size_t{2} << 20;
   DeviceArena arena(library.functions(), 0, config);
   arena.free(arena.allocate(5'000'000, nullptr));
 }

@@ -45,7 +45,7 @@ TEST_CASE("an allocator without virtual memory holds its budget from the start, 
   DeviceMutex mutex;
   AllocatorConfig config;
   config.budget_bytes = 67 * kPage;
-  config.handle_bytes = kPage;
+  config.page_bytes = kPage;
   config.alignment = 512;
   {
     BudgetedAllocator allocator(world.space, mutex, config);

@@ -170,7 +170,7 @@ def test_a_budget_that_cannot_be_kept_ends_the_process_that_imports_pytorch():
     job = f"{sys.executable} -c 'print(1)' && exec {sys.executable} -c 'import torch; print(2)'"
     done = harness.run([*harness.attached("1KiB"), "sh", "-c", job])
     assert (done.returncode, done.stdout) == (2, "1\n")
-    assert len(done.stderr.splitlines()) == 1 and "less than one handle" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and "less than one page" in done.stderr
 
 
 def test_an_attached_job_without_settings_is_left_alone(plain):

@@ -29,7 +29,7 @@ std::optional<Settings> parsed(const std::string& text) {
 
 nlohmann::json written(const AllocatorConfig& config) {
   return {{"budget_bytes", config.budget_bytes},
-          {"handle_bytes", config.handle_bytes},
+          {"page_bytes", config.page_bytes},
           {"poison", config.poison}};
 }
 

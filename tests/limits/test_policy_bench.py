@@ -36,7 +36,8 @@ def bench(*arguments: str) -> subprocess.CompletedProcess:
 def test_points_are_kept_and_not_worked_out_again(tmp_path: Path) -> None:
     out = tmp_path / "out"
     traces = [str(write_trace(tmp_path / f"net{k}.jsonl", 20 + 10 * k)) for k in range(2)]
-    settings = ["--ratios", "0.5,0.7", "--policies", "need1,coop", "--memories", "exact,pages",
+    settings = ["--ratios", "0.5,0.7", "--policies", "needed-cost,coop",
+                "--memories", "exact,pages",
                 "--iterations", "1,2", "--out", str(out)]
     done = bench(*traces[:1], *settings)
     assert done.returncode == 0, done.stderr
@@ -62,7 +63,7 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2 and "no/such.jsonl" in done.stderr
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{}\n")
-    done = bench(str(broken), "--policies", "need1", "--out", str(tmp_path))
+    done = bench(str(broken), "--policies", "needed-cost", "--out", str(tmp_path))
     assert done.returncode == 1 and "no trace of Tidepool" in done.stderr
     assert bench("x", "--ratios", "0.1:0.5").returncode == 2
 

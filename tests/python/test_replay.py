@@ -55,7 +55,7 @@ def test_a_point_is_one_json_object(trace: Path) -> None:
     point = json.loads(done.stdout)
     assert {"trace", "policy", "memory", "ratio", "iteration", "overhead", "status",
             "peak_bytes"} <= set(point)
-    assert point["trace"] == "chain" and point["policy"] == "need1" and point["ratio"] == 0.5
+    assert point["trace"] == "chain" and point["policy"] == "needed-cost" and point["ratio"] == 0.5
     assert point["status"] == "ok" and 1 < point["overhead"] < 3
     assert point["peak_bytes"] <= 21 * 4096 // 2
     done = replay(str(trace), "--budget", "5000", "--memory", "exact", "--json")
@@ -64,9 +64,9 @@ def test_a_point_is_one_json_object(trace: Path) -> None:
 
 
 def test_a_grid_writes_a_table_and_a_plot(trace: Path, tmp_path: Path) -> None:
-    done = replay(str(trace), "--grid", "0.3:0.9:0.2", "--policy", "need1,coop", "--memory",
+    done = replay(str(trace), "--grid", "0.3:0.9:0.2", "--policy", "needed-cost,coop", "--memory",
                   "exact", "--jobs", "2", cwd=tmp_path)
-    assert done.stdout.count("need1 ") >= 4 and "\r" not in done.stderr
+    assert done.stdout.count("needed-cost ") >= 4 and "\r" not in done.stderr
     rows = (tmp_path / "chain-exact.csv").read_text().splitlines()
     assert len(rows) == 1 + 2 * 4
     plot = ElementTree.parse(tmp_path / "chain-exact.svg").getroot()

@@ -27,17 +27,25 @@ def test_arguments_win_over_variables_and_variables_over_conf_keys():
 def test_everything_arrives():
     settings = resolve({}, {
         "TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:7", "TIDEPOOL_POISON": "1",
-        "TIDEPOOL_HANDLE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
+        "TIDEPOOL_PAGE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
         "TIDEPOOL_LIMIT_DEPTH": "3", "TIDEPOOL_LIMIT_VERSIONS": "4", "TIDEPOOL_LIMIT_AGE": "5",
         "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_LIMIT_BOOKKEEPING": "7MiB",
         "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_MUTANT": "x",
         "TIDEPOOL_FULL": "1", "TIDEPOOL_ROOM": "windows+moves"})
     assert settings.for_plugin() == {
         "device": "cpu", "budget_bytes": 2**30, "policy": "planned", "chaos": "random:7",
-        "poison": True, "handle_bytes": 65536, "allow_remap": False,
+        "poison": True, "page_bytes": 65536, "allow_remap": False,
         "limits": {"depth": 3, "versions": 4, "age_steps": 5, "records": 6,
                    "bookkeeping_bytes": 7 << 20}}
     assert (settings.quiet, settings.stats) == (True, "x.json")
+
+
+def test_old_names_are_taken():
+    settings = resolve({}, {"TIDEPOOL_BUDGET": "1GiB",
+                            "TIDEPOOL_HANDLE": "64KiB",  # the old name
+                            "TIDEPOOL_POLICY": "need1"})  # the old name
+    assert (settings.page_bytes, settings.policy) == (65536, "needed-cost")
+    assert _settings.asked_for({"TIDEPOOL_HANDLE": "64KiB"})  # the old name
 
 
 @pytest.mark.parametrize("text, steps", [
@@ -70,8 +78,8 @@ def test_conf_keys_are_moved(before, after, moved):
      ["TIDEPOOL_TRACE", "nothing can be recorded"]),
     ({"TIDEPOOL_BUDGET": "8gib"}, ["TIDEPOOL_BUDGET", "'8gib'", "GiB"]),
     ({"TIDEPOOL_BUDGET": "0"}, ["TIDEPOOL_BUDGET", "'0'", "more than zero"]),
-    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POLICY": "nead1"},
-     ["TIDEPOOL_POLICY", "'nead1'", "did you mean need1", "coop, dtr, dtr-eq"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POLICY": "neded-cost"},
+     ["TIDEPOOL_POLICY", "'neded-cost'", "did you mean needed-cost", "coop, dtr, dtr-eq"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "aloc"}, ["'aloc'", "did you mean alloc"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random"}, ["'random'", "random:7"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "bounded:"}, ["'bounded:'", "bounded:7"]),
@@ -90,7 +98,7 @@ def test_conf_keys_are_moved(before, after, moved):
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ALLOCATOR": "naitve", "TIDEPOOL_DEVICE": "cuda"},
      ["'naitve'", "did you mean native"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POISON": "2"}, ["TIDEPOOL_POISON", "'2'", "1 or 0"]),
-    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_HANDLE": "5%"}, ["TIDEPOOL_HANDLE", "'5%'", "2MiB"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_PAGE": "5%"}, ["TIDEPOOL_PAGE", "'5%'", "2MiB"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_LIMIT_AGE": "0"}, ["LIMIT_AGE", "'0'", "above zero"]),
     ({"TIDEPOOL_BUDGTE": "1GiB"}, ["TIDEPOOL_BUDGTE", "did you mean TIDEPOOL_BUDGET?"]),
     ({"TIDEPOOL_STATS": "x.json"}, ["no budget", "TIDEPOOL_STATS", "TIDEPOOL_BUDGET"]),

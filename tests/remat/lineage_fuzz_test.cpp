@@ -22,7 +22,7 @@ using test::expect_equal;
 using test::Operation;
 using test::OperationKind;
 
-constexpr const char* kPolicies[] = {"need1", "dtr", "msps", "coop", "dtr-eq"};
+constexpr const char* kPolicies[] = {"needed-cost", "dtr", "msps", "coop", "dtr-eq"};
 
 class LineageModel {
  public:
@@ -102,7 +102,7 @@ class LineageModel {
     const uint64_t cost = built_.cost(&storage);
     const uint64_t own = storage.current->producer->cost_ns;
     expect(cost >= own);
-    if (policy_ == "need1") {
+    if (policy_ == "needed-cost") {
       expect_equal(cost, own + ancestors(*storage.current) + descendants(*storage.current));
     }
     if (policy_ != "dtr" && policy_ != "msps") return true;

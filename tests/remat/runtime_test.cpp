@@ -279,7 +279,7 @@ TEST_CASE("one-by-one eviction takes what the policy's paper would") {
       {"size", 1},       // b is the largest
       {"msps", 2},       // cost by page: 15, 5, 1
       {"dtr-local", 2},  // that by staleness of 25, 5, 4 us: 0.6, 1, 0.25
-      {"dtr", 2},        {"dtr-eq", 2}, {"need1", 2}, {"coop", 2}, {"dte", 2}};
+      {"dtr", 2},       {"dtr-eq", 2}, {"needed-cost", 2}, {"coop", 2}, {"dte", 2}};
   for (const auto& [policy, victim] : expected) {
     INFO(policy);
     remat::RuntimeConfig config;

@@ -7,12 +7,12 @@
 namespace tidepool::sim {
 namespace {
 
-constexpr size_t kHandleBytes = 4096;
+constexpr size_t kPageBytes = 4096;
 
 AllocatorConfig allocator_config(const Program& program) {
   AllocatorConfig config;
   config.budget_bytes = program.budget_bytes;
-  config.handle_bytes = kHandleBytes;
+  config.page_bytes = kPageBytes;
   config.poison = true;
   config.allow_windows = program.allow_windows;
   config.allow_remap = program.allow_remap;
@@ -35,7 +35,7 @@ remat::RuntimeConfig runtime_config(const Program& program) {
 
 Simulator::Simulator(const Program& program)
     : program_(program),
-      space_(kHandleBytes),
+      space_(kPageBytes),
       allocator_(space_, mutex_, allocator_config(program)),
       framework_(allocator_, mutex_),
       runtime_(std::make_unique<remat::Runtime>(allocator_, framework_, runtime_config(program))) {

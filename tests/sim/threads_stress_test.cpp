@@ -37,7 +37,7 @@ struct Shared {
       config.one_zone = true;
       config.allow_remap = false;
     }
-    config.handle_bytes = 4096;
+    config.page_bytes = 4096;
     config.poison = true;
     return config;
   }
@@ -266,7 +266,7 @@ TEST_CASE("threads move the contents of each other's blocks", "[stress]") {
   for (uint64_t seed = 0; seed < rounds(); ++seed) {
     INFO("seed " << seed);
     moves += run_threads(seed, 2 + static_cast<int>(seed % 3), 600, (6 + seed % 5 * 4) * 4096,
-                         seed % 2 == 0 ? "next-use" : "need1", true)
+                         seed % 2 == 0 ? "next-use" : "needed-cost", true)
                  .moves;
   }
   CHECK(moves > 0);

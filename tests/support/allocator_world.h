@@ -18,7 +18,7 @@ constexpr size_t kPage = 64 << 10;
 inline AllocatorConfig config_of(size_t pages) {
   AllocatorConfig config;
   config.budget_bytes = pages * kPage;
-  config.handle_bytes = kPage;
+  config.page_bytes = kPage;
   return config;
 }
 

@@ -16,7 +16,7 @@ namespace tidepool {
 
 class LineageBuilder final : public remat::Backend {
  public:
-  explicit LineageBuilder(const std::string& policy_name = "need1")
+  explicit LineageBuilder(const std::string& policy_name = "needed-cost")
       : allocator(space, mutex, config()), contents(allocator, *this, policy_name) {}
   ~LineageBuilder() override {
     DeviceLock lock(mutex);
@@ -127,7 +127,7 @@ class LineageBuilder final : public remat::Backend {
   static AllocatorConfig config() {
     AllocatorConfig config;
     config.budget_bytes = 64 << 20;
-    config.handle_bytes = 4096;
+    config.page_bytes = 4096;
     return config;
   }
 };

@@ -76,7 +76,7 @@ class RematFixture {
     AllocatorConfig config;
     config.evict_singly = evict_singly;
     config.budget_bytes = budget_bytes;
-    config.handle_bytes = 4096;
+    config.page_bytes = 4096;
     config.poison = true;
     return config;
   }

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from . import _sizes
 
 # As in remat/policies/policy.cpp, which has the list; the default first.
-POLICIES = ("planned", "need1", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size",
-            "msps", "dte", "random")
+POLICIES = ("planned", "needed-cost", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru",
+            "size", "msps", "dte", "random")
 DEFAULT_POLICY = "default"  # another name for the first
 NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
@@ -27,6 +27,10 @@ ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the bud
 PREFIX = "TIDEPOOL_"
 REQUIRED = "TIDEPOOL_REQUIRED"  # 1: a process that cannot have Tidepool ends
 CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch prefers the first
+
+# Names that settings and policies had before, which jobs may still give.
+OLD_KEYS = {"handle": "page"}
+OLD_POLICIES = {"need1": "needed-cost"}  # OLD_POLICIES is in remat/policies/policy.cpp, too
 
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
@@ -58,7 +62,8 @@ SETTINGS = (
             " It is per process: a process that the job starts has the same budget again, a forked "
             "child has none. Chaos or a trace needs no budget, and then has all memory.", _BOTH),
     Setting("policy", "NAME", POLICIES[0], f"what to evict: {', '.join(POLICIES)}",
-            "`default` is another name for `planned`. On cuda also `none`: a caching allocator "
+            "`default` is another name for `planned`, and `need1` an old name of `needed-cost`. "
+            "On cuda also `none`: a caching allocator "
             "with a budget, which evicts nothing. "
             "[What they do](life-of-an-eviction.md#policies).", _BOTH),
     Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
@@ -101,7 +106,8 @@ SETTINGS = (
     Setting("limit_versions", "NUMBER", "32", "the most versions of one storage that are kept"),
     Setting("limit_age", "NUMBER", "4", "the number of steps for which history is kept"),
     Setting("limit_records", "NUMBER", "1048576", "the most operators that are remembered"),
-    Setting("handle", "SIZE", "2MiB", "the unit in which pages are taken from the system"),
+    Setting("page", "SIZE", "2MiB", "the unit in which memory is taken from the system",
+            "`TIDEPOOL_HANDLE` is an old name of it."),
     Setting("room", "WAYS", "+".join(ROOM), "ways to make room, for comparison"),
     Setting("allocator", "NAME", ALLOCATORS[0], "what serves requests on cuda: arena or native",
             "`native`: PyTorch's own allocator serves every request, under the budget; to tell an "
@@ -139,7 +145,7 @@ class Settings:
     trace: str | None = None  # a file for the job's trace
     trace_steps: tuple[int, int | None] = (1, None)  # the first and the last that it has
     poison: bool = False
-    handle_bytes: int | None = None
+    page_bytes: int | None = None
     room: tuple[str, ...] = ROOM
     allocator: str = "arena"
     quiet: bool = False
@@ -161,8 +167,8 @@ class Settings:
             values["rematerialize"] = False
         if self.budget_share:
             values["budget_share"] = self.budget_share
-        if self.handle_bytes is not None:
-            values["handle_bytes"] = self.handle_bytes
+        if self.page_bytes is not None:
+            values["page_bytes"] = self.page_bytes
         values.update({f"allow_{way}": False for way in ROOM if way not in self.room})
         if self.allocator != "arena":
             values["allocator"] = self.allocator
@@ -225,7 +231,7 @@ def asked_for(environ: Mapping[str, str]) -> bool:
     for key in _keys_in(environ):
         if key in _PASSIVE:
             continue
-        if key in KEYS or key in RESERVED or nearest(key, KEYS):
+        if key in KEYS or key in OLD_KEYS or key in RESERVED or nearest(key, KEYS):
             return True
     return False
 
@@ -248,6 +254,7 @@ def resolve(arguments: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     given: dict[str, tuple[str, str]] = {}  # key -> (where it was given, text)
     for key in _keys_in(environ):
         name = PREFIX + key.upper()
+        key = OLD_KEYS.get(key, key)
         if key not in KEYS and key not in RESERVED:
             valid = tuple(PREFIX + k.upper() for k in KEYS)
             raise SettingsError(f"unknown setting {name}{nearest(name, valid)} "
@@ -282,7 +289,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         trace=given["trace"][1] if "trace" in given else None,
         trace_steps=_steps(given),
         poison=_flag(given, "poison"),
-        handle_bytes=_size(given["handle"], None) if "handle" in given else None,
+        page_bytes=_size(given["page"], None) if "page" in given else None,
         room=_room(given),
         allocator=_one_of(given, "allocator", ALLOCATORS, "arena"),
         quiet=_flag(given, "quiet"),
@@ -316,6 +323,8 @@ def _one_of(given: Mapping, key: str, valid: tuple[str, ...], default: str) -> s
 
 
 def _policy(given: Mapping) -> str:
+    if "policy" in given and given["policy"][1] in OLD_POLICIES:
+        return OLD_POLICIES[given["policy"][1]]
     name = _one_of(given, "policy", (*POLICIES, DEFAULT_POLICY, NO_POLICY), DEFAULT_POLICY)
     return POLICIES[0] if name == DEFAULT_POLICY else name
 

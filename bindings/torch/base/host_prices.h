@@ -7,6 +7,6 @@
 namespace tidepool::torch_glue {
 
 inline constexpr float kHostCopyNsPerByte = 0.25F;
-inline constexpr uint64_t kHostMapNs = 5000;  // a handle
+inline constexpr uint64_t kHostMapNs = 5000;  // a page
 
 }  // namespace tidepool::torch_glue

@@ -64,7 +64,7 @@ TraceSettings trace_settings(const SettingsReader& reader) {
 
 void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& config) {
   config.budget_bytes = reader.number("budget_bytes", 0);
-  config.handle_bytes = reader.number("handle_bytes", config.handle_bytes);
+  config.page_bytes = reader.number("page_bytes", config.page_bytes);
   config.poison = reader.flag("poison", false);
   config.allow_windows = reader.flag("allow_windows", config.allow_windows);
   config.allow_moves = reader.flag("allow_moves", config.allow_moves);

@@ -36,7 +36,7 @@ plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
     constexpr size_t kBytes = size_t{1} << 26;
     facts.copy_bytes_per_ns =
         static_cast<double>(kBytes) / static_cast<double>(backend.copy_ns(kBytes) + 1);
-    facts.map_ns = allocator.remap_ns_per_handle();
+    facts.map_ns = allocator.remap_ns_per_page();
   }
   return facts;
 }

@@ -14,7 +14,7 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 // Attaches to this process: installs the allocator, registers the operators' interception and
 // switches the calling thread on. `settings` is a JSON object:
 //   {"device": "cpu", "budget_bytes": int > 0, "policy": str, "chaos": "none"|"op"|"alloc"|
-//    "random:SEED"|"bounded"|"bounded:SEED", "poison": bool, "handle_bytes": int (optional),
+//    "random:SEED"|"bounded"|"bounded:SEED", "poison": bool, "page_bytes": int (optional),
 //    "limits": {"depth": int, "versions": int, "age_steps": int, "records": int,
 //    "bookkeeping_bytes": int} (optional), "recording": bool (opt.),
 //    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the

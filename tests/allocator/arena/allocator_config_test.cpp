@@ -30,7 +30,7 @@ std::string refusal(const std::function<void(AllocatorConfig&)>& change) {
 TEST_CASE("settings that cannot work are refused by name") {
   CHECK(refusal([](auto&) {}) == "accepted");
   CHECK(refusal([](auto& c) { c.alignment = 48; }) == "alignment");
-  CHECK(refusal([](auto& c) { c.handle_bytes = 4096; }) == "handle_bytes");
+  CHECK(refusal([](auto& c) { c.page_bytes = 4096; }) == "page_bytes");
   CHECK(refusal([](auto& c) { c.budget_bytes = kPage - 1; }) == "budget_bytes");
   CHECK(refusal([](auto& c) { c.budget_bytes = SIZE_MAX; }) == "budget_bytes");
   CHECK(refusal([](auto& c) { c.range_bytes = kPage; }) == "range_bytes");
@@ -41,7 +41,7 @@ TEST_CASE("an automatic page gives a budget about a thousand pages") {
     SimulatedSpace space(kPage);
     AllocatorConfig config;
     config.budget_bytes = budget_bytes;
-    return budget_bytes / completed(config, space).handle_bytes;
+    return budget_bytes / completed(config, space).page_bytes;
   };
   CHECK(pages_of(size_t{8} << 20) == 128);
   CHECK(pages_of(size_t{1} << 30) == 1024);

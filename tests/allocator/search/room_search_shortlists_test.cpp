@@ -30,7 +30,7 @@ struct World {
   static AllocatorConfig config(bool pages, size_t block_bytes) {
     AllocatorConfig config;
     config.budget_bytes = kBlocks * block_bytes;
-    config.handle_bytes = kPage;
+    config.page_bytes = kPage;
     config.allow_remap = pages;
     config.allow_moves = false;  // where contents move, every search is of all blocks
     return config;

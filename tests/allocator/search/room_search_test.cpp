@@ -23,7 +23,7 @@ struct World : test::AllocatorWorld {
   static AllocatorConfig config(uint64_t remap_ns) {
     AllocatorConfig config = config_of(64);
     config.one_zone = true;
-    config.remap_ns_per_handle = remap_ns;
+    config.remap_ns_per_page = remap_ns;
     return config;
   }
   // Two neighbours for 30 each, and two that lie apart for 20 each: pages save 20 in all.

@@ -6,7 +6,7 @@
 namespace tidepool {
 namespace {
 
-TEST_CASE("a handle is counted from the promise to the release, wherever it is") {
+TEST_CASE("a page is counted from the promise to the release, wherever it is") {
   PageTable pages(16, 3);
   pages.promise(2);
   CHECK(pages.committed() == 2);

@@ -41,10 +41,10 @@ class PageTableModel {
     const size_t page = op.a % kPages;
     switch (op.kind) {
       case kPromise: {
-        const size_t handles = op.b % (budget_ - committed() + 1);
-        table_.promise(handles);
-        promised_ += handles;
-        return handles > 0;
+        const size_t pages = op.b % (budget_ - committed() + 1);
+        table_.promise(pages);
+        promised_ += pages;
+        return pages > 0;
       }
       case kKeep:
       case kBreak:

@@ -60,7 +60,7 @@ TEST_CASE("a simulated job follows its plan from the second iteration on") {
     config.iterations = 1;
     config.fallback = false;
     const double first = simulate(trace, config).overhead;
-    config.policy = "need1";
+    config.policy = "needed-cost";
     CHECK(first == simulate(trace, config).overhead);
   }
 }
@@ -159,7 +159,7 @@ TEST_CASE("a search that may simulate few operators tries few policies, but one 
   config.operators = 1;
   const auto few = find_plans(step, job_of(step, 0.5), config);
   REQUIRE(few.size() == 1);
-  CHECK(few[0].plan.policy == "need1");
+  CHECK(few[0].plan.policy == "needed-cost");
   CHECK(few[0].plan.weights.empty());
   const auto all = find_plans(step, job_of(step, 0.5), {});
   CHECK(all.size() > 5);

@@ -11,7 +11,7 @@ namespace {
 
 using remat::Storage;
 
-constexpr const char* kNames[] = {"need1", "dtr", "msps"};
+constexpr const char* kNames[] = {"needed-cost", "dtr", "msps"};
 
 // check() compares every cached cost with a walk from nothing, which makes later changes walk
 // anew: so some jobs are checked rarely.

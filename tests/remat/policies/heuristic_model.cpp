@@ -107,7 +107,7 @@ void HeuristicModel::update(std::vector<Nodes>& components, Nodes Node::*further
   std::erase(components, Nodes{0});
 }
 
-double HeuristicModel::cost_need1(size_t node) const {
+double HeuristicModel::cost_needed(size_t node) const {
   Nodes wanted = 0;  // evicted storages that are not dead
   for (size_t k = 0; k < nodes_.size(); ++k) {
     if (nodes_[k].state == kEvicted) wanted |= only(k);
@@ -162,7 +162,7 @@ double HeuristicModel::h(const std::string& policy, size_t node, double stalenes
   if (policy == "lru") return 1 / staleness;
   if (policy == "size") return 1 / bytes;
   if (policy == "msps") return (own + above) / bytes;
-  if (policy == "need1") return (own + cost_need1(node)) / (bytes * staleness);
+  if (policy == "needed-cost") return (own + cost_needed(node)) / (bytes * staleness);
   if (policy == "coop") return (own + cost_coop(node)) / staleness;
   if (policy == "dte") return (own + cost_coop(node)) / ((bytes + free_beside) * staleness);
   throw std::invalid_argument(policy);

@@ -55,7 +55,7 @@ class HeuristicModel {
   double sum(Nodes nodes) const;
   void update(std::vector<Nodes>& components, Nodes Node::*further) const;
 
-  double cost_need1(size_t node) const;
+  double cost_needed(size_t node) const;
   double cost_eq(size_t node) const;
   double cost_coop(size_t node) const;
 

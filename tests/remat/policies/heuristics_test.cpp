@@ -54,7 +54,7 @@ struct Example {
 bool near(double found, double expected) { return std::abs(found - expected) < 1e-12 * expected; }
 
 TEST_CASE("by hand: nothing is evicted") {
-  for (const char* name : {"dtr", "dtr-eq", "dtr-local", "need1", "dte"}) {
+  for (const char* name : {"dtr", "dtr-eq", "dtr-local", "needed-cost", "dte"}) {
     INFO(name);
     Example at(name);
     CHECK(near(at.h(at.a), 2.0 / (128 * 10)));
@@ -137,8 +137,8 @@ TEST_CASE("by hand: coop and dte with b and c1 evicted") {
   CHECK(near(dte.h(dte.a, 10, 384), 2.0 / ((128 + 384) * 10)));
 }
 
-TEST_CASE("by hand: what need1 leaves out of dtr's neighbourhood") {
-  Example need("need1");
+TEST_CASE("by hand: what needed-cost leaves out of dtr's neighbourhood") {
+  Example need("needed-cost");
   Example dtr("dtr");
   for (Example* at : {&need, &dtr}) {
     at->built.evict(at->b);

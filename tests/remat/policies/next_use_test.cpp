@@ -89,7 +89,7 @@ TEST_CASE("when another step is expected, what was needed at a place in the firs
   job.built.check();
 }
 
-TEST_CASE("from the first difference on it is need1") {
+TEST_CASE("from the first difference on it is needed-cost") {
   Job job;
   job.make();
   job.use(job.c), job.use(job.a), job.use(job.b);
@@ -124,9 +124,9 @@ uint64_t replays(const std::string& policy, int steps) {
 }
 
 TEST_CASE("a job that repeats is replayed less from the second step on") {
-  CAPTURE(replays("next-use", 2), replays("need1", 2));
-  CHECK(replays("next-use", 1) == replays("need1", 1));
-  CHECK(replays("next-use", 2) < replays("need1", 2));
+  CAPTURE(replays("next-use", 2), replays("needed-cost", 2));
+  CHECK(replays("next-use", 1) == replays("needed-cost", 1));
+  CHECK(replays("next-use", 2) < replays("needed-cost", 2));
   CHECK(replays("next-use", 3) == replays("next-use", 2));
   CHECK(replays("lru", 2) == replays("lru", 1));
 }

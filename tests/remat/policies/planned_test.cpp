@@ -42,12 +42,12 @@ struct Job {
   }
 };
 
-TEST_CASE("need1's prices without a plan, the plan's factors with one") {
+TEST_CASE("needed-cost's prices without a plan, the plan's factors with one") {
   Job job;
   job.begin(), job.go_on();
   CHECK(job.price(job.b) == 200.0 / 2);
   job.end();
-  job.policy.set_plan(job.plan_of("need1", {2, 0.5, 4}));
+  job.policy.set_plan(job.plan_of("needed-cost", {2, 0.5, 4}));
   job.begin(), job.go_on();
   CHECK(job.price(job.a) == 2 * 100.0 / 2);
   CHECK(job.price(job.b) == 0.5 * 200.0 / 2);
@@ -56,7 +56,7 @@ TEST_CASE("need1's prices without a plan, the plan's factors with one") {
   job.built.check();
 }
 
-TEST_CASE("a plan may name another policy, in the unit of need1") {
+TEST_CASE("a plan may name another policy, in the unit of needed-cost") {
   Job job;
   job.step();
   job.policy.set_plan(job.plan_of("msps", {}));
@@ -70,7 +70,8 @@ TEST_CASE("a plan may name another policy, in the unit of need1") {
   job.built.check();
 }
 
-TEST_CASE("from the first difference on need1 prices, and the next step is without the plan") {
+TEST_CASE(
+    "from the first difference on needed-cost prices, and the next step is without the plan") {
   Job job;
   job.step();
   job.policy.set_plan(job.plan_of("dtr-eq", {1, 3, 1}));
@@ -93,7 +94,7 @@ TEST_CASE("a plan comes into use with a step, never within one") {
   Job job;
   job.step();
   job.begin();
-  job.policy.set_plan(job.plan_of("need1", {2, 2, 2}));
+  job.policy.set_plan(job.plan_of("needed-cost", {2, 2, 2}));
   job.go_on();
   CHECK(job.price(job.b) == 200.0 / 2);
   job.end();
@@ -101,7 +102,7 @@ TEST_CASE("a plan comes into use with a step, never within one") {
   CHECK(job.price(job.a) == 2 * 100.0 / 2);
   job.go_on(), job.end();
   // One of the wrong length is for another step.
-  job.policy.set_plan(job.plan_of("need1", {2, 2}));
+  job.policy.set_plan(job.plan_of("needed-cost", {2, 2}));
   job.begin();
   CHECK(job.price(job.a) == 100.0 / 2);
   CHECK_THROWS_AS(job.policy.set_plan(job.plan_of("random", {})), std::invalid_argument);
@@ -110,9 +111,9 @@ TEST_CASE("a plan comes into use with a step, never within one") {
 TEST_CASE("each kind of step has a plan of its own, also one that shows in the middle") {
   Job job;
   job.step();
-  job.policy.set_plan(job.plan_of("need1", {2, 2, 2}));
+  job.policy.set_plan(job.plan_of("needed-cost", {2, 2, 2}));
   job.begin(), job.go_on(77), job.end();
-  job.policy.set_plan(job.plan_of("need1", {8, 8, 8}));
+  job.policy.set_plan(job.plan_of("needed-cost", {8, 8, 8}));
   for (int k = 0; k < 2; ++k) {
     job.begin(), job.go_on();
     CHECK(job.price(job.b) == 2 * 200.0 / 2);
@@ -127,7 +128,7 @@ TEST_CASE("each kind of step has a plan of its own, also one that shows in the m
   CHECK(job.price(job.b) == 8 * 200.0 / 2);
   job.end();
   // One plan is taken back.
-  job.policy.set_plan(job.plan_of("need1", {}));
+  job.policy.set_plan(job.plan_of("needed-cost", {}));
   job.begin(), job.go_on();
   CHECK(job.price(job.b) == 2 * 200.0 / 2);
   job.end();
@@ -139,7 +140,7 @@ TEST_CASE("each kind of step has a plan of its own, also one that shows in the m
 TEST_CASE("a plan says which way to make room, as long as the step goes as foreseen") {
   Job job;
   job.step();
-  StepPlan plan = job.plan_of("need1", {});
+  StepPlan plan = job.plan_of("needed-cost", {});
   plan.preference = Preference::kMoves;
   job.policy.set_plan(plan);
   CHECK(job.policy.preference() == Preference::kCheapest);

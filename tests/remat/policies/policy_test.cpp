@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "remat/policies/needed_cost.h"
 #include "remat/runtime.h"
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"
@@ -10,7 +11,7 @@
 namespace tidepool::remat {
 namespace {
 
-// Gives back what it is asked, with need1's unit.
+// Gives back what it is asked, with needed-cost's unit.
 class Ratio final : public Policy {
  public:
   double price(Storage&, const Circumstances&) override { return 0; }
@@ -66,6 +67,12 @@ TEST_CASE("an unknown policy is named, and so are the known ones") {
     CHECK(text.find("'dtr_eq'") != std::string::npos);
     for (const std::string& name : policy_names()) CHECK(text.find(name) != std::string::npos);
   }
+}
+
+TEST_CASE("a policy is made by its old name, too") {
+  LineageBuilder built;
+  const auto policy = make_policy("need1", built.store);  // the old name
+  CHECK(dynamic_cast<NeededCostPolicy*>(policy.get()) != nullptr);
 }
 
 }  // namespace

@@ -9,11 +9,16 @@ using Catch::Matchers::ContainsSubstring;
 
 ReplayOptions parsed(std::vector<std::string> arguments) { return parse_options(arguments); }
 
+TEST_CASE("the old name of an option is taken") {
+  const auto options = parsed({"a", "--budget-ratio", "1", "--handle", "4KiB"});  // the old name
+  CHECK(options.page_bytes == 4096);
+}
+
 TEST_CASE("options are read, in either spelling") {
   const ReplayOptions options = parsed({"a.jsonl",
                                         "--budget-ratio=0.5",
                                         "--policy",
-                                        "need1,coop",
+                                        "needed-cost,coop",
                                         "--memory",
                                         "arena",
                                         "--format=dtr",
@@ -28,7 +33,7 @@ TEST_CASE("options are read, in either spelling") {
                                         "no",
                                         "--lineage-limits",
                                         "yes",
-                                        "--handle",
+                                        "--page",
                                         "2MiB",
                                         "--evict",
                                         "singly",
@@ -41,7 +46,7 @@ TEST_CASE("options are read, in either spelling") {
                                         "b.jsonl"});
   CHECK(options.traces == std::vector<std::string>{"a.jsonl", "b.jsonl"});
   CHECK(options.ratios == std::vector<double>{0.5});
-  CHECK(options.policies == std::vector<std::string>{"need1", "coop"});
+  CHECK(options.policies == std::vector<std::string>{"needed-cost", "coop"});
   CHECK(options.memory == MemoryModel::kArena);
   CHECK(options.format == TraceFormat::kDtr);
   CHECK(options.iterations == 2);
@@ -50,7 +55,7 @@ TEST_CASE("options are read, in either spelling") {
   CHECK(options.mutation == DtrMutation::kInPlace);
   CHECK(options.end_resident == false);
   CHECK(options.lineage_limits == true);
-  CHECK(options.handle_bytes == 2u << 20);
+  CHECK(options.page_bytes == 2u << 20);
   CHECK(options.map_ns == 100);
   CHECK(options.fallback);
   CHECK(options.evict_singly);
@@ -114,12 +119,13 @@ TEST_CASE("a wrong command line is refused with what was expected") {
       {{"a", "--budget-ratio", "1", "--policy", "best"}, "unknown policy 'best'"},
       {{"a", "--budget-ratio", "1", "--iterations", "0"}, "from 1 to 1000"},
       {{"a", "--budget-ratio", "1", "--colour"}, "unknown option --colour"},
-      {{"a", "--budget-ratio", "1", "--handle", "3KiB"}, "power of two"},
+      {{"a", "--budget-ratio", "1", "--page", "3KiB"}, "power of two"},
       {{"a", "--budget-ratio", "1", "--end-resident", "1"}, "yes or no"},
       {{"a", "--budget-ratio", "1", "--csv", "x"}, "go with --grid"},
       {{"a", "b", "--grid", "0.1:0.2:0.1", "--csv", "x"}, "one trace"},
       {{"a", "--grid", "0.1:0.2:0.1", "--log", "x"}, "--log goes with one trace"},
-      {{"a", "--budget-ratio", "1", "--policy", "need1,coop", "--log", "x"}, "--log goes with"},
+      {{"a", "--budget-ratio", "1", "--policy", "needed-cost,coop", "--log", "x"},
+       "--log goes with"},
       {{"a", "--budget-ratio", "1", "--iterations", "2", "--log", "x"}, "--log goes with"},
   };
   for (const Case& each : cases) {

@@ -11,7 +11,7 @@ using Catch::Matchers::ContainsSubstring;
 Run good() {
   Run run;
   run.trace = "net";
-  run.policy = "need1";
+  run.policy = "needed-cost";
   run.memory = MemoryModel::kArena;
   run.ratio = 0.5;
   run.budget_bytes = 1000;
@@ -33,7 +33,7 @@ Run failed() {
 TEST_CASE("a JSON object has the documented keys") {
   const auto object = nlohmann::json::parse(json_line(good()));
   CHECK(object["trace"] == "net");
-  CHECK(object["policy"] == "need1");
+  CHECK(object["policy"] == "needed-cost");
   CHECK(object["memory"] == "arena");
   CHECK(object["ratio"] == 0.5);
   CHECK(object["iteration"] == 2);
@@ -60,7 +60,7 @@ TEST_CASE("CSV has one heading, and cells of any text stay one cell") {
   const std::string text = csv_text(runs);
   CHECK_THAT(text, Catch::Matchers::StartsWith("trace,policy,memory,ratio,budget_bytes,"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
-  CHECK_THAT(text, ContainsSubstring("\nnet,need1,arena,0.5,1000,1000,2,ok,1.25,,900,"));
+  CHECK_THAT(text, ContainsSubstring("\nnet,needed-cost,arena,0.5,1000,1000,2,ok,1.25,,900,"));
   CHECK_THAT(text, ContainsSubstring(R"("no room, ""at all""")"));
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("a grid's summary names the lowest ratio, the holes above it, and the 
   runs.push_back(failed());
   runs.back().policy = "coop";
   const std::string text = summary_text(runs);
-  CHECK_THAT(text, ContainsSubstring("need1: 5 of 7 run, from ratio 0.4; fails at 0.6; "
+  CHECK_THAT(text, ContainsSubstring("needed-cost: 5 of 7 run, from ratio 0.4; fails at 0.6; "
                                      "worst rise with the budget 1.250x at 0.8"));
   CHECK_THAT(text, ContainsSubstring("coop: 0 of 1 run\n"));
 }

@@ -11,7 +11,7 @@ namespace {
 
 ReplayOptions grid_of(std::vector<double> ratios) {
   ReplayOptions options;
-  options.policies = {"need1", "coop"};
+  options.policies = {"needed-cost", "coop"};
   options.ratios = std::move(ratios);
   options.memory = MemoryModel::kExact;
   return options;
@@ -21,7 +21,7 @@ TEST_CASE("there is a run for each policy and budget") {
   const Trace trace = network_trace(20, 1000);
   const std::vector<Run> runs = plan_runs(grid_of({0.5, 0.7}), trace);
   REQUIRE(runs.size() == 4);
-  CHECK(runs[0].policy == "need1");
+  CHECK(runs[0].policy == "needed-cost");
   CHECK(runs[1].ratio == 0.7);
   CHECK(runs[1].budget_bytes == 16100);  // of 23 storages of 1000
   CHECK(runs[2].policy == "coop");

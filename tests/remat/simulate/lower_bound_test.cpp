@@ -65,7 +65,7 @@ TEST_CASE("no policy goes below the bound, and it does not grow with the budget"
       const size_t budget = peak * percent / 100;
       const auto bound = lower_bound(trace, budget);
       if (bound) CHECK(*bound >= lower_bound(trace, budget + peak / 20).value());
-      for (const char* policy : {"need1", "dtr", "msps", "lru"}) {
+      for (const char* policy : {"needed-cost", "dtr", "msps", "lru"}) {
         SimulationConfig config;
         config.policy = policy;
         config.memory = MemoryModel::kExact;

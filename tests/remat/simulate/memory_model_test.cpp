@@ -90,7 +90,7 @@ TEST_CASE("all of an arena but for rounding is one range") {
   }
 }
 
-TEST_CASE("a budget below one handle gives no memory") {
+TEST_CASE("a budget below one page gives no memory") {
   CHECK_FALSE(make_memory(MemoryModel::kPages, 4095, 4096).has_value());
   CHECK(make_memory(MemoryModel::kPages, 4096, 4096).has_value());
   CHECK_FALSE(make_memory(MemoryModel::kArena, 100, 0).has_value());

@@ -32,7 +32,7 @@ TEST_CASE("a process runs the trace as often as asked, and counts what it evicts
     evictions += result.evictions;
     const auto counted = process->evictions();
     CHECK(std::accumulate(counted.begin(), counted.end(), uint64_t{0}) == evictions);
-    CHECK(process->runtime().steps() == 0);  // need1 does not look ahead
+    CHECK(process->runtime().steps() == 0);  // needed-cost does not look ahead
   }
 }
 

@@ -8,7 +8,8 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("an unknown policy is named with the known ones") {
-  CHECK_THROWS_WITH(check_policy("fifo"), ContainsSubstring("fifo") && ContainsSubstring("need1"));
+  CHECK_THROWS_WITH(check_policy("fifo"),
+                    ContainsSubstring("fifo") && ContainsSubstring("needed-cost"));
   CHECK_NOTHROW(check_policy("coop"));
 }
 

@@ -26,11 +26,11 @@ std::string cpu_refusal(const std::string& entries) {
 TEST_CASE("the settings of the CPU's plugin") {
   const auto settings = torch_glue::Settings::parse(
       R"({"device": "cpu", "budget_bytes": 8589934592, "policy": "coop", "chaos": "random:7",
-          "poison": false, "handle_bytes": 65536, "log_allocations": true, "recording": false,
+          "poison": false, "page_bytes": 65536, "log_allocations": true, "recording": false,
           "limits": {"depth": 1, "versions": 2, "age_steps": 3, "records": 4,
                      "bookkeeping_bytes": 5}, "unknown": []})");
   CHECK(settings.allocator.budget_bytes == 8589934592);
-  CHECK(settings.allocator.handle_bytes == 65536);
+  CHECK(settings.allocator.page_bytes == 65536);
   CHECK(settings.logs_allocations);
   CHECK(settings.allocator.poison);  // chaos wants it
   CHECK(settings.runtime.config.policy == "coop");

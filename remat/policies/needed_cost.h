@@ -1,17 +1,18 @@
-// need1: C(v) / staleness, where C(v) = own cost + evicted ancestors' + evicted descendants' that
-// are live or lead, through evicted values, to a live evicted value (each record once). Ours; it
-// differs from h_DTR (dtr.h) in what it leaves out: descendants that nobody will ask for, and
-// second outputs of one record. O(region) where the region has changed since the last search, else
-// O(1).
+// NeededCostPolicy, needed-cost: the price of a value v is C(v) / staleness. C(v) is v's own cost,
+// that of the evicted values that v is computed from, and that of the evicted values computed from
+// v that are still needed: they are live, or lead through evicted values to a live evicted value.
+// Each record counts once. This policy is our own. It differs from h_DTR (baselines/dtr.h) in what
+// it leaves out: descendants that nobody will ask for, and second outputs of one record. A price
+// takes O(region) where the evicted region around v has changed since the last search, else O(1).
 #pragma once
 
 #include "remat/policies/cached_policy.h"
 
 namespace tidepool::remat {
 
-class Need1Policy final : public CachedPolicy {
+class NeededCostPolicy final : public CachedPolicy {
  public:
-  explicit Need1Policy(LineageStore& store) : CachedPolicy(store) {}
+  explicit NeededCostPolicy(LineageStore& store) : CachedPolicy(store) {}
 
   double price(Storage& storage, const Circumstances& now) override {
     return static_cast<double>(cost(storage)) / static_cast<double>(now.staleness_ns);

@@ -1,4 +1,4 @@
-#include "remat/policies/need1.h"
+#include "remat/policies/needed_cost.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"

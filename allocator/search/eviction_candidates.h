@@ -1,8 +1,8 @@
-// RoomList: the blocks of an arena in address order, as one search for room sees them, with sums
-// from the start of the list: what a run of blocks holds or costs takes two reads.
-// Made anew for each search, because prices change all the time. Not thread safe.
-// Invariants: (1) the first block starts at offset 0, and each where the one before ends;
-// (2) barriers are listed, and they alone, in order; (3) least_price() is that of a priced block.
+// EvictionCandidates: the blocks of an arena in address order, as one search for room sees them,
+// with sums from the start of the list: what a run of blocks holds or costs takes two reads. Made
+// anew for each search, because prices change all the time. Not thread safe. Invariants: (1) the
+// first block starts at offset 0, and each where the one before ends; (2) barriers are listed, and
+// they alone, in order; (3) least_price() is that of a priced block.
 #pragma once
 
 #include <cstddef>
@@ -38,10 +38,10 @@ struct RoomItem {
   size_t end() const { return offset + bytes; }
 };
 
-class RoomList {
+class EvictionCandidates {
  public:
-  RoomList() { start(0); }
-  explicit RoomList(std::span<const RoomItem> items);
+  EvictionCandidates() { start(0); }
+  explicit EvictionCandidates(std::span<const RoomItem> items);
 
   // Empties the list; up to `blocks` can be added then.
   void start(size_t blocks);
