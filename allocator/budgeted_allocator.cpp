@@ -230,6 +230,8 @@ AllocatorStatistics BudgetedAllocator::statistics() const {
 
 size_t BudgetedAllocator::allocated_bytes() const { return parts_->arena.heap.allocated_bytes(); }
 
+size_t BudgetedAllocator::limit_bytes() const { return parts_->arena.limit_bytes(); }
+
 uint64_t BudgetedAllocator::misses() const {
   return parts_->misses.load(std::memory_order_relaxed);
 }

@@ -130,6 +130,7 @@ class BudgetedAllocator {
   size_t committed_bytes() const;          // takes the lock
   size_t page_bytes() const;               // constant
   size_t allocated_bytes() const;          // requires: lock held
+  size_t limit_bytes() const;              // likewise; see AllocatorStatistics
   uint64_t prices() const;                 // likewise
   uint32_t allocations() const;            // likewise; as Origin::serial counts
   DeviceMutex& mutex() { return mutex_; }

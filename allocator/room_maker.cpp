@@ -28,6 +28,8 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
   BlockId served{};
   int device_failures = 0;
   bool gave_back = false;
+  bool asked_again = false;
+  (void)arena_.pages.device_limit().ask_again();
   for (int waits = 0; request.bytes <= arena_.config.range_bytes;) {
     arena_.poll(lock, request.stream);
     arena_.merge_free_blocks();
@@ -44,13 +46,15 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
       case Outcome::kOrderFailed:
         if (++device_failures > kDeviceFailures) throw DeviceError(arena_.streams.error());
         continue;
+      case Outcome::kDeviceRefused:  // there are fewer pages to be had: room is made among them
+        continue;
       case Outcome::kDeviceFailed:
         if (++device_failures > kDeviceFailures) break;
         request.device_failed = true;
         supply_.give_back(lock);
         continue;
       case Outcome::kNothing:
-        if (++waits <= kWaits && wait_for_room(lock, gave_back)) continue;
+        if (++waits <= kWaits && wait_for_room(lock, gave_back, asked_again)) continue;
         break;
     }
     break;
@@ -58,7 +62,7 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
   throw OutOfMemory(report_shortage(arena_, search_, request));
 }
 
-bool RoomMaker::wait_for_room(DeviceLock& lock, bool& gave_back) {
+bool RoomMaker::wait_for_room(DeviceLock& lock, bool& gave_back, bool& asked_again) {
   if (arena_.calls.any()) {  // pages are on their way: of another thread's request
     ++arena_.counts.retries;
     arena_.calls.wait_for_one(lock);
@@ -71,8 +75,13 @@ bool RoomMaker::wait_for_room(DeviceLock& lock, bool& gave_back) {
     if (supply_.give_back(lock) > 0) return true;
     if (unsettled > 0 && arena_.streams.can_order()) return true;
   }
-  if (arena_.reclaimer == nullptr || !arena_.reclaimer->wait_for_room(lock)) return false;
-  ++arena_.counts.retries;
+  if (arena_.reclaimer != nullptr && arena_.reclaimer->wait_for_room(lock)) {
+    ++arena_.counts.retries;
+    return true;
+  }
+  // Others may have given memory back since the device refused it.
+  if (!arena_.pages.device_limit().is_set() || std::exchange(asked_again, true)) return false;
+  arena_.pages.device_limit().lift();
   return true;
 }
 

@@ -72,8 +72,9 @@ class RoomMaker {
 
   // A free block of another stream; `ordered`: only one that need not be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
-  // Waits for what other threads, or the device, may free. False: there is nothing to wait for.
-  bool wait_for_room(DeviceLock& lock, bool& gave_back);
+  // Waits for what other threads, or the device, may free, or has the device asked again for what
+  // it has refused. False: nothing more can be done. The flags say what was done for the request.
+  bool wait_for_room(DeviceLock& lock, bool& gave_back, bool& asked_again);
 
   Arena& arena_;
   PageSupply& supply_;

@@ -80,7 +80,7 @@ size_t lower_bound(const Arena& arena, const Request& request, size_t pinned_byt
   }
   // A smaller budget would hold fewer pages of the same, and this one has not been enough.
   const bool is_short = arena.pages_at_hand() * page_bytes < request.bytes;
-  if (is_short) bound = std::max(bound, (arena.pages.budget() + 1) * page_bytes);
+  if (is_short) bound = std::max(bound, (arena.pages.attainable() + 1) * page_bytes);
   return bound;
 }
 
@@ -91,6 +91,7 @@ OutOfMemoryReport report_shortage(Arena& arena, RoomSearch& search, const Reques
   OutOfMemoryReport report;
   report.requested_bytes = request.asked_bytes;
   report.budget_bytes = arena.counts.budget_bytes;
+  report.limit_bytes = arena.limit_bytes();
   report.committed_bytes = arena.committed_bytes();
   report.allocated_bytes = arena.heap.allocated_bytes();
   report.awaiting_bytes = arena.heap.awaiting_bytes();

@@ -1,5 +1,7 @@
 #include "cuda/device_arena.h"
 
+#include <algorithm>
+
 #include "cuda/malloc_space.h"
 #include "cuda/virtual_memory_space.h"
 
@@ -11,7 +13,12 @@ std::unique_ptr<AddressSpace> make_space(Driver& driver) {
   return std::make_unique<MallocSpace>(driver);
 }
 
-AllocatorConfig of_device(AllocatorConfig config) {
+AllocatorConfig of_device(AllocatorConfig config, AddressSpace& space) {
+  if (!space.has_virtual_memory()) {  // all of the budget is taken at once
+    const size_t available = space.available_bytes();
+    const size_t left = available - std::min(available, config.device_reserve_bytes);
+    config.budget_bytes = std::min(config.budget_bytes, left);
+  }
   config.alignment = DeviceArena::kAlignment;
   config.remap_ns_per_page = 52'000;  // an H100's, until some have been measured
   config.measure_remaps = true;
@@ -25,7 +32,7 @@ DeviceArena::DeviceArena(const DriverFunctions& functions, int ordinal, Allocato
     : driver_(functions, ordinal),
       space_(make_space(driver_)),
       order_(driver_, streams_, EventPool::make(driver_)),
-      allocator_(*space_, mutex_, of_device(config)) {
+      allocator_(*space_, mutex_, of_device(config, *space_)) {
   allocator_.set_stream_order(&order_);
   if (observer != nullptr) allocator_.set_observer(observer);
 }

@@ -34,6 +34,16 @@ int Driver::attribute(int attribute) const {
   return value;
 }
 
+size_t Driver::free_bytes() try {
+  Scope scope(*this);
+  size_t free = 0;
+  size_t total = 0;
+  check(functions_.cuMemGetInfo(&free, &total), "cuMemGetInfo");
+  return free;
+} catch (const DeviceError&) {
+  return SIZE_MAX;
+}
+
 DeviceError Driver::error(driver::Result result, const std::string& what) const {
   const char* name = nullptr;
   const char* text = nullptr;

@@ -24,6 +24,8 @@ class Driver {
   int ordinal() const { return ordinal_; }
   bool has_virtual_memory() const { return has_virtual_memory_; }
   int attribute(int attribute) const;
+  // What the device has left for whoever asks next; SIZE_MAX where it does not say.
+  size_t free_bytes();
 
   // The error as text: "cuMemMap of 2 MiB at 0x…, device 0: CUDA_ERROR_OUT_OF_MEMORY (2), …".
   DeviceError error(driver::Result result, const std::string& what) const;

@@ -13,29 +13,30 @@ namespace tidepool::device {
 
 // X(name, version, parameters): the function as it was in that version of CUDA, which is what
 // cudaGetDriverEntryPointByVersion has to be asked for. All return driver::Result.
-#define TIDEPOOL_DRIVER_FUNCTIONS(X)                                                               \
-  X(cuGetErrorName, 6000, (driver::Result, const char**))                                          \
-  X(cuGetErrorString, 6000, (driver::Result, const char**))                                        \
-  X(cuDeviceGet, 2000, (driver::Device*, int))                                                     \
-  X(cuDeviceGetAttribute, 2000, (int*, int, driver::Device))                                       \
-  X(cuDevicePrimaryCtxRetain, 7000, (driver::Context*, driver::Device))                            \
-  X(cuDevicePrimaryCtxRelease, 11000, (driver::Device))                                            \
-  X(cuCtxPushCurrent, 4000, (driver::Context))                                                     \
-  X(cuCtxPopCurrent, 4000, (driver::Context*))                                                     \
-  X(cuCtxSynchronize, 2000, ())                                                                    \
-  X(cuStreamCreate, 2000, (driver::Stream*, unsigned))                                             \
-  X(cuStreamDestroy, 4000, (driver::Stream))                                                       \
-  X(cuStreamSynchronize, 2000, (driver::Stream))                                                   \
-  X(cuStreamWaitEvent, 3020, (driver::Stream, driver::Event, unsigned))                            \
-  X(cuEventCreate, 2000, (driver::Event*, unsigned))                                               \
-  X(cuEventDestroy, 4000, (driver::Event))                                                         \
-  X(cuEventRecord, 2000, (driver::Event, driver::Stream))                                          \
-  X(cuEventQuery, 2000, (driver::Event))                                                           \
-  X(cuEventSynchronize, 2000, (driver::Event))                                                     \
-  X(cuMemAlloc, 3020, (driver::DevicePointer*, size_t))                                            \
-  X(cuMemFree, 3020, (driver::DevicePointer))                                                      \
-  X(cuMemcpyDtoHAsync, 3020, (void*, driver::DevicePointer, size_t, driver::Stream))               \
-  X(cuMemcpyHtoDAsync, 3020, (driver::DevicePointer, const void*, size_t, driver::Stream))         \
+#define TIDEPOOL_DRIVER_FUNCTIONS(X)                                                       \
+  X(cuGetErrorName, 6000, (driver::Result, const char**))                                  \
+  X(cuGetErrorString, 6000, (driver::Result, const char**))                                \
+  X(cuDeviceGet, 2000, (driver::Device*, int))                                             \
+  X(cuDeviceGetAttribute, 2000, (int*, int, driver::Device))                               \
+  X(cuDevicePrimaryCtxRetain, 7000, (driver::Context*, driver::Device))                    \
+  X(cuDevicePrimaryCtxRelease, 11000, (driver::Device))                                    \
+  X(cuCtxPushCurrent, 4000, (driver::Context))                                             \
+  X(cuCtxPopCurrent, 4000, (driver::Context*))                                             \
+  X(cuCtxSynchronize, 2000, ())                                                            \
+  X(cuStreamCreate, 2000, (driver::Stream*, unsigned))                                     \
+  X(cuStreamDestroy, 4000, (driver::Stream))                                               \
+  X(cuStreamSynchronize, 2000, (driver::Stream))                                           \
+  X(cuStreamWaitEvent, 3020, (driver::Stream, driver::Event, unsigned))                    \
+  X(cuEventCreate, 2000, (driver::Event*, unsigned))                                       \
+  X(cuEventDestroy, 4000, (driver::Event))                                                 \
+  X(cuEventRecord, 2000, (driver::Event, driver::Stream))                                  \
+  X(cuEventQuery, 2000, (driver::Event))                                                   \
+  X(cuEventSynchronize, 2000, (driver::Event))                                             \
+  X(cuMemGetInfo, 3020, (size_t*, size_t*))                                                \
+  X(cuMemAlloc, 3020, (driver::DevicePointer*, size_t))                                    \
+  X(cuMemFree, 3020, (driver::DevicePointer))                                              \
+  X(cuMemcpyDtoHAsync, 3020, (void*, driver::DevicePointer, size_t, driver::Stream))       \
+  X(cuMemcpyHtoDAsync, 3020, (driver::DevicePointer, const void*, size_t, driver::Stream)) \
   X(cuMemsetD8Async, 3020, (driver::DevicePointer, unsigned char, size_t, driver::Stream))
 
 // Of devices with virtual memory.

@@ -21,6 +21,7 @@ class MallocSpace final : public AddressSpace {
   size_t granularity() const override { return ledger_.granularity(); }
   size_t mapping_limit() const override { return ledger_.mapping_limit(); }
   bool has_virtual_memory() const override { return false; }
+  size_t available_bytes() override { return driver_.free_bytes(); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
   HandleId create_handle(size_t bytes) override;

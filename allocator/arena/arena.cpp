@@ -213,6 +213,7 @@ AllocatorStatistics Arena::statistics() const {
   result.allocated_bytes = heap.allocated_bytes();
   result.requested_bytes = heap.requested_bytes();
   result.reserved_bytes = committed_bytes();
+  result.limit_bytes = limit_bytes();
   result.awaiting_bytes = heap.awaiting_bytes();
   return result;
 }
@@ -231,6 +232,7 @@ void Arena::become_forked_child() {
   streams.forget_order();
   calls.forget_all();
   pages.set_budget(pages.page_count());
+  pages.device_limit().lift();
   counts.budget_bytes = config.range_bytes;
 }
 

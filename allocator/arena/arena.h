@@ -67,6 +67,7 @@ struct Arena {
 
   size_t page_bytes() const { return config.page_bytes; }
   size_t committed_bytes() const { return pages.committed() * config.page_bytes; }
+  size_t limit_bytes() const { return pages.attainable() * page_bytes(); }
   // Pages that a request can have without taking them from anywhere else.
   size_t pages_at_hand() const { return pages.headroom() + pages.spare_count(); }
   // Moving a page needs a wait for what used it.

@@ -40,11 +40,16 @@ std::string OutOfMemoryReport::format() const {
                         human_and_exact_bytes(awaiting_bytes));
   }
   text += ".\n";
+  if (limit_bytes < budget_bytes) {
+    text += fmt::format("The device has given no more than {}: others use the rest.\n",
+                        human_and_exact_bytes(limit_bytes));
+  }
   add_table(text, "Cannot be evicted now", pinned);
   add_table(text, "Can be evicted", evictable);
   text += fmt::format("The largest request that could have been served: {}",
                       human_and_exact_bytes(largest_servable_bytes));
-  const size_t goes = budget_bytes - std::min(budget_bytes, pinned_bytes());
+  const size_t limit = std::min(budget_bytes, limit_bytes);
+  const size_t goes = limit - std::min(limit, pinned_bytes());
   if (goes >= requested_bytes && requested_bytes > largest_servable_bytes) {
     text += ", because what stays lies between what is free and what can be evicted";
   }

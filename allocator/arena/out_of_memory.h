@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct UsedBytes {
 struct OutOfMemoryReport {
   size_t requested_bytes = 0;
   size_t budget_bytes = 0;
+  size_t limit_bytes = SIZE_MAX;  // what the device has been able to give, if that is known
   size_t committed_bytes = 0;
   size_t allocated_bytes = 0;
   size_t awaiting_bytes = 0;          // freed, but still used on other streams

@@ -75,7 +75,8 @@ Outcome PageSupply::fill(DeviceLock& lock, const Request& request, const PagesPl
   Heap& heap = arena_.heap;
   const size_t page_bytes = arena_.page_bytes();
   Claims claims = claim(plan);
-  PageTransaction transaction(arena_.space, arena_.base, page_bytes);
+  PageTransaction transaction(arena_.space, arena_.base, page_bytes,
+                              arena_.config.device_reserve_bytes);
   auto from = plan.moved_pages.begin();
   for (size_t page = plan.site.begin / page_bytes; page * page_bytes < plan.site.claim_end;
        ++page) {
@@ -97,7 +98,8 @@ Outcome PageSupply::fill(DeviceLock& lock, const Request& request, const PagesPl
   }
   if (!transaction.succeeded()) {
     heap.settle(claims.target.block, arena_.pages, request.stream, claims.target.uses);
-    return Outcome::kDeviceFailed;
+    arena_.counts.device_refusals += transaction.device_refused();
+    return transaction.device_refused() ? Outcome::kDeviceRefused : Outcome::kDeviceFailed;
   }
   if (!plan.moved_pages.empty()) {
     ++arena_.counts.remaps;

@@ -29,10 +29,11 @@ struct Request {
 
 enum class Outcome : uint8_t {
   kServed,
-  kNothing,       // this attempt cannot serve the request
-  kRetry,         // something was freed, which a free block may have come of
-  kDeviceFailed,  // the device refused pages
-  kOrderFailed,   // the device refused to order streams
+  kNothing,        // this attempt cannot serve the request
+  kRetry,          // something was freed, which a free block may have come of
+  kDeviceRefused,  // the device had no memory for new pages, which lowers the limit on them
+  kDeviceFailed,   // the device refused something else about pages
+  kOrderFailed,    // the device refused to order streams
 };
 
 }  // namespace tidepool

@@ -10,6 +10,7 @@ namespace tidepool {
 
 struct AllocatorStatistics {
   size_t budget_bytes = 0;
+  size_t limit_bytes = 0;  // of committed pages: the budget, or less, as the device refused more
   size_t requested_bytes = 0, requested_peak_bytes = 0;  // asked by callers
   size_t allocated_bytes = 0, allocated_peak_bytes = 0;  // blocks handed out
   size_t reserved_bytes = 0, reserved_peak_bytes = 0;    // committed pages
@@ -26,6 +27,7 @@ struct AllocatorStatistics {
   uint64_t stream_waits = 0;  // times that a stream was made to wait for another
   uint64_t retries = 0;       // requests that waited for other threads and searched again
   uint64_t out_of_memory = 0;
+  uint64_t device_refusals = 0;  // times that the device had no memory below the budget
   uint64_t search_ns = 0;  // time spent searching for room (misses only)
   uint64_t prices = 0;     // that searches asked for: what they take grows with these
 };

@@ -54,6 +54,9 @@ class AddressSpace {
   // Requires: nothing is mapped in the range, which is one that reserve() returned.
   virtual void release_range(Address start, size_t bytes) = 0;
 
+  // How much the device could give now, as far as it says. Throws nothing.
+  virtual size_t available_bytes() { return SIZE_MAX; }
+
   // From creation to release a handle counts as memory held from the device.
   virtual HandleId create_handle(size_t bytes) = 0;
   // Requires: not mapped.

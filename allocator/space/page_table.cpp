@@ -75,8 +75,7 @@ void PageTable::check_invariants() const {
   TIDEPOOL_CHECK(mapped_ + spares_.size() + promised_ + in_hand_ == committed_,
                  "(1) %zu mapped + %zu spare + %zu promised + %zu in hand are not %zu", mapped_,
                  spares_.size(), promised_, in_hand_, committed_);
-  TIDEPOOL_CHECK(committed_ <= budget_pages_, "(1) %zu committed, budget %zu", committed_,
-                 budget_pages_);
+  TIDEPOOL_CHECK(committed_ <= budget(), "(1) %zu committed, budget %zu", committed_, budget());
   std::sort(handles.begin(), handles.end());
   TIDEPOOL_CHECK(std::adjacent_find(handles.begin(), handles.end()) == handles.end(),
                  "(2) a handle is in two places, of %zu", handles.size());

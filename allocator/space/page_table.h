@@ -7,9 +7,11 @@
 // in two places.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "allocator/space/address_space.h"
+#include "allocator/space/device_limit.h"
 
 namespace tidepool {
 
@@ -28,10 +30,14 @@ class PageTable {
   size_t page_count() const { return pages_.size(); }
 
   // How many pages may still be committed.
-  size_t headroom() const { return budget_pages_ - committed_; }
+  size_t headroom() const { return budget() - committed_; }
   size_t committed() const { return committed_; }
   size_t mapped() const { return mapped_; }
-  size_t budget() const { return budget_pages_; }
+  // How many pages may be committed in all: the budget, or what the device has been able to give
+  // if that is less.
+  size_t budget() const { return std::min(budget_pages_, device_limit_.pages()); }
+  // The same, where the device is about to be asked again for what it has refused.
+  size_t attainable() const { return std::min(budget_pages_, device_limit_.last_pages()); }
   void set_budget(size_t pages) { budget_pages_ = pages; }
 
   // Counts `pages` as committed before the device is asked for them. Requires: headroom.
@@ -40,6 +46,10 @@ class PageTable {
   void keep_promise();
   // Says that the device has refused one of the promised pages, or has taken it back.
   void break_promise();
+
+  // What the device has refused to give beyond the committed pages.
+  DeviceLimit& device_limit() { return device_limit_; }
+  const DeviceLimit& device_limit() const { return device_limit_; }
 
   void set_mapped(size_t page, HandleId handle, bool accessible);
   // Forgets the page's mapping and returns its handle, which stays counted: it has to go to
@@ -58,6 +68,7 @@ class PageTable {
   std::vector<Page> pages_;
   std::vector<HandleId> spares_;
   size_t budget_pages_;
+  DeviceLimit device_limit_;  // at least what is committed
   size_t committed_ = 0;
   size_t mapped_ = 0;
   size_t promised_ = 0;

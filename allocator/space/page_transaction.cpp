@@ -1,9 +1,12 @@
 #include "allocator/space/page_transaction.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "allocator/base/check.h"
+#include "allocator/base/sizes.h"
 
 namespace tidepool {
 
@@ -38,6 +41,20 @@ void PageTransaction::run() {
   give_back_steps();
 }
 
+HandleId PageTransaction::create_handle() {
+  try {
+    const size_t available = reserve_bytes_ > 0 ? space_.available_bytes() : SIZE_MAX;
+    if (available < page_bytes_ + reserve_bytes_) {
+      throw DeviceError(fmt::format("the device has {} left, of which {} stay for others",
+                                    human_bytes(available), human_bytes(reserve_bytes_)));
+    }
+    return space_.create_handle(page_bytes_);
+  } catch (const DeviceError&) {
+    device_refused_ = true;
+    throw;
+  }
+}
+
 void PageTransaction::fill_targets() {
   for (Step& step : steps_) {
     if (step.to == kNowhere) continue;
@@ -55,7 +72,7 @@ void PageTransaction::fill_targets() {
             return note({});
         }
       } else {
-        if (step.handle == HandleId::kNone) step.handle = space_.create_handle(page_bytes_);
+        if (step.handle == HandleId::kNone) step.handle = create_handle();
         step.fate = Fate::kUnmapped;
         space_.map(address(step.to), page_bytes_, step.handle);
         step.fate = Fate::kMapped;
@@ -154,6 +171,7 @@ void PageTransaction::apply(PageTable& pages, AllocatorObserver* observer) {
         continue;
       }
       pages.keep_promise();
+      pages.device_limit().note_given(pages.committed());
     } else if (step.from != kNowhere) {
       if (step.fate == Fate::kUntouched) continue;  // still where it was
       pages.take(step.from);
@@ -177,6 +195,7 @@ void PageTransaction::apply(PageTable& pages, AllocatorObserver* observer) {
         break;
     }
   }
+  if (device_refused_) pages.device_limit().set(pages.committed());
   steps_.clear();
 }
 

@@ -17,8 +17,9 @@ namespace tidepool {
 
 class PageTransaction {
  public:
-  PageTransaction(AddressSpace& space, Address base, size_t page_bytes)
-      : space_(space), base_(base), page_bytes_(page_bytes) {}
+  // New pages are taken only where the device keeps `reserve_bytes` besides.
+  PageTransaction(AddressSpace& space, Address base, size_t page_bytes, size_t reserve_bytes = 0)
+      : space_(space), base_(base), page_bytes_(page_bytes), reserve_bytes_(reserve_bytes) {}
 
   // Plan. Requires: lock held; the pages are in claimed ranges; moves and commits in any order.
   void move(PageTable& pages, size_t from, size_t to);
@@ -39,6 +40,8 @@ class PageTransaction {
   // After run(): everything has been done.
   bool succeeded() const { return error_.empty(); }
   const std::string& error() const { return error_; }
+  // The device had no memory for a new page; apply() enters that as its limit.
+  bool device_refused() const { return device_refused_; }
   size_t moved() const { return moved_; }
   size_t given_back() const { return given_back_; }
 
@@ -56,6 +59,8 @@ class PageTransaction {
 
   Address address(size_t page) const { return base_ + page * page_bytes_; }
   void fill_targets();
+  // Throws: DeviceError; then there is none, and device_refused_ is set.
+  HandleId create_handle();
   void open_targets();
   // Steps whose target is mapped: to be opened in runs of neighbouring pages.
   void open_run(size_t first_step, size_t last_step);
@@ -67,8 +72,10 @@ class PageTransaction {
   AddressSpace& space_;
   Address base_;
   size_t page_bytes_;
+  size_t reserve_bytes_;
   std::vector<Step> steps_;
   std::string error_;
+  bool device_refused_ = false;
   size_t moved_ = 0;
   size_t given_back_ = 0;
 };

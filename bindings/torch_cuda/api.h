@@ -1,6 +1,7 @@
 // What the CUDA plugin's C interface has beyond bindings/torch/plugin/api.h. Differences from
 // there: tidepool_attach() touches no device, and its `settings` are
-//   {"budget_bytes": int > 0 | "budget_share": float in (0, 1], "rematerialize": bool (optional),
+//   {"budget_bytes": int > 0 | "budget_share": float in (0, 1] | "budget_auto": true (as much as
+//    the device gives, but for a reserve), "rematerialize": bool (optional),
 //    "allocator": "arena" or, to debug, "native" (optional)} and the entries of the CPU's;
 // statistics are by device, "cuda:0" and so on: of devices that have allocated.
 #pragma once

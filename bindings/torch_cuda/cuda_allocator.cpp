@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -27,6 +28,11 @@ namespace tidepool::torch_cuda {
 namespace {
 
 CudaAllocator* g_allocator = nullptr;
+
+// What `auto` leaves on the device for contexts, kernels that are loaded late, and libraries: this
+// share, but no more than so many bytes.
+constexpr size_t kReserveShare = 50;
+constexpr size_t kMostReserve = size_t{512} << 20;
 
 const c10::impl::PyInterpreter* gpu_trace() { return c10::impl::GPUTrace::get_trace(); }
 
@@ -119,7 +125,10 @@ DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
   size_t free_bytes = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &slot.device_bytes));
   AllocatorConfig config = settings_.allocator;
-  if (config.budget_bytes == 0) {
+  if (settings_.budget_auto) {
+    config.budget_bytes = slot.device_bytes;
+    config.device_reserve_bytes = std::min(kMostReserve, slot.device_bytes / kReserveShare);
+  } else if (config.budget_bytes == 0) {
     config.budget_bytes =
         static_cast<size_t>(settings_.budget_share * static_cast<double>(slot.device_bytes));
   }

@@ -91,6 +91,17 @@ void NativePools::restrict_native(size_t bytes) {
   native_.setMemoryFraction(fraction, device_);
 }
 
+void NativePools::make_room(DeviceMemory& memory, size_t bytes) {
+  try {
+    memory.free(memory.allocate(bytes, nullptr, PlacementHint::kTransient));
+  } catch (const OutOfMemory&) {
+    // What is free goes, at least.
+  } catch (const DeviceError&) {
+    // Likewise, where streams cannot be ordered during a capture.
+  }
+  memory.allocator().give_back_free_pages();
+}
+
 void NativePools::enter(DeviceMemory& memory, size_t growth) {
   std::lock_guard<std::mutex> guard(mutex_);
   ++requests_;

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bindings/torch_cuda/device_memory.h"
@@ -52,7 +53,11 @@ class NativePools {
   // Has PyTorch's allocator serve a request of `bytes`. Throws: c10::OutOfMemoryError.
   template <class Allocate>
   auto allocate(DeviceMemory& memory, size_t bytes, Allocate&& allocate) {
-    for (size_t growth : {expected_growth(bytes), 2 * expected_growth(2 * bytes)}) {
+    const size_t usual = expected_growth(bytes);
+    const size_t most = 2 * expected_growth(2 * bytes);
+    for (const auto& [growth, evicts] :
+         {std::pair(usual, false), std::pair(usual, true), std::pair(most, true)}) {
+      if (evicts) make_room(memory, growth);
       enter(memory, growth);
       try {
         auto block = allocate();
@@ -61,7 +66,7 @@ class NativePools {
         return block;
       } catch (const c10::OutOfMemoryError&) {
         leave(memory, growth);
-        if (growth != expected_growth(bytes)) throw;
+        if (growth == most) throw;
       } catch (...) {
         leave(memory, growth);
         throw;
@@ -76,6 +81,9 @@ class NativePools {
  private:
   // How much PyTorch's allocator may take from the device to serve a request.
   static size_t expected_growth(size_t bytes);
+  // Evicts from the arena, and gives back, as much as PyTorch's allocator is short of, where that
+  // can be had.
+  static void make_room(DeviceMemory& memory, size_t bytes);
   void enter(DeviceMemory& memory, size_t growth);
   void leave(DeviceMemory& memory, size_t growth);
   // note() counts what PyTorch's allocator says it is about to do, which may then fail.

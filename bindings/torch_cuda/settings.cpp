@@ -8,6 +8,7 @@ Settings Settings::parse(const std::string& text) {
   Settings settings;
   torch_glue::read_allocator_settings(reader, settings.allocator);
   settings.budget_share = reader.share("budget_share", 0);
+  settings.budget_auto = reader.flag("budget_auto", false);
   const std::string allocator = reader.text("allocator", "arena");
   if (allocator != "arena" && allocator != "native") {
     throw std::invalid_argument("allocator: '" + allocator + "' is neither arena nor native");
@@ -17,8 +18,9 @@ Settings Settings::parse(const std::string& text) {
   if (settings.rematerialize) {
     torch_glue::read_runtime_settings(reader, settings.runtime, settings.allocator);
   }
-  if (settings.allocator.budget_bytes == 0 && settings.budget_share == 0) {
-    throw std::invalid_argument("budget_bytes: expected more than 0, or a budget_share up to 1");
+  if (settings.allocator.budget_bytes == 0 && settings.budget_share == 0 && !settings.budget_auto) {
+    throw std::invalid_argument(
+        "budget_bytes: expected more than 0, a budget_share up to 1, or budget_auto");
   }
   return settings;
 }

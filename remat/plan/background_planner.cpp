@@ -53,7 +53,8 @@ std::vector<float> by_storage(const std::vector<float>& weights, const Trace& tr
 struct BackgroundPlanner::Recording {
   std::unique_ptr<JobEvents> events;
   std::vector<uint32_t> outputs;  // of operators, as StepHistory has them: their storages, or kDead
-  size_t allocated_bytes = 0;     // when it began
+  size_t limit_bytes = 0;         // on committed memory, when it began; as the next
+  size_t allocated_bytes = 0;
   size_t resident_bytes = 0;      // of these, of storages that lived then
   uint64_t fingerprint = 0;
 };
@@ -68,7 +69,6 @@ BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator&
     : runtime_(runtime),
       allocator_(allocator),
       config_(config),
-      budget_bytes_(allocator.statistics().budget_bytes),
       recording_(std::make_unique<Recording>()) {
   set_recording(true);
 }
@@ -191,6 +191,7 @@ void BackgroundPlanner::start_recording(const remat::StepEnd& end) {
   filling()->clear();
   forget_storages();
   recording_->outputs.clear();
+  recording_->limit_bytes = allocator_.limit_bytes();
   recording_->allocated_bytes = end.allocated_bytes;
   set_recording(true);
 }
@@ -272,7 +273,7 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
   if (search.stop.stop_requested()) return std::nullopt;
   SimulationConfig job;
   job.memory = MemoryModel::kPages;
-  job.budget_bytes = budget_bytes_;
+  job.budget_bytes = recorded.limit_bytes;
   const size_t known_bytes = std::min(recorded.resident_bytes, recorded.allocated_bytes);
   job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
   job.granularity = allocator_.page_bytes();
@@ -324,7 +325,8 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
     StopToken stop;
     stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns, kMostTryingNs);
     job.stop = &stop;
-    const size_t least = std::max(report.lower_bound_budget_bytes, report.budget_bytes + 1);
+    const size_t least = std::max(report.lower_bound_budget_bytes,
+                                  std::min(report.budget_bytes, report.limit_bytes) + 1);
     auto found = least_budget(trace, job, least);
     // In the middle of the second step: what is missing will be as in the first.
     std::optional<size_t> again;

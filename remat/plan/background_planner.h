@@ -112,7 +112,6 @@ class BackgroundPlanner final : public EventRecorder {
   remat::Runtime& runtime_;
   BudgetedAllocator& allocator_;
   const BackgroundPlannerConfig config_;
-  const size_t budget_bytes_;
 
   // With the device's lock.
   Phase phase_ = Phase::kBeginning;

@@ -233,6 +233,12 @@ struct FakeCalls {
     return driver::kSuccess;
   }
 
+  static driver::Result cuMemGetInfo(size_t* free, size_t* total) {
+    TIDEPOOL_ENTER;
+    if (fake().current_device() < 0) return kInvalidContext;
+    *free = *total = fake().memory_bytes;
+    return driver::kSuccess;
+  }
   static driver::Result cuMemAlloc(driver::DevicePointer* address, size_t bytes) {
     TIDEPOOL_ENTER;
     if (fake().current_device() < 0) return kInvalidContext;

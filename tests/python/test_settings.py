@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tidepool import _settings
+from tidepool import _settings, _sizes
 from tidepool._settings import SettingsError, resolve
 
 
@@ -54,7 +54,7 @@ def test_a_trace_needs_no_budget(text, steps):
     settings = resolve({"trace": "out.gz", "trace_steps": text}, {})
     assert (settings.trace, settings.trace_steps) == ("out.gz", steps)
     assert settings.budget_bytes > 2**20
-    assert resolve({"trace": "out.gz", "device": "cuda"}, {}).budget_share == 1
+    assert resolve({"trace": "out.gz", "device": "cuda"}, {}).budget_auto
 
 
 @pytest.mark.parametrize("before, after, moved", [
@@ -145,9 +145,31 @@ def test_a_share_of_a_gpus_memory_is_known_once_there_is_one():
     assert "budget_share" not in resolve({"budget": "80%", "device": "cpu"}, {}).for_plugin()
 
 
+def test_a_budget_may_be_what_there_is():
+    on_cuda = resolve({"budget": "auto", "device": "cuda"}, {})
+    assert on_cuda.for_plugin()["budget_auto"] is True
+    assert "budget auto on each cuda device" in on_cuda.describe()
+    on_cpu = resolve({}, {"TIDEPOOL_BUDGET": "AUTO", "TIDEPOOL_DEVICE": "cpu"})
+    assert 0 < on_cpu.for_plugin()["budget_bytes"] < _sizes.cpu_memory_bytes()
+    assert "budget_auto" not in on_cpu.for_plugin()
+    assert "budget auto (" in on_cpu.describe()
+
+
+@pytest.mark.parametrize("given, environ, visible, budget", [
+    ({}, {}, True, "auto"), ({}, {}, False, None),
+    ({"device": "cuda"}, {}, False, "auto"), ({"device": "cpu"}, {}, True, None),
+    ({}, {"TIDEPOOL_DEVICE": "cpu"}, True, None), ({}, {"TIDEPOOL_DEVICE": "cuda"}, False, "auto"),
+])
+def test_a_job_on_a_gpu_needs_no_budget(monkeypatch, given, environ, visible, budget):
+    monkeypatch.setattr(_settings, "gpu_is_visible", lambda: visible)
+    assert _settings.default_budget(given, environ) == budget
+
+
 def test_the_backend_alone_means_all_of_a_gpus_memory():
     environ = {"TIDEPOOL_BACKEND": "tidepool"}
-    assert resolve({"device": "cuda"}, environ).budget_share == 1
+    settings = resolve({"device": "cuda"}, environ)
+    assert settings.budget_auto
+    assert settings.for_plugin()["budget_auto"] is True
     with pytest.raises(SettingsError, match="no budget given"):
         resolve({"device": "cpu"}, environ)
 

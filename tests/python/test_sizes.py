@@ -60,5 +60,17 @@ def test_memory_is_the_smaller_of_machine_and_cgroup(tmp_path, cgroup, files, ex
     assert _sizes.cpu_memory_bytes(fake_root(tmp_path, cgroup, **files)) == expected
 
 
+@pytest.mark.parametrize("available, limit, expected", [
+    (100, "max", 50 << 20), (800, "max", 400 << 20), (16 << 10, "max", 14 << 30),
+    (16 << 10, 4 << 30, 3 << 30),
+])
+def test_a_part_of_what_nobody_uses_is_left_to_what_is_no_tensor(tmp_path, available, limit,
+                                                                 expected):
+    folder = fake_root(tmp_path, "0::/\n", memory_dot_max=f"{limit}\n")
+    (folder / "proc/meminfo").write_text(
+        f"MemTotal: {32 << 20} kB\nMemFree: 1 kB\nMemAvailable: {available << 10} kB\n")
+    assert _sizes.cpu_budget_bytes(folder) == expected
+
+
 def test_this_machine_has_memory():
     assert _sizes.cpu_memory_bytes() > 2**26

@@ -53,12 +53,18 @@ void FaultySpace::release_range(Address start, size_t bytes) {
 
 HandleId FaultySpace::create_handle(size_t bytes) {
   throw_if_failing(DeviceCall::kCreateHandle);
-  return inner_.create_handle(bytes);
+  if (available_bytes() < bytes) throw DeviceError("create_handle: the device is full");
+  const HandleId handle = inner_.create_handle(bytes);
+  handles_[handle] = bytes;
+  held_bytes_ += bytes;
+  return handle;
 }
 
 void FaultySpace::release_handle(HandleId handle) {
   throw_if_failing(DeviceCall::kReleaseHandle);
   inner_.release_handle(handle);
+  held_bytes_ -= handles_.at(handle);
+  handles_.erase(handle);
 }
 
 void FaultySpace::map(Address address, size_t bytes, HandleId handle) {

@@ -4,8 +4,11 @@
 // Does not own what it wraps. Set-up is not thread safe; calls are as the wrapped space's.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
+#include <unordered_map>
 
 #include "allocator/space/address_space.h"
 
@@ -35,6 +38,9 @@ class FaultySpace final : public AddressSpace {
   bool failed() const { return failed_; }
   // A failing move leaves the handle mapped nowhere.
   void set_moves_fail_half_way(bool half_way) { half_way_ = half_way; }
+  // Handles of no more than so many bytes in all can be had from now on: others use the rest.
+  void set_capacity(size_t bytes) { capacity_ = bytes; }
+  size_t held_bytes() const { return held_bytes_; }
   // Called before every call, on the caller's thread.
   void set_before_call(std::function<void(DeviceCall)> hook) { before_call_ = std::move(hook); }
   // Calls so far, failed ones included.
@@ -43,6 +49,7 @@ class FaultySpace final : public AddressSpace {
   size_t granularity() const override { return inner_.granularity(); }
   size_t mapping_limit() const override { return inner_.mapping_limit(); }
   bool has_virtual_memory() const override { return inner_.has_virtual_memory(); }
+  size_t available_bytes() override { return capacity_ - std::min(capacity_, held_bytes_); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
   HandleId create_handle(size_t bytes) override;
@@ -65,6 +72,9 @@ class FaultySpace final : public AddressSpace {
   bool for_ever_ = false;
   bool half_way_ = false;
   bool failed_ = false;
+  size_t capacity_ = SIZE_MAX;
+  size_t held_bytes_ = 0;
+  std::unordered_map<HandleId, size_t> handles_;  // their bytes
 };
 
 }  // namespace tidepool

@@ -288,10 +288,21 @@ def replay_refused() -> dict:
             "used_again": torch.cuda.max_memory_allocated()}
 
 
+def pool_needs_room() -> dict:
+    """Have a MemPool's request served where what can be evicted is in the way."""
+    base = torch.randn(1 << 20, device="cuda")
+    made = [torch.cat([base, base]) for _ in range(6)]  # 8 MiB each
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        inside = torch.zeros(16 << 20, dtype=torch.uint8, device="cuda")
+    evicted = sum(state(each) == EVICTED for each in made) if plugin() else 1
+    return {"prints": prints(inside[:8].clone(), *made), "evicted": evicted}
+
+
 CASES = {case.__name__: case for case in (
     other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
     recorded_while_evicted, captured, captured_draws, two_devices, drawn, scalars_of_the_host,
-    varying, switched, workspace_refused, replay_refused)}
+    varying, switched, workspace_refused, replay_refused, pool_needs_room)}
 
 
 def main() -> None:

@@ -101,6 +101,15 @@ def test_single_cases(cases, case):
     assert ours.get("evicted", 1) > 0
 
 
+def test_pools_of_pytorchs_own_allocator_get_what_can_be_evicted(jobs):
+    options = {"environ": ENVIRON, **DEVICE}
+    expected = jobs.json("remat_jobs.py", "pool_needs_room", **options)["pool_needs_room"]
+    ours = jobs.json("remat_jobs.py", "pool_needs_room", budget="64MiB", **options)
+    assert ours["pool_needs_room"]["prints"] == expected["prints"]
+    assert ours["pool_needs_room"]["evicted"] > 0
+    assert ours["pool_needs_room"]["races"] == ours["misuses"] == []
+
+
 def test_nothing_is_misused(cases):
     assert cases[1]["misuses"] == []
 

@@ -28,7 +28,8 @@ def enable(
     """Attach to this process. Memory allocated before is never evicted, so call it early.
 
     Args:
-        budget: bytes, or a size such as "8GiB", "8GB" or "60%" (of the device's memory).
+        budget: bytes, or a size such as "8GiB", "8GB" or "60%" (of the device's memory), or
+            "auto": what there is, which is the default where a GPU is visible.
         policy: what to evict: planned (default), or another name of docs/settings.md.
         chaos: evict on purpose, for tests: op, alloc, random:SEED or bounded[:SEED].
         device: cpu, or cuda.
@@ -51,6 +52,8 @@ def enable(
     _settings.take_from_conf(os.environ)
     given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device, "stats": stats,
              "trace": trace, "trace_steps": trace_steps}
+    if budget is None and not os.environ.get("TIDEPOOL_BUDGET", "").strip():
+        given["budget"] = _settings.default_budget(given, os.environ)
     settings = _settings.resolve(given, os.environ)
     _autoload.suspended = True
     try:

@@ -157,7 +157,8 @@ def summary(settings: _settings.Settings, devices: dict) -> str:
     """Return the line at exit."""
     if settings.device == "cpu":
         return _summary_of(devices.get("cpu", {}), settings.describe_budget())
-    parts = [f"{name}: {_summary_of(values, _sizes.format_size(values['budget_bytes']))}"
+    auto = f"{_settings.AUTO}, " if settings.budget_auto else ""
+    parts = [f"{name}: {_summary_of(values, auto + _sizes.format_size(values['limit_bytes']))}"
              for name, values in devices.items()]
     return "; ".join(parts) or "no CUDA memory was asked for"
 

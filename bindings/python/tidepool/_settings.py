@@ -24,6 +24,7 @@ DEVICES = ("cpu", "cuda")
 ROOM = ("windows", "moves", "remap")  # ways to make room, for comparison
 PLANNING = ("background", "wait", "off")  # what `planned` does while the job runs
 ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the budget, to debug
+AUTO = "auto"  # a budget: what there is
 PREFIX = "TIDEPOOL_"
 REQUIRED = "TIDEPOOL_REQUIRED"  # 1: a process that cannot have Tidepool ends
 CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch prefers the first
@@ -56,7 +57,13 @@ class Setting:
 
 _BOTH = ("run", "verify")
 SETTINGS = (
-    Setting("budget", "SIZE", "", "hard cap: 8GiB, 8GB, plain bytes or 60%",
+    Setting("budget", "SIZE", "auto if a GPU is visible, else none",
+            "hard cap: 8GiB, 8GB, plain bytes, 60% or auto",
+            "`auto`: as much as there is. On cuda nothing is evicted before the device has no more "
+            "memory to give, but for a fiftieth of it (512 MiB at most) that is left to libraries; "
+            "when others give memory back, it is used again. On the CPU it is what the process may "
+            "use and nobody else is using at the start, less an eighth (1 GiB at least) for all "
+            "that is no tensor. "
             "KiB is 1024 bytes, KB is 1000. `%` is of the memory that the process may use: the "
             "machine's, or its cgroup's limit if that is smaller; on cuda, of each device's memory."
             " It is per process: a process that the job starts has the same budget again, a forked "
@@ -137,6 +144,7 @@ class Settings:
 
     budget_bytes: int = 0
     budget_share: float = 0.0  # of a GPU's memory, where that is what was given
+    budget_auto: bool = False  # what there is; budget_bytes has it on the CPU
     device: str = "cpu"
     policy: str = POLICIES[0]
     planning: str = PLANNING[0]
@@ -167,6 +175,8 @@ class Settings:
             values["rematerialize"] = False
         if self.budget_share:
             values["budget_share"] = self.budget_share
+        if self.budget_auto and self.device == "cuda":
+            values["budget_auto"] = True
         if self.page_bytes is not None:
             values["page_bytes"] = self.page_bytes
         values.update({f"allow_{way}": False for way in ROOM if way not in self.room})
@@ -192,7 +202,11 @@ class Settings:
         """Return the budget as a user would write it."""
         if self.budget_share:
             return f"{self.budget_share * 100:g}%"
-        return _sizes.format_size(self.budget_bytes)
+        if not self.budget_auto:
+            return _sizes.format_size(self.budget_bytes)
+        if self.device == "cuda":
+            return AUTO
+        return f"{AUTO} ({_sizes.format_size(self.budget_bytes, exact=False)})"
 
 
 def nearest(word: str, valid: tuple[str, ...]) -> str:
@@ -277,10 +291,9 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
     limits = {name: _positive(given[key]) for key, name in LIMITS.items() if key in given}
     if "limit_bookkeeping" in given:
         limits["bookkeeping_bytes"] = _size(given["limit_bookkeeping"], None)
-    budget_bytes, budget_share = _budget(given, device)
+    budget = _budget(given, device)
     settings = Settings(
-        budget_bytes=budget_bytes,
-        budget_share=budget_share,
+        **budget,
         device=device,
         policy=_policy(given),
         planning=_one_of(given, "planning", PLANNING, PLANNING[0]),
@@ -358,23 +371,30 @@ def _size(source: tuple[str, str], device_bytes: int | None) -> int:
     return size
 
 
-def _budget(given: Mapping, device: str) -> tuple[int, float]:
-    """Return bytes, or the share of each device's memory, which is known once there is one."""
+def _budget(given: Mapping, device: str) -> dict:
+    """Return the fields of Settings that the budget has.
+
+    A share of a GPU's memory, or what a GPU has, is known once there is one.
+    """
     if "budget" in given:
+        if given["budget"][1].lower() == AUTO:
+            if device == "cuda":
+                return {"budget_auto": True}
+            return {"budget_auto": True, "budget_bytes": _sizes.cpu_budget_bytes()}
         if device == "cuda":
             size = _size(given["budget"], _PARTS)
             share = given["budget"][1].endswith("%")
-            return (0, size / _PARTS) if share else (size, 0.0)
-        return _size(given["budget"], _sizes.cpu_memory_bytes()), 0.0
+            return {"budget_share": size / _PARTS} if share else {"budget_bytes": size}
+        return {"budget_bytes": _size(given["budget"], _sizes.cpu_memory_bytes())}
     chaos = "chaos" in given and given["chaos"][1] != "none"
     if device == "cpu" and (chaos or "trace" in given):
-        return _sizes.cpu_memory_bytes(), 0.0  # neither needs pressure
+        return {"budget_bytes": _sizes.cpu_memory_bytes()}  # neither needs pressure
     if device == "cuda" and ("backend" in given or "trace" in given):
-        return 0, 1.0  # the caching allocator alone was asked for, or a trace
+        return {"budget_auto": True}  # the caching allocator alone was asked for, or a trace
     others = ", ".join(origin for key, (origin, _) in given.items() if key not in _PASSIVE)
     beside = f" ({others} alone does not start Tidepool)" if others else ""
     raise SettingsError(f"no budget given{beside}: expected --budget, TIDEPOOL_BUDGET or budget=, "
-                        "a size such as 8GiB or 80%")
+                        "a size such as 8GiB or 80%, or auto")
 
 
 def _chaos(given: Mapping) -> str:
@@ -421,6 +441,18 @@ def _positive(source: tuple[str, str]) -> int:
     if not re.fullmatch(r"[0-9]+", text) or int(text) == 0:
         raise _wrong(origin, text, "expected a whole number above zero")
     return int(text)
+
+
+def default_budget(given: Mapping[str, object], environ: Mapping[str, str]) -> str | None:
+    """Return the budget of a job that is to have Tidepool and names none; None: it has to.
+
+    Args:
+        given: settings by key; None means not given.
+        environ: after `take_from_conf`.
+    """
+    device = given.get("device") or environ.get(PREFIX + "DEVICE")
+    on_cuda = gpu_is_visible() if device is None else device == "cuda"
+    return AUTO if on_cuda else None
 
 
 def gpu_is_visible() -> bool:

@@ -15,6 +15,8 @@ UNITS = {
 _BY_LOWER_CASE = {unit.lower(): unit for unit in UNITS}
 _SHAPE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", re.ASCII)
 _EXPECTED = "a size such as 8GiB, 8GB, 8589934592 or 80%"
+_RESERVE_PARTS = 8  # one of so many parts of the memory is left to what is no tensor
+_LEAST_RESERVE = 2**30  # but at least so many bytes, where that is at most half of it
 
 
 def parse_size(text: str, device_bytes: int | None = None) -> int:
@@ -84,14 +86,31 @@ def cpu_memory_bytes(root: Path = Path("/")) -> int:
     return min([_physical_memory_bytes(root), *limits])
 
 
+def cpu_budget_bytes(root: Path = Path("/")) -> int:
+    """Return what this process may use and nobody is using now, less a reserve.
+
+    The reserve, an eighth and at least 1 GiB (half, where there is less than 2 GiB), is for what is
+    no tensor: the interpreter, libraries, files that the system keeps in memory.
+    """
+    memory = cpu_memory_bytes(root)
+    available = min(memory, _meminfo(root, "MemAvailable") or memory)
+    reserve = max(available // _RESERVE_PARTS, min(_LEAST_RESERVE, available // 2))
+    return available - reserve
+
+
 def _physical_memory_bytes(root: Path) -> int:
+    return (_meminfo(root, "MemTotal")
+            or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _meminfo(root: Path, name: str) -> int | None:
     try:
         for line in (root / "proc/meminfo").read_text().splitlines():
-            if line.startswith("MemTotal:"):
+            if line.startswith(name + ":"):
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):
         pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
 
 
 def _cgroup_limits(root: Path) -> list[int]:

@@ -27,7 +27,7 @@ _EPILOG = """\
 examples:
   tidepool run --budget 8GiB -- python train.py --epochs 3
   tidepool run --budget 60% --stats out.json -m package.train
-  tidepool run --budget 8GiB train.py
+  tidepool run train.py    (on a GPU: evicts once the device is full)
   tidepool run --trace out.jsonl.gz --trace-steps 3:4 train.py
 
 Sizes: KiB is 1024, KB is 1000; % is of the memory that the process may use (machine or cgroup;
@@ -127,6 +127,8 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
     environ = dict(inherited)
     _settings.take_from_conf(environ)
     given = {each.key: getattr(options, each.key, None) for each in _OPTIONS}
+    if given["budget"] is None and not environ.get("TIDEPOOL_BUDGET", "").strip():
+        given["budget"] = _settings.default_budget(given, environ)
     settings = _settings.resolve(given, environ)
     for key, value in given.items():
         if value is not None:
@@ -188,8 +190,8 @@ def _parser() -> argparse.ArgumentParser:
                                      dest="command")
     run = commands.add_parser(
         "run", help="run a job within a budget", formatter_class=shape, allow_abbrev=False,
-        usage="tidepool run --budget SIZE [options] -- COMMAND...\n"
-              "       tidepool run --budget SIZE [options] -m MODULE...",
+        usage="tidepool run [--budget SIZE] [options] -- COMMAND...\n"
+              "       tidepool run [--budget SIZE] [options] -m MODULE...",
         description="Run an unmodified PyTorch job within a memory budget.", epilog=_EPILOG)
     _add_settings(run, "run")
     verify = commands.add_parser(

@@ -15,6 +15,8 @@ nlohmann::json device_json(const AllocatorStatistics& memory,
   }
   return {
       {"budget_bytes", memory.budget_bytes},
+      {"limit_bytes", memory.limit_bytes},
+      {"device_refusals", memory.device_refusals},
       {"reserved_bytes", memory.reserved_bytes},
       {"reserved_peak_bytes", memory.reserved_peak_bytes},
       {"allocated_bytes", memory.allocated_bytes},

@@ -131,5 +131,64 @@ TEST_CASE("pages of one kind serve another when the budget is spent") {
   world.allocator.check_invariants();
 }
 
+TEST_CASE("a device that refuses pages below the budget is pressure like any other") {
+  World world(config_of(64));
+  world.space.set_capacity(32 * kPage);
+  for (int i = 0; i < 200; ++i) {
+    world.owned((i % 4 + 1) * kPage, 10);
+    world.allocator.check_invariants();
+  }
+  CHECK(world.space.held_bytes() == 32 * kPage);
+  CHECK(world.statistics().limit_bytes == 32 * kPage);
+  CHECK(world.statistics().budget_bytes == 64 * kPage);
+  CHECK(world.statistics().evictions > 100);
+  // Seldom asked: after 16 requests, then after 32, and so on.
+  CHECK(world.statistics().device_refusals >= 3);
+  CHECK(world.statistics().device_refusals <= 8);
+
+  // Others give memory back: it is found out about, and used.
+  world.space.set_capacity(48 * kPage);
+  for (int i = 0; i < 2000 && world.allocator.committed_bytes() < 48 * kPage; ++i) {
+    world.owned(2 * kPage, 10);
+  }
+  CHECK(world.allocator.committed_bytes() == 48 * kPage);
+  world.space.set_capacity(SIZE_MAX);
+  for (int i = 0; i < 2000 && world.allocator.committed_bytes() < 64 * kPage; ++i) {
+    world.owned(2 * kPage, 10);
+  }
+  CHECK(world.allocator.committed_bytes() == 64 * kPage);
+  CHECK(world.statistics().limit_bytes == 64 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("before memory is out the device is asked again for what it has refused") {
+  World world(config_of(64));
+  world.space.set_capacity(32 * kPage);
+  world.owned(32 * kPage, 10, true);
+  try {
+    world.owned(kPage, 10);
+    FAIL("out of memory is expected");
+  } catch (const OutOfMemory& error) {
+    CHECK(error.report().limit_bytes == 32 * kPage);
+    CHECK(std::string(error.what()).find("has given no more than 2.00 MiB") != std::string::npos);
+  }
+  world.space.set_capacity(64 * kPage);
+  CHECK_NOTHROW(world.owned(kPage, 10));
+}
+
+TEST_CASE("so much of the device as the settings say is left to others") {
+  AllocatorConfig config = config_of(64);
+  config.device_reserve_bytes = 4 * kPage;
+  World world(config);
+  world.space.set_capacity(32 * kPage);
+  for (int i = 0; i < 60; ++i) world.owned(2 * kPage, 10);
+  CHECK(world.space.held_bytes() == 28 * kPage);
+  CHECK(world.statistics().evictions > 0);
+  world.space.set_capacity(24 * kPage);  // others have grown: what is held stays
+  for (int i = 0; i < 60; ++i) world.owned(2 * kPage, 10);
+  CHECK(world.space.held_bytes() == 28 * kPage);
+  world.allocator.check_invariants();
+}
+
 }  // namespace
 }  // namespace tidepool

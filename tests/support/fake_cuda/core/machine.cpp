@@ -35,6 +35,13 @@ Machine::Machine(Settings wanted)
   for (const Price& price : settings.prices) book.set_price(price);
 }
 
+void Machine::change_outside() {
+  const uint64_t every = settings.outside_changes_every;
+  // Eighths in an order that looks like chance, and is the same each time.
+  const uint64_t eighths = every == 0 ? 8 : calls_++ / every * 5 % 9;
+  for (const auto& memory : devices_) memory->set_outside(settings.outside_bytes / 8 * eighths);
+}
+
 void Machine::note(LogEntry entry) {
   const LogEntry& added = log.add(std::move(entry));
   if (settings.log_to_stderr) std::fprintf(stderr, "fake_cuda: %s\n", describe(added).c_str());
@@ -209,6 +216,7 @@ Error run(Call call, const char* function, bool is_unsafe,
   Machine& here = machine();
   std::lock_guard lock(here.mutex);
   Error error = here.book.begin(call);
+  here.change_outside();
   const size_t races_before = here.races.races().size();
   if (error == Error::kSuccess) {
     try {

@@ -54,6 +54,8 @@ class Machine {
   std::vector<Misuse> misuses;
   std::mutex mutex;
 
+  // A call begins: what others use may be another part of the device.
+  void change_outside();
   PhysicalMemory& memory(int device) { return *devices_.at(device); }
 
   // Enqueues an operation that touches nothing it names.
@@ -86,6 +88,8 @@ class Machine {
 
  private:
   void note(LogEntry entry);
+
+  uint64_t calls_ = 0;
 };
 
 // The machine of this process, made from the environment when it is first asked for. Settings that

@@ -75,7 +75,7 @@ Error memory_info(const char* function, size_t* free_bytes, size_t* total_bytes)
   return run(Call::kOther, function, [&](Machine& m) {
     const PhysicalMemory& memory = m.memory(current_device());
     *total_bytes = memory.total_bytes();
-    *free_bytes = memory.total_bytes() - memory.used_bytes();
+    *free_bytes = memory.free_bytes();
     return Error::kSuccess;
   });
 }

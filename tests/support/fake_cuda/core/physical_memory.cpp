@@ -28,9 +28,10 @@ PhysicalMemory::PhysicalMemory(int device, size_t total_bytes)
 PhysicalMemory::~PhysicalMemory() { close(file_); }
 
 Extent PhysicalMemory::take(size_t bytes) {
-  if (bytes > total_bytes_ - used_bytes_) {
-    throw Refusal(Error::kOutOfMemory, fmt::format("{} bytes wanted, {} of {} used", bytes,
-                                                   used_bytes_, total_bytes_));
+  if (bytes > free_bytes()) {
+    throw Refusal(Error::kOutOfMemory,
+                  fmt::format("{} bytes wanted, {} of {} used, and {} by others", bytes,
+                              used_bytes_, total_bytes_, outside_bytes_));
   }
   Extent extent{.device = device_, .file = file_, .offset = end_, .bytes = bytes};
   std::vector<uint64_t>& free = free_[bytes];

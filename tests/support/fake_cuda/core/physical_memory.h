@@ -6,6 +6,7 @@
 // the device's size.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -36,6 +37,12 @@ class PhysicalMemory {
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
 
+  // Others use so much of it; what was taken before stays.
+  void set_outside(size_t bytes) { outside_bytes_ = bytes; }
+  size_t free_bytes() const {
+    const size_t used = used_bytes_ + outside_bytes_;
+    return total_bytes_ - std::min(total_bytes_, used);
+  }
   // Requires: a multiple of granularity(). Throws: Refusal with kOutOfMemory.
   Extent take(size_t bytes);
   void give_back(const Extent& extent);
@@ -51,6 +58,7 @@ class PhysicalMemory {
   uint64_t end_ = 0;
   std::map<size_t, std::vector<uint64_t>> free_;  // offsets by size
   size_t used_bytes_ = 0;
+  size_t outside_bytes_ = 0;
   size_t used_peak_bytes_ = 0;
 };
 

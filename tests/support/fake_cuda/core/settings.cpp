@@ -65,6 +65,9 @@ const std::map<std::string_view, Reader>& readers() {
       {"DEVICES",
        [](Settings& s, const std::string& t) { s.devices = static_cast<int>(count(t)); }},
       {"MEMORY", [](Settings& s, const std::string& t) { s.memory_bytes = list_of_bytes(t); }},
+      {"OUTSIDE", [](Settings& s, const std::string& t) { s.outside_bytes = bytes(t); }},
+      {"OUTSIDE_EVERY",
+       [](Settings& s, const std::string& t) { s.outside_changes_every = count(t); }},
       {"MAPPING_LIMIT", [](Settings& s, const std::string& t) { s.mapping_limit = count(t); }},
       {"LATE",
        [](Settings& s, const std::string& t) {

@@ -19,6 +19,10 @@ struct Settings {
   int devices = 1;
   // By device; devices beyond the list have as much as the last of it.
   std::vector<size_t> memory_bytes = {size_t{8} << 30};
+  size_t outside_bytes = 0;  // of each device, in use by others: contexts, libraries, processes
+  // Every so many calls others use another share of outside_bytes, which no call is told of; 0: all
+  // of it, always.
+  uint64_t outside_changes_every = 0;
   size_t mapping_limit = std::numeric_limits<size_t>::max();
   // How often an event or stream whose work the host has not waited for answers "not ready".
   uint64_t late_queries = 0;
@@ -41,10 +45,10 @@ struct Settings {
 // Sets one of DEVICES, MEMORY, … (below) from text. Throws: std::invalid_argument.
 void apply_setting(Settings& settings, const std::string& name, const std::string& text);
 
-// Reads FAKE_CUDA_DEVICES, _MEMORY, _MAPPING_LIMIT, _LATE (a number, or "asked"), _TOUCH, _PEERS,
-// _FATAL, _LOG, _LOG_ENTRIES, _BLAS_WORKSPACE, _DNN_WORKSPACE, _GRANULARITY, _FAIL and _PRICE.
-// Sizes are bytes or end in KiB, MiB or GiB; _MEMORY takes several, with commas.
-// CUDA_VISIBLE_DEVICES leaves out as many devices as it does not name. Throws:
+// Reads FAKE_CUDA_DEVICES, _MEMORY, _OUTSIDE, _OUTSIDE_EVERY, _MAPPING_LIMIT, _LATE (a number, or
+// "asked"), _TOUCH, _PEERS, _FATAL, _LOG, _LOG_ENTRIES, _BLAS_WORKSPACE, _DNN_WORKSPACE,
+// _GRANULARITY, _FAIL and _PRICE. Sizes are bytes or end in KiB, MiB or GiB; _MEMORY takes several,
+// with commas. CUDA_VISIBLE_DEVICES leaves out as many devices as it does not name. Throws:
 // std::invalid_argument naming a variable that is unknown or wrong.
 Settings settings_from_environment();
 
