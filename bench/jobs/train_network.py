@@ -38,13 +38,15 @@ class Training:
         if self.on_gpu and self.network.images:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.optimizer = self.network.optimizer(self.model, self.device)
-        self.forward = saving_methods.apply(options.method, self.model)
+        self.forward = saving_methods.apply(options.method, self.model,
+                                            self.network.block)
         self.kept: tuple[int, list[torch.Tensor]] | None = None
 
     def host_batch(self, size: int) -> list[torch.Tensor]:
         """Return a batch; the same one as long as its size stays."""
         if self.kept is None or self.kept[0] != size:
-            batch = self.model.batch(size, torch.Generator().manual_seed(size))
+            self.model.batch_size = size
+            batch = self.model.batch(0, torch.Generator().manual_seed(size))
             self.kept = size, [each.pin_memory() for each in batch] if self.on_gpu else batch
         return self.kept[1]
 
@@ -109,7 +111,7 @@ def measure(training: Training, size: int, warm: int, steps: int) -> dict:
 
 def items_in(training: Training) -> int:
     """Return how many items one example has."""
-    return training.model.length if training.model.items == "tokens" else 1
+    return 1 if training.network.images else training.model.length
 
 
 def fits(training: Training, size: int) -> float | None:
