@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from pathlib import Path
 import measure
 import run
 import train_report
+from environments import clean_environment
 
 JOB = measure.ROOT / "bench" / "jobs" / "train_network.py"
 NETWORKS = ("resnet50", "gpt2_medium", "bert_large", "unet", "vit_large", "bilstm", "llama_lora",
@@ -100,8 +100,7 @@ def command(scale: Scale, network: str, method: str, budget: str | None,
 
 def environment(way: str, scale: Scale) -> dict[str, str]:
     """Return the variables of one process."""
-    environ = {name: value for name, value in os.environ.items()
-               if not name.startswith(("TIDEPOOL_", "PYTORCH_"))}
+    environ = clean_environment(preload=True)
     if way == "expandable":
         environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     if scale.scale == "small":  # cuBLAS's usual workspaces are larger than all the rest
