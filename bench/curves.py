@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999",
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#999999",
            "#7f3c8d", "#a5aa00")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 64, 170, 40, 52
+# No background: what a page has, light or dark, is behind lines and text that suit both.
+STYLE = ("<style>text{fill:#333}.grid{stroke:#888;stroke-opacity:.3}"
+         "@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>")
 
 Curve = Sequence[tuple[float, float]]
 
@@ -34,9 +37,9 @@ class Axes:
             y = self.bottom + (self.top - self.bottom) * k / 5
             px, py = self.at(x, y)
             parts += [f'<line x1="{px:.1f}" x2="{px:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
-                      'stroke="#e4e4e4"/>',
+                      'class="grid"/>',
                       f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py:.1f}" y2="{py:.1f}" '
-                      'stroke="#e4e4e4"/>',
+                      'class="grid"/>',
                       f'<text x="{px:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
                       f'{x:.2f}</text>',
                       f'<text x="{LEFT - 6}" y="{py + 4:.1f}" text-anchor="end">{y:.2f}</text>']
@@ -50,8 +53,7 @@ def draw(curves: Mapping[str, Curve], title: str, floor: float = 1.0, x_title: s
     """
     axes = Axes(curves, floor)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-             'font-family="sans-serif" font-size="12">',
-             '<rect width="100%" height="100%" fill="white"/>',
+             'font-family="sans-serif" font-size="12">', STYLE,
              f'<text x="{LEFT}" y="24" font-size="15">{escape(title)}</text>', *axes.grid()]
     if x_title:
         parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 12}" '
