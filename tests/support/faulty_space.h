@@ -7,7 +7,7 @@
 #include <array>
 #include <functional>
 
-#include "allocator/space/address_space.h"
+#include "tests/support/forwarding_space.h"
 
 namespace tidepool {
 
@@ -24,9 +24,9 @@ enum class DeviceCall : uint8_t {
 };
 const char* name_of(DeviceCall call);
 
-class FaultySpace final : public AddressSpace {
+class FaultySpace final : public test::ForwardingSpace {
  public:
-  explicit FaultySpace(AddressSpace& inner) : inner_(inner) {}
+  using ForwardingSpace::ForwardingSpace;
 
   // The n-th call of the kind from now on fails; n counts from 1. `for_ever`: all later ones too.
   void fail_at(DeviceCall call, size_t n, bool for_ever = false);
@@ -40,9 +40,6 @@ class FaultySpace final : public AddressSpace {
   // Calls so far, failed ones included.
   size_t calls(DeviceCall call) const { return calls_[static_cast<size_t>(call)]; }
 
-  size_t granularity() const override { return inner_.granularity(); }
-  size_t mapping_limit() const override { return inner_.mapping_limit(); }
-  bool has_virtual_memory() const override { return inner_.has_virtual_memory(); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
   HandleId create_handle(size_t bytes) override;
@@ -51,13 +48,11 @@ class FaultySpace final : public AddressSpace {
   void set_access(Address address, size_t bytes) override;
   void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
-  void fill(Address address, size_t bytes, unsigned char value) override;
 
  private:
   bool fails(DeviceCall call);
   void throw_if_failing(DeviceCall call);
 
-  AddressSpace& inner_;
   std::function<void(DeviceCall)> before_call_;
   std::array<size_t, static_cast<size_t>(DeviceCall::kAny) + 1> calls_{};
   DeviceCall failing_ = DeviceCall::kAny;
