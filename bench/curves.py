@@ -8,9 +8,8 @@ from html import escape
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#999999",
            "#7f3c8d", "#a5aa00")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 64, 170, 40, 52
-# No background: what a page has, light or dark, is behind lines and text that suit both.
-STYLE = ("<style>text{fill:#333}.grid{stroke:#888;stroke-opacity:.3}"
-         "@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>")
+# There is no background: this grey can be read on that of a light page and of a dark one.
+STYLE = "<style>text{fill:#777}.grid{stroke:#777;stroke-opacity:.3}</style>"
 
 Curve = Sequence[tuple[float, float]]
 
