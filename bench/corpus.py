@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from environments import clean_environment
 
 HERE = Path(__file__).resolve().parent
 JOB = HERE / "jobs" / "corpus_job.py"
@@ -33,9 +34,7 @@ def networks() -> list[str]:
 
 def environment() -> dict[str, str]:
     """Return an environment for jobs: one thread, no settings of Tidepool, no GPU."""
-    kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD"))}
-    return {**kept, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return clean_environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
 
 
 def record_gpu(name: str, path: Path) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import measure
-import torch
-
-sys.path.insert(0, str(measure.ROOT / "tests" / "support"))
-
 import standin
+import torch
+from environments import clean_environment
 
 # What PyTorch's own allocator is called, and its settings.
 SETTINGS = {"native": "", "expandable": "expandable_segments:True"}
@@ -41,10 +38,9 @@ def run(name: str, setting: str, *arguments: str, **knobs: standin.Knob) -> list
     Returns:
         The lines of JSON that it printed.
     """
-    base = {variable: value for variable, value in os.environ.items()
-            if not variable.startswith(("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD"))}
-    return run_in(standin.environment(version=torch.__version__, base=base,
-                                      build=stand_in_build(), **knobs), name, setting, *arguments)
+    environ = standin.environment(version=torch.__version__, base=clean_environment(),
+                                  build=stand_in_build(), **knobs)
+    return run_in(environ, name, setting, *arguments)
 
 
 def run_in(environ: Mapping[str, str], name: str, setting: str, *arguments: str) -> list[dict]:

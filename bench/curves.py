@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999",
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#999999",
            "#7f3c8d", "#a5aa00")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 64, 170, 40, 52
+# There is no background: this grey can be read on that of a light page and of a dark one.
+STYLE = "<style>text{fill:#777}.grid{stroke:#777;stroke-opacity:.3}</style>"
 
 Curve = Sequence[tuple[float, float]]
 
@@ -34,9 +36,9 @@ class Axes:
             y = self.bottom + (self.top - self.bottom) * k / 5
             px, py = self.at(x, y)
             parts += [f'<line x1="{px:.1f}" x2="{px:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
-                      'stroke="#e4e4e4"/>',
+                      'class="grid"/>',
                       f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py:.1f}" y2="{py:.1f}" '
-                      'stroke="#e4e4e4"/>',
+                      'class="grid"/>',
                       f'<text x="{px:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
                       f'{x:.2f}</text>',
                       f'<text x="{LEFT - 6}" y="{py + 4:.1f}" text-anchor="end">{y:.2f}</text>']
@@ -50,8 +52,7 @@ def draw(curves: Mapping[str, Curve], title: str, floor: float = 1.0, x_title: s
     """
     axes = Axes(curves, floor)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-             'font-family="sans-serif" font-size="12">',
-             '<rect width="100%" height="100%" fill="white"/>',
+             'font-family="sans-serif" font-size="12">', STYLE,
              f'<text x="{LEFT}" y="24" font-size="15">{escape(title)}</text>', *axes.grid()]
     if x_title:
         parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 12}" '

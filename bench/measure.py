@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 CARRIED = ROOT / "build" / "gpu-package"  # made elsewhere by `./dev gpu-package`
 
 

@@ -13,7 +13,6 @@ rest of the peak.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import measure
+from environments import clean_environment
 
 JOB = Path(__file__).resolve().parent / "jobs" / "repeated_network.py"
 NETWORKS = ("resnet50", "gpt", "unet", "treelstm")
@@ -115,10 +115,8 @@ class Network:
         out.unlink(missing_ok=True)
         front = [] if options is None else ["-m", "tidepool", "run", "--device", "cpu", *options,
                                             "--", sys.executable]
-        kept = {name: value for name, value in os.environ.items()
-                if not name.startswith(("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD"))}
-        environ = {**measure.with_package(kept), "CUDA_VISIBLE_DEVICES": "", "TIDEPOOL_QUIET": "1",
-                   **environ}
+        environ = {**measure.with_package(clean_environment()), "CUDA_VISIBLE_DEVICES": "",
+                   "TIDEPOOL_QUIET": "1", **environ}
         done = subprocess.run([sys.executable, *front, str(JOB), self.name, str(self.steps),
                                str(out)], env=environ, text=True, capture_output=True,
                               timeout=SECONDS)

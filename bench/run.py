@@ -2,7 +2,7 @@
 
 Usage: ./dev bench [NAME...] [--smoke] [--out FOLDER] [--list]
 
-Results go to bench/results/NAME-DATE.json with what is needed to judge them: machine, commit,
+Results go to bench/results/NAME.md with what is needed to judge them: machine, commit, date,
 PyTorch, number of runs, minimum, median and spread. A smoke run keeps nothing unless asked to.
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import gpu_report
 import measure
 
 PYTHON = ("operator_overhead", "transformer_step", "product_vs_simulator", "cuda_pairs",
@@ -67,7 +68,8 @@ def run_native(program: Path, smoke: bool, extra: list[str]) -> list[dict]:
             samples.setdefault((name, run["time_unit"]), []).append(run["cpu_time"])
             for counter in COUNTERS & run.keys():
                 samples.setdefault((f"{name}: {counter}", ""), []).append(run[counter])
-    results = [measure.summarize(name, unit, found) for (name, unit), found in samples.items()]
+    results = [measure.summarize(name, unit, found)
+               for (name, unit), found in sorted(samples.items())]
     print(measure.table(results))
     return [asdict(result) for result in results]
 
@@ -95,7 +97,7 @@ def commit() -> str:
     return f"{head}+changes" if git("status", "--porcelain", "--untracked-files=no") else head
 
 
-def describe(name: str, smoke: bool, results: list[dict]) -> dict:
+def document(name: str, smoke: bool, results: list[dict]) -> str:
     """Return the content of a results file."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -103,10 +105,15 @@ def describe(name: str, smoke: bool, results: list[dict]) -> dict:
         torch = version("torch")
     except PackageNotFoundError:
         torch = None
-    now = datetime.datetime.now(datetime.UTC)
-    return {"benchmark": name, "date": now.isoformat(timespec="seconds"), "machine": machine(),
-            "commit": commit(), "build": measure.build_folder().name, "torch": torch,
-            "python": sys.version.split()[0], "smoke": smoke, "results": results}
+    here = machine()
+    facts = [f"`./dev bench {name}{' --smoke' if smoke else ''}`",
+             f"{here['cpu']}, {here['cores']} cores, {here['memory_gib']} GiB, "
+             f"Linux {here['kernel']}",
+             f"commit {commit()}, build {measure.build_folder().name}",
+             f"PyTorch {torch}, Python {sys.version.split()[0]}",
+             datetime.datetime.now(datetime.UTC).date().isoformat()]
+    return "\n".join([f"# {name}", "", "; ".join(facts) + ".", "",
+                      *gpu_report.results_grid(results), ""])
 
 
 def run_all(names: list[str], smoke: bool, out: Path | None, extra: list[str]) -> Iterator[str]:
@@ -124,11 +131,9 @@ def run_all(names: list[str], smoke: bool, out: Path | None, extra: list[str]) -
             yield name
             continue
         if out is not None:
-            content = describe(name, smoke, results)
             out.mkdir(parents=True, exist_ok=True)
-            date = content["date"].replace(":", "").replace("-", "").split("+")[0]
-            path = out / f"{name}-{date}.json"
-            path.write_text(json.dumps(content, indent=2) + "\n")
+            path = out / f"{name}.md"
+            path.write_text(document(name, smoke, results))
             print(f"-> {os.path.relpath(path)}")
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from pathlib import Path
 import measure
 import run
 import train_report
+from environments import clean_environment
 
 JOB = measure.ROOT / "bench" / "jobs" / "train_network.py"
 NETWORKS = ("resnet50", "gpt2_medium", "bert_large", "unet", "vit_large", "bilstm", "llama_lora",
@@ -57,10 +57,11 @@ class Scale:
     scale: str = "full"
     warm: int = 2
     steps: int = 5
+    batch: int | None = None  # instead of the network's own
 
     def arguments(self) -> list[str]:
         return ["--device", self.device, "--scale", self.scale, "--warm", str(self.warm),
-                "--steps", str(self.steps)]
+                "--steps", str(self.steps), *(["--batch", str(self.batch)] if self.batch else [])]
 
     def ways(self, wanted: Sequence[str] | None = None) -> list[str]:
         """Return the ways of this device, or those of them that are wanted, in a good order."""
@@ -100,8 +101,7 @@ def command(scale: Scale, network: str, method: str, budget: str | None,
 
 def environment(way: str, scale: Scale) -> dict[str, str]:
     """Return the variables of one process."""
-    environ = {name: value for name, value in os.environ.items()
-               if not name.startswith(("TIDEPOOL_", "PYTORCH_"))}
+    environ = clean_environment(preload=True)
     if way == "expandable":
         environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     if scale.scale == "small":  # cuBLAS's usual workspaces are larger than all the rest
@@ -193,7 +193,15 @@ class Bench:
         method = way if way in STOCK and way != "expandable" else "plain"
         answer = ask(command(self.scale, self.network, method, budget),
                      environment(way, self.scale), seconds)
+        if self.scale.device == "cpu" and way in STOCK and "error" not in answer:
+            answer["reserved_peak"] = self.first(way).get("reserved_peak") or self.counted(method)
         return {**answer, "budget": int(budget) if budget and budget.isdigit() else None}
+
+    def counted(self, method: str) -> int | None:
+        """Return the most bytes that a way allocates: on the CPU nobody else counts them."""
+        answer = ask(command(self.scale, self.network, method, ALL["cpu"]),
+                     environment("ample", self.scale), PIECE_SECONDS)
+        return answer.get("tidepool", {}).get("allocated_peak_bytes")
 
     def largest(self, caps_mib: Sequence[int], end: float, show: Callable = print) -> None:
         """Look for the largest batches that are not known yet.
@@ -228,7 +236,8 @@ def mark(scale: Scale) -> str:
     """Return what tells points apart that must not be mixed."""
     said = measure.CARRIED / "COMMIT"
     commit = said.read_text().strip()[:12] if measure.uses_carried() else run.commit()
-    return f"{commit}, {scale.scale}, {scale.device}, {scale.warm}+{scale.steps} steps"
+    return f"{commit}, {scale.scale}, {scale.device}, {scale.warm}+{scale.steps} steps" + (
+        f", batch {scale.batch}" if scale.batch else "")
 
 
 def sections(benches: Sequence[Bench]) -> Iterator[str]:
@@ -258,6 +267,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5, help="of a process, after the warm-up")
     parser.add_argument("--warm", type=int, default=2, help="steps before those that count")
+    parser.add_argument("--batch", type=int, help="instead of the network's own")
     parser.add_argument("--largest", action="store_true", help="look for the largest batches")
     parser.add_argument("--caps", type=lambda text: [int(each) for each in text.split(",")],
                         default=list(CAPS_MIB), metavar="MIB,MIB", help="for --largest")
@@ -277,7 +287,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for and write the results; return the exit status."""
     options = parse(arguments)
-    scale = Scale(options.device, options.scale, options.warm, options.steps)
+    scale = Scale(options.device, options.scale, options.warm, options.steps, options.batch)
     options.out.mkdir(parents=True, exist_ok=True)
     points = Points(options.out / "points.jsonl", mark(scale))
     benches = [Bench(network, scale, points) for network in options.networks or NETWORKS]

@@ -9,7 +9,6 @@ machine count little. In percent of the step.
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import measure
 import torch
+from environments import clean_environment
 from torch import nn
 
 GOAL_PERCENT = 5.0
@@ -96,8 +96,7 @@ class Worker:
             traced = ["--trace", str(trace)] if trace else []
             command = [sys.executable, "-m", "tidepool", "run", "--budget", BUDGET, *traced, "--",
                        *command]
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("TIDEPOOL_")}
-        environ |= {"TIDEPOOL_QUIET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        environ = clean_environment(TIDEPOOL_QUIET="1", CUDA_VISIBLE_DEVICES="")
         self.process = subprocess.Popen(command, env=environ, text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
         self.step()

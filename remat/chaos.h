@@ -39,13 +39,13 @@ class ChaosEvictions {
   void evict(uint64_t operators_run) {
     uint64_t odds = kind_ == Chaos::kRandom ? 3 : 1;
     if (kind_ == Chaos::kBounded) {
-      odds = chaos_odds(operators_run, restorer_.statistics.operators_replayed, &random_);
+      odds = chaos_odds(operators_run, restorer_.statistics.operators_replayed, random_);
     }
     if (odds > 0) residency_.evict_everything(odds, &random_);
   }
 
   const Chaos kind_;
-  uint64_t random_;
+  SplitMix random_;
   Residency& residency_;
   const Restorer& restorer_;
 };

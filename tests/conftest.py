@@ -1,7 +1,15 @@
-"""For all Python tests: in a shard, only its part of them; long files first; tables at the end."""
+"""For all Python tests: no settings of whoever runs them; in a shard, only its part of them; long
+files first; tables at the end."""
 
+import os
+
+import environments
 import pytest
 import selection
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the default device is the CPU also where a GPU is
+for _name in os.environ.keys() - environments.clean_environment().keys():
+    del os.environ[_name]
 
 # The files that take longest, in that order: processes take a file at a time, and the one that took
 # a long one last would keep the others waiting.

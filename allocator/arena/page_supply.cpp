@@ -1,10 +1,10 @@
 #include "allocator/arena/page_supply.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "allocator/base/sizes.h"
+#include "allocator/base/steady_clock.h"
 
 namespace tidepool {
 
@@ -123,10 +123,9 @@ void PageSupply::run(DeviceLock& lock, PageTransaction& transaction, std::vector
     if (arena_.streams.wait_for(lock, uses)) {
       for (Claim& claim : emptied) claim.uses.clear();
       Unlocked unlocked(lock);
-      const auto start = std::chrono::steady_clock::now();
+      const uint64_t start_ns = steady_now_ns();
       transaction.run();
-      took_ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)
-                    .count();
+      took_ns = static_cast<double>(steady_now_ns() - start_ns);
       // Where no block lies the table's memory is not needed. The places are claimed: nobody else
       // reads or writes their entries.
       for (auto [offset, bytes] : places) arena_.heap.table().drop(offset, bytes);

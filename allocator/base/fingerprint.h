@@ -7,20 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define TIDEPOOL_HOST_DEVICE __host__ __device__
-#else
-#define TIDEPOOL_HOST_DEVICE
-#endif
+#include "allocator/base/splitmix.h"
 
 namespace tidepool {
 
-// SplitMix64's finalizer (Steele et al. 2014) over the word and its index.
 TIDEPOOL_HOST_DEVICE inline uint64_t mixed_word(uint64_t word, uint64_t index) {
-  uint64_t x = word + (index + 1) * 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
+  return mixed(word + (index + 1) * kGoldenStep);
 }
 
 // The sum over words first, first + stride, …; the last word is filled up with zeros.

@@ -1,25 +1,22 @@
 #include "allocator/search/room_search.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
+
+#include "allocator/base/steady_clock.h"
 
 namespace tidepool {
 
 class RoomSearch::Timer {
  public:
-  explicit Timer(uint64_t& total_ns) : total_ns_(total_ns), since_(Clock::now()) {}
-  ~Timer() {
-    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - since_);
-    total_ns_ += static_cast<uint64_t>(took.count());
-  }
+  explicit Timer(uint64_t& total_ns) : total_ns_(total_ns), since_ns_(steady_now_ns()) {}
+  ~Timer() { total_ns_ += steady_now_ns() - since_ns_; }
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
  private:
-  using Clock = std::chrono::steady_clock;
   uint64_t& total_ns_;
-  const Clock::time_point since_;
+  const uint64_t since_ns_;
 };
 
 RoomSearch::RoomSearch(Arena& arena)

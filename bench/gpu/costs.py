@@ -9,17 +9,16 @@ Times are of the host's thread. Those of operators are of their calls, not of th
 from __future__ import annotations
 
 import argparse
-import os
 
 import parts  # isort: skip  it says where the next ones are
 import cuda_pairs
 import cuda_program
+from environments import clean_environment
 
 
 def pairs(setting: str, smoke: bool) -> None:
     """Compare PyTorch's allocator under a setting with Tidepool's beside it."""
-    environ = {name: value for name, value in os.environ.items()
-               if not name.startswith(("TIDEPOOL_", "PYTORCH_"))}
+    environ = clean_environment(preload=True)
     batches, count = cuda_pairs.counts(smoke)
     found = cuda_program.run_in(environ, "cuda_pairs", cuda_program.SETTINGS[setting],
                                 str(batches), str(count))

@@ -25,10 +25,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "bench" / "jobs")]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from networks import NETWORKS, Network  # noqa: E402
-from text_networks import BiLstm  # noqa: E402
+from networks.basic import Lstm  # noqa: E402
 
 # Large enough that activations fill a GPU's memory rather than launches its time.
 LARGE = {
@@ -48,25 +48,14 @@ MEDIUM = {
     "gpt": {"vocabulary": 8000, "width": 512, "heads": 8, "depth": 8, "length": 512, "batch": 8},
     "vit": {"width": 384, "heads": 6, "depth": 12, "image": 64, "batch": 64},
     "translation": {"width": 256, "heads": 4, "depth": 6, "length": 128, "batch": 64},
-    "cudnn_lstm": {"width": 512, "depth": 3, "length": 128, "size": 64},
+    "cudnn_lstm": {"width": 512, "depth": 3, "length": 128, "batch": 64},
 }
 AMP = ("resnet50", "gpt")  # at full size
 ATTENTION = {"flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
              "math": SDPBackend.MATH, "cudnn": SDPBackend.CUDNN_ATTENTION}
 
 
-class Recurrent(BiLstm):
-    """Whole LSTM layers, which are cuDNN's on a GPU."""
-
-    def __init__(self, width=16, depth=2, length=6, size=4) -> None:
-        super().__init__(width, depth, 50, length, 5)
-        self.size = size
-
-    def batch(self, step: int, generator: torch.Generator) -> list[torch.Tensor]:
-        return super().batch(self.size, generator)
-
-
-KNOWN = {**NETWORKS, "cudnn_lstm": Network(Recurrent, {"width": 64, "length": 16, "size": 16})}
+KNOWN = {**NETWORKS, "cudnn_lstm": Network(Lstm, {"width": 64, "length": 16, "batch": 16})}
 
 
 def fingerprint(tensors) -> str:

@@ -1,21 +1,33 @@
-"""The networks of the training benchmark: sizes, batches, and how each is trained."""
+"""The networks of the training benchmark: published sizes, batches, and how each is trained."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
-from text_networks import BiLstm, Llama, Transformer
 from torch import nn
-from vision_networks import ResNet, UNet, VisionTransformer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+
+from networks.attention import Bert, BertBlock, Llama, LlamaBlock, VisionTransformer
+from networks.basic import Gpt, GptBlock, Lstm
+from networks.vision import Bottleneck, NormedPair, ResNet, UNet
+
+WORD_DEVIATION = 0.02  # of words' first values: output layers share them
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network's class, its options at full scale and in a rehearsal, and its batch at each."""
+    """A network's class, its sizes at full scale and in a rehearsal, and its batch at each.
+
+    `block` is what checkpointing wraps.
+    """
 
     kind: type[nn.Module]
-    options: dict = field(default_factory=dict)
+    block: type[nn.Module]
+    full: dict = field(default_factory=dict)
     small: dict = field(default_factory=dict)
     batch: int = 8
     small_batch: int = 16
@@ -23,7 +35,11 @@ class Network:
     images: bool = False
 
     def build(self, scale: str) -> nn.Module:
-        return self.kind(**{**self.options, **(self.small if scale == "small" else {})})
+        model = self.kind(**{**self.full, **(self.small if scale == "small" else {})})
+        for module in model.modules():
+            if isinstance(module, nn.Embedding):
+                module.weight.data.mul_(WORD_DEVIATION)
+        return model
 
     def batch_size(self, scale: str) -> int:
         return self.small_batch if scale == "small" else self.batch
@@ -36,22 +52,39 @@ class Network:
         return torch.optim.SGD(trained, lr=0.01, momentum=0.9)
 
 
+RESNET = {"width": 64, "image": 224, "classes": 1000, "stem": (7, 2), "in_place": False}
+GPT2 = {"vocabulary": 50257, "width": 1024, "heads": 16, "depth": 24, "length": 1024,
+        "attention_dropout": (0.1,)}
 TEXT = {"width": 128, "heads": 4, "depth": 4, "vocabulary": 200, "length": 64}
 NETWORKS: dict[str, Network] = {
-    "resnet50": Network(ResNet, small={"counts": (1, 1), "side": 64}, batch=128,
+    # He et al., 2015.
+    "resnet50": Network(ResNet, Bottleneck, RESNET, {"blocks": (1, 1), "image": 64}, batch=128,
                         small_batch=8, adam=False, images=True),
-    "resnet152": Network(ResNet, {"counts": (3, 8, 36, 3)}, {"counts": (1, 2), "side": 64},
-                         batch=64, small_batch=8, adam=False, images=True),
-    "unet": Network(UNet, small={"width": 8, "depth": 2, "side": 64}, batch=8, adam=False,
-                    images=True),
-    "vit_large": Network(VisionTransformer, small={"width": 128, "heads": 4, "depth": 4,
-                                                   "side": 96}, batch=64, images=True),
-    "gpt2_medium": Network(Transformer, small=TEXT),
-    "gpt2_large": Network(Transformer, {"width": 1280, "heads": 20, "depth": 36}, TEXT, batch=4),
-    "bert_large": Network(Transformer, {"vocabulary": 30522, "length": 512, "causal": False}, TEXT,
+    "resnet152": Network(ResNet, Bottleneck, {**RESNET, "blocks": (3, 8, 36, 3)},
+                         {"blocks": (1, 2), "image": 64}, batch=64, small_batch=8, adam=False,
+                         images=True),
+    # Ronneberger et al., 2015: 64 to 1024 channels; padded.
+    "unet": Network(UNet, NormedPair, {"width": 64, "depth": 4, "image": 512, "classes": 2,
+                                       "block": NormedPair},
+                    {"width": 8, "depth": 2, "image": 64}, batch=8, adam=False, images=True),
+    # ViT-L/16: Dosovitskiy et al., 2020.
+    "vit_large": Network(VisionTransformer, nn.TransformerEncoderLayer,
+                         {"width": 1024, "heads": 16, "depth": 24, "patch": 16, "image": 224,
+                          "classes": 1000, "factor": 4},
+                         {"width": 128, "heads": 4, "depth": 4, "image": 96}, batch=64,
+                         images=True),
+    # Radford et al., 2019.
+    "gpt2_medium": Network(Gpt, GptBlock, GPT2, TEXT),
+    "gpt2_large": Network(Gpt, GptBlock, {**GPT2, "width": 1280, "heads": 20, "depth": 36}, TEXT,
+                          batch=4),
+    "bert_large": Network(Bert, BertBlock, {**GPT2, "vocabulary": 30522, "length": 512}, TEXT,
                           batch=16),
-    "llama_lora": Network(Llama, small={**TEXT, "groups": 2, "inner": 256, "rank": 4}, batch=4),
-    "bilstm": Network(BiLstm, small={"width": 64, "depth": 2, "vocabulary": 200, "length": 32},
-                      batch=64),
+    # Llama 3.2 1B, with adapters of rank 16.
+    "llama_lora": Network(Llama, LlamaBlock,
+                          {"width": 2048, "heads": 32, "groups": 8, "inner": 8192, "depth": 16,
+                           "vocabulary": 128256, "length": 1024, "rank": 16},
+                          {**TEXT, "groups": 2, "inner": 256, "rank": 4}, batch=4),
+    "bilstm": Network(Lstm, nn.LSTM, {"vocabulary": 30000, "width": 1024, "depth": 4,
+                                      "length": 256, "tags": 50},
+                      {"width": 64, "depth": 2, "vocabulary": 200, "length": 32}, batch=64),
 }
-

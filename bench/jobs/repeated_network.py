@@ -18,13 +18,13 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from models import Gpt, TreeLstm
-from vision_models import ResNet50, UNet
+from networks.basic import Gpt, TreeLstm
+from networks.vision import ResNet, UNet
 
 NETWORKS = {
-    "resnet50": lambda: ResNet50(width=64, image=32, batch=12),
+    "resnet50": lambda: ResNet(width=64, image=32, batch=12),
     "gpt": lambda: Gpt(vocabulary=256, width=96, heads=4, depth=6, length=96, batch=16),
     "unet": lambda: UNet(width=16, depth=3, image=64, batch=8),
     "treelstm": lambda: TreeLstm(vocabulary=200, width=96, leaves=128, batch=96),

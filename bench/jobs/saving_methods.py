@@ -25,23 +25,26 @@ def selection(context, function, *args, **kwargs) -> CheckpointPolicy:
     return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def checkpoint_blocks(model: nn.Module, **options) -> None:
+def checkpoint_blocks(model: nn.Module, kind: type[nn.Module], **options) -> None:
     """Let every block of a network be computed again for its gradients."""
-    for block in model.blocks():
-        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False,
-                                          **options)
+    for block in model.modules():
+        if isinstance(block, kind):
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False,
+                                              **options)
 
 
-def apply(method: str, model: nn.Module) -> nn.Module:
+def apply(method: str, model: nn.Module, block: type[nn.Module]) -> nn.Module:
     """Return what to call in place of a model.
 
     Args:
         method: plain, checkpoint, selective, save_on_cpu or compile.
+        model: the network.
+        block: the class of the parts that checkpointing wraps.
     """
     if method == "checkpoint":
-        checkpoint_blocks(model)
+        checkpoint_blocks(model, block)
     elif method == "selective":
-        checkpoint_blocks(model, context_fn=functools.partial(
+        checkpoint_blocks(model, block, context_fn=functools.partial(
             create_selective_checkpoint_contexts, selection))
     elif method == "compile":
         import torch._functorch.config as config

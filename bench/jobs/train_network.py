@@ -2,7 +2,8 @@
 
     python train_network.py NETWORK [--device cuda] [--scale small] [--method checkpoint] [...]
 
-An ordinary training loop that knows nothing of Tidepool. One line of JSON on standard output has
+An ordinary training loop that knows nothing of Tidepool; on the CPU of one thread, whose processor
+time is measured, so that other programs count little. One line of JSON on standard output has
 the ms of each step after the warm-up, losses, a digest of parameters, and bytes: `fixed`
 (parameters, gradients, buffers, optimizer's state, batch), peaks allocated and reserved. With
 --largest MiB it looks for the largest batch that this much device memory takes instead.
@@ -35,16 +36,19 @@ class Training:
         self.network = NETWORKS[options.network]
         self.model = self.network.build(options.scale).to(self.device).train()
         self.on_gpu = self.device == "cuda"
+        self.clock = time.perf_counter if self.on_gpu else time.thread_time
         if self.on_gpu and self.network.images:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.optimizer = self.network.optimizer(self.model, self.device)
-        self.forward = saving_methods.apply(options.method, self.model)
+        self.forward = saving_methods.apply(options.method, self.model,
+                                            self.network.block)
         self.kept: tuple[int, list[torch.Tensor]] | None = None
 
     def host_batch(self, size: int) -> list[torch.Tensor]:
         """Return a batch; the same one as long as its size stays."""
         if self.kept is None or self.kept[0] != size:
-            batch = self.model.batch(size, torch.Generator().manual_seed(size))
+            self.model.batch_size = size
+            batch = self.model.batch(0, torch.Generator().manual_seed(size))
             self.kept = size, [each.pin_memory() for each in batch] if self.on_gpu else batch
         return self.kept[1]
 
@@ -56,7 +60,7 @@ class Training:
         """Take a step; return its ms and the loss."""
         batch = self.host_batch(size)
         self.synchronize()
-        start = time.perf_counter()
+        start = self.clock()
         batch = [each.to(self.device, non_blocking=True) for each in batch]
         self.optimizer.zero_grad()
         # On the CPU only what is frozen in bfloat16 needs it.
@@ -67,7 +71,7 @@ class Training:
         loss.backward()
         self.optimizer.step()
         self.synchronize()
-        return 1e3 * (time.perf_counter() - start), loss.detach()
+        return 1e3 * (self.clock() - start), loss.detach()
 
     def fixed_bytes(self, size: int) -> int:
         """Return the bytes that no schedule can do without."""
@@ -109,7 +113,7 @@ def measure(training: Training, size: int, warm: int, steps: int) -> dict:
 
 def items_in(training: Training) -> int:
     """Return how many items one example has."""
-    return training.model.length if training.model.items == "tokens" else 1
+    return 1 if training.network.images else training.model.length
 
 
 def fits(training: Training, size: int) -> float | None:
@@ -169,6 +173,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=150, help="of that search")
     options = parser.parse_args()
     torch.set_float32_matmul_precision("high")
+    if options.device == "cpu":
+        torch.set_num_threads(1)
     training = Training(options)
     batch = options.batch or training.network.batch_size(options.scale)
     if options.largest:

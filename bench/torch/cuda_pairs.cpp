@@ -3,7 +3,6 @@
 //   cuda_pairs PLUGIN BATCHES PAIRS: in each batch so many pairs of each allocator.
 // bench/cuda_pairs.py runs it on the stand-in CUDA device. Times are of the host's thread.
 #include <c10/cuda/CUDAFunctions.h>
-#include <time.h>
 
 #include <algorithm>
 #include <barrier>
@@ -19,19 +18,8 @@ namespace {
 
 using tidepool::bench::CUDAAllocator;
 using tidepool::bench::die;
-
-// Of this thread only: what other processes do to the clock on the wall does not count.
-double thread_ns() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
-
-double wall_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
+using tidepool::bench::thread_ns;
+using tidepool::bench::wall_ns;
 
 struct Case {
   size_t bytes = 0;

@@ -5,7 +5,6 @@
 // bench/cuda_patterns.py runs it on the stand-in CUDA device. Times are of the host's thread.
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
-#include <time.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -22,12 +21,6 @@ namespace tidepool::bench {
 namespace {
 
 constexpr size_t kStep = size_t{2} << 20;
-
-double thread_ns() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
 
 // One of PyTorch's allocators with nothing cached, on a part of the device. It gives back what it
 // has cached at its end.

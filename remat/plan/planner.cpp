@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "allocator/base/splitmix.h"
 #include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
 
@@ -14,25 +15,15 @@ namespace {
 
 using remat::StepPlan;
 
-class Random {
+class Random : public SplitMix {
  public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+  using SplitMix::SplitMix;
 
-  uint64_t next() {  // splitmix64
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-  size_t below(size_t bound) { return static_cast<size_t>(next() % bound); }
   double unit() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
   double normal() {  // Box and Muller
     constexpr double kTurn = 6.283185307179586;
     return std::sqrt(-2 * std::log(unit())) * std::cos(kTurn * unit());
   }
-
- private:
-  uint64_t state_;
 };
 
 // A candidate and what it came to.

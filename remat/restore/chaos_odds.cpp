@@ -2,23 +2,16 @@
 
 namespace tidepool::remat {
 
-uint64_t chaos_odds(uint64_t operators_run, uint64_t operators_replayed, uint64_t* random) {
+uint64_t chaos_odds(uint64_t operators_run, uint64_t operators_replayed, SplitMix& random) {
   const uint64_t allowed = kReplaysPerOperator * operators_run;
   if (operators_replayed > allowed) return 0;
   // One moment in so many is chosen: each while replays are few, so that shallow jobs are tried as
   // much as the bound allows, and fewer where each costs many replays.
   const uint64_t moments = operators_replayed <= allowed / 2 ? 1 : 4;
-  const uint64_t drawn = next_random(random);
+  const uint64_t drawn = random.next();
   if (drawn % 4 >= 4 / moments) return 0;
   constexpr uint64_t kOdds[] = {1, 3, 9, 27};  // each finds other orders of eviction
   return kOdds[drawn / 4 % 4];
-}
-
-uint64_t next_random(uint64_t* state) {
-  uint64_t z = (*state += 0x9e3779b97f4a7c15);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
 }
 
 }  // namespace tidepool::remat

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "allocator/base/check.h"
-#include "remat/restore/chaos_odds.h"
 
 namespace tidepool::remat {
 
@@ -51,11 +50,11 @@ bool Residency::evict_and_free(Storage& storage) {
   return true;
 }
 
-size_t Residency::evict_everything(uint64_t odds, uint64_t* random) {
+size_t Residency::evict_everything(uint64_t odds, SplitMix* random) {
   size_t count = 0;
   for (Storage* storage = list_.next; storage != &list_;) {
     Storage* next = storage->next;
-    if (odds <= 1 || next_random(random) % odds == 0) count += evict_and_free(*storage);
+    if (odds <= 1 || random->next() % odds == 0) count += evict_and_free(*storage);
     storage = next;
   }
   return count;

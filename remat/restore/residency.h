@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "allocator/base/splitmix.h"
 #include "allocator/budgeted_allocator.h"
 #include "remat/lineage/backend.h"
 #include "remat/lineage/container_bytes.h"
@@ -52,7 +53,7 @@ class Residency {
   // The same, and frees the block.
   bool evict_and_free(Storage& storage);
   // Evicts all that can be, or, with odds > 1, one in `odds` by `random`. Returns how many.
-  size_t evict_everything(uint64_t odds, uint64_t* random);
+  size_t evict_everything(uint64_t odds, SplitMix* random);
 
   // Gives `address` to an evicted storage. False: it is dying, the block is still the caller's.
   bool install(Storage& storage, void* address);

@@ -1,10 +1,10 @@
 #include "remat/restore/restorer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "absl/container/inlined_vector.h"
+#include "allocator/base/steady_clock.h"
 #include "fmt/format.h"
 #include "remat/lineage/mutants.h"
 #include "remat/restore/restoration_error.h"
@@ -13,11 +13,6 @@ namespace tidepool::remat {
 namespace {
 
 using Mode = RestorationPlan::Mode;
-
-uint64_t now_ns() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 bool is_missing(const Storage* storage) {
   return !storage->dead && storage->evicted && !storage->dying;
@@ -47,7 +42,7 @@ struct Restorer::Step {
 };
 
 void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
-  const uint64_t start = now_ns();
+  const uint64_t start = steady_now_ns();
   for (const Storage* storage : storages) {
     if (is_missing(storage)) plan.add(*storage->current);
   }
@@ -55,7 +50,7 @@ void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
   statistics.longest_plan = std::max<uint64_t>(statistics.longest_plan, plan.records());
   statistics.plan_peak_bytes =
       std::max<uint64_t>(statistics.plan_peak_bytes, plan.estimate_peak_bytes());
-  statistics.planning_ns += now_ns() - start;
+  statistics.planning_ns += steady_now_ns() - start;
 }
 
 void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
@@ -191,12 +186,12 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
     replay.target = step.written->address();
   }
   replay.outputs = {step.outputs.data(), step.outputs.size()};
-  const uint64_t start = now_ns();
+  const uint64_t start = steady_now_ns();
   {
     Unlocked unlocked(lock);
     contents_.backend.execute(replay);
   }
-  statistics.replay_ns += now_ns() - start;
+  statistics.replay_ns += steady_now_ns() - start;
   ++statistics.operators_replayed;
   statistics.replayed_cost_ns += record.cost_ns;
   for (size_t k = 0; k < record.edge_count; ++k) {

@@ -1,20 +1,15 @@
 #include "remat/simulate/simulated_process.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "allocator/base/sizes.h"
+#include "allocator/base/steady_clock.h"
 #include "allocator/space/private_host_space.h"
 #include "remat/restore/restoration_error.h"
 #include "remat/simulate/step_trace.h"
 
 namespace tidepool::plan {
 namespace {
-
-uint64_t now_ns() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
   remat::RuntimeConfig out;
@@ -52,7 +47,7 @@ SimulatedProcess::SimulatedProcess(const Trace& trace, const SimulationConfig& c
 }
 
 SimulatedProcess::Sums SimulatedProcess::sums() const {
-  return {job_.counts(), allocator_.statistics(), runtime_.statistics(), now_ns()};
+  return {job_.counts(), allocator_.statistics(), runtime_.statistics(), steady_now_ns()};
 }
 
 void SimulatedProcess::run_events(const StepEnded& step_ended) {

@@ -4,13 +4,9 @@
 #include <functional>
 
 #include "allocator/base/sizes.h"
-#include "allocator/budgeted_allocator.h"
-#include "allocator/space/simulated_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/death.h"
-#include "tests/support/fake_reclaimer.h"
-#include "tests/support/simulated_streams.h"
-#include "tests/support/stream_watching_space.h"
+#include "tests/support/stream_world.h"
 
 namespace tidepool {
 namespace {
@@ -18,25 +14,13 @@ namespace {
 using test::FakeOwner;
 using test::FakeReclaimer;
 
-constexpr size_t kPage = 64 << 10;
+constexpr size_t kPage = test::StreamWorld::kPage;
 constexpr StreamId kA{0}, kB{1}, kC{2};
 
-struct World {
+struct World : test::StreamWorld {
   explicit World(size_t budget_pages = 16, bool allow_remap = true)
       : World(config(budget_pages, allow_remap)) {}
-  explicit World(const AllocatorConfig& config)
-      : space(inner, streams), allocator(space, mutex, config) {
-    allocator.set_stream_order(&streams);
-    allocator.set_reclaimer(&reclaimer);
-  }
-  static AllocatorConfig config(size_t budget_pages, bool allow_remap) {
-    AllocatorConfig config;
-    config.budget_bytes = budget_pages * kPage;
-    config.page_bytes = kPage;
-    config.alignment = 512;
-    config.allow_remap = allow_remap;
-    return config;
-  }
+  explicit World(const AllocatorConfig& config) : StreamWorld(3, config) {}
 
   // A block on which its stream has work to do.
   char* take(StreamId stream, size_t bytes) {
@@ -60,13 +44,6 @@ struct World {
     return streams.records + streams.waits + streams.host_waits + streams.queries +
            streams.finishes;
   }
-
-  test::SimulatedStreams streams{3};
-  SimulatedSpace inner{kPage};
-  test::StreamWatchingSpace space;
-  DeviceMutex mutex;
-  FakeReclaimer reclaimer;
-  BudgetedAllocator allocator;
 };
 
 TEST_CASE("a stream reuses its own memory without asking the device anything") {

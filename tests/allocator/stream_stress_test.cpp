@@ -4,36 +4,18 @@
 #include <thread>
 #include <vector>
 
-#include "allocator/budgeted_allocator.h"
-#include "allocator/space/simulated_space.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
-#include "tests/support/simulated_streams.h"
-#include "tests/support/stream_watching_space.h"
+#include "tests/support/stream_world.h"
 
 namespace tidepool {
 namespace {
 
-constexpr size_t kPage = 64 << 10;
+constexpr size_t kPage = test::StreamWorld::kPage;
 constexpr size_t kThreads = 4;
 
-struct World {
-  World() : space(inner, streams), allocator(space, mutex, config()) {
-    allocator.set_stream_order(&streams);
-  }
-  static AllocatorConfig config() {
-    AllocatorConfig config;
-    config.budget_bytes = 48 * kPage;
-    config.page_bytes = kPage;
-    config.alignment = 512;
-    return config;
-  }
-
-  test::SimulatedStreams streams{kThreads};
-  SimulatedSpace inner{kPage};
-  test::StreamWatchingSpace space;
-  DeviceMutex mutex;
-  BudgetedAllocator allocator;
+struct World : test::StreamWorld {
+  World() : StreamWorld(kThreads, config(48)) {}
 };
 
 struct Held {

@@ -4,30 +4,24 @@ What trains many cases is in `lab.py`.
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from environments import clean_environment
+
 HERE = Path(__file__).resolve().parent
 TRAIN_JOB = HERE / "train_job.py"
 AMPLE = "16GiB"  # a cap on pages, which are taken only as needed: never reached here
 JOB_SECONDS = 300
-
-
-def clean_environment(**extra: str) -> dict[str, str]:
-    """Return this process's environment without settings of Tidepool or of PyTorch's allocator."""
-    dropped = ("TIDEPOOL_", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "LD_PRELOAD")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    # The default device is the CPU also where a GPU is.
-    return {**kept, "CUDA_VISIBLE_DEVICES": "", **extra}
+ON_CPU = {"CUDA_VISIBLE_DEVICES": ""}  # the default device is the CPU also where a GPU is
 
 
 def run(command: list[str], **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end with a clean environment plus `environ`."""
-    return subprocess.run(command, env=clean_environment(**environ), text=True,
+    return subprocess.run(command, env=clean_environment(**{**ON_CPU, **environ}), text=True,
                           capture_output=True, timeout=JOB_SECONDS)
 
 

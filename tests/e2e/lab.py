@@ -14,7 +14,8 @@ import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from harness import AMPLE, HERE, JobFailed, clean_environment, difference
+from environments import clean_environment
+from harness import AMPLE, HERE, ON_CPU, JobFailed, difference
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Runner:
         self.log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115  until the end
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "case_runner.py")], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self.log, text=True, env=clean_environment())
+            stdout=subprocess.PIPE, stderr=self.log, text=True, env=clean_environment(**ON_CPU))
 
     def ask(self, request: dict) -> dict:
         """Return the answer to a request; raise JobFailed if there is none."""

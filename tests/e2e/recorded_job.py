@@ -2,8 +2,12 @@
 
 import gc
 import sys
+from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
 from networks import NETWORKS
 
 network, size, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])

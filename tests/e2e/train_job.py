@@ -16,8 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from networks import NETWORKS
 from torch.utils._python_dispatch import TorchDispatchMode
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+from networks import NETWORKS
 
 MODES = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, foreach=False),

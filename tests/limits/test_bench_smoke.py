@@ -3,7 +3,7 @@
 A few of them: TIDEPOOL_FULL=1 takes all.
 """
 
-import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,16 +29,17 @@ def test_benchmarks_run(tmp_path: Path) -> None:
     for name in names:
         done = bench(name, "--smoke", "--out", str(tmp_path), *(() if FULL else FEW[name]))
         assert done.returncode == 0, done.stdout + done.stderr
-    written = {json.loads(path.read_text())["benchmark"]: path for path in tmp_path.iterdir()}
+    written = {path.stem: path.read_text().splitlines() for path in tmp_path.iterdir()}
     assert set(written) == set(names)
-    for path in written.values():
-        content = json.loads(path.read_text())
-        assert content["machine"]["cpu"] and content["machine"]["cores"] > 0
-        assert content["commit"] and content["torch"] and content["smoke"]
-        assert content["results"]
-        for result in content["results"]:
-            assert result["runs"] > 0
-            assert result["spread"][0] <= result["median"] <= result["spread"][1]
+    for name, (title, _, facts, _, heading, _, *rows) in written.items():
+        assert title == f"# {name}"
+        assert re.fullmatch(rf"`./dev bench {name} --smoke`; .+, \d+ cores, .+; "
+                            r"commit \S+, build \w+; PyTorch \S+, Python \S+; \d{4}-.+", facts)
+        assert heading == "|  | minimum | median | 10 % | 90 % | unit | runs |"
+        assert rows
+        for row in rows:
+            _, median, least, most, _, runs = row.strip("| ").rsplit(" | ", 5)
+            assert int(runs) > 0 and float(least) <= float(median) <= float(most)
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -14,7 +14,7 @@ import pytest
 from limits_support import ROOT, TIMEOUT_SECONDS
 from selection import FULL
 
-sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "bench"), str(ROOT / "bench" / "gpu")]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "gpu")]
 
 import databases  # noqa: E402
 import gpu_check  # noqa: E402

@@ -7,12 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import standin
 from limits_support import HERE, ROOT, TIMEOUT_SECONDS
 from selection import FULL
-
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-
-import standin
 
 CONVERTER = ROOT / "bench" / "snapshot_log.py"
 BENCH = ROOT / "build" / "dev" / "bench" / "tidepool_allocator_bench"

@@ -12,7 +12,8 @@ import curves
 import train_bench
 from train_report import Report
 
-SMALL = ("gpt2_medium", "--device", "cpu", "--scale", "small", "--warm", "1", "--steps", "2")
+SMALL = ("gpt2_medium", "--device", "cpu", "--scale", "small", "--warm", "1", "--steps", "2",
+         "--batch", "8")
 
 
 def test_on_the_cpu(tmp_path, monkeypatch):
@@ -30,6 +31,8 @@ def test_on_the_cpu(tmp_path, monkeypatch):
     assert half["parameters"] == answers["plain"]["parameters"]
     text = (tmp_path / "summary.md").read_text()
     assert text.count("| equal |") == 3
+    ample = answers["ample"]["tidepool"]
+    assert answers["plain"]["reserved_peak"] == ample["allocated_peak_bytes"]
     assert (tmp_path / "gpt2_medium.svg").read_text().startswith("<svg")
     kept = (tmp_path / "points.jsonl").read_text()
     assert train_bench.main([*SMALL, *ways]) == 0

@@ -18,9 +18,8 @@ ALONE = ("collective",)  # forks
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """Return this process's environment without settings of Tidepool, plus `extra`."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("TIDEPOOL_")}
-    return {**kept, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **extra}
+    """Return this process's environment for one thread, plus `extra`."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", **extra}
 
 
 def settings(killer: Killer) -> dict[str, str]:

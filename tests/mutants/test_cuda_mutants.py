@@ -10,12 +10,9 @@ import sys
 import laboratory
 import mutant_table
 import pytest
+import standin
 from mutant_table import ON_CUDA, ROOT
 from test_mutants import pytestmark, tell  # noqa: F401
-
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-
-import standin
 
 JOB = ROOT / "tests" / "torch_cuda" / "remat_jobs.py"
 

@@ -1,19 +1,15 @@
 """Jobs on the stand-in CUDA device whose PyTorch allocates through libtidepool_pluggable.so."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import standin
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-
-import standin  # noqa: E402
-
 JOB_SECONDS = 300
 
 
@@ -24,9 +20,7 @@ class Jobs:
 
     def run(self, script: Path | str, *arguments: str, environ: dict[str, str] | None = None,
             **knobs: standin.Knob) -> subprocess.CompletedProcess[str]:
-        dropped = ("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD")
-        base = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-        made = {**standin.environment(base=base, **{"memory": "1GiB", **knobs}),
+        made = {**standin.environment(**{"memory": "1GiB", **knobs}),
                 "OMP_NUM_THREADS": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(environ or {})}
         return subprocess.run([sys.executable, str(HERE / script), *arguments], env=made,
                               text=True, capture_output=True, timeout=JOB_SECONDS)

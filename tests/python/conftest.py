@@ -1,6 +1,5 @@
 """One installation for all tests: the package, a built shim, a plugin without PyTorch."""
 
-import os
 import shutil
 import sys
 
@@ -8,10 +7,6 @@ import pytest
 from installation import HERE, ROOT, SOURCES, Installation, build
 
 sys.path.insert(0, str(SOURCES.parent))
-for _name in [name for name in os.environ if name.startswith("TIDEPOOL_")]:
-    if _name not in ("TIDEPOOL_FULL", "TIDEPOOL_SHARD"):  # which selection.py reads
-        del os.environ[_name]  # settings of whoever runs the tests
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the default device is the CPU also where a GPU is
 
 
 @pytest.fixture(scope="session")

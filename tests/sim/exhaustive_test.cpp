@@ -31,8 +31,8 @@ using Digest = std::pair<uint64_t, uint64_t>;
 Digest digest_of(const std::string& key) {
   Digest digest{1, 2};
   for (const char byte : key) {
-    digest.first = mix((digest.first ^ static_cast<uint8_t>(byte)) * 0x9e3779b97f4a7c15 + 1);
-    digest.second = mix((digest.second + static_cast<uint8_t>(byte)) * 0x5851f42d4c957f2d + 3);
+    digest.first = mixed((digest.first ^ static_cast<uint8_t>(byte)) * kGoldenStep + 1);
+    digest.second = mixed((digest.second + static_cast<uint8_t>(byte)) * 0x5851f42d4c957f2d + 3);
   }
   return digest;
 }

@@ -37,8 +37,6 @@ uint32_t random_words(Random& random) {
 
 }  // namespace
 
-uint64_t Random::next() { return mix(state_ += 0x9e3779b97f4a7c15); }
-
 Program Program::make(uint64_t seed) {
   Random random(seed);
   Program program;

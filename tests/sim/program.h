@@ -8,19 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "allocator/base/splitmix.h"
 #include "remat/runtime.h"
 
 namespace tidepool::sim {
 
-class Random {
+class Random : public SplitMix {
  public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 0x1234567) {}
-  uint64_t next();
-  uint64_t below(uint64_t bound) { return next() % bound; }
+  explicit Random(uint64_t seed) : SplitMix(seed * kGoldenStep + 0x1234567) {}
   bool one_in(uint64_t odds) { return below(odds) == 0; }
-
- private:
-  uint64_t state_;
 };
 
 enum class Kind : uint8_t {

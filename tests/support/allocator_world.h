@@ -23,8 +23,9 @@ inline AllocatorConfig config_of(size_t pages) {
 }
 
 struct AllocatorWorld {
-  explicit AllocatorWorld(const AllocatorConfig& config)
+  explicit AllocatorWorld(const AllocatorConfig& config, bool shortlists = false)
       : counting(simulated, config.budget_bytes), space(counting), allocator(space, mutex, config) {
+    reclaimer.shortlists = shortlists;
     allocator.set_reclaimer(&reclaimer);
     reclaimer.allocator = &allocator;
   }

@@ -7,32 +7,28 @@
 #include <cstdint>
 #include <span>
 
+#include "allocator/base/splitmix.h"
+
 namespace tidepool::sim {
 
 using Words = std::span<uint64_t>;
 using ConstWords = std::span<const uint64_t>;
 
-inline uint64_t mix(uint64_t z) {  // splitmix64's finalizer
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
 inline uint64_t absorb(uint64_t hash, ConstWords words) {
-  for (const uint64_t word : words) hash = (hash ^ word) * 0x9e3779b97f4a7c15 + (hash >> 29);
-  return mix(hash + words.size());
+  for (const uint64_t word : words) hash = (hash ^ word) * kGoldenStep + (hash >> 29);
+  return mixed(hash + words.size());
 }
 
 // The words of output `ordinal` of an operator whose inputs and arguments hash to `hash`.
 inline void fill(Words out, uint64_t hash, uint64_t ordinal) {
-  uint64_t word = mix(hash + ordinal * 0x632be59bd9b4e019);
+  uint64_t word = mixed(hash + ordinal * 0x632be59bd9b4e019);
   for (uint64_t& target : out) target = word = word * 0x5851f42d4c957f2d + 0x14057b7ef767814f;
 }
 
 // An in-place operator: every new word depends on the old one.
 inline void update(Words out, uint64_t hash) {
   uint64_t k = 0;
-  for (uint64_t& word : out) word = mix(word ^ (hash + ++k));
+  for (uint64_t& word : out) word = mixed(word ^ (hash + ++k));
 }
 
 }  // namespace tidepool::sim

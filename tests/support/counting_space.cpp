@@ -88,8 +88,4 @@ MoveResult CountingSpace::move(HandleId handle, Address from, Address to, size_t
   return result;
 }
 
-void CountingSpace::fill(Address address, size_t bytes, unsigned char value) {
-  inner_.fill(address, bytes, value);
-}
-
 }  // namespace tidepool::test

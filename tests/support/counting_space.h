@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "allocator/space/address_space.h"
+#include "tests/support/forwarding_space.h"
 
 namespace tidepool::test {
 
@@ -16,32 +16,25 @@ class BudgetBroken : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-class CountingSpace final : public AddressSpace {
+class CountingSpace final : public ForwardingSpace {
  public:
   CountingSpace(AddressSpace& inner, size_t budget_bytes)
-      : inner_(inner), budget_bytes_(budget_bytes) {}
+      : ForwardingSpace(inner), budget_bytes_(budget_bytes) {}
 
   size_t held_bytes() const;
   size_t held_peak_bytes() const;
   size_t device_calls() const;
 
-  size_t granularity() const override { return inner_.granularity(); }
-  size_t mapping_limit() const override { return inner_.mapping_limit(); }
-  bool has_virtual_memory() const override { return inner_.has_virtual_memory(); }
-  Address reserve(size_t bytes) override { return inner_.reserve(bytes); }
-  void release_range(Address start, size_t bytes) override { inner_.release_range(start, bytes); }
   HandleId create_handle(size_t bytes) override;
   void release_handle(HandleId handle) override;
   void map(Address address, size_t bytes, HandleId handle) override;
   void set_access(Address address, size_t bytes) override;
   void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
-  void fill(Address address, size_t bytes, unsigned char value) override;
 
  private:
   void check_budget();  // Requires: mutex_ held
 
-  AddressSpace& inner_;
   const size_t budget_bytes_;
   mutable std::mutex mutex_;
   std::map<HandleId, size_t> handles_;

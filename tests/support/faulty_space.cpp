@@ -91,8 +91,4 @@ MoveResult FaultySpace::move(HandleId handle, Address from, Address to, size_t b
   return MoveResult::kUnmapped;
 }
 
-void FaultySpace::fill(Address address, size_t bytes, unsigned char value) {
-  inner_.fill(address, bytes, value);
-}
-
 }  // namespace tidepool

@@ -10,7 +10,7 @@
 #include <functional>
 #include <unordered_map>
 
-#include "allocator/space/address_space.h"
+#include "tests/support/forwarding_space.h"
 
 namespace tidepool {
 
@@ -27,9 +27,9 @@ enum class DeviceCall : uint8_t {
 };
 const char* name_of(DeviceCall call);
 
-class FaultySpace final : public AddressSpace {
+class FaultySpace final : public test::ForwardingSpace {
  public:
-  explicit FaultySpace(AddressSpace& inner) : inner_(inner) {}
+  using ForwardingSpace::ForwardingSpace;
 
   // The n-th call of the kind from now on fails; n counts from 1. `for_ever`: all later ones too.
   void fail_at(DeviceCall call, size_t n, bool for_ever = false);
@@ -46,9 +46,6 @@ class FaultySpace final : public AddressSpace {
   // Calls so far, failed ones included.
   size_t calls(DeviceCall call) const { return calls_[static_cast<size_t>(call)]; }
 
-  size_t granularity() const override { return inner_.granularity(); }
-  size_t mapping_limit() const override { return inner_.mapping_limit(); }
-  bool has_virtual_memory() const override { return inner_.has_virtual_memory(); }
   size_t available_bytes() override { return capacity_ - std::min(capacity_, held_bytes_); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
@@ -58,13 +55,11 @@ class FaultySpace final : public AddressSpace {
   void set_access(Address address, size_t bytes) override;
   void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
-  void fill(Address address, size_t bytes, unsigned char value) override;
 
  private:
   bool fails(DeviceCall call);
   void throw_if_failing(DeviceCall call);
 
-  AddressSpace& inner_;
   std::function<void(DeviceCall)> before_call_;
   std::array<size_t, static_cast<size_t>(DeviceCall::kAny) + 1> calls_{};
   DeviceCall failing_ = DeviceCall::kAny;

@@ -13,7 +13,7 @@ thread_local bool t_in_interpreter = false;
 }  // namespace
 
 uint64_t OperatorBody::hash(const ConstWords* words) const {
-  uint64_t value = mix(scalar) ^ mix(draw + 77);
+  uint64_t value = mixed(scalar) ^ mixed(draw + 77);
   for (uint32_t k = 0; k < inputs; ++k) value = absorb(value, slices[k].of(words[k]));
   return value;
 }

@@ -5,7 +5,7 @@
 // oracle.
 #pragma once
 
-#include "allocator/space/address_space.h"
+#include "tests/support/forwarding_space.h"
 #include "tests/support/simulated_streams.h"
 
 namespace tidepool::test {
@@ -15,22 +15,11 @@ class PageInUse : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-class StreamWatchingSpace final : public AddressSpace {
+class StreamWatchingSpace final : public ForwardingSpace {
  public:
   StreamWatchingSpace(AddressSpace& inner, SimulatedStreams& streams)
-      : inner_(inner), streams_(streams) {}
+      : ForwardingSpace(inner), streams_(streams) {}
 
-  size_t granularity() const override { return inner_.granularity(); }
-  size_t mapping_limit() const override { return inner_.mapping_limit(); }
-  bool has_virtual_memory() const override { return inner_.has_virtual_memory(); }
-  Address reserve(size_t bytes) override { return inner_.reserve(bytes); }
-  void release_range(Address start, size_t bytes) override { inner_.release_range(start, bytes); }
-  HandleId create_handle(size_t bytes) override { return inner_.create_handle(bytes); }
-  void release_handle(HandleId handle) override { inner_.release_handle(handle); }
-  void map(Address address, size_t bytes, HandleId handle) override {
-    inner_.map(address, bytes, handle);
-  }
-  void set_access(Address address, size_t bytes) override { inner_.set_access(address, bytes); }
   void unmap(Address address, size_t bytes) override {
     watch(address, bytes);
     inner_.unmap(address, bytes);
@@ -39,9 +28,6 @@ class StreamWatchingSpace final : public AddressSpace {
     watch(from, bytes);
     return inner_.move(handle, from, to, bytes);
   }
-  void fill(Address address, size_t bytes, unsigned char value) override {
-    inner_.fill(address, bytes, value);
-  }
 
  private:
   void watch(Address address, size_t bytes) {
@@ -49,7 +35,6 @@ class StreamWatchingSpace final : public AddressSpace {
     if (!race.empty()) throw PageInUse(race);
   }
 
-  AddressSpace& inner_;
   SimulatedStreams& streams_;
 };
 

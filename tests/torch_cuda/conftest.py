@@ -2,18 +2,14 @@
 
 import functools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import standin
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "support"))
-
-import standin  # noqa: E402
-
 JOB_SECONDS = 600
 
 
@@ -27,9 +23,7 @@ class Jobs:
             environ: tuple[tuple[str, str], ...] = (),
             **knobs: standin.Knob) -> subprocess.CompletedProcess[str]:
         """Run a script to its end, by `tidepool run` where a budget is given."""
-        dropped = ("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD")
-        base = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-        made = {**standin.environment(base=base, **knobs), "OMP_NUM_THREADS": "1", **dict(environ)}
+        made = {**standin.environment(**knobs), "OMP_NUM_THREADS": "1", **dict(environ)}
         command = [sys.executable, str(HERE / script), *arguments]
         if budget:
             command = [sys.executable, "-m", "tidepool", "run", "--device", "cuda",

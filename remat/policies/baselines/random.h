@@ -1,29 +1,25 @@
 // random: h_rand, drawn from U(0, 1) each time a price is asked for (as in Kirisame et al., ICLR
-// 2021, section 4): every storage is as likely to go as any other. A seed decides all draws
-// (SplitMix64, Steele et al. 2014). O(1).
+// 2021, section 4): every storage is as likely to go as any other. A seed decides all draws. O(1).
 #pragma once
 
+#include "allocator/base/splitmix.h"
 #include "remat/policies/policy.h"
 
 namespace tidepool::remat {
 
 class RandomPolicy final : public Policy {
  public:
-  explicit RandomPolicy(uint64_t seed) : Policy(kByteBits), state_(seed) {}
+  explicit RandomPolicy(uint64_t seed) : Policy(kByteBits), random_(seed) {}
 
   double price(Storage& storage, const Circumstances&) override {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-    const double draw = (static_cast<double>(z >> 12) + 0.5) * 0x1p-52;
+    const double draw = (static_cast<double>(random_.next() >> 12) + 0.5) * 0x1p-52;
     return draw * static_cast<double>(storage.current->bytes);
   }
 
  private:
   static constexpr int kByteBits = 6;  // a share of the bytes: up to 256 GiB
 
-  uint64_t state_;
+  SplitMix random_;
 };
 
 }  // namespace tidepool::remat

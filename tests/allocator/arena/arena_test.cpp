@@ -1,7 +1,6 @@
 #include "allocator/arena/arena.h"
 
-#include "allocator/arena/page_supply.h"
-#include "tests/support/allocator_world.h"
+#include "tests/support/arena_world.h"
 #include "tests/support/catch.h"
 #include "tests/support/death.h"
 #include "tests/support/simulated_streams.h"
@@ -11,29 +10,7 @@ namespace {
 
 using test::kPage;
 
-struct World {
-  World() : arena(space, test::config_of(8)), supply(arena) { arena.set_reclaimer(&reclaimer); }
-  // A block of new pages with an owner.
-  BlockId owned(size_t bytes, uint64_t price) {
-    const Request request{.asked_bytes = bytes, .bytes = bytes};
-    PagesPlan plan;
-    const BlockId hole = arena.heap.first_hole(request.zone);
-    const size_t begin = arena.heap[hole].offset;
-    plan.site = {hole, begin, begin + bytes, bytes / kPage};
-    BlockId served{};
-    CHECK(supply.fill(lock, request, plan, served) == Outcome::kServed);
-    arena.heap.set_requested(served, bytes);
-    arena.heap[served].owner = reclaimer.add(arena.address_of(served).pointer(), bytes, price);
-    return served;
-  }
-
-  SimulatedSpace space{kPage};
-  test::FakeReclaimer reclaimer;
-  Arena arena;
-  PageSupply supply;
-  DeviceMutex mutex;
-  DeviceLock lock{mutex};
-};
+using World = test::ArenaWorld;
 
 TEST_CASE("who refuses to be evicted is not asked again in the same search") {
   World world;

@@ -3,27 +3,22 @@
 #include <algorithm>
 #include <vector>
 
-#include "allocator/budgeted_allocator.h"
 #include "allocator/search/shortlists.h"
-#include "allocator/space/simulated_space.h"
+#include "tests/support/allocator_world.h"
 #include "tests/support/catch.h"
-#include "tests/support/fake_reclaimer.h"
 #include "tests/support/random.h"
 
 namespace tidepool {
 namespace {
 
 using test::FakeOwner;
-using test::FakeReclaimer;
+using test::kPage;
 
-constexpr size_t kPage = 64 << 10;
 constexpr size_t kBlocks = 256;
 
-struct World {
+struct World : test::AllocatorWorld {
   explicit World(bool shortlists, bool pages = true, size_t bytes = kPage)
-      : block_bytes(bytes), allocator(space, mutex, config(pages, bytes)) {
-    reclaimer.shortlists = shortlists;
-    allocator.set_reclaimer(&reclaimer);
+      : AllocatorWorld(config(pages, bytes), shortlists), block_bytes(bytes) {
     for (size_t k = 0; k < kBlocks; ++k) owned(block_bytes, 1000 + 10 * ((k * 101) % kBlocks));
     REQUIRE(reclaimer.evicted.empty());
   }
@@ -34,12 +29,6 @@ struct World {
     config.allow_remap = pages;
     config.allow_moves = false;  // where contents move, every search is of all blocks
     return config;
-  }
-  FakeOwner* owned(size_t bytes, uint64_t price) {
-    FakeOwner* owner = reclaimer.add(allocator.allocate(bytes), bytes, price);
-    DeviceLock lock(mutex);
-    allocator.set_owner(owner->address, owner);
-    return owner;
   }
   // A request that misses, and whose block stays. Returns what went for it.
   std::vector<FakeOwner*> miss(size_t bytes) {
@@ -59,10 +48,6 @@ struct World {
   size_t shortlisted() { return allocator.statistics().shortlisted; }
 
   const size_t block_bytes;
-  SimulatedSpace space{kPage};
-  DeviceMutex mutex;
-  FakeReclaimer reclaimer;
-  BudgetedAllocator allocator;
 };
 
 TEST_CASE("while prices stay, the same go as by exact searches, and few are priced") {

@@ -1,8 +1,6 @@
 #include "allocator/search/room_view.h"
 
-#include "allocator/arena/page_supply.h"
-#include "allocator/search/site_search.h"
-#include "tests/support/allocator_world.h"
+#include "tests/support/arena_world.h"
 #include "tests/support/catch.h"
 
 namespace tidepool {
@@ -11,36 +9,15 @@ namespace {
 using test::kPage;
 
 // Four owned blocks of two pages in one zone, the second of which may not be evicted.
-struct World {
-  World() : arena(space, config()), supply(arena) {
-    arena.set_reclaimer(&reclaimer);
+struct World : test::ArenaWorld {
+  World() : ArenaWorld(true) {
     ++arena.search_number;
     for (const uint64_t price : {7, 0, 5, 3}) {
-      const Request two{.asked_bytes = 2 * kPage, .bytes = 2 * kPage};
-      PagesPlan plan;
-      plan.site = SiteSearch(arena).for_new_pages(two);
-      BlockId served{};
-      REQUIRE(supply.fill(lock, two, plan, served) == Outcome::kServed);
-      arena.heap.set_requested(served, 2 * kPage);
-      test::FakeOwner* const owner =
-          reclaimer.add(arena.address_of(served).pointer(), 2 * kPage, price, price == 0);
-      arena.heap[served].owner = owner;
-      blocks.push_back(served);
-      owners.push_back(owner);
+      blocks.push_back(owned(2 * kPage, price, price == 0));
+      owners.push_back(reclaimer.owners().back());
     }
   }
-  static AllocatorConfig config() {
-    AllocatorConfig config = test::config_of(8);
-    config.one_zone = true;
-    return config;
-  }
 
-  SimulatedSpace space{kPage};
-  test::FakeReclaimer reclaimer;
-  Arena arena;
-  PageSupply supply;
-  DeviceMutex mutex;
-  DeviceLock lock{mutex};
   RoomView view{arena};
   Request request{.asked_bytes = kPage, .bytes = kPage};
   std::vector<BlockId> blocks;

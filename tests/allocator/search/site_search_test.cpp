@@ -1,8 +1,7 @@
 // Where new pages go, and where blocks lie in them.
 #include "allocator/search/site_search.h"
 
-#include "allocator/arena/page_supply.h"
-#include "tests/support/allocator_world.h"
+#include "tests/support/arena_world.h"
 #include "tests/support/catch.h"
 
 namespace tidepool {
@@ -14,36 +13,8 @@ using World = test::AllocatorWorld;
 
 uintptr_t page_of(const char* address) { return reinterpret_cast<uintptr_t>(address) / kPage; }
 
-// An arena of its own, without an allocator that serves requests from it.
-struct ArenaWorld {
-  ArenaWorld() : arena(space, config()) {}
-  static AllocatorConfig config() {
-    AllocatorConfig config = config_of(8);
-    config.one_zone = true;
-    return config;
-  }
-  Request request(size_t bytes) const {
-    return {.asked_bytes = bytes, .bytes = bytes, .zone = Zone::kTransient};
-  }
-  // Takes new pages for a request.
-  BlockId commit(size_t bytes) {
-    PagesPlan plan;
-    plan.site = sites.for_new_pages(request(bytes));
-    BlockId served{};
-    CHECK(supply.fill(lock, request(bytes), plan, served) == Outcome::kServed);
-    return served;
-  }
-
-  SimulatedSpace space{kPage};
-  Arena arena;
-  PageSupply supply{arena};
-  SiteSearch sites{arena};
-  DeviceMutex mutex;
-  DeviceLock lock{mutex};
-};
-
 TEST_CASE("a request that begins in what is free needs fewer new pages") {
-  ArenaWorld world;
+  test::ArenaWorld world(true);
   const Site first = world.sites.for_new_pages(world.request(kPage / 2));
   CHECK(first.pages_needed == 1);
   CHECK(first.begin == 0);
@@ -60,7 +31,7 @@ TEST_CASE("a request that begins in what is free needs fewer new pages") {
 }
 
 TEST_CASE("there is no site for more pages than are at hand, and one to move pages to") {
-  ArenaWorld world;
+  test::ArenaWorld world(true);
   world.commit(6 * kPage);
   CHECK(world.sites.for_new_pages(world.request(2 * kPage)).pages_needed == 2);
   CHECK(world.sites.for_new_pages(world.request(3 * kPage)).pages_needed == 0);

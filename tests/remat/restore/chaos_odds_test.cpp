@@ -11,15 +11,15 @@ using remat::kReplaysPerOperator;
 using Tensor = RematFixture::Tensor;
 
 TEST_CASE("chaos strikes to different extents, at random moments once much was replayed") {
-  uint64_t random = 3;
-  uint64_t again = 3;
+  SplitMix random(3);
+  SplitMix again(3);
   const bool much = GENERATE(false, true);
   size_t everything = 0;
   size_t parts = 0;
   for (uint64_t k = 1; k <= 1000; ++k) {
     const uint64_t replayed = much ? k * kReplaysPerOperator : 0;
-    const uint64_t odds = chaos_odds(k, replayed, &random);
-    CHECK(odds == chaos_odds(k, replayed, &again));  // one seed, the same moments
+    const uint64_t odds = chaos_odds(k, replayed, random);
+    CHECK(odds == chaos_odds(k, replayed, again));  // one seed, the same moments
     everything += odds == 1;
     parts += odds > 1;
   }
@@ -29,11 +29,11 @@ TEST_CASE("chaos strikes to different extents, at random moments once much was r
 }
 
 TEST_CASE("chaos waits while more was replayed than it may") {
-  uint64_t random = 3;
+  SplitMix random(3);
   size_t strikes = 0;
-  for (int k = 0; k < 100; ++k) strikes += chaos_odds(5, 5 * kReplaysPerOperator, &random) > 0;
+  for (int k = 0; k < 100; ++k) strikes += chaos_odds(5, 5 * kReplaysPerOperator, random) > 0;
   CHECK(strikes > 0);
-  for (int k = 0; k < 100; ++k) CHECK(chaos_odds(5, 5 * kReplaysPerOperator + 1, &random) == 0);
+  for (int k = 0; k < 100; ++k) CHECK(chaos_odds(5, 5 * kReplaysPerOperator + 1, random) == 0);
 }
 
 TEST_CASE("a chain that is read backwards is replayed a bounded number of times") {

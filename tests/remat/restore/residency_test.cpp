@@ -52,12 +52,13 @@ TEST_CASE("a storage that is dying is neither evicted nor installed, and stays s
 
 TEST_CASE("chaos takes everything, or a part that depends on the seed alone") {
   auto evicted = [](uint64_t odds, uint64_t seed) {
+    SplitMix random(seed);
     LineageBuilder built;
     Storage* x = built.root();
     std::vector<Storage*> all;
     for (int k = 0; k < 64; ++k) all.push_back(built.result({x}));
     DeviceLock lock(built.mutex);
-    built.residency.evict_everything(odds, &seed);
+    built.residency.evict_everything(odds, &random);
     uint64_t set = 0;
     for (size_t k = 0; k < all.size(); ++k) set |= static_cast<uint64_t>(all[k]->evicted) << k;
     return set;

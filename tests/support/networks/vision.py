@@ -1,6 +1,6 @@
 """Networks on images: residual, dense, mobile and U-shaped ones, and a detector.
 
-As in `models.py`, default sizes are for chaos: all kinds of layers, reduced widths.
+As in `basic.py`, default sizes are for chaos: all kinds of layers, reduced widths.
 """
 
 import random
@@ -26,9 +26,9 @@ def conv_norm(before, channels, kernel, stride=1, groups=1, act=None) -> nn.Sequ
 class Bottleneck(nn.Module):
     """ResNet's block of three convolutions."""
 
-    def __init__(self, before, width, stride):
+    def __init__(self, before, width, stride, in_place):
         super().__init__()
-        after = 4 * width
+        after, self.in_place = 4 * width, in_place
         self.body = nn.Sequential(conv_norm(before, width, 1, act=nn.ReLU(inplace=True)),
                                   conv_norm(width, width, 3, stride, act=nn.ReLU(inplace=True)),
                                   conv_norm(width, after, 1))
@@ -36,34 +36,35 @@ class Bottleneck(nn.Module):
         self.shortcut = nn.Identity() if same else conv_norm(before, after, 1, stride)
 
     def forward(self, x):
-        out = self.body(x)
-        out += self.shortcut(x)
-        return F.relu(out, inplace=True)
+        out, shortcut = self.body(x), self.shortcut(x)
+        return F.relu(out.add_(shortcut) if self.in_place else out + shortcut, inplace=True)
 
 
-class ResNet50(nn.Module):
-    """ResNet-50 with the stem for small images; `width` is the inner channels of its first stage.
+class ResNet(nn.Module):
+    """ResNet-50, or with other counts of blocks; `width` is the inner channels of its first stage.
 
     Its last images are not 1x1: oneDNN's bfloat16 weight gradients of these read memory that nobody
     has written, and differ from run to run.
     """
 
-    def __init__(self, width=2, image=32, batch=2, blocks=(3, 4, 6, 3)):
+    def __init__(self, width=2, image=32, batch=2, blocks=(3, 4, 6, 3), classes=10, stem=(3, 1),
+                 in_place=True):
         super().__init__()
-        self.image, self.batch_size = image, batch
-        layers = [conv_norm(3, width, 3, act=nn.ReLU(inplace=True)),
+        self.image, self.batch_size, self.classes = image, batch, classes
+        layers = [conv_norm(3, width, *stem, act=nn.ReLU(inplace=True)),
                   nn.MaxPool2d(3, stride=2, padding=1)]
         before = width
         for stage, count in enumerate(blocks):
             for index in range(count):
                 inner = width << stage
-                layers.append(Bottleneck(before, inner, 2 if stage and not index else 1))
+                stride = 2 if stage and not index else 1
+                layers.append(Bottleneck(before, inner, stride, in_place))
                 before = 4 * inner
         self.features = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        self.head = nn.Linear(before, 10)
+        self.head = nn.Linear(before, classes)
 
     def batch(self, step, generator):
-        return labelled_images(generator, self.batch_size, self.image)
+        return labelled_images(generator, self.batch_size, self.image, self.classes)
 
     def forward(self, images, labels):
         return F.cross_entropy(self.head(self.features(images)).float(), labels)
@@ -170,23 +171,31 @@ class DoubleConv(nn.Module):
         return self.body(x)
 
 
+class NormedPair(nn.Sequential):
+    """Two convolutions with batch norm."""
+
+    def __init__(self, before, channels):
+        super().__init__(conv_norm(before, channels, 3, act=nn.ReLU(inplace=True)),
+                         conv_norm(channels, channels, 3, act=nn.ReLU(inplace=True)))
+
+
 class UNet(nn.Module):
     """A U-Net for segmentation: down by pooling, up by transposed convolutions."""
 
-    def __init__(self, width=4, depth=2, image=16, batch=2):
+    def __init__(self, width=4, depth=2, image=16, batch=2, classes=4, block=DoubleConv):
         super().__init__()
-        self.image, self.batch_size = image, batch
+        self.image, self.batch_size, self.classes = image, batch, classes
         sizes = [width << level for level in range(depth + 1)]
-        self.down = nn.ModuleList(DoubleConv(before, after)
+        self.down = nn.ModuleList(block(before, after)
                                   for before, after in zip([3, *sizes], sizes, strict=False))
         self.up = nn.ModuleList(nn.ConvTranspose2d(after, before, 2, stride=2)
                                 for before, after in zip(sizes, sizes[1:], strict=False))
-        self.join = nn.ModuleList(DoubleConv(2 * size, size) for size in sizes[:-1])
-        self.head = nn.Conv2d(width, 4, 1)
+        self.join = nn.ModuleList(block(2 * size, size) for size in sizes[:-1])
+        self.head = nn.Conv2d(width, classes, 1)
 
     def batch(self, step, generator):
         images = torch.randn(self.batch_size, 3, self.image, self.image, generator=generator)
-        return [images, torch.randint(4, images[:, 0].shape, generator=generator)]
+        return [images, torch.randint(self.classes, images[:, 0].shape, generator=generator)]
 
     def forward(self, images, labels):
         x, kept = images, []

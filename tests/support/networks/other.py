@@ -1,6 +1,6 @@
 """A state-space scan, a graph network, meta-learning, and generative training with several parts.
 
-As in `models.py`, default sizes are for chaos. A network with `parts` has an optimizer for each
+As in `basic.py`, default sizes are for chaos. A network with `parts` has an optimizer for each
 part, stepped one after another with `forward(..., part=k)`; `after_step` runs at a step's end.
 """
 
@@ -8,8 +8,9 @@ import copy
 
 import torch
 import torch.nn.functional as F
-from models import Residual
 from torch import nn
+
+from networks.basic import Residual
 
 
 class StateSpaceBlock(nn.Module):

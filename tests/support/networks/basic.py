@@ -1,6 +1,6 @@
-"""The first networks that the end-to-end tests train: ordinary PyTorch.
+"""The first networks that tests and benchmarks train: ordinary PyTorch.
 
-Default sizes are for chaos: all kinds of layers, reduced widths. `networks.py` has larger ones.
+Default sizes are for chaos: all kinds of layers, reduced widths. The package has larger ones.
 """
 
 import random
@@ -85,6 +85,8 @@ class ResNet18(nn.Module):
 class GptBlock(nn.Module):
     """Causal self-attention and a feed-forward part, both behind a layer norm."""
 
+    causal = True
+
     def __init__(self, width, heads, attention_dropout):
         super().__init__()
         self.heads, self.attention_dropout = heads, attention_dropout
@@ -99,28 +101,37 @@ class GptBlock(nn.Module):
         q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2)
                    for part in self.qkv(x).split(width, dim=2))
         dropout = self.attention_dropout if self.training else 0.0
-        out = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-        return self.out(out.transpose(1, 2).reshape(batch, length, width))
+        out = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout,
+                                             is_causal=self.causal)
+        return self.dropout(self.out(out.transpose(1, 2).reshape(batch, length, width)))
+
+    def feed(self, x):
+        return self.dropout(self.down(F.gelu(self.up(x), approximate="tanh")))
 
     def forward(self, x):
-        x = x + self.dropout(self.attend(self.norm1(x)))
-        return x + self.dropout(self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh")))
+        x = x + self.attend(self.norm1(x))
+        return x + self.feed(self.norm2(x))
 
 
 class Gpt(nn.Module):
     """A decoder whose output layer is its embedding.
 
-    Every other layer drops attention weights: on the CPU the two kinds take different kernels.
+    Layers take the given chances to drop attention weights in turns: on the CPU those that drop and
+    those that do not take different kernels.
     """
 
-    def __init__(self, vocabulary=64, width=32, heads=4, depth=4, length=16, batch=2):
+    block = GptBlock
+
+    def __init__(self, vocabulary=64, width=32, heads=4, depth=4, length=16, batch=2,
+                 attention_dropout=(0.0, 0.1)):
         super().__init__()
         self.length, self.batch_size = length, batch
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(length, width)
         self.dropout = nn.Dropout(0.1)
-        self.blocks = nn.ModuleList(GptBlock(width, heads, 0.1 * (index % 2))
-                                    for index in range(depth))
+        self.blocks = nn.ModuleList(
+            self.block(width, heads, attention_dropout[index % len(attention_dropout)])
+            for index in range(depth))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.tokens.weight
@@ -129,14 +140,16 @@ class Gpt(nn.Module):
         shape = (self.batch_size, self.length + 1)
         return [torch.randint(self.tokens.num_embeddings, shape, generator=generator)]
 
-    def forward(self, text):
-        inputs, targets = text[:, :-1], text[:, 1:]
-        x = self.tokens(inputs) + self.positions(torch.arange(self.length))
-        x = self.dropout(x)
+    def predict(self, text):
+        x = self.tokens(text)
+        x = self.dropout(x + self.positions(torch.arange(text.shape[1], device=text.device)))
         for block in self.blocks:
             x = block(x)
-        logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+        return self.head(self.norm(x)).flatten(0, 1).float()
+
+    def forward(self, text):
+        inputs, targets = text[:, :-1], text[:, 1:]
+        return F.cross_entropy(self.predict(inputs), targets.flatten())
 
 
 class BiLstm(nn.Module):
@@ -171,6 +184,30 @@ class BiLstm(nn.Module):
         losses = [F.cross_entropy(self.head(x).float(), label)
                   for x, label in zip(sequence, labels, strict=True)]
         return torch.stack(losses).mean()
+
+
+class Lstm(nn.Module):
+    """Whole layers of a bidirectional LSTM, cuDNN's on a GPU, over words, and a tag for each."""
+
+    def __init__(self, vocabulary=50, width=16, depth=2, length=6, batch=4, tags=5):
+        super().__init__()
+        self.length, self.batch_size, self.tags = length, batch, tags
+        self.words = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList(
+            nn.LSTM(2 * width if index else width, width, bidirectional=True, batch_first=True)
+            for index in range(depth))
+        self.dropout, self.head = nn.Dropout(0.2), nn.Linear(2 * width, tags)
+
+    def batch(self, step: int, generator: torch.Generator) -> list[torch.Tensor]:
+        shape = (self.batch_size, self.length)
+        return [torch.randint(self.words.num_embeddings, shape, generator=generator),
+                torch.randint(self.tags, shape, generator=generator)]
+
+    def forward(self, text, tags):
+        x = self.words(text)
+        for layer in self.layers:
+            x = self.dropout(layer(x)[0])
+        return F.cross_entropy(self.head(x).flatten(0, 1).float(), tags.flatten())
 
 
 class TreeLstm(nn.Module):

@@ -1,12 +1,14 @@
 """Networks of attention: vision transformers, an encoder with a decoder, a mixture of experts.
 
-As in `models.py`, default sizes are for chaos: all kinds of layers, reduced widths.
+As in `basic.py`, default sizes are for chaos: all kinds of layers, reduced widths.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from vision_models import labelled_images
+
+from networks.basic import Gpt, GptBlock
+from networks.vision import labelled_images
 
 
 class FeedForward(nn.Sequential):
@@ -20,20 +22,21 @@ class FeedForward(nn.Sequential):
 class VisionTransformer(nn.Module):
     """ViT: patches, a class token, PyTorch's own encoder layers."""
 
-    def __init__(self, width=16, heads=2, depth=2, patch=4, image=16, batch=2):
+    def __init__(self, width=16, heads=2, depth=2, patch=4, image=16, batch=2, classes=10,
+                 factor=2):
         super().__init__()
-        self.image, self.batch_size = image, batch
+        self.image, self.batch_size, self.classes = image, batch, classes
         self.patches = nn.Conv2d(3, width, patch, stride=patch)
         self.token = nn.Parameter(torch.randn(1, 1, width) * 0.02)
         self.positions = nn.Parameter(torch.randn(1, (image // patch) ** 2 + 1, width) * 0.02)
-        layer = nn.TransformerEncoderLayer(width, heads, 2 * width, dropout=0.1, activation="gelu",
-                                           batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(width, heads, factor * width, dropout=0.1,
+                                           activation="gelu", batch_first=True, norm_first=True)
         self.encoder = nn.TransformerEncoder(layer, depth, norm=nn.LayerNorm(width),
                                              enable_nested_tensor=False)
-        self.head = nn.Linear(width, 10)
+        self.head = nn.Linear(width, classes)
 
     def batch(self, step, generator):
-        return labelled_images(generator, self.batch_size, self.image)
+        return labelled_images(generator, self.batch_size, self.image, self.classes)
 
     def forward(self, images, labels):
         x = self.patches(images).flatten(2).transpose(1, 2)
@@ -203,3 +206,110 @@ class MixtureOfExperts(nn.Module):
             x, balance = x + y, balance + load
         return 0.01 * balance + F.cross_entropy(self.head(x).flatten(0, 1).float(),
                                                 text[:, 1:].flatten())
+
+
+class BertBlock(GptBlock):
+    """GPT's block without a mask, and with the norms behind its parts."""
+
+    causal = False
+
+    def forward(self, x):
+        x = self.norm1(x + self.attend(x))
+        return self.norm2(x + self.feed(x))
+
+
+class Bert(Gpt):
+    """BERT (Devlin et al., 2018) without its second task: 15 % of the words are to be guessed."""
+
+    block = BertBlock
+
+    def batch(self, step, generator):
+        shape = (self.batch_size, self.length)
+        text = torch.randint(self.tokens.num_embeddings, shape, generator=generator)
+        masked = torch.rand(shape, generator=generator) < 0.15
+        return [text.masked_fill(masked, 0), text.masked_fill(~masked, -100)]
+
+    def forward(self, text, targets):
+        return F.cross_entropy(self.predict(text), targets.flatten())
+
+
+def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Return (batch, length, width) as (batch, heads, length, width / heads)."""
+    return x.unflatten(2, (heads, -1)).transpose(1, 2)
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer and a low-rank change of it (LoRA, Hu et al., 2021)."""
+
+    def __init__(self, before: int, after: int, rank: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(after, before) * before**-0.5, requires_grad=False)
+        self.down = nn.Parameter(torch.randn(rank, before) * before**-0.5)
+        self.up = nn.Parameter(torch.zeros(after, rank))
+
+    def forward(self, x):
+        return F.linear(x, self.weight) + F.linear(F.linear(F.dropout(x, 0.05, self.training),
+                                                            self.down), self.up)
+
+
+class LlamaBlock(nn.Module):
+    """Grouped attention with rotary places, and a gated feed-forward part, without biases."""
+
+    def __init__(self, width: int, heads: int, groups: int, inner: int, rank: int) -> None:
+        super().__init__()
+        self.heads, self.groups = heads, groups
+        self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.q, self.v = Adapted(width, width, rank), Adapted(width, width * groups // heads, rank)
+        self.k = nn.Linear(width, width * groups // heads, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, width, bias=False)
+
+    @staticmethod
+    def turn(x, cosine, sine):
+        left, right = x.chunk(2, 3)
+        return x * cosine + torch.cat([-right, left], 3) * sine
+
+    def forward(self, x, cosine, sine):
+        y = self.norm1(x)
+        q = self.turn(heads_of(self.q(y), self.heads), cosine, sine)
+        k = self.turn(heads_of(self.k(y), self.groups), cosine, sine)
+        k, v = (each.repeat_interleave(self.heads // self.groups, 1)
+                for each in (k, heads_of(self.v(y), self.groups)))
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(out.transpose(1, 2).flatten(2))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Llama(nn.Module):
+    """The shape of Llama 3, frozen in bfloat16 but for adapters at queries and values."""
+
+    def __init__(self, width=32, heads=4, groups=2, inner=64, depth=2, vocabulary=60, length=12,
+                 rank=4, batch=2) -> None:
+        super().__init__()
+        self.length, self.batch_size = length, batch
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList(LlamaBlock(width, heads, groups, inner, rank)
+                                    for _ in range(depth))
+        self.norm = nn.RMSNorm(width)
+        for name, parameter in self.named_parameters():
+            if not name.endswith((".q.down", ".q.up", ".v.down", ".v.up")):
+                parameter.requires_grad_(False)
+                parameter.data = parameter.data.bfloat16()
+        angles = torch.outer(torch.arange(length),
+                             500000.0 ** (-torch.arange(0, width // heads, 2) * heads / width))
+        angles = torch.cat([angles, angles], 1)
+        self.register_buffer("cosine", angles.cos())
+        self.register_buffer("sine", angles.sin())
+
+    def batch(self, step, generator):
+        shape = (self.batch_size, self.length + 1)
+        return [torch.randint(self.tokens.num_embeddings, shape, generator=generator)]
+
+    def forward(self, text):
+        x = self.tokens(text[:, :-1])
+        for layer in self.layers:
+            x = layer(x, self.cosine, self.sine)
+        logits = F.linear(self.norm(x), self.tokens.weight)
+        return F.cross_entropy(logits.flatten(0, 1).float(), text[:, 1:].flatten())

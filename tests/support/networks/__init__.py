@@ -1,4 +1,4 @@
-"""All networks of the end-to-end tests, each in two sizes.
+"""All networks of the tests and benchmarks, those of the end-to-end tests in two sizes.
 
 `chaos` keeps the layers and reduces the widths. `budget` is large enough that what is kept for
 backward outweighs the parameters and is at least four times any single operator's operands.
@@ -6,11 +6,12 @@ backward outweighs the parameters and is at least four times any single operator
 
 from dataclasses import dataclass
 
-from attention_models import EncoderDecoder, MixtureOfExperts, ShiftedWindows, VisionTransformer
-from models import BiLstm, Gpt, Mlp, ResNet18, TreeLstm, Vae
-from other_models import Diffusion, Gan, GraphNetwork, Maml, StateSpace
 from torch import nn
-from vision_models import DenseNet, Detector, MobileNet, ResNet50, UNet
+
+from networks.attention import EncoderDecoder, MixtureOfExperts, ShiftedWindows, VisionTransformer
+from networks.basic import BiLstm, Gpt, Mlp, ResNet18, TreeLstm, Vae
+from networks.other import Diffusion, Gan, GraphNetwork, Maml, StateSpace
+from networks.vision import DenseNet, Detector, MobileNet, ResNet, UNet
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ NETWORKS = {
                                "batch": 96}),
     "treelstm": Network(TreeLstm, {"vocabulary": 200, "width": 96, "leaves": 128, "batch": 96}),
     "vae": Network(Vae, {"channels": 8, "depth": 6, "latent": 32, "image": 48, "batch": 48}),
-    "resnet50": Network(ResNet50, {"width": 8, "image": 32, "batch": 24}),
+    "resnet50": Network(ResNet, {"width": 8, "image": 32, "batch": 24}),
     "densenet": Network(DenseNet, {"growth": 6, "layers": (6, 6, 6), "image": 24, "batch": 16}),
     "mobilenet": Network(MobileNet, {"width": 8, "blocks": 8, "image": 24, "batch": 16}),
     "unet": Network(UNet, {"width": 8, "depth": 3, "image": 32, "batch": 8}),
