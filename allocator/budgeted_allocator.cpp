@@ -179,6 +179,7 @@ std::string BudgetedAllocator::misuse(const void* address) const {
 void BudgetedAllocator::suspend_stream_order() {
   DeviceLock lock(mutex_);
   parts_->arena.streams.suspend();
+  parts_->arena.calls.wait_for_all(lock);
 }
 
 void BudgetedAllocator::resume_stream_order() {

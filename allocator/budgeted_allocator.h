@@ -92,7 +92,7 @@ class BudgetedAllocator {
 
   // While suspended, no fence is recorded, asked or waited for, and no stream made to wait (during
   // the capture of a graph); memory that would need it is not handed out. Counted: as often
-  // resumed as suspended. Take the lock.
+  // resumed as suspended. Take the lock; once suspended, no call of another thread's is under way.
   void suspend_stream_order();
   void resume_stream_order();
 

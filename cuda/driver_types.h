@@ -23,6 +23,8 @@ inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kNotReady = 600;
 
 inline constexpr int kVirtualMemorySupported = 102;  // CUdevice_attribute
+inline constexpr int kFileDescriptorsSupported = 103;
+inline constexpr int kGpuDirectRdmaSupported = 110;  // of memory that is mapped
 inline constexpr int kMultiprocessorCount = 16;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;

@@ -55,11 +55,15 @@ size_t EventPool::idle() const {
   return idle_.size();
 }
 
-bool DeviceFence::passed() {
+bool DeviceFence::passed() try {
+  const Driver::Scope scope(pool_->driver_);
   return pool_->driver_.call().cuEventQuery(event_) == driver::kSuccess;
+} catch (const DeviceError&) {
+  return false;  // not known to have passed
 }
 
 void DeviceFence::wait() {
+  const Driver::Scope scope(pool_->driver_);
   pool_->driver_.check(pool_->driver_.call().cuEventSynchronize(event_), "cuEventSynchronize");
 }
 

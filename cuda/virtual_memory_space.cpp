@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "allocator/base/check.h"
 #include "allocator/base/sizes.h"
@@ -16,22 +17,48 @@ namespace {
 // handles of 2 MiB.
 constexpr size_t kMappings = size_t{1} << 18;
 
-driver::AllocationProperties properties_for(const Driver& driver, bool exportable) {
-  driver::AllocationProperties properties;
-  properties.location.id = driver.ordinal();
-  if (exportable) properties.requested_handle_types = driver::kHandleFileDescriptor;
-  return properties;
-}
-
-size_t granularity_for(Driver& driver, const VirtualMemoryOptions& options) {
-  if (!driver.has_virtual_memory()) {
-    throw DeviceError(fmt::format("device {} has no virtual memory", driver.ordinal()));
-  }
-  driver::AllocationProperties properties = properties_for(driver, options.exportable);
+size_t least_granularity(const Driver& driver, const driver::AllocationProperties& properties) {
   size_t least = 0;
   driver.check(
       driver.call().cuMemGetAllocationGranularity(&least, &properties, driver::kGranularityMinimum),
       "cuMemGetAllocationGranularity");
+  return least;
+}
+
+// Whether the driver makes a handle of this kind. One that has no memory left may make it later.
+bool accepts(const Driver& driver, const driver::AllocationProperties& properties) {
+  driver::AllocationHandle handle = 0;
+  const driver::Result result =
+      driver.call().cuMemCreate(&handle, least_granularity(driver, properties), &properties, 0);
+  if (result == driver::kSuccess) (void)driver.call().cuMemRelease(handle);
+  return result == driver::kSuccess || result == driver::kOutOfMemory;
+}
+
+// What PyTorch asks for, too. Some drivers refuse what their attributes promise (under WSL2, for
+// one): each is tried.
+driver::AllocationProperties properties_for(const Driver& driver) {
+  driver::AllocationProperties plain;
+  plain.location.id = driver.ordinal();
+  if (!driver.has_virtual_memory()) return plain;
+  const bool can_export = driver.attribute(driver::kFileDescriptorsSupported) != 0;
+  const bool can_rdma = driver.attribute(driver::kGpuDirectRdmaSupported) != 0;
+  // Both, or the one or the other.
+  for (const auto& [exports, rdma] : {std::pair(true, true), {true, false}, {false, true}}) {
+    if ((exports && !can_export) || (rdma && !can_rdma)) continue;
+    driver::AllocationProperties properties = plain;
+    if (exports) properties.requested_handle_types = driver::kHandleFileDescriptor;
+    properties.flags.gpu_direct_rdma_capable = rdma ? 1 : 0;
+    if (accepts(driver, properties)) return properties;
+  }
+  return plain;
+}
+
+size_t granularity_for(const Driver& driver, const driver::AllocationProperties& properties,
+                       const VirtualMemoryOptions& options) {
+  if (!driver.has_virtual_memory()) {
+    throw DeviceError(fmt::format("device {} has no virtual memory", driver.ordinal()));
+  }
+  const size_t least = least_granularity(driver, properties);
   if (!is_power_of_two(least)) {
     throw DeviceError(fmt::format("device {} maps multiples of {} bytes, not a power of two",
                                   driver.ordinal(), least));
@@ -50,8 +77,8 @@ driver::DevicePointer pointer(Address address) { return address.value; }
 
 VirtualMemorySpace::VirtualMemorySpace(Driver& driver, const VirtualMemoryOptions& options)
     : driver_(driver),
-      properties_(properties_for(driver, options.exportable)),
-      ledger_(granularity_for(driver, options), kMappings),
+      properties_(properties_for(driver)),
+      ledger_(granularity_for(driver, properties_, options), kMappings),
       ordinals_{driver.ordinal()} {}
 
 DeviceError VirtualMemorySpace::error(driver::Result result, const char* call, Address address,

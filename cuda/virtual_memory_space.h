@@ -18,8 +18,7 @@
 namespace tidepool::device {
 
 struct VirtualMemoryOptions {
-  size_t granularity = 0;   // a multiple of the device's; 0: the device's
-  bool exportable = false;  // handles can be shared with other processes by file descriptors
+  size_t granularity = 0;  // a multiple of the device's; 0: the device's
 };
 
 class VirtualMemorySpace final : public AddressSpace {
@@ -51,7 +50,13 @@ class VirtualMemorySpace final : public AddressSpace {
     Address start;  // of its mapping
     size_t bytes = 0;
   };
-  // The handle behind a mapped address. Requires: options.exportable.
+  // Whether handles can be shared with other processes by file descriptors, and read by network
+  // cards without a copy. Both are so where the device says that it can and does it.
+  bool is_exportable() const {
+    return properties_.requested_handle_types == driver::kHandleFileDescriptor;
+  }
+  bool is_rdma_capable() const { return properties_.flags.gpu_direct_rdma_capable != 0; }
+  // The handle behind a mapped address. Requires: is_exportable().
   Exported export_handle_at(Address address);
 
   size_t handle_bytes_total() const;

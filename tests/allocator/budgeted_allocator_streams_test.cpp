@@ -1,7 +1,10 @@
 // BudgetedAllocator on a device with streams: what is waited for, how often, and what never. Cases
 // named "(like #…)" are of a bug that PyTorch's allocator has had.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "allocator/base/sizes.h"
 #include "tests/support/catch.h"
@@ -308,6 +311,32 @@ TEST_CASE("during a capture the device is not asked; what waited then comes back
   CHECK(world.take(kB, 8 * kPage) == shared);
   CHECK(world.streams.waits == 1);  // for A; B is its own
   CHECK(test::dies([&] { world.allocator.resume_stream_order(); }));
+}
+
+TEST_CASE("a capture begins only once no other thread is asking the device") {
+  World world;
+  char* block = world.take(kA, 8 * kPage);
+  world.use(kB, block, 8 * kPage);
+  world.allocator.free(block);
+  std::thread capturing;
+  std::atomic<bool> suspended = false;
+  size_t queries = 0;
+  // While this thread polls.
+  world.streams.after_record = [&] {
+    capturing = std::thread([&] {
+      world.allocator.suspend_stream_order();
+      queries = world.streams.queries;
+      suspended = true;
+    });
+    for (int i = 0; i < 20 && !suspended; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  CHECK_THROWS_AS(world.take(kA, 16 * kPage), OutOfMemory);
+  REQUIRE(capturing.joinable());
+  capturing.join();
+  CHECK(world.streams.queries == queries);
+  world.allocator.resume_stream_order();
 }
 
 TEST_CASE("during a capture nothing is evicted that another stream may use") {

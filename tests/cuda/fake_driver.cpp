@@ -11,6 +11,7 @@ constexpr driver::Result kInvalidValue = 1;
 constexpr driver::Result kInvalidDevice = 101;
 constexpr driver::Result kInvalidContext = 201;
 constexpr driver::Result kInvalidHandle = 400;
+constexpr driver::Result kNotSupported = 801;
 constexpr driver::Result kNotFound = 500;
 constexpr size_t kSmall = 4096;  // allocations up to here have memory
 constexpr size_t kAlignment = 256;  // of allocations
@@ -134,7 +135,19 @@ struct FakeCalls {
   }
   static driver::Result cuDeviceGetAttribute(int* value, int attribute, driver::Device) {
     TIDEPOOL_ENTER;
-    *value = attribute == driver::kVirtualMemorySupported ? fake().virtual_memory : 7;
+    switch (attribute) {
+      case driver::kVirtualMemorySupported:
+        *value = fake().virtual_memory;
+        break;
+      case driver::kFileDescriptorsSupported:
+        *value = fake().exports;
+        break;
+      case driver::kGpuDirectRdmaSupported:
+        *value = fake().rdma;
+        break;
+      default:
+        *value = 7;
+    }
     return driver::kSuccess;
   }
   static driver::Result cuDevicePrimaryCtxRetain(driver::Context* context, driver::Device device) {
@@ -218,6 +231,7 @@ struct FakeCalls {
   }
   static driver::Result cuEventQuery(driver::Event event) {
     TIDEPOOL_ENTER;
+    if (fake().current_device() < 0) return kInvalidContext;
     auto found = fake().events_.find(event);
     if (found == fake().events_.end()) return kInvalidHandle;
     const FakeDriver::Event& entry = found->second;
@@ -226,6 +240,7 @@ struct FakeCalls {
   }
   static driver::Result cuEventSynchronize(driver::Event event) {
     TIDEPOOL_ENTER;
+    if (fake().current_device() < 0) return kInvalidContext;
     auto found = fake().events_.find(event);
     if (found == fake().events_.end()) return kInvalidHandle;
     FakeDriver::Event& entry = found->second;
@@ -319,6 +334,7 @@ struct FakeCalls {
     TIDEPOOL_ENTER;
     if (bytes == 0 || bytes % fake().granularity != 0) return kInvalidValue;
     if (fake().handle_bytes() + bytes > fake().memory_bytes) return driver::kOutOfMemory;
+    if (properties->flags.gpu_direct_rdma_capable != 0 && fake().refuses_rdma) return kNotSupported;
     *handle = fake().next_++;
     fake().handles_[*handle] = {bytes, properties->location.id, false, 0};
     return driver::kSuccess;

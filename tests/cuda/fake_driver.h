@@ -32,6 +32,9 @@ class FakeDriver {
   // Knobs.
   size_t memory_bytes = size_t{1} << 40;  // per device
   size_t granularity = size_t{2} << 20;
+  bool exports = true;        // handles as file descriptors
+  bool rdma = false;          // says so
+  bool refuses_rdma = false;  // whatever it says
   bool virtual_memory = true;
   // The n-th call from now on fails (of the function with this name, "" for any), and those after
   // it, `times` in all.

@@ -135,8 +135,26 @@ TEST_CASE("a peer may access what is open now, and what is opened later") {
   CHECK(world.fake.accessible((range + 2 * kPage).value, 1));
 }
 
+TEST_CASE("handles can be exported and read by network cards where the driver makes such ones") {
+  test::FakeDriver fake;
+  fake.granularity = kPage;
+  const auto made = [&] {
+    Driver driver(fake.functions(), 0);
+    const VirtualMemorySpace space(driver);
+    return std::pair(space.is_exportable(), space.is_rdma_capable());
+  };
+  CHECK(made() == std::pair(true, false));
+  fake.rdma = true;
+  CHECK(made() == std::pair(true, true));
+  fake.refuses_rdma = true;  // whatever its attribute says
+  CHECK(made() == std::pair(true, false));
+  fake.exports = false;
+  CHECK(made() == std::pair(false, false));
+  CHECK(fake.handle_count() == 0);
+}
+
 TEST_CASE("a handle is exported by any address in its mapping") {
-  World world(VirtualMemoryOptions{0, true});
+  World world;
   Address range = world.space.reserve(4 * kPage);
   HandleId handle = world.space.create_handle(2 * kPage);
   CHECK_THROWS_AS(world.space.export_handle_at(range), DeviceError);
