@@ -3,8 +3,8 @@
 // Each free block is ready on one stream: that stream's work may use it at once, others' only after
 // its freed_epoch (StreamClocks). Neighbours that are ready on different streams are merged only
 // where one of them has passed, and so may join any stream.
-// Owns blocks, table, bins and free indices; not the clocks. Not thread safe: the caller holds the
-// lock.
+// Owns the blocks, the table and the indices over them; not the clocks. Not thread safe: the caller
+// holds the device's lock.
 // Invariants: (1) blocks tile the range (BlockList); no block crosses a zone's end; (2) the bins
 // hold exactly the kCached blocks, the free index of each zone exactly its kFree ones, each those
 // of one stream, and awaiting indices the kAwaitingFree ones; (3) no two neighbours in a zone are
@@ -15,15 +15,14 @@
 #pragma once
 
 #include <array>
-#include <memory>
-#include <vector>
 
-#include "absl/container/btree_map.h"
 #include "allocator/base/allocator_observer.h"
+#include "allocator/heap/block_chain.h"
 #include "allocator/heap/block_list.h"
 #include "allocator/heap/block_table.h"
-#include "allocator/heap/exact_bins.h"
+#include "allocator/heap/free_blocks.h"
 #include "allocator/heap/free_index.h"
+#include "allocator/heap/shared_uses.h"
 #include "allocator/space/address_space.h"
 #include "allocator/space/page_table.h"
 #include "allocator/streams/stream_clocks.h"
@@ -46,7 +45,7 @@ class Heap {
   BlockView view(BlockId id) const;
 
   // A stream is known to the clocks; requests of it may come.
-  void add_stream(StreamId stream);
+  void add_stream(StreamId stream) { free_.add_stream(stream); }
 
   // A kCached block of exactly `bytes` on the stream, now kAllocated, or kNone. O(1).
   BlockId take_cached(Zone zone, size_t bytes, StreamId stream = StreamId::kDefault);
@@ -64,15 +63,17 @@ class Heap {
   size_t start_within(size_t begin, size_t spare, size_t bytes, End end) const;
   // The smallest free block of the zone on another stream, or kNone; `ordered`: only one for which
   // `stream` need not wait. It stays where it is. O(streams).
-  BlockId find_lendable(Zone zone, size_t bytes, StreamId stream, bool ordered);
+  BlockId find_lendable(Zone zone, size_t bytes, StreamId stream, bool ordered) const {
+    return free_.find_lendable(zone, bytes, stream, ordered);
+  }
   // The smallest kAwaitingFree block of the zone, or kNone. It stays where it is.
   BlockId find_awaiting(Zone zone, size_t bytes) const {
     return awaiting_[static_cast<size_t>(zone)].best_fit(bytes);
   }
   // Calls visit(BlockId) for every kFree block on the stream of at least `bytes`, in no order.
   template <typename Visit>
-  void for_each_free(StreamId stream, size_t bytes, Visit&& visit) {
-    for (const FreeIndex& index : pool(stream).free) index.for_each(bytes, visit);
+  void for_each_free(StreamId stream, size_t bytes, Visit&& visit) const {
+    free_.for_each(stream, bytes, visit);
   }
   // The allocated block that starts at `offset`, or kNone.
   BlockId allocated_at(size_t offset) const;
@@ -88,7 +89,7 @@ class Heap {
   // Merges neighbours on different streams of which one has passed by now. O(blocks).
   void merge_passed();
   // Of awaiting blocks: what has to pass on streams other than their own.
-  StreamUses awaited() const;
+  StreamUses awaited() const { return uses_.awaited(); }
   // Of free blocks: the streams of which some could still be in use.
   StreamUses unpassed() const;
   // Merges every kCached and kUnmerged block. Returns true if there was one. Ends hold_merging().
@@ -113,7 +114,7 @@ class Heap {
   const BlockList& blocks() const { return blocks_; }
   BlockTable& table() { return table_; }
   // Holes of a zone in no order, linked by link_next.
-  BlockId first_hole(Zone zone) const { return holes_[static_cast<size_t>(zone)]; }
+  BlockId first_hole(Zone zone) const { return holes_[static_cast<size_t>(zone)].first(); }
 
   bool zone_begins_at(size_t offset) const {
     size_t begin = 0;
@@ -140,19 +141,7 @@ class Heap {
   void check_invariants(const PageTable& pages) const;
 
  private:
-  // The free blocks that are ready on one stream.
-  struct StreamPool {
-    StreamPool(BlockList& blocks, size_t unit, size_t bins_limit_bytes);
-    ExactBins bins;
-    std::array<FreeIndex, kZoneCount> free;
-  };
-  StreamPool& pool(StreamId stream) {
-    if (stream == StreamId::kDefault) [[likely]] return default_pool_;
-    return *other_pools_[static_cast<size_t>(stream) - 1];
-  }
-  FreeIndex& index_of(const Block& block) {
-    return pool(block.stream).free[static_cast<size_t>(block.zone)];
-  }
+  FreeIndex& index_of(const Block& block) { return free_.index(block.zone, block.stream); }
   bool has_passed(const Block& block) const {
     return clocks_.passed({block.stream, block.freed_epoch});
   }
@@ -161,7 +150,6 @@ class Heap {
   void make_free(BlockId id);
   void await(BlockId id, StreamUses uses);
   [[gnu::noinline]] void release_shared(BlockId id);
-  StreamUses take_uses(BlockId id);
   BlockId split(BlockId id, size_t bytes);
   void settle_accessible(BlockId id, StreamId stream, const StreamUses& uses);
   // Takes the part of a free or awaiting block or hole within [begin, end) out of all lists.
@@ -178,8 +166,6 @@ class Heap {
   bool joins(BlockId id, BlockId neighbour) const;
   // The next block is added to this one; neither is in a list. True if their streams differed.
   bool absorb_next(BlockId id);
-  void push_list(BlockId& head, BlockId id);
-  void remove_from_list(BlockId& head, BlockId id);
   void check_block(BlockId id, const PageTable& pages) const;
   void check_indices(size_t free_bytes, size_t cached_bytes, size_t awaiting_bytes) const;
 
@@ -190,13 +176,11 @@ class Heap {
   StreamClocks& clocks_;
   BlockList blocks_;
   BlockTable table_;
-  const size_t bins_limit_bytes_;
-  StreamPool default_pool_;
-  std::vector<std::unique_ptr<StreamPool>> other_pools_;  // from stream 1 on
+  FreeBlocks free_;
   std::array<FreeIndex, kZoneCount> awaiting_;
-  absl::btree_map<BlockId, StreamUses> uses_;  // of shared blocks; ordered: it decides placement
-  std::array<BlockId, kZoneCount> holes_{};
-  BlockId unmerged_{};
+  SharedUses uses_;
+  std::array<BlockChain, kZoneCount> holes_;
+  BlockChain unmerged_;
   bool merging_held_ = false;
   bool spares_pages_ = false;
   size_t allocated_bytes_ = 0;
