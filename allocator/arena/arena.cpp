@@ -104,6 +104,7 @@ bool Arena::evict(BlockId id) {
     block.refused_search = search_number;
     return false;
   }
+  block.owner = nullptr;
   ++counts.evictions;
   if (config.allow_remap) heap.spare_pages();
   counts.evicted_bytes += block.bytes;

@@ -61,9 +61,9 @@ class Reclaimer {
   // Whether the contents may be evicted now, whatever that costs. Requires: lock held.
   virtual bool evictable(Owner owner) { return !price(owner).barrier; }
 
-  // Gives up the contents of `owner`'s block; on true the block belongs to the caller and its
-  // owner is gone from it. False: it may not be evicted after all (a barrier from now on in this
-  // search). Never replays, never releases the lock. Requires: lock held.
+  // Gives up the contents of `owner`'s block. True: the block belongs to the caller, who takes the
+  // owner from it. False: the contents may not be evicted after all, and the block is a barrier for
+  // the rest of this search. Never calls back, replays, or releases the lock. Requires: lock held.
   virtual bool evict(Owner owner) = 0;
 
   // The price of having the contents of `owner`'s block moved to another block instead, in the unit

@@ -34,7 +34,6 @@ bool Residency::evict(Storage& storage) {
     storage.dying = true;
     return false;
   }
-  allocator_.set_owner(storage.address, nullptr);
   storage.address = nullptr;
   storage.evicted = true;
   unlist(storage);

@@ -47,9 +47,9 @@ class Residency {
     return storage.next != nullptr && at_rest(storage);  // invariant 1
   }
 
-  // Takes the storage's bytes away; on true the block is the caller's and has no owner.
+  // Takes the storage's bytes away. True: the block is the caller's, who takes the owner from it.
   bool evict(Storage& storage);
-  // The same, and frees the block.
+  // Takes the storage's bytes away and frees the block. False: nothing has happened.
   bool evict_and_free(Storage& storage);
   // Evicts all that can be, or, with odds > 1, one in `odds` by `random`. Returns how many.
   size_t evict_everything(uint64_t odds, uint64_t* random);
