@@ -22,6 +22,7 @@
 #include "allocator/base/device_mutex.h"
 #include "remat/lineage/container_bytes.h"
 #include "remat/lineage/lineage.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 
@@ -58,11 +59,10 @@ class ForeignCopies {
   // nullopt if the tensor has no bytes, or shows a small part of a large region.
   static std::optional<Region> region_of(const c10::TensorImpl& tensor);
 
-  // A copy whose bytes, from lead_bytes() on, equal those of the region: one there is already or a
-  // fresh one. The caller has it locked (Runtime::lock_storage()). nullptr: memory does not
-  // suffice.
+  // A copy whose bytes, from lead_bytes() on, equal those of the region: one that there is already,
+  // or a `fresh` one. nullopt: memory does not suffice. Requires: the device's lock is not held.
   struct Copy {
-    remat::Storage* storage = nullptr;
+    remat::HeldStorage storage;
     bool fresh = false;
   };
   std::optional<Copy> obtain(const Region& region);
@@ -106,7 +106,9 @@ class ForeignCopies {
   template <class Wanted>
   void take_out(Dropped& dropped, Wanted&& wanted);
   void take_out_stale(Dropped& dropped);
-  std::optional<Copy> copy_of(const Region& region);
+  // The copy that there is already; one that differs from the region by now is dropped.
+  std::optional<Copy> find_equal(const Region& region);
+  std::optional<Copy> make_copy(const Region& region);
 
   Engine& engine_;
   const size_t most_bytes_;

@@ -9,7 +9,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "bindings/torch/engine/foreign_copies.h"
-#include "remat/runtime.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 
@@ -19,6 +19,7 @@ class ForeignOperands {
     size_t place = 0;  // among the call's tensor arguments
     ForeignCopies::Region region;
     remat::Storage* copy = nullptr;
+    remat::HeldStorage held{};  // the copy, until the call has locked it
     bool fresh = false;
     int64_t offset = 0;  // of the tensor's first element in the copy, in elements
   };
@@ -33,8 +34,9 @@ class ForeignOperands {
   // Finds or makes the copies, and locks them. False: memory does not suffice for all. Requires:
   // lock not held.
   bool obtain(ForeignCopies& copies);
-  // Ends what obtain() has locked: the call has done so itself, or reads none. Requires: lock held.
-  void unlock(remat::Runtime& runtime);
+  // Ends the locks that obtain() took: the call has locked the copies itself, or reads none of
+  // them. Requires: lock held.
+  void unlock();
 
   // The kernel has run, and its results take `result_bytes`: whether the copies pay and hold what
   // it has read. Otherwise they are dropped. Requires: lock not held.

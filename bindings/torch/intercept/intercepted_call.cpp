@@ -204,7 +204,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
     seen.access = access_of(seen);
     call().add(seen.storage, seen.access);
   }
-  if (copies_foreign_) [[unlikely]] foreign_.unlock(engine().runtime());
+  if (copies_foreign_) [[unlikely]] foreign_.unlock();
   // What threads beside an operator compute for it, it may read by address.
   inside_ = UntrustedCall::any() || at::in_parallel_region();
   if (!info_.replayable || !trusted_ || inside_) call().refuse(remat::RootReason::kUnsupported);
@@ -305,6 +305,22 @@ void InterceptedCall::end_draw() {
   }
 }
 
+CallBody* InterceptedCall::begin_locked() {
+  DeviceLock lock(engine().mutex());
+  add_operands(lock);
+  const bool capturing = engine().capturing();
+  if (capturing) [[unlikely]] prepare_in_capture(lock);
+  const bool recordable = !capturing && call().prepare(lock);
+  for (const Seen& seen : seen_) {
+    if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) --seen.storage->locks;
+  }
+  if (recordable) return begin_body();
+  if (!trusted_ || slots_ != seen_.size() || info_.keeps_operands) [[unlikely]] {
+    distrust_operands(lock);
+  }
+  return nullptr;
+}
+
 CallBody* InterceptedCall::begin(const at::Generator* generator) {
   choose_engine();
   if (engine_ == nullptr) return nullptr;
@@ -322,20 +338,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
     call().refuse(remat::RootReason::kUnsupported);
   }
   try {
-    DeviceLock lock(engine().mutex());
-    add_operands(lock);
-    const bool capturing = engine().capturing();
-    if (capturing) [[unlikely]] prepare_in_capture(lock);
-    const bool recordable = !capturing && call().prepare(lock);
-    for (const Seen& seen : seen_) {
-      if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) --seen.storage->locks;
-    }
-    if (recordable) {
-      body = begin_body();
-    } else if (!trusted_ || slots_ != seen_.size() || info_.keeps_operands) [[unlikely]] {
-      distrust_operands(lock);
-    }
-    lock.unlock();
+    body = begin_locked();
     if (spread_) [[unlikely]] hold_elsewhere();
   } catch (const OutOfMemory&) {
     rethrow_as_torch_error(engine());

@@ -120,6 +120,8 @@ class InterceptedCall {
   size_t result_bytes() const;
   void say_inexact() const;
   void distrust_operands(DeviceLock& lock);
+  // Adds the operands and makes the record's body; nullptr: nothing is recorded. Takes the lock.
+  CallBody* begin_locked();
   CallBody* begin_body();
   // Equal for calls that cost the same.
   uint64_t timing_key() const;

@@ -58,7 +58,7 @@ void InterceptedCall::copy_foreign(DeviceLock& lock) {
       Unlocked unlocked(lock);
       copies_foreign_ = foreign_.obtain(copies);
     }
-    if (!copies_foreign_) foreign_.unlock(runtime);
+    if (!copies_foreign_) foreign_.unlock();
   }
   if (!copies_foreign_) {
     call().refuse(remat::RootReason::kUnstableInput);

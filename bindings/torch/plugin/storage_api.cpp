@@ -72,16 +72,11 @@ int tidepool_hold(void* storage, void** held, char* error, size_t error_bytes) {
   *held = nullptr;
   return with_resident(storage, false, error, error_bytes,
                        [&](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock&) {
-                         runtime.lock_storage(tracked);
-                         *held = tracked;
+                         *held = new remat::HeldStorage(remat::LockedStorage(runtime, tracked));
                        });
 }
 
-void tidepool_let_go(void* storage, void* held) {
-  Engine* engine = engine_of(static_cast<c10::StorageImpl*>(storage));
-  DeviceLock lock(engine->mutex());
-  engine->runtime().unlock_storage(static_cast<remat::Storage*>(held));
-}
+void tidepool_let_go(void*, void* held) { delete static_cast<remat::HeldStorage*>(held); }
 
 int tidepool_escape(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
