@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "remat/restore/chaos_odds.h"
-#include "remat/restore/residency.h"
+#include "remat/residency/chaos_odds.h"
+#include "remat/residency/residency.h"
 #include "remat/restore/restorer.h"
 
 namespace tidepool::remat {

@@ -17,8 +17,11 @@ std::span<const std::string> PlannedPolicy::candidates() {
   return *kNames;
 }
 
-PlannedPolicy::PlannedPolicy(LineageStore& store)
-    : store_(store), net_(std::make_unique<NeededCostPolicy>(store)), active_(net_.get()) {}
+PlannedPolicy::PlannedPolicy(LineageStore& store, Make make)
+    : store_(store),
+      make_(make),
+      net_(std::make_unique<NeededCostPolicy>(store)),
+      active_(net_.get()) {}
 
 void PlannedPolicy::set_plan(const StepPlan& plan) {
   const auto names = candidates();
@@ -70,7 +73,7 @@ void PlannedPolicy::choose_plan() {
   if (other == nullptr && plan->policy == "next-use") {
     other = std::make_unique<NextUsePolicy>(store_, step_history_, plan->use_share);
   } else if (other == nullptr) {
-    other = make_policy(plan->policy, store_);
+    other = make_(plan->policy, store_, 0);
   }
   use(*other, std::move(weights), plan->preference);
 }

@@ -25,7 +25,11 @@ namespace tidepool::remat {
 
 class PlannedPolicy final : public Policy {
  public:
-  explicit PlannedPolicy(LineageStore& store);
+  // Makes the policy of a name, as make_policy() of the table of policies does.
+  using Make = std::unique_ptr<Policy> (*)(const std::string& name, LineageStore& store,
+                                           uint64_t seed);
+
+  PlannedPolicy(LineageStore& store, Make make);
 
   // The names that a plan may have: those whose prices depend on nothing but the storage, its
   // neighbourhood and time.
@@ -82,6 +86,7 @@ class PlannedPolicy final : public Policy {
            Preference preference = Preference::kCheapest);
 
   LineageStore& store_;
+  const Make make_;
   StepHistory step_history_;
   const std::unique_ptr<Policy> net_;
   std::map<std::string, std::unique_ptr<Policy>> others_;  // by name and share

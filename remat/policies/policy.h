@@ -13,8 +13,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 
 #include "allocator/arena/reclaimer.h"
 #include "remat/lineage/lineage_store.h"
@@ -102,13 +100,5 @@ class Policy {
  private:
   const double unit_;
 };
-
-// The names that make_policy() takes, the default first.
-std::span<const std::string> policy_names();
-
-// `seed`: for policies that draw.
-// Throws: std::invalid_argument naming an unknown policy and the known ones.
-std::unique_ptr<Policy> make_policy(const std::string& name, LineageStore& store,
-                                    uint64_t seed = 0);
 
 }  // namespace tidepool::remat

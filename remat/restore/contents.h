@@ -15,9 +15,9 @@
 #include "remat/lineage/backend.h"
 #include "remat/lineage/lineage_store.h"
 #include "remat/policies/policy.h"
-#include "remat/restore/dependent_cut.h"
-#include "remat/restore/replay_stream_order.h"
-#include "remat/restore/residency.h"
+#include "remat/residency/dependent_cut.h"
+#include "remat/residency/replay_stream_order.h"
+#include "remat/residency/residency.h"
 #include "remat/restore/restoration_queue.h"
 
 namespace tidepool::remat {

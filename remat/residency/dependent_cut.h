@@ -14,7 +14,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "remat/lineage/lineage_store.h"
-#include "remat/restore/residency.h"
+#include "remat/residency/residency.h"
 
 namespace tidepool::remat {
 

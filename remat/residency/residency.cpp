@@ -1,9 +1,9 @@
-#include "remat/restore/residency.h"
+#include "remat/residency/residency.h"
 
 #include <utility>
 
 #include "allocator/base/check.h"
-#include "remat/restore/chaos_odds.h"
+#include "remat/residency/chaos_odds.h"
 
 namespace tidepool::remat {
 
