@@ -11,7 +11,6 @@
 #pragma once
 
 #include <c10/core/TensorImpl.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
 #include <cstdint>
@@ -25,8 +24,9 @@
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/call_arguments.h"
+#include "bindings/torch/intercept/call_draw.h"
 #include "bindings/torch/intercept/foreign_operands.h"
-#include "bindings/torch/state/random_state.h"
 #include "remat/lineage/mutants.h"
 #include "remat/operator_call.h"
 
@@ -59,46 +59,37 @@ class InterceptedCall {
 
   // The next tensor argument, in schema order, lists flattened; nullptr or undefined if absent.
   // `switched`: the value of the operator's switch, where it has one.
-  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool switched);
+  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool switched) {
+    switched_ |= switched;
+    const bool side_writes = argument.side_writes && (switched || info_.switch_argument < 0);
+    seen_.add(tensor, argument.writes, side_writes);
+  }
 
   // A storage passed as such, after all tensors.
-  void see_storage(const c10::Storage& storage);
+  void see_storage(const c10::Storage& storage) { seen_.add_storage(storage); }
 
   // The operator could draw random numbers, but does not this time.
-  void draws_nothing() { draws_ = false; }
+  void draws_nothing() { draw_.draws_nothing(); }
 
   // `generator`: the generator passed explicitly, nullptr if none.
   // Throws: c10::OutOfMemoryError, and what a replayed operator throws; nothing has run then.
   CallBody* begin(const at::Generator* generator);
 
   // The generator that the kernel has to draw from; nullptr: the one that it was given.
-  const at::Generator* private_generator() const {
-    return draw_.has_value() ? &draw_->generator() : nullptr;
-  }
+  const at::Generator* private_generator() const { return draw_.private_generator(); }
 
   void see_output(c10::TensorImpl* tensor) { outputs_.push_back(tensor); }
   void finish();
 
  private:
-  enum class Home : uint8_t { kAbsent, kEmpty, kImmediate, kStorage };
+  using Home = CallArguments::Home;
+  using Seen = CallArguments::Argument;
   // The operands that live on another device than the call's.
   struct Elsewhere {
     explicit Elsewhere(Engine& e) : engine(e), call(e.runtime()) {}
     Engine& engine;
     remat::OperatorCall call;  // records nothing
   };
-  struct Seen {
-    c10::TensorImpl* tensor;
-    remat::Storage* storage = nullptr;    // of the call's engine
-    remat::Storage* elsewhere = nullptr;  // of another one
-    Home home = Home::kAbsent;
-    bool written = false;
-    bool side_written = false;
-    bool supported = true;
-    bool shared = false;  // another argument has its storage, too; known of what overwrites
-    remat::Access access = remat::Access::kRead;  // where `storage` is set
-  };
-
   Engine& engine() const { return *engine_; }
   remat::OperatorCall& call() { return *call_; }
   void choose_engine();
@@ -106,12 +97,7 @@ class InterceptedCall {
   void resolve_foreign(Seen& seen, c10::StorageImpl* storage);
   void hold_elsewhere();
   void prepare_in_capture(DeviceLock& lock);
-  remat::Storage* storage_behind(const Seen& seen, c10::StorageImpl* storage);
   remat::Access access_of(const Seen& seen) const;
-  void find_shared();
-  static bool starts_inside(const Seen& seen);
-  bool covers_storage(const Seen& seen) const;
-  void see_components(c10::TensorImpl* tensor, bool written);
   void mark_inputs();
   void add_operands(DeviceLock& lock);
   bool may_copy(const Seen& seen) const;
@@ -123,11 +109,6 @@ class InterceptedCall {
   // Adds the operands and makes the record's body; nullptr: nothing is recorded. Takes the lock.
   CallBody* begin_locked();
   CallBody* begin_body();
-  // Equal for calls that cost the same.
-  uint64_t timing_key() const;
-  size_t bytes_moved() const;
-  void begin_draw(CallBody& body, const at::Generator* generator);
-  void end_draw();
   remat::Storage* track_output(c10::TensorImpl* tensor);
   void keep_outputs(std::span<remat::Storage* const> outputs, DeviceLock& lock);
   void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
@@ -139,34 +120,24 @@ class InterceptedCall {
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
   bool switched_ = false;     // the operator's switch is on
   bool spread_ = false;       // over several devices
-  bool draws_ = info_.draws;
   bool trusted_ = true;  // the operator is, and does not run in a compiled region
   bool inside_ = false;  // runs for an operator that nobody vouches for
   uint64_t own_kernels_before_ = 0;  // t_own_kernels
   CallBody* body_ = nullptr;         // of the record
   std::optional<UntrustedCall> untrusted_;
-  absl::InlinedVector<Seen, 8> seen_;
+  CallArguments seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
-  // Components of sparse tensors, and tensors of bare storages, kept alive for the call's length.
-  absl::InlinedVector<c10::intrusive_ptr<c10::TensorImpl>, 1> components_;
-  size_t slots_ = 0;  // tensors seen as arguments; components come after them
-  size_t dimensions_ = 0;
   size_t immediates_ = 0;
   bool in_optimizer_ = false;   // t_in_optimizer at the beginning
-  const c10::GeneratorImpl* captured_generator_ = nullptr;  // drawn from while a graph is captured
   bool reads_foreign_ = false;  // what it returns came from outside, at least in part
   ForeignOperands foreign_;
   bool copies_foreign_ = false;  // copies stand for them
-  std::optional<PrivateDraw> draw_;
-  const RandomState* drawn_ = nullptr;  // of a draw from the default generator itself
+  CallDraw draw_{info_};
   uint64_t kernel_start_ = 0;  // cycles
   uint64_t failures_before_ = 0;  // out_of_memory_count()
   OperatorTimer* timer_ = nullptr;
   OperatorTimer::Call timed_;
 };
-
-// Marks storages that this thread tracks first as optimizer state, while set.
-extern constinit thread_local bool t_in_optimizer;
 
 // Kernels of the job's own, for PyTorch's operators, that ran on this thread: a kernel that calls
 // one inside cannot be run again.

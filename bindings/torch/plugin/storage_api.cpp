@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/intercepted_call.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/plugin/api.h"
