@@ -59,7 +59,7 @@ PageSupply::Claims PageSupply::claim(const PagesPlan& plan) {
     claims.target.block = heap.claim(site.first, site.begin, site.claim_end, &claims.target.uses);
     target_claimed = true;
   };
-  // From the highest address down: a claim keeps the ids of blocks below it.
+  // Claims go from the highest address down, because a claim keeps the ids of blocks below it.
   for (const PageRun& run : plan.sources) {
     if (run.range.begin < site.begin && !target_claimed) claim_target();
     Claim& source = claims.sources.emplace_back();
@@ -125,8 +125,8 @@ void PageSupply::run(DeviceLock& lock, PageTransaction& transaction, std::vector
       transaction.run();
       took_ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)
                     .count();
-      // Where no block lies the table's memory is not needed. The places are claimed: nobody else
-      // reads or writes their entries.
+      // The table's memory is not needed where no block lies. Nobody else reads or writes these
+      // entries, because their places are claimed.
       for (auto [offset, bytes] : places) arena_.heap.table().drop(offset, bytes);
     } else {
       transaction.refuse(arena_.streams.error());
