@@ -64,7 +64,7 @@ bool Residency::install(Storage& storage, void* address) {
   if (storage.dying) return false;
   if (!backend_.attach(storage, address)) {
     storage.dying = true;
-    availability_changed(*storage.current);  // nobody will want it for its own sake
+    availability_changed(*storage.current);  // the job will not read it any more
     return false;
   }
   allocator_.set_owner(address, &storage);
