@@ -11,8 +11,8 @@
 
 namespace tidepool::device {
 
-// X(name, version, parameters): the function as it was in that version of CUDA, which is what
-// cudaGetDriverEntryPointByVersion has to be asked for. All return driver::Result.
+// X(name, version, parameters): a function as it was in that version of CUDA, for which
+// cudaGetDriverEntryPointByVersion has to be asked. All functions return driver::Result.
 #define TIDEPOOL_DRIVER_FUNCTIONS(X)                                                               \
   X(cuGetErrorName, 6000, (driver::Result, const char**))                                          \
   X(cuGetErrorString, 6000, (driver::Result, const char**))                                        \
@@ -38,7 +38,7 @@ namespace tidepool::device {
   X(cuMemcpyHtoDAsync, 3020, (driver::DevicePointer, const void*, size_t, driver::Stream))         \
   X(cuMemsetD8Async, 3020, (driver::DevicePointer, unsigned char, size_t, driver::Stream))
 
-// Of devices with virtual memory.
+// Functions for devices with virtual memory.
 #define TIDEPOOL_VIRTUAL_MEMORY_FUNCTIONS(X)                                                       \
   X(cuMemGetAllocationGranularity, 10020, (size_t*, const driver::AllocationProperties*, int))     \
   X(cuMemAddressReserve, 10020,                                                                    \
@@ -55,7 +55,7 @@ namespace tidepool::device {
   X(cuMemExportToShareableHandle, 10020,                                                           \
     (void*, driver::AllocationHandle, int, unsigned long long))
 
-// For kernels of our own.
+// Functions for kernels of our own.
 #define TIDEPOOL_KERNEL_FUNCTIONS(X)                                                               \
   X(cuModuleLoadData, 2000, (driver::Module*, const void*))                                        \
   X(cuModuleUnload, 2000, (driver::Module))                                                        \
@@ -71,14 +71,14 @@ struct DriverFunctions {
   TIDEPOOL_KERNEL_FUNCTIONS(TIDEPOOL_MEMBER)
 #undef TIDEPOOL_MEMBER
 
-  // Names that the finder did not have.
+  // The names that the finder did not know.
   std::vector<std::string> missing;           // without them nothing here works
   std::vector<std::string> missing_virtual;   // without them there is only MallocSpace
   std::vector<std::string> missing_kernels;   // without them there are no kernels of ours
 };
 
-// Returns the address of a driver function as of a version (in CUDA's numbers: 12030 is 12.3), or
-// null.
+// Finds a driver function as it was in a version, in CUDA's numbers (12030 is 12.3). Returns its
+// address, or null.
 using FunctionFinder = std::function<void*(const char* name, unsigned version)>;
 
 DriverFunctions find_driver_functions(const FunctionFinder& find);
