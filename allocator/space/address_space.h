@@ -2,7 +2,8 @@
 // stands for a piece of physical memory, and mappings of handles into ranges. Its shape is that of
 // CUDA's virtual memory calls, which host memory fits, too.
 // Owns nothing that callers see: whoever reserves or creates something also releases it. Thread
-// safe. Rules, which every implementation keeps: (1) addresses and sizes are multiples of
+// safe.
+// Every implementation keeps these rules: (1) addresses and sizes are multiples of
 // granularity(); (2) a handle is mapped at one address at most, and only where nothing is mapped;
 // (3) mapped bytes may be touched only after set_access; (4) a call that breaks a rule throws
 // DeviceError, and one that throws it has changed nothing. The contents of freshly mapped or moved

@@ -1,4 +1,4 @@
-// Tracking of operators' tensor arguments: from a tensor to the storage that the runtime knows, and
+// track_argument(): leads from a tensor argument to the storage that the runtime knows, and says
 // what that storage is to the job.
 #pragma once
 
@@ -8,11 +8,12 @@
 
 namespace tidepool::torch_glue {
 
-// Marks storages that this thread tracks first as optimizer state, while set.
+// While this is set, storages that this thread tracks first are optimizer state.
 extern constinit thread_local bool t_in_optimizer;
 
-// The storage behind a tensor whose memory is of the engine's allocator. It is tracked from now on
-// if it has not been, as a root; `is_new` says so. `written`: the operator is about to write it.
+// Returns the storage behind a tensor whose memory is the engine's allocator's. If it has not been
+// tracked, it is tracked from now on, as a root, and `is_new` says so. `written`: the operator is
+// about to write it.
 struct TrackedArgument {
   remat::Storage* storage = nullptr;
   bool is_new = false;

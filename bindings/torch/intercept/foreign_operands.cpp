@@ -6,7 +6,8 @@
 namespace tidepool::torch_glue {
 namespace {
 
-// A call that reads more puts samples together to a batch, which takes no more than they do.
+// A call with more foreign operands puts samples together into a batch, which takes no more bytes
+// than they do, so that copies would not pay.
 constexpr size_t kMostOperands = 16;
 
 }  // namespace

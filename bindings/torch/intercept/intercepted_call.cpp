@@ -30,7 +30,7 @@ bool fills_fresh_memory() {
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
-// What the tensors show, of those that records can hold.
+// How many bytes the tensors show, without those that records cannot hold.
 size_t shown_bytes(std::span<c10::TensorImpl* const> tensors) {
   size_t bytes = 0;
   for (const c10::TensorImpl* tensor : tensors) {
@@ -59,7 +59,8 @@ void InterceptedCall::resolve(Seen& seen) {
     }
     if (deleter == &delete_block && data.get() == nullptr) {
       seen.home = Home::kEmpty;
-      // An output that the operator will give memory to: its record would resize a storage.
+      // This is an output to which the operator will give memory; its record would resize a
+      // storage.
       if (seen.written) call().refuse(remat::RootReason::kUnsupported);
       return;
     }
@@ -70,7 +71,8 @@ void InterceptedCall::resolve(Seen& seen) {
       return;
     }
     const TrackedArgument tracked = track_argument(engine(), seen.tensor, seen.written);
-    // `empty` fills its memory by an operator then, and native code may write it right afterwards.
+    // With that switch, `empty` fills its memory by an operator, and native code may write to it
+    // right afterwards.
     if (tracked.is_new && seen.written && fills_fresh_memory()) {
       call().refuse(remat::RootReason::kUntracked);
     }
@@ -109,16 +111,16 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
   }
   if (copies_foreign_) [[unlikely]]
     foreign_.unlock();
-  // What threads beside an operator compute for it, it may read by address.
+  // An operator may read by address what other threads compute for it.
   inside_ = UntrustedCall::any() || at::in_parallel_region();
   if (!info_.replayable || !trusted_ || inside_) call().refuse(remat::RootReason::kUnsupported);
-  // A pool's threads round as the thread did that started it.
+  // The threads of a pool round as the thread did that started them.
   if (!NumericState::rounds_as_usual()) call().refuse(remat::RootReason::kUnsupported);
   if (info_.varies != Variation::kNone && (info_.varies != Variation::kTransposed || switched_) &&
       may_vary(info_.varies)) {
     call().refuse(remat::RootReason::kVaries);
   }
-  // What an optimizer updates depends on the whole step: restoring it would run that again.
+  // What an optimizer updates depends on the whole step, which restoring it would repeat.
   if (in_optimizer_ && info_.writes && !info_.overwrites) {
     call().refuse(remat::RootReason::kPartialWrite);
   }
@@ -126,7 +128,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
     mark_inputs();
 }
 
-// What is filled from memory of others is an input of the job.
+// Marks storages that are filled from foreign memory as inputs of the job.
 void InterceptedCall::mark_inputs() {
   for (const Seen& seen : seen_) {
     const bool filled = seen.storage != nullptr && seen.written;
@@ -136,7 +138,7 @@ void InterceptedCall::mark_inputs() {
   }
 }
 
-// The operator was refused memory and went on: without a budget it would have had it.
+// Says once that an operator was refused memory, which it would have had without a budget.
 void InterceptedCall::say_inexact() const {
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
@@ -146,8 +148,8 @@ void InterceptedCall::say_inexact() const {
                info_.name);
 }
 
-// Storages that something beyond us may go on using: they stay for good (sparse components,
-// collectives), or lose their lineage (operators whose effects nobody vouches for).
+// Protects operands that something may go on using unseen: those of collectives, and components of
+// sparse tensors, stay for good; those of operators that are not trusted lose their lineage.
 void InterceptedCall::distrust_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.size(); ++k) {
     const Seen& seen = seen_[k];
@@ -155,7 +157,7 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
     if (TIDEPOOL_MUTANT(5, collective) && info_.keeps_operands) continue;
     if (!seen.supported || info_.keeps_operands) {
       engine().runtime().escape(seen.storage, lock);
-      // A copy on write takes the bytes over, which an armed storage refuses.
+      // Copy-on-write takes over the storage's bytes, which an armed storage would refuse.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
     } else if (!trusted_ && !TIDEPOOL_MUTANT(5, unknown_effect)) {
       engine().runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
@@ -165,7 +167,7 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
 }
 
 CallBody* InterceptedCall::begin_body() {
-  // A list's length is not known yet: operators on lists return as many as they were given.
+  // A returned list's length is not known yet: operators on lists return as many as they get.
   const size_t outputs =
       info_.returns_list ? std::max<size_t>(info_.return_count, seen_.slots()) : info_.return_count;
   remat::Record* record = call().begin_record(
@@ -261,7 +263,7 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   return tracked;
 }
 
-// Scalars of the CPU that kernels of another device read: they are passed by value.
+// Resolves an argument in foreign memory. Scalars on the CPU are passed by value to other devices.
 void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
   if (storage->device().is_meta()) {  // no memory, and its size may be a symbol
     seen.home = Home::kEmpty;
@@ -275,7 +277,7 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
     return;
   }
   seen.home = Home::kEmpty;
-  // Memory of others: its contents may change unseen. (Made before us, if it has no bytes.)
+  // The contents of foreign memory may change unseen. (A storage without bytes was made before us.)
   if (seen.supported && storage->nbytes() == 0 && !seen.written) return;
   const size_t place = seen_.place_of(seen);
   if (copies_foreign_) {
@@ -291,13 +293,14 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
   reads_foreign_ = true;
 }
 
-// Parameters change with each step, and are needed in any case.
+// Whether a copy may stand for a foreign operand. Parameters are not copied: they change with each
+// step, and are needed in any case.
 bool InterceptedCall::may_copy(const Seen& seen) const {
   return !host_is_foreign() && seen.supported && !seen.written && info_.replayable && trusted_ &&
          !info_.keeps_operands && !in_optimizer_ && !seen.tensor->requires_grad();
 }
 
-// Copies stand for the operands in memory of others, unless they would not pay.
+// Has copies stand for the foreign operands, if they pay.
 void InterceptedCall::copy_foreign(DeviceLock& lock) {
   ForeignCopies& copies = engine().foreign_copies();
   remat::Runtime& runtime = engine().runtime();
@@ -314,7 +317,7 @@ void InterceptedCall::copy_foreign(DeviceLock& lock) {
     reads_foreign_ = true;
     return;
   }
-  // The lock was released: what was found under it is looked for again.
+  // The lock was released, so that what was found under it has to be looked for again.
   immediates_ = 0;
   for (size_t k = 0; k < seen_.slots(); ++k) {
     seen_[k].storage = nullptr;
@@ -360,7 +363,8 @@ void InterceptedCall::choose_engine() {
   }
 }
 
-// Nothing is restored or recorded while a graph is captured, and what it uses never moves again.
+// Prepares a call while a graph is captured: nothing is restored or recorded, and what the graph
+// uses never moves again.
 void InterceptedCall::prepare_in_capture(DeviceLock& lock) {
   for (const Seen& seen : seen_) {
     TORCH_CHECK(seen.storage == nullptr || !seen.storage->evicted,
@@ -407,7 +411,8 @@ void InterceptedCall::hold_elsewhere() {
   }
 }
 
-// The graph's kernels read seed and offset by address, and an operator writes them at each replay.
+// Keeps the storages of a generator's state where they are: the graph's kernels read seed and
+// offset by address, and an operator writes them at each replay of the graph.
 void InterceptedCall::keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock) {
   if (TIDEPOOL_MUTANT(7, captured_generator)) return;
   for (const c10::Storage& storage : engine().backend().captured_state(generator)) {
@@ -424,7 +429,7 @@ void InterceptedCall::finish() {
                                : CycleClock::ns_since(kernel_start_);
   if (!draw_.end(engine())) call().refuse(remat::RootReason::kVaries);
   untrusted_.reset();
-  // A thread's first parallel kernel decides on how many threads its kernels run.
+  // The number of threads is known only now: a thread's first parallel kernel decides it.
   if (body_ != nullptr) body_->numeric.threads = NumericState::threads_now();
   if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
@@ -472,7 +477,7 @@ void InterceptedCall::finish() {
     keep_captured_state(*captured, lock);
 }
 
-// They may be written after the operator has returned.
+// Keeps outputs where they are that may be written after the operator has returned.
 void InterceptedCall::keep_outputs(std::span<remat::Storage* const> outputs, DeviceLock& lock) {
   for (remat::Storage* output : outputs) {
     if (output == nullptr || output->dead) continue;
@@ -481,7 +486,7 @@ void InterceptedCall::keep_outputs(std::span<remat::Storage* const> outputs, Dev
   }
 }
 
-// What a sparse, nested or mkldnn result is made of stays: its kernels read it unseen.
+// Keeps the dense tensors inside a sparse, nested or mkldnn result: its kernels read them unseen.
 void InterceptedCall::keep_components(c10::TensorImpl* tensor, DeviceLock& lock) {
   const size_t before = seen_.size();
   if (storage_of(tensor) != nullptr) seen_.add_other(tensor);

@@ -1,13 +1,13 @@
-// InterceptedCall: what happens around one operator's kernel: tensor arguments are resolved to
-// tracked storages, evicted ones restored, contents about to be written protected, the call
-// recorded, its results tracked. Shared by the boxed fallback and the typed wrappers. The order:
-//   see() for each tensor argument; begin(); if it returns a body, set its arguments;
+// InterceptedCall: what happens around the kernel of one operator. Tensor arguments are resolved to
+// tracked storages, evicted ones are restored, contents about to be written are protected, the call
+// is recorded, and its results are tracked. The boxed fallback and the typed wrappers share it, and
+// call its functions in this order:
+//   see() for each tensor argument; begin(); if that returns a body, set the body's arguments;
 //   run the kernel; see_output() for each tensor returned; finish().
-// If the kernel throws, the destructor leaves written storages as roots and records nothing.
-// The call belongs to the engine of the first tensor that has one; operators without any are not
-// our business. With tensors of several devices, all are restored and locked, and results are
-// roots.
-// Lives on the stack of one thread. The device's lock is taken inside.
+// If the kernel throws, the destructor makes written storages roots, and records nothing.
+// A call belongs to the engine of its first tensor that has one; an operator without any is not
+// recorded. If tensors are on several devices, all of them are restored and locked, and results are
+// roots. Lives on the stack of one thread. It takes the device's lock itself.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -32,15 +32,16 @@
 
 namespace tidepool::torch_glue {
 
-// Only in the mutants build: tensors of a layout beyond us whose contents are taken for constant.
+// In the mutants build only: whether a tensor of a layout that records cannot hold is taken for
+// constant.
 inline bool is_mutant_constant(const c10::TensorImpl* tensor) {
   return (TIDEPOOL_MUTANT(5, sparse) && tensor->layout() == c10::kSparse) ||
          (TIDEPOOL_MUTANT(5, mkldnn) && tensor->layout() == c10::kMkldnn) ||
          (TIDEPOOL_MUTANT(5, nested) && tensor->key_set().has(c10::DispatchKey::NestedTensorCPU));
 }
 
-// While one lives, an operator that nobody vouches for is running: it may have ATen operators work
-// for it on other threads, and hold raw pointers to their results.
+// A scope in which an operator runs of which nothing is known. Such an operator may run others on
+// other threads, and hold raw pointers to their results.
 class UntrustedCall {
  public:
   UntrustedCall() { running_.fetch_add(1, std::memory_order_relaxed); }
@@ -57,22 +58,23 @@ class InterceptedCall {
  public:
   explicit InterceptedCall(const OperatorInfo& info) : info_(info) {}
 
-  // The next tensor argument, in schema order, lists flattened; nullptr or undefined if absent.
-  // `switched`: the value of the operator's switch, where it has one.
+  // Shows the next tensor argument, in schema order, lists flattened; nullptr or an undefined
+  // tensor if it is absent. `switched`: the value of the operator's switch, if it has one.
   void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool switched) {
     switched_ |= switched;
     const bool side_writes = argument.side_writes && (switched || info_.switch_argument < 0);
     seen_.add(tensor, argument.writes, side_writes);
   }
 
-  // A storage passed as such, after all tensors.
+  // Shows a storage that is passed as such, after all tensors.
   void see_storage(const c10::Storage& storage) { seen_.add_storage(storage); }
 
-  // The operator could draw random numbers, but does not this time.
+  // Says that the operator could draw random numbers, but does not in this call.
   void draws_nothing() { draw_.draws_nothing(); }
 
-  // `generator`: the generator passed explicitly, nullptr if none.
-  // Throws: c10::OutOfMemoryError, and what a replayed operator throws; nothing has run then.
+  // Prepares the operands for the kernel. Returns the body of the record, or nullptr if the call is
+  // not recorded. `generator`: the one that is passed explicitly, nullptr if none. Throws:
+  // c10::OutOfMemoryError, and what a replayed operator throws; the kernel must not run then.
   CallBody* begin(const at::Generator* generator);
 
   // The generator that the kernel has to draw from; nullptr: the one that it was given.
@@ -84,7 +86,7 @@ class InterceptedCall {
  private:
   using Home = CallArguments::Home;
   using Seen = CallArguments::Argument;
-  // The operands that live on another device than the call's.
+  // A call on another device, for the operands that live there.
   struct Elsewhere {
     explicit Elsewhere(Engine& e) : engine(e), call(e.runtime()) {}
     Engine& engine;
@@ -115,40 +117,40 @@ class InterceptedCall {
   void keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock);
 
   const OperatorInfo& info_;
-  Engine* engine_ = nullptr;  // null: none of the arguments is ours
+  Engine* engine_ = nullptr;  // null: none of the arguments has an engine
   std::optional<remat::OperatorCall> call_;
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
   bool switched_ = false;     // the operator's switch is on
-  bool spread_ = false;       // over several devices
-  bool trusted_ = true;  // the operator is, and does not run in a compiled region
-  bool inside_ = false;  // runs for an operator that nobody vouches for
-  uint64_t own_kernels_before_ = 0;  // t_own_kernels
+  bool spread_ = false;       // the operands are on several devices
+  bool trusted_ = true;       // the operator is trusted, and does not run in a compiled region
+  bool inside_ = false;       // it runs for another operator, which is not trusted
+  uint64_t own_kernels_before_ = 0;  // t_own_kernels before the kernel
   CallBody* body_ = nullptr;         // of the record
   std::optional<UntrustedCall> untrusted_;
   CallArguments seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
   size_t immediates_ = 0;
   bool in_optimizer_ = false;   // t_in_optimizer at the beginning
-  bool reads_foreign_ = false;  // what it returns came from outside, at least in part
+  bool reads_foreign_ = false;  // its results come from foreign memory, at least in part
   ForeignOperands foreign_;
-  bool copies_foreign_ = false;  // copies stand for them
+  bool copies_foreign_ = false;  // copies stand for the foreign operands
   CallDraw draw_{info_};
-  uint64_t kernel_start_ = 0;  // cycles
-  uint64_t failures_before_ = 0;  // out_of_memory_count()
+  uint64_t kernel_start_ = 0;     // in cycles
+  uint64_t failures_before_ = 0;  // out_of_memory_count() before the kernel
   OperatorTimer* timer_ = nullptr;
   OperatorTimer::Call timed_;
 };
 
-// Kernels of the job's own, for PyTorch's operators, that ran on this thread: a kernel that calls
-// one inside cannot be run again.
+// How many kernels that the job has put in the place of PyTorch's have run on this thread. A call
+// in which one ran cannot be replayed.
 extern constinit thread_local uint64_t t_own_kernels;
-// The job has put a kernel of its own in the place of one of PyTorch's. It may draw, or wait for
-// threads that do, inside of an operator that draws: those are no longer recorded, as the lock of
-// the generator would be held meanwhile.
+// Whether the job has put any kernel of its own in the place of one of PyTorch's. Such a kernel may
+// draw, or wait for threads that draw, inside of an operator that draws, which holds the
+// generator's lock while it is recorded. So operators that draw are not recorded from then on.
 extern std::atomic<bool> g_has_own_kernels;
 
-// While above zero, generated code runs on this thread: it reads the memory of operators' operands
-// and results by their addresses, so that these stay where they are.
+// Above zero while generated code runs on this thread. It reads operands and results of operators
+// by their addresses, so that these have to stay where they are.
 extern constinit thread_local int t_region_depth;
 
 }  // namespace tidepool::torch_glue

@@ -11,7 +11,8 @@
 namespace tidepool::torch_glue {
 namespace {
 
-// True if the tensor is evicted; the stream is noted then. Else what is ours is held where it is.
+// True: the tensor is evicted, and the stream is noted. False: the tensor is held where it is, if
+// it is ours.
 bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, remat::HeldStorage& held) {
   c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
   Engine* engine = storage != nullptr ? engine_of(storage) : nullptr;
@@ -30,13 +31,13 @@ bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, remat::HeldS
   if (stream.device() == engine->device()) {
     const StreamId user = engine->backend().number_of(stream);
     engine->backend().remember_stream(*tracked, user);
-    // Being moved: what the stream does with the old bytes has to run before they go.
+    // The tensor is being moved; what the stream does with its old bytes has to run before they go.
     void* const kept = tracked->current->kept;
     if (kept != nullptr) engine->allocator().record_stream_locked(kept, user);
     engine->runtime().note_use(*tracked, user);
     return true;
   }
-  // Of another device: its memory must not move any more.
+  // The stream is another device's, so that the memory must not move any more.
   const remat::LockedStorage locked(engine->runtime(), tracked);
   engine->runtime().make_resident({&tracked, 1}, lock);
   tracked->fixed = true;

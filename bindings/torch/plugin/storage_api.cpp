@@ -83,7 +83,7 @@ int tidepool_escape(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
                          runtime.escape(tracked, lock);
-                         // Whatever is written now is no news.
+                         // What is written from now on need not be noticed any more.
                          tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
                        });
 }
@@ -95,7 +95,7 @@ int tidepool_written(void* storage, char* error, size_t error_bytes) {
                            runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
                            tracked->fixed = true;
                          }
-                         // What comes now is this access, not another one.
+                         // The next access to the pointer is the one that was asked for.
                          tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
                        });
 }
