@@ -6,8 +6,8 @@
 namespace tidepool {
 namespace {
 
-// A window that is being emptied, for a request or for a place that a block of another window is to
-// move to.
+// A window that is being emptied: for a request, or to make a place that a block of another window
+// moves to.
 struct Emptying {
   struct Move {
     BlockRef from;
@@ -19,7 +19,7 @@ struct Emptying {
   std::vector<Move> moves;  // the largest first: the smaller ones fit into what they leave
   std::vector<Claim> kept;  // free blocks of the window: no place to move to, and nobody else's
   size_t next = 0;          // of `moves`: whose place is looked for
-  // What is wanted as a place for moves[next], where none is free; evicting alone comes first.
+  // The place that is made for moves[next] where none is free: first by evictions alone.
   Request place;
   bool makes_place = false;
   bool may_move = false;
@@ -27,15 +27,15 @@ struct Emptying {
 
 enum class Progress : uint8_t { kGoesOn, kAllPlaced, kNoPlace };
 
-// The windows that are being emptied for one request: each but the first for a place that a block
-// of the one before it is to move to. Blocks become smaller from each to the next, and the
-// request's moves bound how many there are.
+// The windows that are being emptied for one request. Each window but the first makes a place that
+// a block of the window before it moves to. Blocks become smaller from window to window, and the
+// request's moves bound how many windows there are.
 class WorkList {
  public:
   WorkList(DeviceLock& lock, Arena& arena, RoomSearch& search, BlockMover& mover, Request& request)
       : lock_(lock), arena_(arena), search_(search), mover_(mover), request_(request) {}
 
-  // True: the first window had places for all that was to move, which has.
+  // Empties the windows. True: all that was to move out of the first window has moved.
   bool run(const MovesPlan& plan) {
     begin(plan);
     while (true) {
@@ -49,14 +49,14 @@ class WorkList {
  private:
   void begin(const MovesPlan& plan);
   Progress advance();
-  // One step towards a place for the block that the last window's search stands at.
+  // Takes one step towards a place for the next block of the last window.
   Progress make_place();
   void finish(bool all_placed);
-  // What the last window is emptied for: the place wanted by the window before it.
+  // The request for which the last window is emptied: the place that the window before it wants.
   Request& purpose() {
     return windows_.size() == 1 ? request_ : windows_[windows_.size() - 2].place;
   }
-  // The smallest free block that takes as much, its surplus cut off, in whatever zone.
+  // Takes the smallest free block of any zone that is large enough, and cuts its surplus off.
   BlockId take_free_place(const Block& block);
 
   DeviceLock& lock_;
@@ -95,7 +95,7 @@ Progress WorkList::advance() {
   Emptying::Move& move = window.moves[window.next];
   const Block from = arena_.heap[move.from.id];
   const bool same = arena_.heap.blocks().current(move.from) && from.owner == move.owner;
-  // It may have been freed while a place was made for another one.
+  // The block may have been freed while a place was made for another one.
   if (same) move.to = take_free_place(from);
   if (!same || move.to != BlockId::kNone) {
     ++window.next;
@@ -125,7 +125,7 @@ Progress WorkList::make_place() {
     return Progress::kGoesOn;
   }
   if (const auto* taken = std::get_if<WindowPlan>(&plan)) {
-    // Each round but the last has a victim refused, which is a barrier from then on.
+    // In each round but the last an owner refuses, whose block is a barrier from then on.
     BlockId served{};
     const Outcome outcome = arena_.take_window(lock_, window.place, *taken, served);
     if (outcome == Outcome::kNothing) return Progress::kGoesOn;
@@ -181,7 +181,7 @@ bool BlockMover::move(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, 
   Heap& heap = arena_.heap;
   AllocatorObserver* const observer = arena_.observer;
   const Block& block = heap[from.id];
-  // While another one was copied this one may have been freed, and its block used again, or another
+  // While another block was copied, this one may have been freed and handed out again, or another
   // stream may have begun to use it.
   const bool same = heap.blocks().current(from) && block.state == BlockState::kAllocated &&
                     block.owner == owner && block.bytes <= heap[to].bytes &&
@@ -192,7 +192,7 @@ bool BlockMover::move(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, 
   }
   const size_t requested_bytes = block.requested_bytes;
   heap.set_requested(to, requested_bytes);
-  // Before the copy, which uses it.
+  // The stream has to wait for the place before it copies to it.
   if (observer != nullptr) [[unlikely]]
     observer->allocated(heap.view(to));
   if (!arena_.reclaimer->move(lock, owner, arena_.address_of(to).pointer())) {

@@ -5,8 +5,8 @@
 // Owns the arena (range, pages, blocks) and what serves requests from it; does not own the
 // AddressSpace, the mutex or the reclaimer. Thread safe, but for the functions that say "Requires:
 // lock held".
-// Invariants: (1) committed_bytes() <= budget, also while pages are being committed or moved;
-// (2) blocks tile every committed run in address order, and the free index holds exactly the free
+// Invariants: (1) committed_bytes() <= budget, also while pages are being committed or moved; (2)
+// blocks tile every committed run in address order, and the free index holds exactly the free
 // blocks; (3) a claimed range is handed to its claimer and to nobody else; (4) no device call
 // (AddressSpace) is made with the lock held. See docs/life-of-an-allocation.md.
 #pragma once
@@ -36,13 +36,14 @@ class BudgetedAllocator {
   BudgetedAllocator(AddressSpace& space, DeviceMutex& mutex, const AllocatorConfig& config);
   ~BudgetedAllocator();
 
-  // Both may be called once, before the first request that needs reclaiming.
+  // May be called once, before the first request that needs reclaiming.
   void set_reclaimer(Reclaimer* reclaimer);
 
-  // For devices with more than one stream, or whose work the host runs ahead of.
+  // Sets the order of a device's streams, if it has more than one, or if the host runs ahead of its
+  // work. May be called once, before the first request.
   void set_stream_order(StreamOrder* order);
 
-  // Before the first request.
+  // Sets who hears of all changes. May be called before the first request.
   void set_observer(AllocatorObserver* observer);
 
   // Returns the address of a block of at least `bytes` > 0 bytes, aligned to config.alignment,
@@ -51,37 +52,39 @@ class BudgetedAllocator {
   void* allocate(size_t bytes, PlacementHint hint = PlacementHint::kTransient,
                  StreamId stream = StreamId::kDefault);
 
-  // The block is used by work on `user` too: it is not handed out again before what that stream has
-  // been given by the time of the free has run. Takes the lock.
+  // Says that work on the stream `user` uses the block, too. After the block is freed, it is not
+  // handed out again before the work that this stream has been given by then has run. Takes the
+  // lock.
   void record_stream(void* address, StreamId user);
-  // The same. Requires: lock held.
+  // record_stream() for a caller who holds the lock.
   void record_stream_locked(void* address, StreamId user);
 
-  // For work on a block that its user does not know of: all that `stream` has been given so far.
-  // Requires: lock held.
+  // A use of memory that ends with all the work that `stream` has been given so far. It stands for
+  // work on a block that the block's user does not know of. Requires: lock held.
   StreamUse use_so_far(StreamId stream);
-  // What `stream` gets from now on runs after `use`. Throws: DeviceError, also while suspended.
-  // Requires: lock held; it is released for a while where the device has to be told.
+  // Makes the work that `stream` gets from now on run after `use`. Throws: DeviceError, also while
+  // suspended. Requires: lock held; it is released while the device is told.
   void order_after(StreamId stream, StreamUse use, DeviceLock& lock);
 
   // Frees an allocated block by its start address. free() takes the lock.
   void free(void* address);
-  // The same for a caller who says what he frees: aborts unless the block was asked for with
-  // exactly `bytes` on `stream`. Takes the lock.
+  // Frees a block, and aborts unless it was asked for with exactly `bytes` on `stream`. Takes the
+  // lock.
   void free_checked(void* address, size_t bytes, StreamId stream);
-  // Requires: lock held.
+  // free() for a caller who holds the lock.
   void free_locked(void* address);
 
   // True if `address` lies in this allocator's range. Lock-free.
   bool contains(const void* address) const;
-  // From the start of the range to `address`, which lies in it. Lock-free.
+  // The distance from the start of the range to `address`, which lies in it. Lock-free.
   size_t offset(const void* address) const;
 
   // Owner and size of the allocated block that starts at `address`; O(1), no search.
   // Requires: lock held; `address` is the start of an allocated block.
   Owner owner(const void* address) const;
   void set_owner(void* address, Owner owner);
-  // Where the owner is written down, to be looked at and set; valid while the lock is held.
+  // The place where the block's owner is kept, for reading and writing. The reference is valid
+  // while the lock is held.
   Owner& owner_slot(void* address);
   size_t block_bytes(const void* address) const;
   StreamId stream(const void* address) const;
@@ -90,36 +93,39 @@ class BudgetedAllocator {
   // above that takes an address of a block aborts with this text. Takes the lock.
   std::string misuse(const void* address) const;
 
-  // While suspended, no fence is recorded, asked or waited for, and no stream made to wait (during
-  // the capture of a graph); memory that would need it is not handed out. Counted: as often
-  // resumed as suspended. Take the lock; once suspended, no call of another thread's is under way.
+  // Suspends the order of streams, for the capture of a graph: no fence is recorded, asked or
+  // waited for, no stream is made to wait, and memory that would need any of this is not handed
+  // out. Calls nest: it has to be resumed as often as it was suspended. Both take the lock.
+  // Once suspended, no call of another thread's is under way.
   void suspend_stream_order();
   void resume_stream_order();
 
-  // Evicts nothing, frees nothing: gives every wholly free page back to the device, once all work
-  // on freed blocks is done. Returns the bytes given back.
+  // Gives every wholly free page back to the device, once all work on freed blocks is done. Evicts
+  // and frees nothing. Returns the bytes given back.
   size_t give_back_free_pages();
 
-  // Moves what may not be evicted and is small out of pages that it alone keeps, into gaps of
-  // others, as far as the reclaimer moves contents of blocks of `stream`, the calling thread's. For
-  // moments when little is in use. Returns how many more pages nothing has to stay in.
-  // Requires: lock held; it is released for a while. O(blocks + pages · free blocks).
+  // Moves small blocks that may not be evicted from pages that they alone keep to gaps in other
+  // pages, as far as the reclaimer moves contents of blocks of `stream`, which is the calling
+  // thread's. Meant for moments when little is in use. Returns how many more pages hold nothing
+  // that has to stay. Requires: lock held; it is released for a while. O(blocks + pages · free
+  // blocks).
   size_t compact(DeviceLock& lock, StreamId stream);
 
-  // For budgets that others share: no more than `bytes`, at most the budget, are held from the
-  // device from now on. Returns the limit in force: if more are held than that, free pages given
-  // back, it is what is held. Takes the lock.
+  // Limits what is held from the device to `bytes`, or to the budget if that is less; for budgets
+  // that are shared with others. Gives free pages back first. Returns the limit in force: if more
+  // than `bytes` are still held, it is what is held. Takes the lock.
   size_t set_limit(size_t bytes);
 
   // All blocks in address order. Takes the lock.
   std::vector<BlockView> blocks() const;
 
-  // In a forked child: no budget, no evictions from now on (its pages are its own copies).
+  // Drops the budget and ends all evictions in a forked child, whose pages are copies of its own.
   // Requires: no other thread in this process uses the allocator.
   void become_forked_child();
 
-  // Around fork(), for pthread_atfork: before_fork() takes the lock and waits until no device call
-  // is under way; the others release the lock, and the child's becomes a forked child.
+  // The handlers for pthread_atfork(). before_fork() takes the lock and waits until no device call
+  // is under way. The other two release the lock; in the child, the allocator becomes a forked
+  // child's.
   void before_fork();
   void after_fork_in_parent();
   void after_fork_in_child();
@@ -130,9 +136,9 @@ class BudgetedAllocator {
   size_t committed_bytes() const;          // takes the lock
   size_t page_bytes() const;               // constant
   size_t allocated_bytes() const;          // requires: lock held
-  size_t limit_bytes() const;              // likewise; see AllocatorStatistics
-  uint64_t prices() const;                 // likewise
-  uint32_t allocations() const;            // likewise; as Origin::serial counts
+  size_t limit_bytes() const;              // see AllocatorStatistics; requires: lock held
+  uint64_t prices() const;                 // that searches asked for; requires: lock held
+  uint32_t allocations() const;            // as Origin::serial counts; requires: lock held
   DeviceMutex& mutex() { return mutex_; }
 
   // Checks (1) to (3) and every structure; aborts with values and place. Takes the lock.

@@ -8,7 +8,8 @@
 namespace tidepool {
 namespace {
 
-// Bytes that stay in each page that a block begins or ends in. Pages inside a block are its own.
+// Counts the bytes that have to stay in each page that a block begins or ends in. Pages inside a
+// block are that block's alone, and are not counted.
 class SharedPages {
  public:
   explicit SharedPages(size_t page_bytes) : page_bytes_(page_bytes) {}
@@ -23,13 +24,13 @@ class SharedPages {
   void remove(size_t begin, size_t end) {
     for_each_shared(begin, end, [&](size_t page, size_t bytes) { held_[page] -= bytes; });
   }
-  // Pages of a block that nothing else stays in.
+  // How many of a block's pages nothing else has to stay in.
   size_t alone(size_t begin, size_t end) const {
     size_t pages = inside(begin, end);
     for_each_shared(begin, end, [&](size_t page, size_t bytes) { pages += held(page) == bytes; });
     return pages;
   }
-  // Pages of a free place that nothing stays in.
+  // How many pages of a free place nothing has to stay in.
   size_t fresh(size_t begin, size_t end) const {
     size_t pages = inside(begin, end);
     for_each_shared(begin, end, [&](size_t page, size_t) { pages += held(page) == 0; });
@@ -57,13 +58,14 @@ class SharedPages {
   absl::flat_hash_map<size_t, size_t> held_;
 };
 
-// A block that may not be evicted, and may move.
+// A block that may be moved but not evicted.
 struct Stay {
   BlockRef block;
   Owner owner;
 };
 
-// Lists what may move, ascending by address, and counts all that stays in `shared`.
+// Lists the blocks that may move, ascending by address, and counts all blocks that stay in
+// `shared`.
 std::vector<Stay> list_stays(const Arena& arena, StreamId stream, SharedPages& shared) {
   // Larger blocks have most of their pages for themselves wherever they lie.
   const size_t most_bytes = 2 * arena.page_bytes();
@@ -82,15 +84,15 @@ std::vector<Stay> list_stays(const Arena& arena, StreamId stream, SharedPages& s
   return stays;
 }
 
-// Where a block would go, and how many pages that it needs there nothing else stays in.
+// Where a block would go, and how many of its pages there nothing else has to stay in.
 struct Place {
   BlockId free{};
   size_t begin = 0;
   size_t fresh_pages = 0;
 };
 
-// The place that needs the fewest fresh pages, fewer than `most`, and touches no more pages than
-// the block does; the lowest among equals.
+// The place for the block that needs the fewest fresh pages, fewer than `most`, and touches no more
+// pages than the block does now; among equals the lowest.
 Place find_place(Heap& heap, const SharedPages& shared, const Block& from, StreamId stream,
                  size_t most) {
   Place place{.fresh_pages = most};
@@ -112,7 +114,8 @@ Place find_place(Heap& heap, const SharedPages& shared, const Block& from, Strea
 }  // namespace
 
 size_t compact(DeviceLock& lock, Arena& arena, BlockMover& mover, StreamId stream) {
-  // Where requests move nothing, nothing is gained; where pages do not move windows do as well.
+  // If contents may not move for requests, nothing is gained; if pages cannot move, windows serve
+  // as well without.
   const AllocatorConfig& config = arena.config;
   const bool moves = config.allow_moves && config.allow_windows && !config.evict_singly;
   if (!arena.can_move_pages() || !moves || arena.reclaimer == nullptr) return 0;
@@ -122,7 +125,7 @@ size_t compact(DeviceLock& lock, Arena& arena, BlockMover& mover, StreamId strea
   const std::vector<Stay> stays = list_stays(arena, stream, shared);
   size_t won = 0;
   CallsInFlight::Sequence sequence(arena.calls);
-  // From the highest address down: to where zones begin.
+  // Blocks go from the highest address down, towards the beginnings of zones.
   for (auto stay = stays.rbegin(); stay != stays.rend(); ++stay) {
     if (!heap.blocks().current(stay->block)) continue;
     const Block from = heap[stay->block.id];

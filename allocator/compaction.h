@@ -1,4 +1,4 @@
-// Compaction: small blocks that may not be evicted go from pages that they alone keep to gaps in
+// Compaction: moves small blocks that may not be evicted from pages that they alone keep to gaps in
 // pages that are kept in any case.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace tidepool {
 
-// See BudgetedAllocator::compact(). Requires: lock held; it is released for a while. O(blocks +
-// pages · free blocks).
+// Does what BudgetedAllocator::compact() says. Requires: lock held; it is released for a while.
+// O(blocks + pages · free blocks).
 size_t compact(DeviceLock& lock, Arena& arena, BlockMover& mover, StreamId stream);
 
 }  // namespace tidepool

@@ -4,7 +4,7 @@ namespace tidepool {
 
 bool OneByOneEviction::evict_cheapest(StreamId stream) {
   Heap& heap = arena_.heap;
-  // Each round but the last has a victim refused, which is a barrier from then on.
+  // In each round but the last an owner refuses, whose block is a barrier from then on.
   while (true) {
     BlockId cheapest{};
     double least = Reclaimer::kNever;

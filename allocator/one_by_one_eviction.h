@@ -1,5 +1,6 @@
-// OneByOneEviction: DTR's loop (Kirisame et al. 2021, section 2) in place of windows and
-// selections: evict the least price by byte, one after the other. For comparisons.
+// OneByOneEviction: DTR's loop (Kirisame et al. 2021, section 2), which evicts the block with the
+// least price by byte, one after the other, instead of windows and selections of pages. It serves
+// comparisons.
 // Owns nothing but memory for its walks. Every function requires the device's lock.
 #pragma once
 
@@ -21,7 +22,8 @@ class OneByOneEviction {
   bool make_bytes(DeviceLock& lock, const Request& request);
 
  private:
-  // The least price by byte, the lowest address among equals; false if there is no victim.
+  // Evicts the block with the least price by byte, among equals that with the lowest address. False
+  // if no block can be evicted.
   bool evict_cheapest(StreamId stream);
 
   Arena& arena_;

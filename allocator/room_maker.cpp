@@ -15,8 +15,8 @@ RoomMaker::RoomMaker(Arena& arena, PageSupply& supply)
       mover_(arena, search_),
       one_by_one_(arena, search_) {}
 
-// A commit costs once, waiting for another stream again and again: so memory that is in use
-// elsewhere comes after new pages.
+// New pages come before memory that other streams still use: a commit costs time once, while
+// waiting for another stream costs time again and again.
 const std::array<RoomMaker::Attempt, 7> RoomMaker::kAttempts = {
     &RoomMaker::take_free,    &RoomMaker::lend_ordered,
     &RoomMaker::commit_pages, &RoomMaker::take_free_anywhere,
@@ -68,8 +68,8 @@ bool RoomMaker::wait_for_room(DeviceLock& lock, bool& gave_back, bool& asked_aga
     arena_.calls.wait_for_one(lock);
     return true;
   }
-  // Helps where free pages cannot be moved, are quarantined, or are shared by free blocks that
-  // wait for different streams.
+  // Giving pages back helps where free pages cannot be moved, are quarantined, or are shared by
+  // free blocks that wait for different streams.
   if (!std::exchange(gave_back, true)) {
     const size_t unsettled = arena_.heap.unpassed().size() + arena_.heap.awaited().size();
     if (supply_.give_back(lock) > 0) return true;
@@ -116,7 +116,7 @@ Outcome RoomMaker::commit_pages(DeviceLock& lock, Request& request, BlockId& ser
   return carry_out(lock, request, search_.new_pages(request), served);
 }
 
-// Where pages do not move, what zones keep apart need not be kept apart at any price.
+// Zones keep blocks apart so that pages can move; where they cannot, any zone will do.
 Outcome RoomMaker::take_free_anywhere(DeviceLock&, Request& request, BlockId& served) {
   if (arena_.config.allow_remap) return Outcome::kNothing;
   for (Zone zone : kZones) {
@@ -126,13 +126,13 @@ Outcome RoomMaker::take_free_anywhere(DeviceLock&, Request& request, BlockId& se
   return Outcome::kNothing;
 }
 
-// A block that other streams may still use: the request's stream waits for them.
+// Takes a block that other streams may still use, and has the request's stream wait for them.
 Outcome RoomMaker::take_awaiting(DeviceLock& lock, Request& request, BlockId& served) {
   Heap& heap = arena_.heap;
   if (!arena_.streams.can_order()) return Outcome::kNothing;
   const BlockId id = heap.find_awaiting(request.zone, request.bytes);
   if (id == BlockId::kNone) return Outcome::kNothing;
-  // All of it: what is left over has been waited for as well.
+  // The whole block is claimed, because its rest has been waited for as well.
   Claim claim;
   claim.block = heap.claim(id, heap[id].offset, heap[id].end(), &claim.uses);
   const Outcome outcome = arena_.serve_claim(lock, request, claim, served);
@@ -143,7 +143,7 @@ Outcome RoomMaker::take_awaiting(DeviceLock& lock, Request& request, BlockId& se
 RoomMaker::Ways RoomMaker::ways(const Request& request) const {
   Ways ways;
   const bool quick = search_.is_quick(request);
-  // Places were made for this request before: it had no free ones.
+  // Places were made for this request before, because there were no free ones.
   const bool again = request.evicts_for_places;
   const bool moves_first = search_.moves_come_first(request);
   if (moves_first && arena_.can_move_pages() && search_.pages_are_dear(request)) {
@@ -204,8 +204,8 @@ Outcome RoomMaker::reclaim(DeviceLock& lock, Request& request, BlockId& served) 
 }
 
 Outcome RoomMaker::try_way(DeviceLock& lock, Way way, Request& request, BlockId& served) {
-  // Each round but the last has a victim refused, which is a barrier from then on, or finds no
-  // place for a block to move to.
+  // In each round but the last an owner refuses, whose block is a barrier from then on, or there is
+  // no place for a block to move to.
   while (true) {
     // Once its moves are spent a request can only evict.
     if (moves_contents(way) && !search_.can_move_contents(request)) way = Way::kEvict;

@@ -1,8 +1,8 @@
-// RoomMaker: serves a request that neither a bin nor a free block serves at once. The ways to do so
-// stand as lists of attempts, tried in order.
-// Owns the searches for room; the arena and its pages are given. Every function requires the
-// device's lock, and may release it for a while: other threads' requests are served meanwhile.
-// See docs/life-of-an-allocation.md, "Room under the budget" and "Reclaim".
+// RoomMaker: serves requests that no cached or free block serves at once. The ways to do so stand
+// as lists of attempts, which are tried in order.
+// Owns the searches for room; not the arena or its pages. Every function requires the device's
+// lock, and may release it for a while, in which other threads' requests are served. See
+// docs/life-of-an-allocation.md, "Room under the budget" and "Reclaim".
 #pragma once
 
 #include <array>
@@ -20,10 +20,12 @@ class RoomMaker {
  public:
   RoomMaker(Arena& arena, PageSupply& supply);
 
-  // An allocated block for the request. Throws: OutOfMemory; DeviceError if streams cannot be
-  // ordered. Not inlined: its frame would burden every hit.
+  // Returns an allocated block for the request. Throws: OutOfMemory; DeviceError if streams cannot
+  // be ordered. It is not inlined, because its frame would slow down requests that need no room
+  // made.
   [[gnu::noinline]] BlockId make_room(DeviceLock& lock, Request request);
-  // Evicts until the bytes asked for are within the limit on them. Throws: OutOfMemory.
+  // Evicts until the bytes that callers have asked for are within requested_limit_bytes. Throws:
+  // OutOfMemory.
   [[gnu::noinline]] void make_bytes(DeviceLock& lock, const Request& request);
 
   // See BudgetedAllocator::compact().
@@ -33,11 +35,11 @@ class RoomMaker {
  private:
   // After this many failures of the device a request is refused.
   static constexpr int kDeviceFailures = 3;
-  // A last bound on waiting: the reclaimer's own comes first.
+  // A request waits at most so often; the reclaimer's own bound comes first.
   static constexpr int kWaits = 10000;
 
   using Attempt = Outcome (RoomMaker::*)(DeviceLock&, Request&, BlockId&);
-  // In the order in which they are tried for a request.
+  // The attempts to serve a request, in the order in which they are made.
   static const std::array<Attempt, 7> kAttempts;
   Outcome take_free(DeviceLock& lock, Request& request, BlockId& served);
   Outcome lend_ordered(DeviceLock& lock, Request& request, BlockId& served);
@@ -47,18 +49,16 @@ class RoomMaker {
   Outcome take_awaiting(DeviceLock& lock, Request& request, BlockId& served);
   Outcome reclaim(DeviceLock& lock, Request& request, BlockId& served);
 
-  // What reclaim() tries, in the order that ways() says.
+  // The ways in which reclaim() can make room; ways() says which ones it tries, and in which order.
   enum class Way : uint8_t {
     kFreePages,         // move free pages together
     kShortlist,         // evict among what an earlier search found cheapest
     kEvict,             // evict a window or the occupants of pages, among all blocks
     kEvictAndRemember,  // the same, and make a shortlist of what was seen
-    // Move the contents of a window, or evict them where that is cheaper:
-    kMove,           // in any zone, to free places
-    kMoveInOwnZone,  // where a window in another zone has to wait until pages were tried
-    // The same, to places that are made by evicting:
-    kMakePlaces,
-    kMakePlacesAgain,  // was needed for this request before
+    kMove,             // move a window's contents to free places, or evict what is cheaper to evict
+    kMoveInOwnZone,    // the same, for a window in the request's own zone only
+    kMakePlaces,       // move a window's contents to places that are made by evicting others
+    kMakePlacesAgain,  // the same, once that was needed for this request before
     kMakePlacesInOwnZoneAgain,
   };
   using Ways = absl::InlinedVector<Way, 6>;
@@ -67,10 +67,12 @@ class RoomMaker {
   static bool moves_contents(Way way) { return way >= Way::kMove; }
   RoomPlan find(Way way, const Request& request);
   Outcome try_way(DeviceLock& lock, Way way, Request& request, BlockId& served);
-  // kNothing: there is no plan, a victim was refused, or there was no place to move to.
+  // Does what the plan says. kNothing: the plan is empty, an owner refused to be evicted, or there
+  // was no place to move to.
   Outcome carry_out(DeviceLock& lock, Request& request, const RoomPlan& plan, BlockId& served);
 
-  // A free block of another stream; `ordered`: only one that need not be waited for.
+  // Serves the request with a free block of another stream; `ordered`: only with one that need not
+  // be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
   // Waits for what other threads, or the device, may free, or has the device asked again for what
   // it has refused. False: nothing more can be done. The flags say what was done for the request.

@@ -21,7 +21,7 @@ std::vector<UsedBytes> greatest_first(const BytesByUse& uses) {
   return all;
 }
 
-// Fills `pinned` and `evictable`.
+// Fills the report's `pinned` and `evictable`.
 void tell_uses(Arena& arena, const Request& request, OutOfMemoryReport& report) {
   const Heap& heap = arena.heap;
   std::vector<HeldBlock> held;
@@ -50,7 +50,7 @@ void tell_uses(Arena& arena, const Request& request, OutOfMemoryReport& report) 
                  report.evictable_bytes(), report.allocated_bytes);
 }
 
-// Pages that hold anything that cannot be evicted.
+// How many pages hold anything that cannot be evicted.
 size_t pinned_pages(const Arena& arena, StreamId stream) {
   const Heap& heap = arena.heap;
   size_t pages = 0;
@@ -65,7 +65,7 @@ size_t pinned_pages(const Arena& arena, StreamId stream) {
   return pages;
 }
 
-// No smaller budget can serve the request while what is pinned lies where it does.
+// A budget such that no smaller one can serve the request while what is pinned lies where it does.
 size_t lower_bound(const Arena& arena, const Request& request, size_t pinned_bytes) {
   const size_t page_bytes = arena.page_bytes();
   if (request.asked_bytes > SIZE_MAX - pinned_bytes - page_bytes) return request.asked_bytes;
@@ -78,7 +78,7 @@ size_t lower_bound(const Arena& arena, const Request& request, size_t pinned_byt
     const size_t pinned = pinned_pages(arena, request.stream);
     bound = std::max(bound, pinned * page_bytes + round_up(own, page_bytes));
   }
-  // A smaller budget would hold fewer pages of the same, and this one has not been enough.
+  // This budget has not been enough, and a smaller one would hold fewer of these pages.
   const bool is_short = arena.pages_at_hand() * page_bytes < request.bytes;
   if (is_short) bound = std::max(bound, (arena.pages.attainable() + 1) * page_bytes);
   return bound;

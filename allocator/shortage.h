@@ -1,4 +1,4 @@
-// Reports of requests that nothing can serve: what is in use, for what, and which budget would have
+// Reports of requests that cannot be served: what memory is in use for, and which budget would have
 // been too small in any case.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-// Requires: lock held. Counts the failure. O(blocks · log blocks).
+// Counts the failure, and makes its report. Requires: lock held. O(blocks · log blocks).
 OutOfMemoryReport report_shortage(Arena& arena, RoomSearch& search, const Request& request);
 
 }  // namespace tidepool

@@ -1,6 +1,6 @@
 // CheckKernels: fingerprints and poison on the device, for checks and debugging.
-// Holds a module of kernels and 8 bytes of the device's memory outside any budget, both from
-// construction to the end; the driver must outlive it. Thread safe: calls wait for each other.
+// Owns a module of kernels, and 8 bytes of the device's memory, which no budget counts. The driver
+// must outlive it. Thread safe: calls wait for each other.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,21 @@ namespace tidepool::device {
 
 class CheckKernels {
  public:
-  // The kernels, or null and in `*why_not` the reason: not built in, the driver lacks functions, or
-  // has no use for them on this device.
+  // Loads the kernels. Returns null, and gives the reason in `*why_not`, if they were not built in,
+  // or the driver lacks functions or cannot run them on this device.
   static std::unique_ptr<CheckKernels> load(Driver& driver, std::span<const unsigned char> image,
                                             std::string* why_not);
   ~CheckKernels();
   CheckKernels(const CheckKernels&) = delete;
   CheckKernels& operator=(const CheckKernels&) = delete;
 
-  // The fingerprint (allocator/base/fingerprint.h) that the bytes have after all that the stream
-  // has been given so far; the host waits for it. Requires: `address` aligned to 8. Throws:
-  // DeviceError.
+  // Returns the fingerprint (allocator/base/fingerprint.h) that the bytes have after all the work
+  // that the stream has been given so far, for which the host waits. Requires: `address` is aligned
+  // to 8. Throws: DeviceError.
   uint64_t fingerprint(Address address, size_t bytes, driver::Stream stream);
 
-  // Overwrites the bytes, in the order of the stream. Requires: as above. Throws: DeviceError.
+  // Overwrites the bytes in the order of the stream's work. Requires: `address` is aligned to 8.
+  // Throws: DeviceError.
   void poison(Address address, size_t bytes, unsigned char value, driver::Stream stream);
 
  private:

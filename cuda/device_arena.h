@@ -1,6 +1,6 @@
-// DeviceArena: one device's driver, address space, streams and budgeted allocator, put together:
-// what every binding that serves a framework's CUDA allocations stands on.
-// Owns all of them. Thread safe. Sizes are bytes; streams are the driver's, of this device.
+// DeviceArena: puts together one device's driver, address space, streams and budgeted allocator,
+// for bindings that serve a framework's CUDA allocations.
+// Owns all of them. Thread safe. Sizes are in bytes; streams are the driver's, of this device.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,10 @@ namespace tidepool::device {
 
 class DeviceArena {
  public:
-  static constexpr size_t kAlignment = 512;  // as PyTorch's own allocator, and kernels, expect
+  static constexpr size_t kAlignment =
+      512;  // that of PyTorch's own allocator, which kernels expect
 
-  // `config.alignment` is not looked at. `observer`, if any, must outlive the arena.
+  // `config.alignment` does not matter. `observer`, if any, must outlive the arena.
   // Throws: DeviceError; std::invalid_argument.
   DeviceArena(const DriverFunctions& functions, int ordinal, AllocatorConfig config,
               AllocatorObserver* observer = nullptr);
@@ -40,14 +41,14 @@ class DeviceArena {
   }
 
   bool contains(const void* address) const { return allocator_.contains(address); }
-  // True if an allocated block starts there.
+  // Whether an allocated block starts at the address.
   bool owns_block(const void* address) const {
     return contains(address) && allocator_.misuse(address).empty();
   }
-  // Requires: an allocated block.
+  // The size of the allocated block that starts at the address.
   size_t block_bytes(const void* address);
 
-  // Work on another device may access this one's memory, where the driver maps it.
+  // Lets work on another device access this one's memory, where the driver can map it.
   void add_peer(int ordinal);
   // Waits for all work on the device. Throws: DeviceError.
   void synchronize();

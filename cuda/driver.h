@@ -1,7 +1,7 @@
 // Driver: one device as the rest of this folder sees it: the driver's functions, the device's
-// primary context, and errors as exceptions that say which call failed, how, and on what.
-// Holds the primary context from the first call that needs it to the end, the one that the runtime
-// library and PyTorch use. Thread safe.
+// primary context, and errors as exceptions that say which call failed, how, and on what. Holds the
+// primary context, which the runtime library and PyTorch use, too, from the first call that needs
+// it to the end. Thread safe.
 #pragma once
 
 #include <mutex>
@@ -14,7 +14,7 @@ namespace tidepool::device {
 
 class Driver {
  public:
-  // Throws: DeviceError naming the functions that are missing; or if there is no such device.
+  // Throws: DeviceError naming the functions that are missing, or if there is no such device.
   Driver(const DriverFunctions& functions, int ordinal);
   ~Driver();
   Driver(const Driver&) = delete;
@@ -27,7 +27,7 @@ class Driver {
   // What the device has left for whoever asks next; SIZE_MAX where it does not say.
   size_t free_bytes();
 
-  // The error as text: "cuMemMap of 2 MiB at 0x…, device 0: CUDA_ERROR_OUT_OF_MEMORY (2), …".
+  // Describes an error: "cuMemMap of 2 MiB at 0x…, device 0: CUDA_ERROR_OUT_OF_MEMORY (2), …".
   DeviceError error(driver::Result result, const std::string& what) const;
   void check(driver::Result result, const char* what) const {
     if (result != driver::kSuccess) [[unlikely]]

@@ -1,6 +1,6 @@
-// DriverLibrary: the CUDA driver of this process, loaded when it is first asked for: for bindings
-// that have no CUDA runtime of a framework to ask. Nothing is linked: a machine without a driver is
-// an error with a message.
+// DriverLibrary: the CUDA driver of this process, loaded when it is first needed, for bindings that
+// have no CUDA runtime of a framework to ask. Nothing is linked, so that a machine without a driver
+// gives an error with a message.
 // Never unloaded. Thread safe.
 #pragma once
 

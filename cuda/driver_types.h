@@ -1,6 +1,6 @@
-// The few types and constants of CUDA's driver interface that we use, declared by ourselves with
+// The few types and constants of CUDA's driver interface that we use. They are declared here, with
 // the driver's layout and values, so that this folder builds where no toolkit is installed (not
-// every PyTorch wheel carries cuda.h). Where there is one, a test compares them with it.
+// every PyTorch wheel carries cuda.h). If there is a toolkit, a test compares them with its header.
 #pragma once
 
 #include <cstddef>

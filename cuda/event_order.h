@@ -1,5 +1,5 @@
-// EventOrder: StreamOrder over a device's streams and events.
-// Owns nothing but a share of the pool; driver and table must outlive it. Thread safe.
+// EventOrder: a StreamOrder over a device's streams and events.
+// Owns only a share of the pool of events; driver and stream table must outlive it. Thread safe.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,8 @@
-// EventPool: events of one device, made once and used again; DeviceFence: a Fence that is an event.
-// Creating events costs more than recording them, and many threads doing so wait for each other.
-// Owns the events that are not in use; a fence gives its event back at its end, so the pool must
-// outlive it: fences share it. Thread safe.
+// EventPool: events of one device, which are made once and used again. DeviceFence: a Fence that is
+// an event. Creating an event costs more than recording it, and threads that create events wait for
+// each other.
+// The pool owns the events that are not in use. A fence owns its event and gives it back at its
+// end; fences share the pool, so that it outlives them. Thread safe.
 #pragma once
 
 #include <memory>
@@ -23,14 +24,14 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
 
-  // A fence that passes once all work that was enqueued on the stream so far has run. Requires: the
-  // stream is of this device. Throws: DeviceError.
+  // Returns a fence that passes once all work has run that was enqueued on the stream so far.
+  // Requires: the stream is of this device. Throws: DeviceError.
   std::shared_ptr<Fence> record(driver::Stream stream);
-  // The stream's later work runs after the fence. Requires: the fence came from record(), of any
-  // device's pool. Throws: DeviceError.
+  // Makes the stream's later work run after the fence. Requires: the fence came from record(), of
+  // any device's pool. Throws: DeviceError.
   void wait(driver::Stream stream, Fence& fence);
 
-  // Events that exist, and those of them that no fence has.
+  // How many events exist, and how many of them no fence has.
   size_t created() const;
   size_t idle() const;
 
@@ -52,7 +53,7 @@ class DeviceFence final : public Fence {
       : pool_(std::move(pool)), event_(event) {}
   ~DeviceFence() override { pool_->give_back(event_); }
 
-  // An error of the device is no passing: wait() says it.
+  // After an error of the device the fence has not passed; wait() throws the error.
   bool passed() override;
   void wait() override;
   driver::Event event() const { return event_; }

@@ -5,7 +5,7 @@
 
 namespace tidepool::device {
 
-// Waits for all work on the device, before and after. Throws: DeviceError.
+// Overwrites the bytes. Waits for all work on the device, before and after. Throws: DeviceError.
 inline void fill_device(Driver& driver, Address address, size_t bytes, unsigned char value) {
   Driver::Scope scope(driver);
   const DriverFunctions& call = driver.call();

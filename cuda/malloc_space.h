@@ -1,9 +1,8 @@
-// MallocSpace: AddressSpace for devices without virtual memory: each range is one cuMemAlloc, held
-// from reserve() to release_range(); pages are parts of it that stay where they are, and handles
-// are mere numbers. So a budget is taken as a whole, at the first allocation, and kept: an
-// allocator of segments that come and go at addresses the driver chooses would be another one.
-// Owns the ranges until they are released; the driver must outlive it. Thread safe.
-// Invariants: those of MappingLedger.
+// MallocSpace: an AddressSpace for devices without virtual memory. Each range is one cuMemAlloc,
+// held from reserve() to release_range(); pages are parts of it that stay where they are, and
+// handles are mere numbers. So the whole budget is taken at the first allocation, and kept.
+// Owns the ranges until they are released; the driver must outlive it. Thread safe. Invariants:
+// those of MappingLedger.
 #pragma once
 
 #include <mutex>
@@ -30,13 +29,13 @@ class MallocSpace final : public AddressSpace {
   void set_access(Address address, size_t bytes) override;
   void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
-  // For debugging: waits for all work on the device, before and after.
+  // Overwrites bytes for debugging. Waits for all work on the device, before and after.
   void fill(Address address, size_t bytes, unsigned char value) override;
 
   void check_invariants() const;
 
  private:
-  static constexpr size_t kAlignment = 256;  // of what the driver allocates, at least
+  static constexpr size_t kAlignment = 256;  // the least of what the driver allocates
 
   Driver& driver_;
   mutable RankedMutex<LockRank::kSpace> mutex_;

@@ -1,7 +1,7 @@
-// SideStreamCopies: CopyEngine over two streams of its own, one for each direction, so that copies
-// out and in run beside each other and beside the job's work.
-// Owns the streams, made at the first copy of their direction; the driver must outlive it. Thread
-// safe.
+// SideStreamCopies: a CopyEngine over two streams of its own, one for each direction, so that
+// copies in both directions run beside each other and beside the job's work.
+// Owns the streams, each made at the first copy in its direction; the driver must outlive it.
+// Thread safe.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class SideStreamCopies final : public CopyEngine {
   SideStreamCopies(const SideStreamCopies&) = delete;
   SideStreamCopies& operator=(const SideStreamCopies&) = delete;
 
-  // Host memory that is not pinned makes a copy wait for the host.
+  // These copy from and to host memory. If that is not pinned, a copy waits for the host.
   std::shared_ptr<Fence> copy_to_host(void* to, const void* from, size_t bytes,
                                       Fence* after) override;
   std::shared_ptr<Fence> copy_to_device(void* to, const void* from, size_t bytes,
@@ -33,7 +33,7 @@ class SideStreamCopies final : public CopyEngine {
 
   Driver& driver_;
   std::shared_ptr<EventPool> events_;
-  std::mutex mutex_;  // a copy and its fence are not torn apart by another copy's
+  std::mutex mutex_;  // keeps a copy and the recording of its fence together
   std::array<driver::Stream, kDirections> streams_{};
 };
 

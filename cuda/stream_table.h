@@ -1,7 +1,7 @@
 // StreamTable: the numbers by which the allocator knows a device's streams. The legacy default
-// stream is number 0; the others are counted as they are met, and keep their number for ever.
-// The name that CUDA has for the calling thread's default stream stands for another stream on each
-// thread: whoever uses it has to look up which.
+// stream has number 0. The others are numbered as they are met, and keep their number for ever.
+// CUDA's name for the calling thread's default stream stands for another stream on each thread, so
+// that callers have to look up which one it is.
 // Owns nothing of the driver's. Thread safe: looking up takes no lock.
 #pragma once
 
@@ -23,21 +23,22 @@ class StreamTable {
   StreamTable(const StreamTable&) = delete;
   StreamTable& operator=(const StreamTable&) = delete;
 
-  // The stream's number; a new one for a stream never seen. Aborts beyond 65,536 streams.
+  // Returns the stream's number, which is a new one for a stream never seen. Aborts beyond 65,536
+  // streams.
   StreamId id_of(driver::Stream stream) {
     if (is_default(stream)) return StreamId::kDefault;
     const Slots* slots = slots_.load(std::memory_order_acquire);
     StreamId id = slots->find(stream);
     return id != StreamId::kDefault ? id : add(stream);
   }
-  // The stream of a number that id_of() returned.
+  // The stream that has the number, which id_of() returned.
   driver::Stream stream_of(StreamId id) const;
   size_t count() const;
 
  private:
-  // Null and the driver's name for the same stream.
+  // Replaces the driver's name for the legacy default stream by null, which is another name for it.
   static bool is_default(driver::Stream stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
-  // Open addressing; slots are filled once, in a table at most half full.
+  // A hash table with open addressing. A slot is filled once, and a table is at most half full.
   struct Slots {
     explicit Slots(size_t size) : mask(size - 1), keys(size), ids(size) {}
     StreamId find(driver::Stream stream) const;

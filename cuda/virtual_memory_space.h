@@ -1,9 +1,9 @@
-// VirtualMemorySpace: AddressSpace over the device's virtual memory: ranges of addresses, handles
-// of physical memory, mappings of one into the other.
-// Owns what it has created until it is released; the driver must outlive it. Thread safe: calls
-// wait for each other.
-// Unmapping does not wait for work on the device: the caller has made sure that none is left.
-// Invariants: those of MappingLedger; (3) exactly the live handles have one of the driver's.
+// VirtualMemorySpace: an AddressSpace over a device's virtual memory: ranges of addresses, handles
+// of physical memory, and mappings of handles into ranges.
+// Owns what it has created until that is released; the driver must outlive it. Thread safe: calls
+// wait for each other. Unmapping does not wait for work on the device; the caller makes sure that
+// none uses the memory.
+// Invariants: those of MappingLedger; (3) exactly the live handles stand for one of the driver's.
 #pragma once
 
 #include <mutex>
@@ -18,12 +18,12 @@
 namespace tidepool::device {
 
 struct VirtualMemoryOptions {
-  size_t granularity = 0;  // a multiple of the device's; 0: the device's
+  size_t granularity = 0;  // a multiple of the device's own, or 0 for the device's own
 };
 
 class VirtualMemorySpace final : public AddressSpace {
  public:
-  // Throws: DeviceError if the device has no virtual memory, or options are not for it.
+  // Throws: DeviceError if the device has no virtual memory, or cannot do what the options ask for.
   explicit VirtualMemorySpace(Driver& driver, const VirtualMemoryOptions& options = {});
 
   size_t granularity() const override { return ledger_.granularity(); }
@@ -34,20 +34,20 @@ class VirtualMemorySpace final : public AddressSpace {
   HandleId create_handle(size_t bytes) override;
   void release_handle(HandleId handle) override;
   void map(Address address, size_t bytes, HandleId handle) override;
-  // One call of the driver, however many mappings the run has.
+  // Unmaps a run by one call of the driver, however many mappings it has.
   void set_access(Address address, size_t bytes) override;
   void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
-  // For debugging: waits for all work on the device, before and after.
+  // Overwrites bytes for debugging. Waits for all work on the device, before and after.
   void fill(Address address, size_t bytes, unsigned char value) override;
 
-  // Work on another device may access what is accessible now or later. Throws: DeviceError; then
-  // the peer may access a part of it. Idempotent.
+  // Lets work on another device access what is accessible now or later. Another call for the same
+  // device does nothing. Throws: DeviceError; then the peer may access a part of it.
   void add_peer(int ordinal);
 
   struct Exported {
-    int file = -1;  // of the handle's memory; the caller's to close
-    Address start;  // of its mapping
+    int file = -1;  // stands for the handle's memory; the caller has to close it
+    Address start;  // where the handle is mapped
     size_t bytes = 0;
   };
   // Whether handles can be shared with other processes by file descriptors, and read by network
@@ -56,7 +56,7 @@ class VirtualMemorySpace final : public AddressSpace {
     return properties_.requested_handle_types == driver::kHandleFileDescriptor;
   }
   bool is_rdma_capable() const { return properties_.flags.gpu_direct_rdma_capable != 0; }
-  // The handle behind a mapped address. Requires: is_exportable().
+  // Exports the handle behind a mapped address. Requires: is_exportable().
   Exported export_handle_at(Address address);
 
   size_t handle_bytes_total() const;

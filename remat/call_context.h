@@ -1,6 +1,6 @@
-// CallContext: what an operator call works with: the parts of the runtime that it uses, and the
-// little that the calls of all threads share. Owned by the Runtime.
-// Not thread safe, but for `recording`: the device's lock is held.
+// CallContext: what operator calls work with: the parts of the runtime that they use, and the
+// little state that the calls of all threads share. Owned by the Runtime.
+// Not thread safe, except for `recording`: the device's lock is held.
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ struct CallContext {
   ChaosEvictions& chaos;
   // Whether results of in-place operators can be evicted and made again.
   const bool record_in_place;
-  StepHistory* step_history;  // the policy's; nullptr: it has none, or does not look ahead yet
+  StepHistory* step_history;  // the policy's; nullptr: the policy does not look ahead, or not yet
 
   std::atomic<bool> recording{true};
   uint64_t step = 0;         // of the job
-  uint64_t settlements = 0;  // beginnings and ends of them; see Runtime::begin_settling()
+  uint64_t settlements = 0;  // how often settling has begun or ended; see Runtime::begin_settling()
   uint64_t operators_seen = 0, operators_recorded = 0;
   uint64_t operand_checks = 0;  // of operands that calls write, before they write
 };

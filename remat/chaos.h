@@ -1,22 +1,23 @@
 // ChaosEvictions: evicts without need, at operators and at allocations, so that jobs show whether
-// what is restored has the same bits. Owns the state of the random generator behind that.
-// Not thread safe: the device's lock is held.
+// what is restored has the same bits.
+// Owns the state of the random generator that decides when. Not thread safe: the device's lock is
+// held.
 #pragma once
 
 #include <cstdint>
 
-#include "remat/restore/chaos_odds.h"
-#include "remat/restore/residency.h"
+#include "remat/residency/chaos_odds.h"
+#include "remat/residency/residency.h"
 #include "remat/restore/restorer.h"
 
 namespace tidepool::remat {
 
 enum class Chaos : uint8_t {
   kNone,
-  kOperator,    // evict everything evictable after every operator
-  kAllocation,  // ... at every allocation, too
-  kRandom,      // a random subset at each of both, by seed
-  kBounded,     // everything or a subset at random ones of both, as often as replays allow
+  kOperator,    // evicts everything evictable after every operator
+  kAllocation,  // evicts everything evictable after every operator and at every allocation
+  kRandom,      // evicts a random part after every operator and at every allocation
+  kBounded,     // evicts everything or a part at random moments, as often as replays allow
 };
 
 class ChaosEvictions {
@@ -26,7 +27,7 @@ class ChaosEvictions {
     if (kind != Chaos::kNone) residency.check.enable();
   }
 
-  // The job has run so many operators by now.
+  // Evict, as the kind of chaos asks for. `operators_run`: how many operators the job has run.
   void at_operator(uint64_t operators_run) {
     if (kind_ != Chaos::kNone) [[unlikely]]
       evict(operators_run);

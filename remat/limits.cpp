@@ -38,8 +38,8 @@ RootReason LimitKeeper::admit(Record& record, const Storage* written, size_t out
 }
 
 bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
-  // The deepest chain above the record, nearest first; chain[k] is read by the producer of
-  // chain[k - 1].
+  // The deepest chain above the record, the nearest value first: the producer of chain[k - 1] reads
+  // chain[k].
   absl::InlinedVector<Value*, kDepthWindow> chain;
   Value* smallest = nullptr;
   size_t smallest_at = 0;
@@ -76,8 +76,9 @@ bool LimitKeeper::has_room() {
   return lineage_bytes() + side_bytes_seen_ <= limits_.bookkeeping_bytes || make_room();
 }
 
-// An eighth at once, so that not each record from here on walks the list. What was entered long ago
-// has neither been made nor restored since.
+// Makes an eighth of the values roots at once, so that not every record from here on walks the
+// list.
+// Those come first that were entered longest ago, which have neither been made nor restored since.
 bool LimitKeeper::make_room() {
   const size_t limit = limits_.bookkeeping_bytes;
   for (Storage* storage = contents_.residency.last_listed(); storage != nullptr;) {
@@ -96,7 +97,8 @@ template <class Wanted>
 void LimitKeeper::cut_where(Wanted&& wanted, RootReason reason) {
   for (Storage* storage = contents_.residency.first_listed(); storage != nullptr;) {
     Storage* next = contents_.residency.next_listed(storage);
-    // The old contents of what is being written are on their way out: readers may need lineage.
+    // Contents that are being overwritten will be gone soon, and their readers may need the
+    // lineage.
     if (!storage->writing && wanted(*storage)) {
       contents_.residency.unlist(*storage);
       contents_.store.cut(*storage->current, reason);

@@ -9,7 +9,7 @@
 namespace tidepool::remat {
 namespace {
 
-// Why bytes without lineage stay, by RootReason.
+// The words for bytes that stay because they have no lineage, by RootReason.
 constexpr std::array kWords = {
     "results of operators",
     "tensors that no operator was seen to fill",
@@ -34,7 +34,7 @@ constexpr std::array kWords = {
 };
 static_assert(kWords.size() == static_cast<size_t>(RootReason::kCount));
 
-// As a user knows it: without PyTorch's namespace and the overload.
+// The operator's name as users know it: without PyTorch's namespace and the overload.
 std::string short_name(std::string_view name) {
   if (name.starts_with("aten::")) name.remove_prefix(6);
   return std::string(name.substr(0, name.find('.')));

@@ -1,6 +1,7 @@
-// MemoryUses: what each allocated block is used for at one moment, in a user's words, for the
-// report of a request that has failed: parameters, gradients, temporaries of the running operator.
-// Refers to the runtime's parts; valid while the device's lock is held. See docs/guide.md.
+// MemoryUses: says what each allocated block is used for at one moment, in a user's words, for the
+// report of a request that has failed: parameters, gradients, temporaries of the running operator,
+// and others.
+// Refers to the runtime's parts, and is valid while the device's lock is held. See docs/guide.md.
 #pragma once
 
 #include <string>
@@ -23,7 +24,7 @@ class MemoryUses {
  private:
   std::string of_storage(const Storage& storage) const;
   std::string of_unowned(const HeldBlock& block) const;
-  // The user of a running operator's memory.
+  // Names the operator that is running, as the user of its memory.
   std::string user(const RestorationQueue::Holder& holder) const;
 
   const Contents& contents_;

@@ -1,4 +1,5 @@
-// Observation: who hears what the job does (JobObserver), and whether it listens now.
+// Observation: knows who hears what the job does (JobObserver), and whether that observer listens
+// now.
 // Not thread safe: the device's lock is held.
 #pragma once
 
@@ -11,7 +12,7 @@ namespace tidepool::remat {
 
 class Observation {
  public:
-  // Nullptr: nobody hears anything from now on.
+  // Sets the observer; nullptr: nobody hears anything from now on.
   void set(JobObserver* observer) {
     observer_ = observer;
     listener_ = observer != nullptr && observer->listens() ? observer : nullptr;
@@ -20,12 +21,14 @@ class Observation {
   // The observer, while it wants to hear of more than the ends of steps.
   JobObserver* listener() const { return listener_; }
 
-  // An operator has run, or failed. Requires: there is a listener.
+  // Tells of an operator that has run or failed. Requires: there is a listener.
   void ran(const ObservedCall& call) {
     listener_->ran(call);
     if (!listener_->listens()) listener_ = nullptr;
   }
-  // The observer hears of all that lives where it begins to listen. Requires: has_observer().
+  // Tells of the end of a step. If the observer begins to listen, it hears of all storages that
+  // live.
+  // Requires: has_observer().
   void step_ended(const StepEnd& end, LineageStore& store) {
     const bool listened = listener_ != nullptr;
     listener_ = observer_->step_ended(end) ? observer_ : nullptr;
@@ -34,7 +37,7 @@ class Observation {
       if (!storage.dead) listener_->lives(storage);
     });
   }
-  // This is the forked child: nobody hears anything from now on.
+  // Tells the observer that this is a forked child, and forgets it.
   void become_forked_child() {
     if (observer_ != nullptr) observer_->forked();
     observer_ = listener_ = nullptr;

@@ -12,7 +12,7 @@ namespace tidepool::remat {
 
 namespace {
 
-// Its contents may change unseen.
+// Whether the storage's contents may change unseen.
 bool is_unstable(const Storage& storage) {
   return storage.escaped && !TIDEPOOL_MUTANT(5, unstable_input);
 }
@@ -48,7 +48,7 @@ void OperatorCall::add(Storage* storage, Access access) {
 void OperatorCall::begin_foreseen() {
   absl::InlinedVector<Storage*, 8> storages;
   for (const Operand& operand : operands_) storages.push_back(operand.storage);
-  // By name: what one backend has learnt another may be told.
+  // The operator counts by its name, because what one device's runtime learns is told to others.
   const uint64_t type = type_ != nullptr ? std::hash<std::string_view>()(type_->name) : 0;
   const uint64_t site = type ^ site_ << 48;
   foreseen_ = context_.step_history->begin(site, {storages.data(), storages.size()},
@@ -63,9 +63,10 @@ void OperatorCall::restore_operands(DeviceLock& lock) {
   if (!evicted.empty()) context_.restorer.make_resident({evicted.data(), evicted.size()}, lock);
 }
 
-// What an operand needs may release the lock, and other threads may then read again what was looked
-// at before: whole rounds, until one finds nothing to do. (Not from the first operand again after
-// each that needed something: that takes the square of their number.)
+// Protecting an operand may release the lock, and other threads may then read operands that were
+// looked at before. So there are whole rounds over the operands, until one finds nothing to do. (To
+// start again from the first operand after each that needed something would take time quadratic in
+// their number.)
 void OperatorCall::protect_written(DeviceLock& lock) {
   bool again = true;
   while (again) {
@@ -161,8 +162,8 @@ Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, si
 
 void OperatorCall::add_heap_bytes(size_t bytes) { contents_.store.add_heap_bytes(*record_, bytes); }
 
-// Whether the record still holds now that the kernel has run: other threads may have freed or
-// written what it read, and limits apply.
+// Checks whether the record is still valid now that the kernel has run. Other threads may have
+// freed or written what it read, and limits apply.
 void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outputs) {
   Record& record = *record_;
   record.cost_ns = cost_ns;
@@ -189,11 +190,11 @@ void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outp
   make_roots(context_.limits.admit(record, written_, output_bytes));
 }
 
-// New versions of all written storages; the record, if it stands, produces one of them.
+// Starts new versions of all written storages. The record, if it is valid, produces one of them.
 void OperatorCall::start_versions() {
   for (const Operand& operand : operands_) {
     Storage& storage = *operand.storage;
-    if (!writes(operand) || !storage.writing) continue;  // a storage may be here twice
+    if (!writes(operand) || !storage.writing) continue;  // a storage may be an operand twice
     storage.writing = false;
     if (storage.dead) continue;
     context_.versions.abandon_readers(storage);

@@ -1,13 +1,13 @@
-// OperatorCall: one intercepted operator, from before its kernel to after it. Lives on the caller's
-// stack. The order of calls:
+// OperatorCall: one operator of the job, from before its kernel runs to after it. It lives on the
+// caller's stack, and its functions are called in this order:
 //   DeviceLock lock(runtime.mutex());
 //   call.add(storage, access) for each tensor argument, in argument order;
-//   if (call.prepare(lock, recordable)) call.begin_record(type, body_bytes, outputs) -> fill body;
-//   lock released; the kernel runs; lock taken;
+//   if (call.prepare(lock)) call.begin_record(type, body_bytes, outputs), and fill the body;
+//   the lock is released, the kernel runs, and the lock is taken again;
 //   call.finish(lock, fresh_outputs, cost_ns).
-// If the kernel throws, the destructor (which takes the lock: declare the call before the lock)
-// abandons the call: written storages become roots, nothing is recorded.
-// Not thread safe: one thread owns it.
+// If the kernel throws, the destructor abandons the call: written storages become roots, and
+// nothing is recorded. It takes the lock, so the call has to be declared before the lock. Not
+// thread safe: one thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -31,50 +31,51 @@ class OperatorCall {
   // Locks `storage` and notes the access. Requires: lock held.
   void add(Storage* storage, Access access);
 
-  // What tells this call apart from others on the same storages: the operator and, where the caller
-  // knows it, the place in the program. For a policy that looks ahead, and for an observer, which
-  // hears of no call whose operator it has not been told.
+  // Says what tells this call apart from others on the same storages: the operator and, if the
+  // caller knows it, the place in the program. A policy that looks ahead needs it, and an observer
+  // hears only of calls whose operator is known.
   void set_type(const RecordType& type, uint64_t site = 0) {
     type_ = &type;
     site_ = site;
   }
 
-  // Results will be roots for this reason, whatever else happens (first reason wins). The caller's
-  // reasons concern the operator itself.
+  // Makes the results roots, whatever else happens; the first of several reasons counts. The
+  // caller's reasons concern the operator itself.
   void refuse(RootReason reason) {
     refused_ = true;
     make_roots(reason);
   }
 
-  // Nothing has spoken against a record so far.
+  // Whether nothing has spoken against a record so far.
   bool may_be_recorded() const { return reason_ == RootReason::kNone; }
 
-  // Restores evicted operands; protects what depends on contents about to be written; decides
-  // whether the call can be recorded: at most one kUpdate or kOverwrite operand, an updated value
-  // that has lineage, an overwritten storage that is no other operand, no operand escaped
-  // (kUnstableInput), recording on. False: not recordable.
-  // Throws: as Runtime::make_resident; the operator has not run then and may be run again.
+  // Restores evicted operands, protects what depends on contents that are about to be written, and
+  // says whether the call can be recorded. It can if recording is on, no operand has escaped, at
+  // most one operand is kUpdate or kOverwrite, an updated value has lineage, and an overwritten
+  // storage is no other operand. Throws: as Runtime::make_resident(); the operator may be called
+  // again then.
   bool prepare(DeviceLock& lock);
 
-  // Makes the record: one edge per added operand with kRead or kUpdate, in order of add(), and
-  // room for `body_bytes` of body and `outputs` outputs. Requires: prepare() returned true, lock
-  // held. The caller constructs the body before it calls finish() or lets the call be destroyed.
+  // Makes the record: one edge for each operand with kRead or kUpdate, in the order of add(), and
+  // room for a body of `body_bytes` and for `outputs` outputs. The caller constructs the body
+  // before it calls finish() or destroys the call. Requires: prepare() returned true; lock held.
   Record* begin_record(const RecordType& type, size_t body_bytes, size_t outputs);
   Record* record() const { return record_; }
 
-  // What the record's body keeps on the heap. Requires: a record, lock held; called once.
+  // Counts what the record's body keeps on the heap. Requires: there is a record; lock held; called
+  // at most once.
   void add_heap_bytes(size_t bytes);
 
-  // The kernel has run. outputs[k]: the storage tracked for the k-th output (by Runtime::track,
-  // after the kernel, with `kNone`... its reason is replaced), or nullptr where the output is not
-  // fresh memory of ours. Written storages get their new versions; then chaos, if it is on.
+  // Completes the call after the kernel has run: outputs get their lineage, or the reason why they
+  // have none, and written storages get new versions. outputs[k]: the storage that Runtime::track()
+  // has made for the k-th output after the kernel, or nullptr if that is not fresh memory of ours.
   void finish(DeviceLock& lock, std::span<Storage* const> outputs, uint64_t cost_ns);
 
-  // For reports; "" where the caller has told no type.
+  // The operator's name, for reports; "" if the caller has not called set_type().
   const char* name() const { return type_ != nullptr ? type_->name : ""; }
   std::span<const Operand> operands() const { return {operands_.data(), operands_.size()}; }
 
-  // Why results are roots; kNone if recorded.
+  // Why the results are roots; kNone if the call is recorded.
   RootReason reason() const { return reason_; }
 
  private:
@@ -86,7 +87,7 @@ class OperatorCall {
   void notify_observer(std::span<Storage* const> outputs, uint64_t cost_ns) const;
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);
-  // The operator's stream comes after hidden work on what it uses. Requires: there are streams.
+  // Makes the operator's stream wait for hidden work on the operands. Requires: there are streams.
   void order_operands(DeviceLock& lock);
   void decide();
   void check_record(uint64_t cost_ns, std::span<Storage* const> outputs);
@@ -106,7 +107,7 @@ class OperatorCall {
   size_t edges_ = 0;       // operands that are read or updated
   bool writes_ = false;    // one of the operands
   bool evicted_ = false;   // one of the operands, when it was added
-  bool refused_ = false;  // by the caller, or for what it reads
+  bool refused_ = false;   // by the caller, or because of an operand
   bool prepared_ = false;
   bool finished_ = false;
   absl::InlinedVector<Operand, 8> operands_;

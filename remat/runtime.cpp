@@ -116,8 +116,9 @@ void Runtime::end_step() {
   if (observation_.has_observer()) tell_step_ended();
   limits_.cut_aged(++calls_.step);
   contents_.dependent_cut.sweep();
-  // Memory is short, and mostly hardly anything is in use now. It looks at all blocks, as every few
-  // evictions do: optimizers may step once for each parameter.
+  // Memory is short, and at the end of a step hardly anything is in use. Compaction looks at all
+  // blocks, so it comes only after a few evictions, which do so, too: optimizers may step once for
+  // each parameter.
   constexpr uint64_t kEvictions = 8;
   const uint64_t evictions = contents_.residency.evictions;
   if (evictions - evictions_compacted_ < kEvictions) return;
@@ -239,7 +240,7 @@ bool Runtime::has_restored() const {
 bool Runtime::has_evicted() const {
   bool found = false;
   contents_.store.for_each_storage([&](const Storage& storage) {
-    // What is being moved will be back at once.
+    // Contents that are being moved do not count, because they will be back at once.
     found |= storage.evicted && !storage.dead && !storage.current->available();
   });
   return found;
@@ -321,7 +322,7 @@ Price Runtime::move_price(Owner owner) {
   return price_of_time(storage, mover_.cost_ns(storage.current->bytes));
 }
 
-// Policies without a price of time have nothing moved.
+// Nothing is moved for policies without a price of time.
 uint64_t Runtime::copy_ns(size_t bytes) const {
   return contents_.policy->time_price(1, {}) ? mover_.cost_ns(bytes) : 0;
 }

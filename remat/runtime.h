@@ -1,9 +1,10 @@
-// Runtime: the state machine of values, versions, effects, escapes and restoration for one device.
-// Owns all lineage and the bytes of ghosts and retained roots; does not own the allocator, the
-// backend, or the bytes of live storages. Implements the allocator's Reclaimer.
-// Thread safety: functions that take a DeviceLock& need it held, may release it for a while, and
-// hold it again on return or throw; the others say what they need.
-// See docs/life-of-an-eviction.md for the walk through all of it.
+// Runtime: the rematerialization of one device: it tracks storages and their contents, evicts them
+// when the allocator asks for room, and restores them before they are used.
+// Owns all lineage, and the bytes of ghosts and retained roots; not the allocator, the backend, or
+// the bytes of live storages. Implements the allocator's Reclaimer.
+// Thread safety: functions that take a DeviceLock& require it to be held, may release it for a
+// while, and hold it again when they return or throw. The others say what they require.
+// docs/life-of-an-eviction.md walks through all of it.
 #pragma once
 
 #include <cstddef>
@@ -37,11 +38,13 @@ namespace tidepool::remat {
 struct RuntimeConfig {
   std::string policy = "planned";  // a name of policy_names()
   Chaos chaos = Chaos::kNone;
-  uint64_t seed = 0;  // of whatever is drawn: by chaos, or by the policy
+  uint64_t seed = 0;  // of the random numbers of chaos and of the policy
   // Whether results of in-place operators can be evicted and made again (Coop's recomputable
-  // in-place). Off: they are roots, for comparison.
+  // in-place).
+  // If not, they are roots; this serves comparisons.
   bool record_in_place = true;
-  // Where the policy looks ahead: it does so from the beginning, or once something was evicted.
+  // Whether a policy that looks ahead does so from the beginning, or only once something was
+  // evicted.
   bool step_history_at_once = true;
   Limits limits;
 };
@@ -50,23 +53,24 @@ struct RuntimeStatistics {
   uint64_t operators_seen = 0, operators_recorded = 0, operators_replayed = 0;
   uint64_t evictions = 0, evicted_bytes = 0;
   uint64_t rematerializations = 0;  // storages made resident again
-  uint64_t ghosts = 0, retained = 0, escapes = 0;  // so far
+  uint64_t ghosts = 0, retained = 0, escapes = 0;  // how many there have been
   uint64_t retained_bytes = 0;                     // held now
   uint64_t plans = 0, longest_plan = 0;
-  uint64_t plan_peak_bytes = 0;  // greatest estimate of what a plan would hold at once
-  uint64_t lean_plans = 0;       // made after one that locked all its inputs ran out of memory
+  uint64_t plan_peak_bytes = 0;  // the greatest estimate of what a plan would hold at once
+  uint64_t lean_plans = 0;       // made after a plan that locked all its inputs ran out of memory
   uint64_t clones = 0, snapshots = 0;
-  // Steps of walks: operands looked at before they are written; outputs and inputs of records that
-  // were looked at for what depends on a root. Linear in the operands of calls.
+  // How many operands were looked at before they were written, and how many outputs and inputs of
+  // records to find what depends on a root. Tests check that they are linear in the operands of
+  // calls.
   uint64_t operand_checks = 0, dependent_checks = 0;
-  uint64_t contents_compared = 0;  // under chaos: restored contents with those evicted
+  uint64_t contents_compared = 0;  // under chaos: restored contents compared with those evicted
   std::map<std::string, uint64_t> contents_different;  // by the operator that made them
-  std::map<std::string, ContentCheck::Coverage> chaos_coverage;         // likewise
+  std::map<std::string, ContentCheck::Coverage> chaos_coverage;  // by operator
   uint64_t replay_ns = 0, bookkeeping_ns = 0;
   uint64_t values = 0, records = 0, storages = 0, lineage_bytes = 0;  // alive now
-  // Kept now for lineage and residency: lineage, with all that its records keep, and what policies,
-  // the backend and the observer keep. Without contents, what the allocator knows of blocks, and
-  // what pools hold to use it again: no more than was in use at once.
+  // The bytes kept now for lineage and residency: lineage with all that its records keep, and what
+  // the policy, the backend and the observer keep. Contents, the allocator's records of blocks, and
+  // free memory in pools are not in it.
   uint64_t bookkeeping_bytes = 0;
   // Bytes of live storages whose contents are roots, by reason.
   size_t root_bytes[static_cast<size_t>(RootReason::kCount)] = {};
@@ -80,112 +84,123 @@ class Runtime final : public Reclaimer {
 
   DeviceMutex& mutex() const;
 
-  // Starts to track a framework storage whose bytes are the block at `address`, as a root; the
-  // backend takes its weak reference. Sets the block's owner; nullptr if it has one already, then
-  // nothing is tracked anew. Requires: lock held.
+  // Starts to track a framework storage whose bytes are the block at `address`, as a root, and
+  // makes it the block's owner. The backend takes its weak reference. Returns nullptr, and does
+  // nothing, if the block has an owner already. Requires: lock held.
   Storage* track(void* backend_storage, void* address, size_t bytes, RootReason reason);
 
   // The tracked storage whose bytes start at `address`; nullptr if none. Requires: lock held.
   Storage* find(const void* address) const;
 
-  // The framework frees the bytes at `address` (the storage died, or its bytes were replaced): the
-  // block goes back to the allocator, or is kept as a retained root. Takes the lock.
+  // The framework frees the bytes at `address`, because the storage died or its bytes were
+  // replaced. The block goes back to the allocator, or is kept as a retained root. Takes the lock.
   void free(void* address);
 
   // An evicted storage died. Takes the lock.
   void on_evicted_storage_freed(Storage* storage);
 
-  // Locks against eviction for the length of an operation. Requires: lock held.
+  // Locks a storage against eviction for the length of an operation; see locked_storage.h.
+  // Requires: lock held.
   void lock_storage(Storage* storage);
   void unlock_storage(Storage* storage);
 
-  // Makes all of them resident; they must be locked by the caller. One restorer at a time.
-  // Throws: OutOfMemory, RestorationError, what an operator throws.
+  // Makes all of the storages resident. One thread restores at a time. Throws: OutOfMemory;
+  // RestorationError; what an operator throws. Requires: the caller has locked the storages.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
-  // The contents of a (resident, locked) storage are about to be lost or changed outside a record:
-  // restores evicted dependents, turns resident ones into roots, and starts a new root version.
+  // Prepares a storage, which is resident and locked, for contents that are lost or changed outside
+  // of a record: restores evicted dependents, makes resident ones roots, and starts a new root
+  // version.
   void cut(Storage* storage, RootReason reason, DeviceLock& lock);
 
-  // A raw pointer leaves our sight for good. Restores first. kEscaped.
+  // A raw pointer to the storage leaves our sight for good: restores the storage, and makes its
+  // contents a root that is never evicted again.
   void escape(Storage* storage, DeviceLock& lock);
 
-  // Evicts `storage` if it can be; for tests and chaos. Requires: lock held.
+  // Evict one storage, if that is possible, or all that is possible; for tests and chaos. Require:
+  // lock held.
   bool evict_storage(Storage* storage);
-  size_t evict_everything();  // likewise
+  size_t evict_everything();
 
-  // Chaos at an allocation; a no-op in the other modes. Requires: lock held.
+  // Lets chaos evict at an allocation, where its mode says so. Requires: lock held.
   void chaos_at_allocation();
 
   // A step of the job has ended: ages lineage. Takes the lock.
   void end_step();
 
-  // Who hears what the job does from now on; nullptr: nobody. Takes the lock.
+  // Sets who hears what the job does from now on; nullptr: nobody. Takes the lock.
   void set_observer(JobObserver* observer);
-  // The job uses the storage on a stream, beside those of its operators. Requires: lock held.
+  // The job uses the storage on this stream, beyond the uses by its operators. Requires: lock held.
   void note_use(Storage& storage, StreamId stream);
 
-  // Knows from now on what `other` has learnt of its steps, as if they had been its own; nothing
-  // where the policies do not look ahead. Both are between two steps. Takes both locks, in turn.
+  // Takes over what `other` has learnt of its steps, as if they had been this runtime's own. Does
+  // nothing if the policies do not look ahead. Requires: both are between two steps. Takes both
+  // locks, in turn.
   void learn_from(const Runtime& other);
-  // The same in two parts. Each takes the lock.
+  // These are the two parts of learn_from(). Each takes the lock.
   StepHistory step_history() const;
   void learn(const StepHistory& step_history);
 
-  // For policies that follow a plan: it holds for steps that are expected to be like that which it
-  // was found on, and as far as they are. Requires: lock held. Throws: std::invalid_argument naming
-  // an unknown policy.
+  // Gives a plan to a policy that follows plans. It holds for steps that should be like the one
+  // that it was found on, as far as they are. Requires: lock held. Throws: std::invalid_argument
+  // naming an unknown policy.
   void set_plan(const StepPlan& plan);
-  // Steps that have ended, as a policy that looks ahead counts them; 0 where the policy does not
-  // look ahead, or not yet. Whether the last one did what a step before it did. Take the lock.
+  // How many steps have ended, as a policy that looks ahead counts them (0 if the policy does not
+  // look ahead, or not yet), and whether the last one did what an earlier step did. Both take the
+  // lock.
   uint32_t steps() const;
   bool step_repeated() const;
-  // Of the last step; equal steps have equal ones. Takes the lock.
+  // The last step's fingerprint, which steps share that do the same. Takes the lock.
   uint64_t last_fingerprint() const;
 
-  // Off: what is resident becomes roots, new results are roots. Takes the lock.
+  // Switches recording on or off. While it is off, new results are roots, and resident contents
+  // become roots when it is switched off. Takes the lock.
   void set_recording(bool on);
   bool recording() const;
-  // Any record is alive: something may be evicted, or depend on what is written. Requires: lock
-  // held.
+  // Whether any record is alive, so that something may be evicted, or depend on contents that are
+  // written. Requires: lock held.
   bool has_lineage() const;
 
-  // From now on nothing is evicted, and everything is resident: somebody works on tensors unseen,
-  // or a graph is captured. Counted. Throws like make_resident(), if it does not fit; then nothing
-  // has changed.
+  // Restores everything, and evicts nothing until resume_evicting(), because somebody works on
+  // tensors unseen, or a graph is captured. Calls nest. Throws: as make_resident(), if not
+  // everything fits; then nothing has changed.
   void pause_evicting(DeviceLock& lock);
   void resume_evicting();  // requires: lock held
-  // What recorded calls depend on besides their operands is about to change: as pause_evicting().
+  // Does as pause_evicting(), because something that recorded calls depend on beside their operands
+  // is about to change.
   void begin_settling(DeviceLock& lock);
-  // It has changed: contents are roots now, those of calls under way, too, and eviction goes on.
-  // Requires: lock held, after begin_settling().
+  // Ends what begin_settling() began, after the change: makes all contents roots, also those of
+  // calls under way, and allows evictions again. Requires: lock held.
   void end_settling();
-  // Anything was restored so far; anything is evicted now. Require: lock held.
+  // Whether anything was restored or moved so far, and whether anything is evicted now. Require:
+  // lock held.
   bool has_restored() const;
   bool has_evicted() const;
 
-  // Of the operator that runs on this thread. Requires: lock held; valid while it is.
+  // The operands of the operator that runs on this thread, valid while the lock is held. Requires:
+  // lock held.
   std::span<const Operand> running_operands() const;
 
   // What an OperatorCall works with.
   CallContext& call_context() { return calls_; }
 
-  // So many threads have run operators so far; three, or more, count as three. Requires: lock held.
+  // How many threads have run operators so far, where more than three count as three. Requires:
+  // lock held.
   size_t threads() const;
-  // Storages that hold gradients now are known as such from now on. Takes the lock.
+  // Notes which storages hold gradients now, for reports. Takes the lock.
   void mark_gradients();
 
-  // The next operator or plan will look for retained roots that nothing needs any more. Requires:
-  // lock held, or no other thread.
+  // Whether the next operator or plan will look for retained roots that nothing needs any more.
+  // Requires: lock held, or no other thread.
   bool sweep_is_due() const;
 
-  // In a forked child: no evictions, no waiting, no observer; evicted storages are still restored.
+  // Ends evictions, waits and observation in a forked child. Evicted storages are still restored.
   void become_forked_child();
 
   RuntimeStatistics statistics() const;  // takes the lock
   void check_invariants();               // takes the lock; aborts with values and place
 
-  // Reclaimer
+  // The functions of Reclaimer.
   void begin_search() override;
   bool asks_for_free_beside() const override;
   bool allows_shortlists() const override;

@@ -52,7 +52,7 @@ void Versions::start_root_version(Storage& storage, RootReason reason) {
 void Versions::link(Record& record) {
   contents_.store.link(record);
   for (size_t k = 0; k < record.edge_count; ++k) {
-    // Freed or written by another thread while the operator ran.
+    // The input was freed or written by another thread while the operator ran.
     Value& input = *record.edges[k].value;
     if (!input.available()) [[unlikely]]
       contents_.residency.availability_changed(input);
@@ -69,7 +69,7 @@ void Versions::start_recorded_version(Storage& storage, Record& record) {
   contents_.residency.list(storage);
 }
 
-// Copies the contents to a block of their own, which becomes a retained root.
+// Copies the contents to a block of their own, whose bytes become those of a retained root.
 void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
   const size_t bytes = storage.current->bytes;
   const StreamId stream = contents_.replay_order.stream();
@@ -89,8 +89,9 @@ void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
   return copy;
 }
 
-// Until no live value depends on the contents; returns a copy of them where memory does not suffice
-// to restore what does. (Records that lead only to dying storages may be left.)
+// Restores or cuts values until no live value depends on the contents. If memory does not suffice
+// to restore them, returns a copy of the contents for them. (Records that lead only to dying
+// storages may be left.)
 void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
   if (TIDEPOOL_MUTANT(2, write_not_cut)) return nullptr;
   StorageLocks locks(contents_);
@@ -120,7 +121,7 @@ void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
   void* copy = nullptr;
   if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);
   if (copy != nullptr) {
-    // While it was made, another thread may have begun to replay what reads the present bytes.
+    // While the copy was made, another thread may have begun a replay that reads the present bytes.
     wait_until_unread(storage, lock);
     if (storage.dead || storage.current->consumers == nullptr) {
       contents_.allocator.free_locked(copy);
@@ -149,7 +150,7 @@ bool Versions::end_storage(Storage* storage, void* address) {
       kept = contents_.dependent_cut.retain_or_cut(value, address);
     }
   } else {
-    // Left over from a move that found the storage dying.
+    // The kept bytes are left over from a move that found the storage dying.
     if (value.kept != nullptr && value.producer != nullptr && value.uses == 0 && value.locks == 0) {
       contents_.residency.free_kept(value);
     }

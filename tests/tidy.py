@@ -48,8 +48,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
 # the files that lie directly in the outer folder.
 WITHIN: dict[str, tuple[str, ...]] = {
     "allocator": ("base", "space", "streams", "heap", "arena", "search", "."),
-    "remat": ("lineage", "policies", "restore", ".", "trace", "record", "simulate", "plan",
-              "replay"),
+    "remat": ("lineage", "policies", "residency", "restore", ".", "trace", "record", "simulate",
+              "plan", "replay"),
     "bindings/torch": ("base", "state", "storage", "calls", "engine", "intercept", "plugin"),
 }
 BELOW_ALL_OF = {"allocator": (), "remat": ("allocator",), "bindings/torch": ("allocator", "remat")}
@@ -59,6 +59,7 @@ for outer, inner in WITHIN.items():
     for k, path in enumerate(paths):
         LAYERS[path.removesuffix("/.")] = (BELOW_ALL_OF[outer] + paths[:k + 1], outside)
 LAYERS["remat/trace"] = (("allocator", "remat/lineage", "remat/trace"), BELOW)
+UPPER = {"remat/policies": "remat/policies/baselines"}  # an inner folder above its outer one
 KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cuda", "tests/cases", "tests/limits",
                    "tests/support/fake_cuda", "tests/support/value_kernels", "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder
@@ -121,7 +122,9 @@ def check_layers(root: Path, path: str, text: str) -> Iterator[Violation]:
         if quote == '"' and outside is None and not (root / header).exists():
             continue  # generated
         if top in TOP_FOLDERS and (quote == '"' or (root / header).exists()):
-            if not any(starts_within(header, f) for f in ours):
+            upper = UPPER.get(layer)
+            if not any(starts_within(header, f) for f in ours) or (
+                    upper and starts_within(header, upper) and not starts_within(path, upper)):
                 yield path, line, f'{layer} must not include "{header}"'
             elif not (root / header).exists():
                 yield path, line, f'"{header}" does not exist'

@@ -17,15 +17,16 @@ struct AllocatorConfig {
   size_t range_bytes = 0;   // addresses reserved; 0: 8 x budget, at least 64 pages
   size_t page_bytes = 0;    // the unit of commits; 0: by the budget, 4 KiB to 2 MiB
   size_t alignment = 64;    // unit of block sizes and addresses
-  bool poison = false;      // debugging: overwrite bytes that are freed or evicted, and new ones
+  bool poison = false;      // for debugging: overwrite new, freed and evicted bytes
   bool coarse_placement = false;  // see placement.h
-  bool allow_windows = true;      // ways to make room, separately switchable for experiments
-  bool allow_remap = true;
-  bool allow_moves = true;  // of blocks' contents, where the reclaimer can
+  bool allow_windows = true;      // make room by evicting windows
+  bool allow_remap = true;        // make room by moving pages
+  bool allow_moves = true;        // make room by moving contents, where the reclaimer can
   // DTR's loop instead of windows and selections: evict the least price by byte, one after the
   // other, until a free block, or free pages where they may be moved, serve the request.
   bool evict_singly = false;
-  // What moving a page costs, in the unit of the reclaimer's costs; with measure_remaps, at first.
+  // What moving a page costs, in the unit of the reclaimer's costs. With measure_remaps, this
+  // counts only until some moves were measured.
   uint64_t remap_ns_per_page = 0;
   bool measure_remaps = false;
   // A cap on the bytes that callers asked for, beside the one on pages. Where pages abound, as in a

@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned char kPoison = 0xFB;
 
-// Bins may hold this part of the budget back from merging.
+// Bins may keep one part in so many of the budget from being merged.
 constexpr size_t kBinsShare = 16;
 
 }  // namespace
@@ -104,6 +104,7 @@ bool Arena::evict(BlockId id) {
     block.refused_search = search_number;
     return false;
   }
+  block.owner = nullptr;
   ++counts.evictions;
   if (config.allow_remap) heap.spare_pages();
   counts.evicted_bytes += block.bytes;
@@ -129,7 +130,8 @@ Outcome Arena::take_window(DeviceLock& lock, const Request& request, const Windo
     heap.flush();
     return Outcome::kNothing;
   }
-  // What is left over joins a free block at the low end, if there is one.
+  // The request takes the high end where a free block lies at the low end, which the rest then
+  // joins.
   const End end = window.begins_with_free_block ? End::kHigh : request.end;
   const size_t spare = window.range.end - window.range.begin - request.bytes;
   const size_t begin = heap.start_within(window.range.begin, spare, request.bytes, end);
@@ -185,7 +187,7 @@ void Arena::poll(DeviceLock& lock, std::optional<StreamId> requester) {
 
 void Arena::settle_streams(DeviceLock& lock) {
   if (!streams.can_order()) return;
-  // Refused: what has not passed stays as it is.
+  // Where the device has refused, what has not passed stays as it is.
   StreamUses uses = heap.awaited();
   if (!uses.empty()) (void)streams.wait_for(lock, uses);
   release_passed();

@@ -1,6 +1,6 @@
-// Arena: the memory of one device as the parts of its allocator share it: the range of addresses,
-// tiled by blocks, the pages under it, the streams that use it, who reclaims and who observes, and
-// the counts; with the few operations on it that several parts need. It decides nothing.
+// Arena: the memory of one device, as the parts of its allocator share it: the range of addresses,
+// which blocks tile, the pages under it, the streams that use it, the reclaimer, the observer, and
+// the counts; with the few operations on these that several parts need. The arena decides nothing.
 // Owns the range, the blocks and the books of pages; not the AddressSpace, the reclaimer or the
 // observer. Every function requires the device's lock; those that take a DeviceLock& may release it
 // for a while.
@@ -28,7 +28,8 @@
 
 namespace tidepool {
 
-// A block that is being given to a request, or taken from; nobody else's until it is settled.
+// A claimed block: a request gets it, or its pages are taken away. It is nobody else's until it is
+// handed out or settled (Heap).
 struct Claim {
   BlockId block{};
   StreamUses uses;  // that have to pass before its bytes may be used
@@ -52,14 +53,16 @@ struct Arena {
   Reclaimer* reclaimer = nullptr;
   bool prices_free_beside = false;  // what the reclaimer says, and never changes
   AllocatorObserver* observer = nullptr;
-  // Counts searches: a block whose eviction was refused in this one is not asked for again in it.
+  // The number of the present search: a block whose eviction its owner has refused in this search
+  // is not asked for again in it.
   uint32_t search_number = 0;
-  // What moving a page costs, in ns; measured as pages move where the settings ask for that.
+  // What moving a page costs, in ns. It is measured while pages move, where the settings ask for
+  // that.
   std::atomic<double> remap_ns_per_page = 0;
 
   void set_reclaimer(Reclaimer* whoever);
   void set_observer(AllocatorObserver* whoever);
-  // Requests of the stream may come.
+  // Makes room for the stream's books, before its first request.
   void register_stream(StreamId stream) {
     if (!streams.clocks().knows(stream)) [[unlikely]]
       add_stream(stream);
@@ -67,15 +70,16 @@ struct Arena {
 
   size_t page_bytes() const { return config.page_bytes; }
   size_t committed_bytes() const { return pages.committed() * config.page_bytes; }
+  // The most that can be held from the device, as far as is known; see AllocatorStatistics.
   size_t limit_bytes() const { return pages.attainable() * page_bytes(); }
-  // Pages that a request can have without taking them from anywhere else.
+  // How many pages a request can have without taking them from elsewhere in the arena.
   size_t pages_at_hand() const { return pages.headroom() + pages.spare_count(); }
-  // Moving a page needs a wait for what used it.
+  // Whether pages may move now. The host has to wait for the work that used a page before it moves.
   bool can_move_pages() const { return config.allow_remap && !streams.is_suspended(); }
 
   Address address_of(BlockId id) const { return base + heap[id].offset; }
   size_t offset_of(const void* address) const { return Address::of(address) - base; }
-  // The allocated block that starts at `address`; aborts where there is none, the caller's bug.
+  // The allocated block that starts at `address`. Aborts where there is none, a bug of the caller.
   BlockId block_at(const void* address) const {
     const BlockId id = heap.allocated_at(offset_of(address));
     if (id == BlockId::kNone) [[unlikely]]
@@ -88,69 +92,72 @@ struct Arena {
   // Why `address` is not the start of an allocated block, or "". O(blocks) where it is not.
   std::string misuse(const void* address) const;
 
-  // Work of `stream` may use the free block's bytes at once.
+  // Whether work of `stream` may use the free block's bytes at once.
   bool is_ready(StreamId stream, const Block& block) const {
     return streams.clocks().ordered(stream, {block.stream, block.freed_epoch});
   }
-  // The host may wait for the free block's last use, or need not.
+  // Whether the host may wait for the free block's last use, or need not wait.
   bool may_wait_for(const Block& block) const {
     return !streams.has_order() || !streams.is_suspended() ||
            streams.clocks().passed({block.stream, block.freed_epoch});
   }
-  // No other stream uses the block, as far as the job has said.
+  // Whether no other stream uses the block, as far as the job has said.
   bool is_alone(const Block& block, StreamId stream) const {
     return !streams.has_order() || (block.stream == stream && !block.shared);
   }
-  // The allocated block may be evicted, if its owner's price is no barrier.
+  // Whether the allocated block may be evicted if its owner's price is no barrier.
   bool may_go(const Block& block, StreamId stream) const {
     return block.owner != nullptr && reclaimer != nullptr &&
            block.refused_search != search_number &&
            (!streams.is_suspended() || (block.stream == stream && !block.shared));
   }
-  // May be evicted now, whatever that costs.
+  // Whether the allocated block may be evicted now, whatever that costs.
   bool is_evictable(const Block& block, StreamId stream) const {
     return may_go(block, stream) && reclaimer->evictable(block.owner);
   }
 
-  // The bytes of free blocks that touch this one; 0 unless the reclaimer asks for them.
+  // The bytes of the free blocks that touch this block; 0 if the reclaimer's prices do not depend
+  // on them.
   size_t free_beside(BlockId id) const;
 
-  // The allocated block becomes free. True if many blocks that other streams used were freed since
+  // Frees the allocated block. True if many blocks that other streams used have been freed since
   // poll() last looked at them.
   bool free_block(BlockId id);
-  // Has the owner give the block up, and frees it. False: refused, for the rest of this search.
+  // Has the owner give the block up, and frees it. False: the owner refuses, for the rest of this
+  // search.
   bool evict(BlockId id);
-  // Evicts these in turn, those aside that went with others; false if one was refused. Merging is
-  // held from the call on, until Heap::flush(): ids of blocks stay good.
+  // Evicts the victims in turn, except those that went together with others; false as soon as an
+  // owner refuses. No blocks are merged from the call on until Heap::flush(), so that ids of blocks
+  // stay valid.
   bool evict_all(std::span<const BlockId> victims);
-  // Evicts what is in the window, and hands its place out. kNothing: a victim was refused, and
-  // those before it are free.
+  // Evicts the window's victims, and hands out a block in the window. kNothing: an owner refused,
+  // and the victims before that one are free now.
   Outcome take_window(DeviceLock& lock, const Request& request, const WindowPlan& window,
                       BlockId& served);
-  // Hands the claimed block out, once the request's stream comes after what used it.
+  // Has the request's stream wait for what used the claimed block, and hands the block out.
   Outcome serve_claim(DeviceLock& lock, const Request& request, Claim& claim, BlockId& served);
 
-  // What `stream` is given from now on runs after `use`. Throws: DeviceError.
+  // Makes the work that `stream` is given from now on run after `use`. Throws: DeviceError.
   void order_after(DeviceLock& lock, StreamId stream, StreamUse use);
-  // Blocks that all their users are done with become free. `requester`: what others have freed is
-  // looked at, too. Throws nothing.
+  // Frees awaiting blocks whose users are all done. With a `requester`, fences are recorded for
+  // what other streams have freed, too. Throws nothing.
   void poll(DeviceLock& lock, std::optional<StreamId> requester = std::nullopt);
-  // Waits until nothing that is free or freed is used by any stream; a last resort.
+  // Waits until no stream uses a free or awaiting block any more, as a last resort.
   void settle_streams(DeviceLock& lock);
   // Merges all free blocks that can be merged.
   void merge_free_blocks();
 
-  // The bytes held from the device have changed, or there is a new observer.
+  // Counts, and tells the observer, how many bytes are held from the device now.
   void note_reserved();
   void fill(void* address, size_t bytes);  // with a pattern; not while suspended
   AllocatorStatistics statistics() const;
   std::vector<BlockView> block_views() const;
-  // No budget and no evictions from now on.
+  // Drops the budget and the reclaimer, for a forked child.
   void become_forked_child();
   void check_invariants() const;
 
  private:
-  // So many frees with users on other streams wait for a request to look for them, at most.
+  // After this many frees of blocks with users on other streams, free_block() asks for a poll().
   static constexpr size_t kBatchBlocks = 32;
 
   [[gnu::noinline]] void add_stream(StreamId stream);

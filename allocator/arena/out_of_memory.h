@@ -1,4 +1,4 @@
-// OutOfMemory: the error of a request that nothing can serve, with a report of what is in use.
+// OutOfMemory: the error of a request that cannot be served, with a report of what is in use.
 // Plain data, made by report_shortage() (shortage.h).
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace tidepool {
 
-// Bytes in use for one purpose, which is said in a user's words.
+// The bytes that are in use for one purpose; `use` names it in a user's words.
 struct UsedBytes {
   std::string use;
   size_t bytes = 0;
 };
 
-// What an out-of-memory error has to say. format() gives the text a user reads.
+// What an out-of-memory error has to say. format() gives the text that a user reads.
 // Invariant: allocated_bytes is the sum over `pinned` and `evictable`.
 struct OutOfMemoryReport {
   size_t requested_bytes = 0;
@@ -28,10 +28,11 @@ struct OutOfMemoryReport {
   size_t largest_servable_bytes = 0;  // greatest request that could have been served
   // No smaller budget can serve this request at this moment, with what is pinned where it lies.
   size_t lower_bound_budget_bytes = 0;
-  // Under this one it would have been served, by simulation of what the job has done; 0: unknown.
+  // A budget under which, by simulation of what the job has done, the request would have been
+  // served; 0: unknown.
   size_t budget_to_try_bytes = 0;
   bool tried_steps = false;              // what was simulated has whole steps
-  std::vector<UsedBytes> pinned;  // greatest first, as below
+  std::vector<UsedBytes> pinned;  // what cannot be evicted, the greatest first; as `evictable`
   std::vector<UsedBytes> evictable;
   size_t pinned_bytes() const;
   size_t evictable_bytes() const;

@@ -59,7 +59,7 @@ PageSupply::Claims PageSupply::claim(const PagesPlan& plan) {
     claims.target.block = heap.claim(site.first, site.begin, site.claim_end, &claims.target.uses);
     target_claimed = true;
   };
-  // From the highest address down: a claim keeps the ids of blocks below it.
+  // Claims go from the highest address down, because a claim keeps the ids of blocks below it.
   for (const PageRun& run : plan.sources) {
     if (run.range.begin < site.begin && !target_claimed) claim_target();
     Claim& source = claims.sources.emplace_back();
@@ -126,8 +126,8 @@ void PageSupply::run(DeviceLock& lock, PageTransaction& transaction, std::vector
       const uint64_t start_ns = steady_now_ns();
       transaction.run();
       took_ns = static_cast<double>(steady_now_ns() - start_ns);
-      // Where no block lies the table's memory is not needed. The places are claimed: nobody else
-      // reads or writes their entries.
+      // The table's memory is not needed where no block lies. Nobody else reads or writes these
+      // entries, because their places are claimed.
       for (auto [offset, bytes] : places) arena_.heap.table().drop(offset, bytes);
     } else {
       transaction.refuse(arena_.streams.error());

@@ -1,7 +1,7 @@
-// PageSupply: puts pages under claimed addresses, new ones or ones that move there from elsewhere,
-// and gives free ones back to the device.
-// Owns the arena's pages from its start to its end. Every function requires the device's lock, and
-// releases it while the device is asked; what it works on is claimed meanwhile.
+// PageSupply: puts pages under claimed addresses, taken from the device or moved there from
+// elsewhere, and gives free pages back to the device.
+// Owns the arena's pages from its own start to its end. Every function requires the device's lock,
+// and releases it during device calls; the blocks that these are about are claimed meanwhile.
 // See docs/life-of-an-allocation.md, "Device calls".
 #pragma once
 
@@ -16,7 +16,7 @@ namespace tidepool {
 
 class PageSupply {
  public:
-  // For memory without virtual addresses all pages are committed at once. Throws: DeviceError.
+  // Commits all pages at once where the device has no virtual memory. Throws: DeviceError.
   explicit PageSupply(Arena& arena);
   ~PageSupply();
   PageSupply(const PageSupply&) = delete;
@@ -25,7 +25,8 @@ class PageSupply {
   // Puts pages under the plan's site and hands it out. Requires: the victims are evicted, and
   // nothing was merged since.
   Outcome fill(DeviceLock& lock, const Request& request, const PagesPlan& plan, BlockId& served);
-  // Gives every wholly free page back, once all work on freed blocks is done. Returns their bytes.
+  // Gives every wholly free page back, once all work on freed blocks is done. Returns how many
+  // bytes these were.
   size_t give_back(DeviceLock& lock);
   // See BudgetedAllocator::set_limit().
   size_t set_limit(DeviceLock& lock, size_t bytes);
@@ -38,9 +39,10 @@ class PageSupply {
 
   void commit_everything();
   void give_everything_back();
-  // Nobody else can take the site or the pages that move from now on.
+  // Claims the site and the pages that will move, so that nobody else can take them.
   Claims claim(const PagesPlan& plan);
-  // `emptied`: claimed blocks whose pages go, once the streams that used them are through.
+  // Makes the transaction's device calls. `emptied`: claimed blocks whose pages it takes away,
+  // which waits for the streams that used them.
   void run(DeviceLock& lock, PageTransaction& transaction, std::vector<Claim>& emptied);
   void measure(const PageTransaction& transaction, double took_ns);
 

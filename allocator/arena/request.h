@@ -1,6 +1,5 @@
-// Request: what one call of allocate() wants, with what has been tried for it; and how an attempt
-// to serve it ended.
-// Plain data.
+// Request: what one call of allocate() wants, and what has been tried for it. Outcome: how an
+// attempt to serve a request ended. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +11,26 @@ namespace tidepool {
 
 struct Request {
   size_t asked_bytes = 0;
-  size_t bytes = 0;  // rounded up: what its block has
+  size_t bytes = 0;  // the size of its block: asked_bytes, rounded up
   Zone zone = Zone::kTransient;
   StreamId stream = StreamId::kDefault;
-  End end = End::kLow;  // of the free block that it is cut from
+  End end = End::kLow;  // at which its block is cut from a free one
 
-  // How many more windows may have their contents moved away for this request.
+  // How many more windows may be emptied for this request by moving contents.
   int moves_left = 16;
-  // Larger blocks do not move for this request: there was no place for one.
+  // Blocks above this size do not move for this request, because there was no place for one.
   size_t move_limit_bytes = SIZE_MAX;
-  // Blocks move to places where others are evicted: the last resort.
+  // Whether others are evicted to make places that blocks move to, which is the last resort.
   bool evicts_for_places = false;
-  // The device refused to move pages for this request: a window takes no device call.
+  // Whether the device refused to move pages for this request. Then only windows are looked for,
+  // which take no device call.
   bool device_failed = false;
 };
 
 enum class Outcome : uint8_t {
   kServed,
   kNothing,        // this attempt cannot serve the request
-  kRetry,          // something was freed, which a free block may have come of
+  kRetry,          // something was freed, so that an earlier attempt may serve the request now
   kDeviceRefused,  // the device had no memory for new pages, which lowers the limit on them
   kDeviceFailed,   // the device refused something else about pages
   kOrderFailed,    // the device refused to order streams

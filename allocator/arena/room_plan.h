@@ -1,6 +1,6 @@
-// RoomPlan: how room for one request can be made: what a search returns. Making a plan changes
-// nothing; carrying it out may find that a victim refuses.
-// Plain data, of block ids that are good until blocks are merged (Heap::hold_merging()).
+// RoomPlan: what a search for room returns: how room for one request can be made. Making a plan
+// changes nothing; when it is carried out, an owner may refuse to be evicted.
+// Plain data. It names blocks by ids that are valid until blocks are merged (Heap::hold_merging()).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tidepool {
 
-// Bytes from `begin` to `end`, which is not among them, counted from the start of the range.
+// The bytes from offset `begin` on, up to `end`, counted from the start of the arena's range.
 struct ByteRange {
   size_t begin = 0;
   size_t end = 0;
@@ -24,11 +24,11 @@ struct ByteRange {
 struct Site {
   BlockId first{};
   size_t begin = 0;
-  size_t claim_end = 0;     // end of the request, or of its last page where that is a hole
+  size_t claim_end = 0;     // end of the block, or of its last page where that is a hole
   size_t pages_needed = 0;  // 0: no site
 };
 
-// Evict the victims: the request's block lies among what is free then.
+// Evict the victims, and cut the request's block from the window, all of which is free then.
 struct WindowPlan {
   std::vector<BlockId> victims;  // ascending by address
   BlockId first{};
@@ -36,7 +36,7 @@ struct WindowPlan {
   bool begins_with_free_block = false;
 };
 
-// Pages of one block, neighbours of each other.
+// Neighbouring pages that lie in one block.
 struct PageRun {
   BlockId block{};
   ByteRange range;
@@ -46,18 +46,18 @@ struct PageRun {
 struct PagesPlan {
   std::vector<BlockId> victims;  // ascending by address
   Site site;
-  std::vector<size_t> moved_pages;  // by number, ascending; the others that the site needs are new
-  std::vector<PageRun> sources;     // of the moved pages; descending by address
+  std::vector<size_t> moved_pages;  // by number, ascending; other pages of the site are new
+  std::vector<PageRun> sources;     // where moved pages come from; descending by address
 };
 
 // Move contents out of a window, to places elsewhere, and search again.
 struct MovesPlan {
   ByteRange range;
-  std::vector<BlockId> moved;  // ascending by address, like the next
-  std::vector<BlockId> free;   // blocks of the window that are free already
+  std::vector<BlockId> moved;  // blocks to move, ascending by address
+  std::vector<BlockId> free;   // blocks of the window that are free already, ascending, too
 };
 
-// std::monostate: there is no such way.
+// std::monostate: there is no way to make room.
 using RoomPlan = std::variant<std::monostate, WindowPlan, PagesPlan, MovesPlan>;
 
 }  // namespace tidepool

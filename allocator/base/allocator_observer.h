@@ -1,6 +1,7 @@
-// AllocatorObserver: who wants to hear of every change to blocks and pages: statistics and
-// histories that have another framework's form. Called with the device's lock held, so it must be
-// quick, take no lock that anybody holds while calling the allocator, and not call the allocator.
+// AllocatorObserver: an interface for whoever wants to hear of every change to blocks and pages,
+// such as statistics and histories in another framework's form. The allocator calls it with the
+// device's lock held. So an observer must be quick, must take no lock that anybody holds while
+// calling the allocator, and must not call the allocator.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +30,10 @@ struct BlockView {
 class AllocatorObserver {
  public:
   virtual void allocated(const BlockView& block) = 0;
-  // By the caller; an awaiting() follows if streams still use it.
+  // The caller has freed the block. If streams still use it, a call of awaiting() follows.
   virtual void freed(const BlockView& block, bool still_used) = 0;
-  // A freed block starts or ends to wait for streams. One of which only a part is taken ends, and
-  // what is left of it starts again.
+  // A freed block starts to wait for streams, or has ended to wait. Where only a part of a waiting
+  // block is taken, the whole block ends to wait, and what is left of it starts again.
   virtual void awaiting(const BlockView& block, bool starts) = 0;
   // The bytes held from the device have changed to `bytes`.
   virtual void reserved(size_t bytes) = 0;

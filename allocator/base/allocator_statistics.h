@@ -20,7 +20,7 @@ struct AllocatorStatistics {
   uint64_t windows = 0;  // requests served by a contiguous window
   uint64_t remaps = 0;   // requests served by moving pages
   uint64_t remapped_bytes = 0;
-  uint64_t shortlisted = 0;  // of both: found without a look at all blocks
+  uint64_t shortlisted = 0;  // windows and remaps that were found without a look at all blocks
   uint64_t moves = 0;        // blocks whose contents were moved to make room
   uint64_t moved_bytes = 0;
   uint64_t lent = 0;          // requests served by another stream's memory
@@ -29,7 +29,7 @@ struct AllocatorStatistics {
   uint64_t out_of_memory = 0;
   uint64_t device_refusals = 0;  // times that the device had no memory below the budget
   uint64_t search_ns = 0;  // time spent searching for room (misses only)
-  uint64_t prices = 0;     // that searches asked for: what they take grows with these
+  uint64_t prices = 0;     // asked for by searches, whose time grows with their number
 };
 
 }  // namespace tidepool

@@ -12,7 +12,7 @@ namespace tidepool {
 
 class CallsInFlight {
  public:
-  // One sequence, from its plan to its result. Requires: lock held at both ends.
+  // One sequence of device calls, from its plan to its result. Requires: lock held at both ends.
   class Sequence {
    public:
     explicit Sequence(CallsInFlight& calls) : calls_(calls) { ++calls_.count_; }
@@ -28,7 +28,7 @@ class CallsInFlight {
   };
 
   bool any() const { return count_ > 0; }
-  // Waits until fewer are in flight than now.
+  // Waits until fewer sequences are in flight than now.
   void wait_for_one(DeviceLock& lock) {
     const size_t seen = count_;
     change_.wait(lock, [&] { return count_ < seen; });
@@ -36,7 +36,7 @@ class CallsInFlight {
   void wait_for_all(DeviceLock& lock) {
     change_.wait(lock, [this] { return count_ == 0; });
   }
-  // In a forked child, where the threads that made the calls do not exist.
+  // For a forked child, where the threads that made the calls do not exist.
   void forget_all() { count_ = 0; }
 
  private:

@@ -7,7 +7,7 @@
 namespace tidepool {
 
 void check_failed(const char* file, int line, const char* condition, const char* format, ...) {
-  // One write, so that lines of several threads or processes do not mix.
+  // The line is one write, so that lines of several threads or processes do not mix.
   char text[1024];
   int length = std::snprintf(text, sizeof text, "tidepool: %s:%d: check failed: %s: ", file, line,
                              condition);

@@ -1,7 +1,7 @@
-// fingerprint(): a hash of bytes whose parts can be computed in any order and by any number of
-// threads, on the host and on a device alike, and give the same: a sum of mixed 8-byte words, each
-// mixed with its place. For telling whether contents came back; not against an adversary.
-// Pure functions; compiled by CUDA's compiler too.
+// fingerprint(): a hash of bytes, for telling whether contents came back; it is no protection
+// against an adversary. It is the sum of all 8-byte words, each mixed with its place, so that its
+// parts can be computed in any order and by any number of threads, on the host or on a device.
+// The functions are pure. CUDA's compiler compiles them, too.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ TIDEPOOL_HOST_DEVICE inline uint64_t mixed_word(uint64_t word, uint64_t index) {
   return mixed(word + (index + 1) * kGoldenStep);
 }
 
-// The sum over words first, first + stride, …; the last word is filled up with zeros.
+// The sum over the words first, first + stride, …; an incomplete last word is filled with zeros.
 // Requires: `bytes` aligned to 8.
 TIDEPOOL_HOST_DEVICE inline uint64_t fingerprint_part(const void* bytes, size_t count, size_t first,
                                                       size_t stride) {
@@ -33,7 +33,7 @@ TIDEPOOL_HOST_DEVICE inline uint64_t fingerprint_part(const void* bytes, size_t 
   return sum;
 }
 
-// The fingerprint from the sum of all parts.
+// The fingerprint that the sum of all parts gives.
 TIDEPOOL_HOST_DEVICE inline uint64_t finished_fingerprint(uint64_t sum, size_t count) {
   return mixed_word(sum, count);
 }

@@ -1,7 +1,6 @@
-// LockOrder: the order in which a thread may take our locks, outermost first, checked by builds
-// with assertions (not in releases). Threads that keep to one order never wait for each other.
-// RankedMutex is a mutex with a place in it.
-// Thread safe: what a thread holds is the thread's own.
+// LockOrder: the order in which a thread may take our locks, outermost first. Threads that keep to
+// one order never deadlock. Builds with assertions check it; releases do not. RankedMutex is a
+// mutex with a place in the order. Thread safe: each thread has a list of its own of what it holds.
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@ class LockOrder {
  public:
   // True if the calling thread holds no lock that comes after `rank`, nor the same one.
   static bool allows(LockRank rank);
-  static void acquiring(LockRank rank);  // aborts unless allowed
+  static void acquiring(LockRank rank);  // aborts unless allows(rank)
   static void acquired(LockRank rank) { ++held()[static_cast<size_t>(rank)]; }
   static void released(LockRank rank) { --held()[static_cast<size_t>(rank)]; }
 

@@ -1,6 +1,6 @@
-// Origin: when an allocated block was handed out, and to which thread: whoever explains what memory
-// is used for tells by it the temporaries of an operator from what was there before.
-// Plain data. Both numbers wrap, which a report may survive.
+// Origin: when an allocated block was handed out, and to which thread. A report of what memory is
+// used for tells by it the temporaries of an operator from what was there before.
+// Plain data. Both numbers wrap around; a wrong line in a report is the worst that can come of it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace tidepool {
 
 struct Origin {
-  uint32_t serial = 0;  // so many allocations came before it
+  uint32_t serial = 0;  // how many allocations came before this one
   uint32_t thread = 0;  // number_of() the thread
 
   // The calling thread's identity; not a thread id, and reused after the thread's end.
@@ -17,7 +17,7 @@ struct Origin {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(thread) >> 6);
   }
 
-  // The thread got the block no earlier than the allocation number `since`.
+  // Whether that thread got the block, no earlier than by the allocation number `since`.
   bool is_of(uint32_t thread_number, uint32_t since) const {
     return thread == thread_number && static_cast<int32_t>(serial - since) >= 0;
   }

@@ -1,5 +1,5 @@
-// Owner: whoever would restore a block's contents, as the allocator knows him; with what giving the
-// contents up would cost, and where they should lie.
+// Owner: whoever would restore a block's contents, as the allocator knows it; with the price of
+// giving the contents up, and hints where they should lie.
 // Plain data.
 #pragma once
 
@@ -9,12 +9,14 @@
 
 namespace tidepool {
 
-// Opaque owner of a block's contents (remat: its Storage); nullptr: a block never adopted by a
-// storage (workspace, output of the operator now running), which cannot be evicted.
+// The owner of a block's contents; the allocator does not look into it (remat: a Storage). nullptr:
+// no storage has adopted the block (it is a workspace, or an output of the operator that is
+// running), and it cannot be evicted.
 using Owner = void*;
 
-// Price of evicting one block, in fixed point (only sums and comparisons matter). A barrier is a
-// flag, never a large number; the greatest price keeps sums over 2^20 blocks from overflowing.
+// The price of evicting one block, in fixed point: only sums and comparisons of prices matter. A
+// block that must not be evicted is marked as a barrier, not by a large number. The greatest price
+// keeps sums over 2^20 blocks from overflowing.
 struct Price {
   static constexpr uint64_t kGreatest = std::numeric_limits<uint64_t>::max() >> 20;
   uint64_t value = 0;
@@ -23,13 +25,14 @@ struct Price {
   static Price blocked() { return {0, true}; }
 };
 
-// Where a block should lie: long-lived contents (parameters, gradients, optimizer state,
-// workspaces, escaped) tight at one end, the rest from the other. Of the rest, what is cheap to
-// make again can be asked to lie at the high end of free blocks, where all else takes the low end:
-// then cheap windows exist (Coop's cheap tensor partitioning, Zhang et al. 2023, section 3).
+// Where a block should lie. Long-lived contents (parameters, gradients, optimizer state,
+// workspaces, escaped tensors) lie tightly at one end of the range, all others elsewhere. Cheap
+// contents, which are quickly made again, are cut from the high ends of free blocks and all others
+// from the low ends, so that cheap windows exist (Coop's cheap tensor partitioning, Zhang et al.
+// 2023, section 3).
 enum class PlacementHint : uint8_t { kTransient, kLongLived, kCheap };
 
-// An end of a place that is larger than what it takes.
+// The end of a free place at which a smaller block is put.
 enum class End : uint8_t { kLow, kHigh };
 
 }  // namespace tidepool

@@ -40,7 +40,7 @@ std::string lower(std::string_view text) {
   return made;
 }
 
-// A decimal number as a whole one and the power of ten it is to be divided by.
+// A decimal number, as a whole number and the power of ten to divide it by.
 struct Number {
   uint64_t digits = 0;
   uint64_t divisor = 1;

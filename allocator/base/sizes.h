@@ -1,4 +1,4 @@
-// Arithmetic on sizes, and sizes as text for people.
+// Arithmetic on sizes, and text that shows sizes to people.
 #pragma once
 
 #include <cstddef>

@@ -5,8 +5,8 @@
 
 namespace tidepool {
 
-// Streams order work on a device, in the numbers that the allocator knows them by: small, and
-// counted from 0. The CPU has one.
+// A stream runs the work that it is given in order. The allocator numbers a device's streams from 0
+// on, so that tables can be indexed by them. The CPU has one stream.
 enum class StreamId : uint32_t { kDefault = 0 };
 
 }  // namespace tidepool

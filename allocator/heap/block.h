@@ -18,10 +18,10 @@ enum class BlockState : uint8_t {
   kHole,          // addresses without pages
   kFree,          // committed, in the free index; no neighbour of it is kFree
   kCached,        // committed and free, in an exact-size bin, not merged yet
-  kUnmerged,      // committed and free, while a search still holds the ids of its neighbours
+  kUnmerged,      // committed and free, not merged while ids of blocks must stay valid
   kAllocated,     // handed out
   kAwaitingFree,  // freed, but other streams may still use it
-  kClaimed,       // of a request that makes room; nobody else's
+  kClaimed,       // being given to a request, or emptied of its pages
   kQuarantined,   // committed, but the device refused access or unmapping
 };
 
@@ -42,11 +42,11 @@ struct alignas(64) Block {
   StreamId stream = StreamId::kDefault;  // whose work may use it without waiting
   BlockState state = BlockState::kHole;
   Zone zone = Zone::kTiny;
-  bool shared = false;  // other streams use it, or may: Heap knows which
+  bool shared = false;  // other streams use it, or may: SharedUses knows which
 
   size_t end() const { return offset + bytes; }
 
-  // Of an allocated block, which is in no list: its links' place is free.
+  // The origin of an allocated block, kept in place of its links, because it is in no list.
   Origin origin() const {
     return {static_cast<uint32_t>(link_previous), static_cast<uint32_t>(link_next)};
   }
@@ -57,7 +57,7 @@ struct alignas(64) Block {
 };
 static_assert(sizeof(Block) == 64, "one cache line: the search walks all of them");
 
-// A block as remembered while the lock is released.
+// A reference to a block that can be checked after the lock was released in between.
 struct BlockRef {
   BlockId id{};
   uint32_t generation = 0;

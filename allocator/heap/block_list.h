@@ -1,9 +1,11 @@
 // BlockList: the records of all blocks, linked in address order.
-// Owns the records, in chunks that never move, so references stay good when blocks are added.
-// Linked rather than packed in address order: frees and splits, the frequent operations, touch
-// two neighbours; a search copies what it needs into a EvictionCandidates first, 6 to 17 ns per
-// block. Not thread safe. Invariants: (1) blocks in use tile [0, range_bytes) in address order
-// without gap or overlap; (2) every record is either in use or on the list of spare records.
+// Owns the records, in chunks that never move, so references stay good when blocks are added. The
+// records are linked, not packed in address order, because frees and splits, the frequent
+// operations, touch only two neighbours. A search for room copies what it needs of all blocks into
+// a list of its own first (EvictionCandidates), which takes 6 to 17 ns for each block.
+// Not thread safe.
+// Invariants: (1) blocks in use tile [0, range_bytes) in address order without gap or overlap; (2)
+// every record is either in use or on the list of spare records.
 #pragma once
 
 #include <memory>
@@ -15,7 +17,7 @@ namespace tidepool {
 
 class BlockList {
  public:
-  // One block per (bytes, zone) of `parts`, all kHole.
+  // A list without blocks, for a range of so many bytes, which append() fills.
   explicit BlockList(size_t range_bytes) : range_bytes_(range_bytes) {}
 
   Block& operator[](BlockId id) {

@@ -1,6 +1,6 @@
-// BlockTable: from the address at which a block starts to the block, in O(1): one entry per
-// alignment unit of the range, in memory that the kernel provides where it is written (4 KiB of
-// table per 64 KiB of arena at a unit of 64 bytes, and only around blocks' starts).
+// BlockTable: leads from the offset at which a block starts to the block, in O(1). It has one entry
+// for each alignment unit of the range. The kernel provides memory only where entries are written:
+// with units of 64 bytes, 4 KiB of table for 64 KiB of arena, and only around the starts of blocks.
 // Owns the table. Not thread safe, but for drop() on parts that nobody uses.
 // An entry is written when a block is handed out and never cleared: the reader checks that the
 // record it leads to is of an allocated block which starts there.

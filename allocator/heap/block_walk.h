@@ -1,8 +1,9 @@
-// BlockWalk: visits all blocks in address order. Neighbours are far apart in memory, so that each
-// would cost a cache miss, one after the other; what comes some blocks later is therefore fetched
-// ahead, by a pointer that the last walk left (jump pointers: Luk and Mowry, ASPLOS 1996).
-// Owns these pointers. They are guesses: blocks come and go between two walks, and none is visited
-// because of them. Not thread safe.
+// BlockWalk: visits all blocks in address order. The records of neighbours are far apart in memory,
+// so that a plain walk would wait for a cache miss at each block. This one fetches ahead the block
+// that comes some blocks later, by a pointer that the last walk left (jump pointers: Luk and Mowry,
+// ASPLOS 1996).
+// Owns these pointers. They are only guesses, because blocks come and go between two walks; no
+// block is visited because of them. Not thread safe.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@ class BlockWalk {
   template <typename Visit>
   void run(const BlockList& blocks, Visit&& visit) {
     later_.resize(blocks.record_count());
-    std::array<BlockId, kRecord> visited{};  // and kNone, whose pointer nobody reads
+    std::array<BlockId, kRecord> visited{};  // at first kNone, whose pointer nobody reads
     std::array<BlockId, kOwner> fetched{};
     size_t step = 0;
     for (BlockId id = blocks.first(); id != BlockId::kNone; id = blocks[id].next, ++step) {
@@ -35,8 +36,8 @@ class BlockWalk {
   }
 
  private:
-  // So many blocks later; a visit takes about a tenth of a miss. The owner's memory is fetched when
-  // the record, fetched so many blocks before, is there to name it.
+  // How many blocks ahead a record is fetched, and the memory of its owner, which is known only
+  // once the record has arrived. A visit takes about a tenth of a cache miss.
   static constexpr size_t kRecord = 16, kOwner = 8;
 
   std::vector<BlockId> later_;  // by record: which block came kRecord later in the last walk

@@ -15,7 +15,7 @@ CallSites::Entry* CallSites::find_or_add(const void* site, bool may_keep) {
 }
 
 PlacementHint CallSites::learn(const void* site) {
-  // Without the lock: it may take the loader's.
+  // It is asked without our lock, because it may take the loader's.
   const bool may_keep = find(site) != nullptr || may_keep_(site);
   std::lock_guard<std::mutex> guard(mutex_);
   Entry* entry = find_or_add(site, may_keep);
@@ -27,7 +27,7 @@ PlacementHint CallSites::learn(const void* site) {
     entry->kind = Kind::kKeeping;
     return PlacementHint::kLongLived;
   }
-  // Another thread may be about to keep it; not each time.
+  // The thread that was given the block may be about to keep it; but that is no excuse for ever.
   if (entry->thread != std::this_thread::get_id() && ++entry->doubts < kMostDoubts) {
     return PlacementHint::kLongLived;
   }
@@ -37,7 +37,8 @@ PlacementHint CallSites::learn(const void* site) {
 
 void CallSites::given(const void* site, const void* address) {
   std::lock_guard<std::mutex> guard(mutex_);
-  // Whoever had a block there before has freed it: what becomes of it now says nothing of him.
+  // Another site that was given a block at this address has freed it, and what becomes of the new
+  // block says nothing about that site.
   for (Entry& other : entries_) {
     if (other.address == address) other.address = nullptr;
   }

@@ -1,8 +1,8 @@
-// CallSites: which places in a program ask for memory that they keep for good (workspaces that
-// libraries never free), so that it can be put where it cuts no range. A call site is a return
-// address. One that is not known yet has the benefit of the doubt: what it is given is looked at
-// when it asks again, and from then on it is one that keeps, or one that does not.
-// Owns its table only. Thread safe; known sites cost a look at a few addresses, without a lock.
+// CallSites: learns which places in a program ask for memory that they keep for good (workspaces
+// that libraries never free), so that such memory can be put among long-lived blocks. A call site
+// is a return address. A new site's first request counts as long-lived; when the site asks again,
+// it is looked at whether the first block is still kept, which decides about the site for good.
+// Owns only its table. Thread safe; for a known site a few addresses are compared, without a lock.
 // Invariants: (1) a site has one entry at most; (2) no two entries have the same block to be looked
 // at. See docs/cuda-rematerialization.md.
 #pragma once
@@ -23,17 +23,18 @@ namespace tidepool {
 
 class CallSites {
  public:
-  // Whether whoever was given the block at an address keeps it; nothing if that cannot be said now.
-  // Has to be right once the thread that was given it asks for more.
+  // Whether the block at an address is still kept by whoever was given it; nullopt if that cannot
+  // be said now. The answer has to be right once the thread that was given the block asks for more.
   using IsKept = std::function<std::optional<bool>(const void* address)>;
-  // Whether a site may be one that keeps at all; asked when the site is new, without our lock.
+  // Whether a site may be one that keeps memory at all. It is asked without our lock when the site
+  // is new.
   using MayKeep = std::function<bool(const void* site)>;
 
   CallSites(IsKept is_kept, MayKeep may_keep)
       : is_kept_(std::move(is_kept)), may_keep_(std::move(may_keep)) {}
 
-  // Where a request of `site` is to be put: kLongLived or kTransient. More sites than there is room
-  // for are transient.
+  // Returns where a request of `site` should be put: kLongLived or kTransient. Sites beyond those
+  // that the table has room for are transient.
   PlacementHint hint_for(const void* site) {
     const Entry* entry = find(site);
     const Kind kind =
@@ -42,7 +43,7 @@ class CallSites {
     if (kind == Kind::kKeeping) return PlacementHint::kLongLived;
     return learn(site);
   }
-  // The site was given the block at `address`, placed as long-lived.
+  // Notes that the site was given the block at `address`, which was placed as long-lived.
   void given(const void* site, const void* address);
 
  private:
@@ -50,10 +51,11 @@ class CallSites {
   struct Entry {
     std::atomic<const void*> site{nullptr};
     std::atomic<Kind> kind{Kind::kUnknown};
-    // Of an unknown site, under the lock: what it was given last, and who asked.
+    // Only for an unknown site, under the lock: the block that it was given last, and to which
+    // thread.
     const void* address = nullptr;
     std::thread::id thread;
-    uint8_t doubts = 0;  // how often another thread than was given it has asked
+    uint8_t doubts = 0;  // how often other threads asked before the one that was given the block
   };
   static constexpr uint8_t kMostDoubts = 8;
   static constexpr size_t kPlaces = 256;  // a job of PyTorch's has about ten
@@ -72,7 +74,8 @@ class CallSites {
     }
     return nullptr;
   }
-  // The site's entry, made if it has none; null if there is no room. Requires: lock held.
+  // Returns the site's entry, which is made if there is none; null if there is no room. Requires:
+  // lock held.
   Entry* find_or_add(const void* site, bool may_keep);
   [[gnu::noinline]] PlacementHint learn(const void* site);
 

@@ -1,5 +1,5 @@
-// ExactBins: free blocks by zone and exact size, last in first out, in front of the free index:
-// a block freed and asked for again at the same size is neither merged nor split.
+// ExactBins: free blocks by zone and exact size, last in first out. They stand in front of the free
+// index: a block that is freed and asked for again at the same size is neither merged nor split.
 // Owns nothing; links blocks through their link fields. Not thread safe.
 // Invariants: (1) each listed block is kCached and in the bin of its zone and size; (2) a bit is
 // set exactly if its bin is not empty; (3) bytes() is the sum, at most limit_bytes, over the bins.
@@ -25,10 +25,10 @@ class ExactBins {
   }
   // Requires: accepts(size of the block).
   void push(BlockId id);
-  // The last block pushed, taken out, or kNone.
+  // Takes out the block of that size which was pushed last; kNone if there is none.
   BlockId pop(Zone zone, size_t bytes);
   void remove(BlockId id);
-  // Any block, taken out, or kNone when empty.
+  // Takes any block out; kNone if there is none.
   BlockId pop_any();
 
   size_t bytes() const { return bytes_; }

@@ -1,7 +1,7 @@
-// FreeIndex: blocks of one state (the free ones of a zone and stream) by size: a two-level bitmap
-// over classes (32 per doubling; every size its own class below 64 units), a list per class.
-// best_fit() finds the smallest block that fits, exactly; among blocks of that size the lowest
-// address of the first few met.
+// FreeIndex: blocks of one state, such as the free ones of a zone and stream, by size. Sizes below
+// 64 units have a class each, and larger ones fall into 32 classes for each doubling. Each class
+// has a list, and a two-level bitmap says which lists are not empty. best_fit() finds the smallest
+// block that fits, exactly; among blocks of that size, the one with the lowest address of a few.
 // Owns nothing; links blocks through their link fields. Not thread safe.
 // Invariants: (1) each listed block is in that state and in the list of its class; (2) a bitmap's
 // bit is set exactly if what it stands for is not empty; (3) count() and bytes() are sums over the
@@ -21,7 +21,7 @@ class FreeIndex {
 
   void insert(BlockId id);
   void remove(BlockId id);
-  // The smallest block of at least `bytes`, or kNone. The block stays in the index.
+  // Returns the smallest block of at least `bytes`, or kNone. The block stays in the index.
   BlockId best_fit(size_t bytes) const;
 
   // Calls visit(BlockId) for every block of at least `bytes`, which must not change the index.
@@ -42,11 +42,11 @@ class FreeIndex {
  private:
   static constexpr size_t kWords = 32;
   static constexpr size_t kClasses = kWords * 64;
-  // How many blocks of the best possible size to look at for the lowest address.
+  // How many blocks of the best size are looked at for the lowest address.
   static constexpr int kSameSizeLooks = 8;
 
   size_t class_of(size_t bytes) const;
-  // The least size that the class can hold.
+  // The least size of a block in the class.
   size_t least_bytes_of(size_t index) const;
   BlockId best_in(size_t index, size_t bytes) const;
   // The first nonempty class from `from` on, or kClasses.

@@ -1,14 +1,13 @@
 #include "allocator/heap/heap.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "allocator/base/check.h"
 #include "allocator/base/sizes.h"
 
 namespace tidepool {
-
-Heap::StreamPool::StreamPool(BlockList& blocks, size_t unit, size_t bins_limit_bytes)
-    : bins(blocks, unit, bins_limit_bytes),
-      free{FreeIndex(blocks, unit), FreeIndex(blocks, unit), FreeIndex(blocks, unit),
-           FreeIndex(blocks, unit)} {}
 
 Heap::Heap(size_t range_bytes, size_t page_bytes, size_t unit, size_t bins_limit_bytes,
            StreamClocks& clocks, const ZoneShares& eighths)
@@ -19,12 +18,14 @@ Heap::Heap(size_t range_bytes, size_t page_bytes, size_t unit, size_t bins_limit
       clocks_(clocks),
       blocks_(range_bytes),
       table_(range_bytes, unit),
-      bins_limit_bytes_(bins_limit_bytes),
-      default_pool_(blocks_, unit, bins_limit_bytes),
+      free_(blocks_, clocks, unit, bins_limit_bytes),
       awaiting_{FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
                 FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
                 FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
-                FreeIndex(blocks_, unit, BlockState::kAwaitingFree)} {
+                FreeIndex(blocks_, unit, BlockState::kAwaitingFree)},
+      uses_(blocks_, clocks),
+      holes_{BlockChain(blocks_), BlockChain(blocks_), BlockChain(blocks_), BlockChain(blocks_)},
+      unmerged_(blocks_) {
   const size_t eighth = range_bytes / 8;
   TIDEPOOL_CHECK(eighth > 0 && eighth % page_bytes == 0, "range of %zu bytes", range_bytes);
   for (Zone zone : kZones) {
@@ -57,12 +58,6 @@ BlockView Heap::view(BlockId id) const {
   return view;
 }
 
-void Heap::add_stream(StreamId stream) {
-  while (other_pools_.size() < static_cast<size_t>(stream)) {
-    other_pools_.push_back(std::make_unique<StreamPool>(blocks_, unit_, bins_limit_bytes_));
-  }
-}
-
 BlockId Heap::make_allocated(BlockId id) {
   Block& block = blocks_[id];
   block.state = BlockState::kAllocated;
@@ -74,13 +69,13 @@ BlockId Heap::make_allocated(BlockId id) {
 }
 
 BlockId Heap::take_cached(Zone zone, size_t bytes, StreamId stream) {
-  BlockId id = pool(stream).bins.pop(zone, bytes);
+  BlockId id = free_.bins(stream).pop(zone, bytes);
   if (id == BlockId::kNone) return id;
   return make_allocated(id);
 }
 
 BlockId Heap::take_free(Zone zone, size_t bytes, StreamId stream, End end) {
-  const BlockId id = pool(stream).free[static_cast<size_t>(zone)].best_fit(bytes);
+  const BlockId id = free_.index(zone, stream).best_fit(bytes);
   if (id == BlockId::kNone) return id;
   const Block& block = blocks_[id];
   return take_from(id, start_within(block.offset, block.bytes - bytes, bytes, end), bytes);
@@ -130,7 +125,7 @@ void Heap::release(BlockId id) {
 
 void Heap::make_free(BlockId id) {
   Block& block = blocks_[id];
-  ExactBins& bins = pool(block.stream).bins;
+  ExactBins& bins = free_.bins(block.stream);
   if (merging_held_) {
     block.state = BlockState::kUnmerged;
     link(id);
@@ -145,53 +140,30 @@ void Heap::make_free(BlockId id) {
 bool Heap::flush() {
   merging_held_ = false;
   bool any = false;
-  while (unmerged_ != BlockId::kNone) {
-    BlockId id = unmerged_;
-    unlink(id);
+  while (unmerged_.first() != BlockId::kNone) {
+    const BlockId id = unmerged_.first();
+    unmerged_.remove(id);
     merge_as(id, BlockState::kFree);
     any = true;
   }
-  for (size_t stream = 0; stream <= other_pools_.size(); ++stream) {
-    ExactBins& bins = pool(static_cast<StreamId>(stream)).bins;
-    for (BlockId id = bins.pop_any(); id != BlockId::kNone; id = bins.pop_any()) {
-      merge_as(id, BlockState::kFree);
-      any = true;
-    }
+  for (BlockId id = free_.pop_any_cached(); id != BlockId::kNone; id = free_.pop_any_cached()) {
+    merge_as(id, BlockState::kFree);
+    any = true;
   }
   return any;
-}
-
-void Heap::push_list(BlockId& head, BlockId id) {
-  blocks_[id].link_previous = BlockId::kNone;
-  blocks_[id].link_next = head;
-  if (head != BlockId::kNone) blocks_[head].link_previous = id;
-  head = id;
-}
-
-void Heap::remove_from_list(BlockId& head, BlockId id) {
-  Block& block = blocks_[id];
-  if (block.link_next != BlockId::kNone) {
-    blocks_[block.link_next].link_previous = block.link_previous;
-  }
-  if (block.link_previous != BlockId::kNone) {
-    blocks_[block.link_previous].link_next = block.link_next;
-  } else {
-    head = block.link_next;
-  }
-  block.link_previous = block.link_next = BlockId::kNone;
 }
 
 void Heap::unlink(BlockId id) {
   Block& block = blocks_[id];
   switch (block.state) {
     case BlockState::kHole:
-      return remove_from_list(holes_[static_cast<size_t>(block.zone)], id);
+      return holes_[static_cast<size_t>(block.zone)].remove(id);
     case BlockState::kFree:
       return index_of(block).remove(id);
     case BlockState::kCached:
-      return pool(block.stream).bins.remove(id);
+      return free_.bins(block.stream).remove(id);
     case BlockState::kUnmerged:
-      return remove_from_list(unmerged_, id);
+      return unmerged_.remove(id);
     case BlockState::kAwaitingFree:
       if (observer_ != nullptr) observer_->awaiting(view(id), false);
       awaiting_bytes_ -= block.bytes;
@@ -206,13 +178,13 @@ void Heap::link(BlockId id) {
   Block& block = blocks_[id];
   switch (block.state) {
     case BlockState::kHole:
-      return push_list(holes_[static_cast<size_t>(block.zone)], id);
+      return holes_[static_cast<size_t>(block.zone)].push(id);
     case BlockState::kFree:
       return index_of(block).insert(id);
     case BlockState::kCached:
-      return pool(block.stream).bins.push(id);
+      return free_.bins(block.stream).push(id);
     case BlockState::kUnmerged:
-      return push_list(unmerged_, id);
+      return unmerged_.push(id);
     case BlockState::kAwaitingFree:
       if (observer_ != nullptr) observer_->awaiting(view(id), true);
       awaiting_bytes_ += block.bytes;
@@ -264,6 +236,156 @@ BlockId Heap::merge_as(BlockId id, BlockState state) {
 
 BlockId Heap::merge_further(BlockId id) { return merge_as(id, blocks_[id].state); }
 
+void Heap::await(BlockId id, StreamUses uses) {
+  blocks_[id].state = BlockState::kAwaitingFree;
+  uses_.set(id, std::move(uses));
+  link(id);
+}
+
+void Heap::add_user(BlockId id, StreamId user) {
+  if (user != blocks_[id].stream) uses_.add(id, {user, 0});
+}
+
+void Heap::release_shared(BlockId id) {
+  StreamUses uses = uses_.take(id);
+  for (StreamUse& use : uses) use.epoch = clocks_.open(use.stream);
+  add_use(uses, {blocks_[id].stream, blocks_[id].freed_epoch});
+  await(id, std::move(uses));
+}
+
+bool Heap::release_passed() {
+  const std::vector<BlockId> done = uses_.passed();
+  for (BlockId id : done) {
+    unlink(id);
+    Block& block = blocks_[id];
+    block.freed_epoch = 0;
+    for (StreamUse use : uses_.take(id)) {
+      if (use.stream == block.stream) block.freed_epoch = use.epoch;
+    }
+    make_free(id);
+  }
+  return !done.empty();
+}
+
+void Heap::merge_passed() {
+  for (BlockId id = blocks_.first(); id != BlockId::kNone; id = blocks_[id].next) {
+    while (blocks_[id].state == BlockState::kFree && joins(id, blocks_[id].next)) {
+      unlink(id);
+      id = merge_as(id, BlockState::kFree);
+    }
+  }
+}
+
+StreamUses Heap::unpassed() const {
+  StreamUses result;
+  for (BlockId id = blocks_.first(); id != BlockId::kNone; id = blocks_[id].next) {
+    const Block& block = blocks_[id];
+    bool free = block.state == BlockState::kFree || block.state == BlockState::kCached;
+    if (free && !has_passed(block)) add_use(result, {block.stream, block.freed_epoch});
+  }
+  return result;
+}
+
+BlockId Heap::split(BlockId id, size_t bytes) {
+  BlockId rest = blocks_.split(id, bytes);
+  if (blocks_[id].shared) uses_.copy(id, rest);
+  return rest;
+}
+
+BlockId Heap::take_part(BlockId id, size_t begin, size_t end, StreamUses* uses) {
+  TIDEPOOL_CHECK(blocks_[id].offset <= begin && begin < blocks_[id].end(),
+                 "block at %zu does not contain %zu", blocks_[id].offset, begin);
+  unlink(id);
+  if (blocks_[id].offset < begin) {
+    BlockId rest = split(id, begin - blocks_[id].offset);
+    link(id);
+    id = rest;
+  }
+  Block& block = blocks_[id];
+  if (block.end() > end) link(split(id, end - begin));
+  StreamUses own;
+  if (block.shared) {
+    own = uses_.take(id);
+  } else if (block.state != BlockState::kHole && !has_passed(block)) {
+    own.push_back({block.stream, block.freed_epoch});
+  }
+  if (uses != nullptr) add_uses(*uses, own);
+  return id;
+}
+
+BlockId Heap::claim(BlockId first, size_t begin, size_t end, StreamUses* uses) {
+  BlockId id = take_part(first, begin, end, uses);
+  while (blocks_[id].end() < end) {
+    BlockId next = blocks_[id].next;
+    TIDEPOOL_CHECK(next != BlockId::kNone, "the range ends before %zu", end);
+    take_part(next, blocks_[id].end(), end, uses);
+    blocks_.absorb_next(id);
+  }
+  blocks_[id].state = BlockState::kClaimed;
+  blocks_[id].freed_epoch = 0;
+  return id;
+}
+
+void Heap::settle_accessible(BlockId id, StreamId stream, const StreamUses& uses) {
+  Block& block = blocks_[id];
+  block.stream = stream;
+  block.freed_epoch = 0;
+  if (uses.size() > 1) return await(id, uses);
+  if (uses.size() == 1) {
+    block.stream = uses.front().stream;
+    block.freed_epoch = uses.front().epoch;
+  }
+  merge_as(id, BlockState::kFree);
+}
+
+void Heap::settle(BlockId id, const PageTable& pages, StreamId stream, const StreamUses& uses) {
+  TIDEPOOL_CHECK(blocks_[id].state == BlockState::kClaimed, "block at %zu", blocks_[id].offset);
+  const size_t end = blocks_[id].end();
+  while (true) {
+    size_t begin = blocks_[id].offset;
+    size_t page = begin / page_bytes_;
+    PageTable::PageState state = pages.page(page).state;
+    while (page * page_bytes_ < end && pages.page(page).state == state) ++page;
+    size_t run_end = std::min(page * page_bytes_, end);
+    BlockId rest{};
+    if (run_end < end) {
+      rest = blocks_.split(id, run_end - begin);
+      blocks_[rest].state = BlockState::kClaimed;
+    }
+    switch (state) {
+      case PageTable::PageState::kEmpty:
+        merge_as(id, BlockState::kHole);
+        break;
+      case PageTable::PageState::kAccessible:
+        settle_accessible(id, stream, uses);
+        break;
+      case PageTable::PageState::kInaccessible:
+        blocks_[id].state = BlockState::kQuarantined;
+        break;
+    }
+    if (rest == BlockId::kNone) return;
+    id = rest;
+  }
+}
+
+BlockId Heap::hand_out(BlockId id, size_t bytes, const PageTable& pages, StreamId stream,
+                       const StreamUses& uses) {
+  TIDEPOOL_CHECK(blocks_[id].state == BlockState::kClaimed && blocks_[id].bytes >= bytes,
+                 "block of %zu bytes at %zu", blocks_[id].bytes, blocks_[id].offset);
+  for (size_t page = blocks_[id].offset / page_bytes_;
+       page * page_bytes_ < blocks_[id].offset + bytes; ++page) {
+    TIDEPOOL_CHECK(pages.page(page).state == PageTable::PageState::kAccessible,
+                   "page %zu of a block to hand out", page);
+  }
+  if (blocks_[id].bytes > bytes) {
+    BlockId rest = blocks_.split(id, bytes);
+    blocks_[rest].state = BlockState::kClaimed;
+    settle(rest, pages, stream, uses);
+  }
+  blocks_[id].stream = stream;
+  return make_allocated(id);
+}
+
 void Heap::check_block(BlockId id, const PageTable& pages) const {
   const Block& block = blocks_[id];
   if (block.next != BlockId::kNone && !merging_held_) {
@@ -304,17 +426,9 @@ void Heap::check_block(BlockId id, const PageTable& pages) const {
 }
 
 void Heap::check_indices(size_t free_bytes, size_t cached_bytes, size_t awaiting_bytes) const {
-  size_t indexed = 0, binned = 0, awaiting = 0;
-  auto add = [&](const StreamPool& pool) {
-    pool.bins.check_invariants();
-    binned += pool.bins.bytes();
-    for (const FreeIndex& index : pool.free) {
-      index.check_invariants();
-      indexed += index.bytes();
-    }
-  };
-  add(default_pool_);
-  for (const auto& pool : other_pools_) add(*pool);
+  free_.check_invariants();
+  const size_t indexed = free_.indexed_bytes(), binned = free_.cached_bytes();
+  size_t awaiting = 0;
   for (const FreeIndex& index : awaiting_) {
     index.check_invariants();
     awaiting += index.bytes();

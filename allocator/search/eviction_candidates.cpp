@@ -29,7 +29,7 @@ void EvictionCandidates::add(const RoomItem& item) {
   if (item.kind == RoomKind::kBarrier || item.kind == RoomKind::kHole) {
     barriers_.push_back(static_cast<uint32_t>(size_));
   }
-  // Without a branch: which blocks are free is past predicting.
+  // There is no branch here, because it could not be predicted which blocks are free.
   const size_t evicted = is_priced(item.kind) ? 1 : 0;
   Detail& next = details_[size_ + 1];
   next.evicted_bytes = detail.evicted_bytes + evicted * item.bytes;

@@ -26,7 +26,7 @@ void PageSelector::lay_out(const EvictionCandidates& room) {
     if (!run.kept && run.occupants > 0) least = std::min(least, price);
     *end++ = run;
   };
-  Run page{kNone};  // that the last block ends in; entered when the next begins
+  Run page{kNone};  // the page that the last block ends in, entered when the next block begins
   uint64_t page_price = 0;  // of evicting all that lies in it
   for (size_t i = 0; i < room.size(); ++i) {
     const RoomItem item = room[i];
@@ -47,7 +47,7 @@ void PageSelector::lay_out(const EvictionCandidates& room) {
     if (last == first) {
       page.price += item.price;
     } else {
-      // Prices are wanted only of pages that small blocks lie in: never of those inside.
+      // Prices are wanted only of pages that small blocks lie in, never of pages inside a block.
       const uint64_t price_per_page = item.price / (item.bytes >> page_shift | 1);
       page.price += price_per_page;
       add_run(page, page_price);
@@ -126,14 +126,15 @@ bool PageSelector::make_candidates(const EvictionCandidates& room, size_t most) 
 size_t PageSelector::pick_cheapest(const EvictionCandidates& room, size_t wanted,
                                    std::vector<size_t>& victims) {
   size_t won = free_;
-  // Twice as many as lie in so many pages on average: keeping more in order takes longer.
+  // Twice as many candidates as lie in so many pages on average are enough; ordering more takes
+  // longer.
   size_t most = kFewCandidates + 2 * (wanted - won) * room.size() / attainable_;
   bool all = make_candidates(room, most);
   auto end = candidates_.end();
   while (won < wanted) {
     if (end == candidates_.begin()) {
       TIDEPOOL_CHECK(!all, "%zu of %zu pages", won, wanted);
-      // More of them, without those that have been picked: the cheapest ones.
+      // The cheapest of those that have not been picked become the next candidates.
       most = most < kManyCandidates ? kManyCandidates : room.size();
       all = make_candidates(room, most);
       end = candidates_.end();
@@ -185,7 +186,7 @@ std::optional<PageSelection> PageSelector::select(size_t wanted, size_t keep_beg
   std::vector<size_t>& victims = selection.victims;
   if (won < wanted) {
     won = pick_cheapest(room, wanted, victims);
-    // From the dearest on: who is not needed after all?
+    // Victims that are not needed after all are dropped, the dearest first.
     for (size_t i = victims.size(); i-- > 0;) {
       size_t loss = unpick_loss(victims[i]);
       if (won - loss < wanted) continue;
@@ -199,7 +200,7 @@ std::optional<PageSelection> PageSelector::select(size_t wanted, size_t keep_beg
     selection.price += room.price(victim, victim + 1);
     selection.evicted_bytes += room.bytes(victim, victim + 1);
   }
-  // The highest ones: what grows from the low end of a zone stays in one piece longer.
+  // The highest pages are taken, so that blocks that grow from a zone's low end stay in one piece.
   for (size_t r = run_count_; r-- > 0 && selection.pages.size() < wanted;) {
     const Run& run = runs_[r];
     if (run.kept || run.occupants > 0) continue;

@@ -1,9 +1,9 @@
-// Page selection: which scattered blocks to evict so that a wanted number of whole pages becomes
-// free, to be mapped elsewhere. A pure function over the blocks in address order.
-// A page can be taken when nothing in it is kept, so a barrier anywhere in a page keeps the page.
-// Greedy by price per byte that can be won (small blocks are weighed with all that shares their
-// page), then what proved needless is let go again, dearest first. Not exact: the exact problem
-// contains knapsack.
+// PageSelector: selects scattered blocks to evict so that a wanted number of whole pages becomes
+// free, to be mapped elsewhere. It sees the blocks in address order, and changes nothing. A page
+// can be taken if nothing in it stays, so a barrier anywhere in a page keeps the page. The
+// selection is greedy, by the price per byte that can be won (a small block is weighed together
+// with all that shares its pages). Then victims that proved needless are dropped again, the dearest
+// first. The result is not always the cheapest: finding that contains the knapsack problem.
 #pragma once
 
 #include <limits>
@@ -16,7 +16,7 @@ namespace tidepool {
 
 struct PageSelection {
   std::vector<size_t> victims;  // indices of blocks to evict, ascending
-  std::vector<size_t> pages;    // page numbers that are free then; as many as wanted, ascending
+  std::vector<size_t> pages;    // numbers of pages that are free then, as many as wanted, ascending
   uint64_t price = 0;
   size_t evicted_bytes = 0;
 };
@@ -32,34 +32,37 @@ class PageSelector {
   // Finds the pages under blocks, whose holes consist of whole pages. `room` has no kMovable blocks
   // and is not changed before the selection. O(blocks).
   void lay_out(const EvictionCandidates& room);
-  // How many pages can be won at most.
+  // How many pages can be had at most.
   size_t attainable() const { return attainable_; }
-  // Pages that nothing has to be evicted for, and the least that another one can cost: its
-  // occupants' prices; UINT64_MAX if there is none.
+  // free_pages(): how many pages nothing has to be evicted for. least_price(): the least that any
+  // other page costs, which is the price of all that lies in it; UINT64_MAX if there is none.
   size_t free_pages() const { return free_; }
   uint64_t least_price() const { return least_price_; }
-  // After lay_out(), whatever was selected since: the price by byte of the evictable block in place
-  // `item`, by what lies in its pages; kNever where none of them can be won.
+  // The price of all that lies in the pages of the evictable block `item`, by byte of these pages;
+  // kNever if none of the pages can be had. Requires: laid out, whatever was selected since.
   double price_by_byte(const EvictionCandidates& room, size_t item) const;
 
-  // Pages that touch blocks in [keep_begin, keep_end) are not taken. Nothing, and another may be
-  // asked for, if fewer than `wanted` pages can be had. Requires: laid out, and nothing selected
-  // since. O(blocks + wanted), and O(victims · log blocks) if anything is to be evicted.
+  // Selects `wanted` pages, none of which touches blocks in [keep_begin, keep_end); nullopt if
+  // fewer can be had, after which another selection may be asked for. Requires: laid out, and
+  // nothing selected since. O(blocks + wanted), and O(victims · log blocks) if anything has to be
+  // evicted.
   std::optional<PageSelection> select(size_t wanted, size_t keep_begin = 0, size_t keep_end = 0);
 
  private:
-  // Pages that the same blocks lie in: all those inside a block together, others each for itself.
+  // Pages that the same blocks lie in: all pages inside one block are one run, and each other page
+  // is a run of its own.
   struct Run {
     size_t number = 0;       // of the first page
     size_t pages = 1;
-    uint64_t price = 0;      // of evictable blocks, about by their shares in each page
+    uint64_t price = 0;      // of the evictable blocks, roughly by their shares in the pages
     uint32_t occupants = 0;  // evictable blocks not yet picked
     bool kept = false;
   };
   struct Span {
     uint32_t first = 0, last = 0;  // indices into runs_, both inclusive: at most three runs
   };
-  // Mostly a few blocks do: so many, and some for each page, are kept in order at first, then more.
+  // Mostly a few victims are enough. So at first only this many candidates are ordered, and some
+  // more for each wanted page; if they are not enough, more are.
   static constexpr size_t kFewCandidates = 8, kManyCandidates = 64;
 
   struct Candidate {
@@ -72,11 +75,11 @@ class PageSelector {
 
   // Marks the pages under blocks in [begin, end). Returns the runs that were not marked before.
   std::vector<uint32_t> keep(size_t begin, size_t end);
-  // The cheapest candidates, as a heap: at most `most` of them. True if those are all.
+  // Makes a heap of the cheapest candidates, at most `most` of them. True if these are all.
   bool make_candidates(const EvictionCandidates& room, size_t most);
-  // By price per byte, while fewer than `wanted` pages are won. Returns how many are.
+  // Picks victims, the cheapest by byte first, until `wanted` pages are had. Returns how many are.
   size_t pick_cheapest(const EvictionCandidates& room, size_t wanted, std::vector<size_t>& victims);
-  size_t pick(size_t item);           // pages that become free by it
+  size_t pick(size_t item);  // returns how many pages become free by it
   size_t unpick_loss(size_t item) const;
   void unpick(size_t item);
 

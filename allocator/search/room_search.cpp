@@ -44,8 +44,8 @@ bool RoomSearch::pages_are_dear(const Request& request) const {
   return copy_ns > 0 && arena_.remap_ns_per_page > kFarLonger * copy_ns;
 }
 
-// Where pages cost less to move than their contents, contents move only where nothing else helps,
-// or where a plan says so.
+// Where moving pages costs less than moving their contents, contents move only where nothing else
+// helps, or where a plan prefers it.
 bool RoomSearch::moves_come_first(const Request& request) const {
   if (!can_move_contents(request)) return false;
   if (!arena_.can_move_pages()) return true;
@@ -149,8 +149,8 @@ RoomPlan RoomSearch::shortlisted(const Request& request) {
   if (arena_.config.allow_windows) window = view_.find_window(request.zone, request.bytes);
   Site site;
   std::optional<PageSelection> selection;
-  // Free pages have been tried, and no other costs less than the cheapest block. On several streams
-  // there may be free pages that only a full selection finds.
+  // Free pages have been tried, and no other page costs less than the cheapest block. With several
+  // streams, however, there may be free pages that only a full selection finds.
   const bool window_is_best = window && window->price <= view_.list().least_price() &&
                               arena_.streams.clocks().stream_count() == 1 &&
                               !pages_are_preferred(*window);
@@ -175,7 +175,7 @@ RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
     window = view_.find_window_anywhere(request.bytes);
   }
   if (remembers) {
-    // One block is replaced by another one, several by those of a page.
+    // A window of one block is like other single blocks; several blocks are like those of a page.
     const bool one_block = window && window->evicted_blocks <= 1;
     make_shortlist(request, arena_.can_move_pages() && !one_block);
   }

@@ -1,10 +1,9 @@
-// RoomSearch: finds how room for a request can be made, at the prices of this moment: a window of
-// blocks to evict (Coop, Zhang et al. 2023), scattered blocks whose pages move, or contents that
-// move elsewhere. It returns a plan and changes nothing but its own memory and the counts of
-// searches.
+// RoomSearch: finds how room for a request can be made, at the prices of this moment: by evicting a
+// window of blocks (Coop, Zhang et al. 2023), by evicting scattered blocks and moving their pages,
+// or by moving contents elsewhere. It returns a plan, and changes nothing but its own memory and
+// the counts of searches.
 // Owns what it looks at (RoomView) and what earlier searches found cheapest (Shortlists). Requires
-// the device's lock, and does not release it.
-// See docs/decisions/searching-for-a-window.md.
+// the device's lock, and does not release it. See docs/decisions/searching-for-a-window.md.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +20,11 @@
 
 namespace tidepool {
 
-// Where a window for a request may lie. Windows in other zones than its own mix what should lie
-// apart.
+// In which zones a window for a request may lie. A window in another zone than the request's own
+// mixes blocks that should lie apart.
 enum class WindowZones : uint8_t {
   kOwn,
-  kOwnFirst,  // and in the others where nothing else is found
+  kOwnFirst,  // in the others only if there is none in its own
   kAny,
 };
 
@@ -33,7 +32,7 @@ class RoomSearch {
  public:
   explicit RoomSearch(Arena& arena);
 
-  // Begins a search: the reclaimer's clock stands still from now on, and whoever refused to be
+  // Begins a search: the reclaimer's clock stands still from now on, and owners that refused to be
   // evicted in the search before may be asked again.
   void begin();
   // Whether shortlists may serve this request.
@@ -43,28 +42,30 @@ class RoomSearch {
   // Whether contents move before anything is evicted. Requires: begun.
   bool moves_come_first(const Request& request) const;
   // Whether mapping a page elsewhere takes far longer than copying what it holds. On GPUs it does:
-  // an H100 takes 52 us for a page of any size up to 64 MiB, and copies 2 MiB in 1.4 us. Never for
-  // what stays for long: it has its place, and its pages are paid for once.
+  // an H100 takes 52 us to map a page of any size up to 64 MiB elsewhere, and 1.4 us to copy 2 MiB.
+  // Pages are never dear for a long-lived request, which pays for them once.
   bool pages_are_dear(const Request& request) const;
 
-  // New pages, as far as the budget has room for them.
+  // A plan of new pages, if the budget has room for enough.
   RoomPlan new_pages(const Request& request);
-  // Free pages, moved together. They come before all that costs something; without them, the
-  // request is a miss that shortlists may serve.
+  // A plan that moves free pages together. It comes before all plans that evict; where it is empty,
+  // the request counts as a miss for the shortlists.
   RoomPlan free_pages(const Request& request);
-  // Pages that nothing has to be evicted for, found among all blocks.
+  // A plan of pages that nothing has to be evicted for, found among all blocks.
   RoomPlan unoccupied_pages(const Request& request);
-  // What is cheapest among the blocks that an earlier search for such a request found cheapest, if
-  // it does not cost more than what that one left out. After free_pages().
+  // The cheapest plan among the blocks that an earlier search for such a request found cheapest;
+  // empty if it costs more than the blocks that the earlier search left out. Requires: free_pages()
+  // found nothing.
   RoomPlan shortlisted(const Request& request);
-  // What is cheapest to evict, among all blocks: a window or pages. `remembers`: a shortlist for
-  // the next such request is made of what was seen.
+  // The cheapest plan to evict a window, or blocks for their pages, among all blocks. `remembers`:
+  // makes a shortlist of what was seen, for the next such request.
   RoomPlan evictions(const Request& request, bool remembers);
-  // The cheapest window, whose contents are evicted, or moved where that is cheaper or they may not
-  // be evicted. A WindowPlan where nothing in it is to be moved. Nothing in `emptied` is looked at.
+  // A plan of the cheapest window, where contents may be moved, too, if that is cheaper or they may
+  // not be evicted; a WindowPlan if nothing in the window has to be moved. Leaves out the blocks in
+  // `emptied`.
   RoomPlan window_with_moves(const Request& request, WindowZones zones,
                              std::span<const ByteRange> emptied = {});
-  // The cheapest window to evict, in any zone.
+  // A plan of the cheapest window to evict in any zone, without the blocks in `emptied`.
   RoomPlan window_of_evictions(const Request& request, std::span<const ByteRange> emptied);
 
   // The greatest request that could be served at present; for reports. Begins a search.
@@ -73,21 +74,23 @@ class RoomSearch {
   void check_invariants() const;
 
  private:
-  // Prices are measured: one that is a little above the other may be so by chance.
+  // How much longer a page takes where pages are dear. The prices are measured, so that a small
+  // difference may be chance.
   static constexpr double kFarLonger = 4;
 
-  // Adds the time until its end to the counts.
+  // Adds the time between its beginning and its end to the counts.
   class Timer;
 
   Wanted wanted_by(const Request& request) const;
   RoomPlan window_or_nothing(const std::optional<Window>& window);
-  // Nothing, too, where no selection can cost less than the window.
+  // Selects pages for the request; nullopt also if no selection can cost less than the window.
   std::optional<PageSelection> select_pages(const Request& request,
                                             const std::optional<Window>& window, Site& site);
-  // Of evicting its victims and of moving its pages; the time that takes counts by equal shares,
-  // for each victim as a cost of that one would. Nothing for pages that are free already.
+  // The price of a selection: of evicting its victims, and of moving its pages. The time that
+  // moving takes is divided equally among the victims, and counts for each one as a cost of its own
+  // would. A selection without victims costs nothing.
   uint64_t price_of(const PageSelection& selection);
-  // Whatever the window costs.
+  // Whether pages are taken, whatever the window costs.
   bool pages_are_preferred(const Window& window) const;
   bool is_better(const Request& request, const Window& window,
                  const std::optional<PageSelection>& selection);

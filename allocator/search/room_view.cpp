@@ -9,7 +9,7 @@ bool RoomView::is_better_moved(const Block& block, const Request& request, Price
   if (block.bytes > request.move_limit_bytes || !arena_.is_alone(block, request.stream)) {
     return false;
   }
-  // A place costs an eviction elsewhere then.
+  // To make a place for it, something else has to be evicted then.
   if (request.evicts_for_places && !evicting.barrier) return false;
   const Price moving = arena_.reclaimer->move_price(block.owner);
   if (moving.barrier || (!evicting.barrier && evicting.value <= moving.value)) return false;

@@ -1,7 +1,8 @@
-// RoomView: the arena as one search for room sees it: a EvictionCandidates of all blocks, or of the
-// few that matter (an excerpt), with barriers for what lies between, and where each zone begins in
-// it. Owns the list and the memory for making it; asks the reclaimer for prices. Requires the
-// device's lock. Changes no block. See docs/decisions/searching-for-a-window.md.
+// RoomView: the arena as one search for room sees it: a list of all blocks, or of the few that
+// matter (an excerpt, with barriers for what lies between them), and where each zone begins in that
+// list.
+// Owns the list (EvictionCandidates) and the memory for making it; asks the reclaimer for prices.
+// Requires the device's lock. Changes no block. See docs/decisions/searching-for-a-window.md.
 #pragma once
 
 #include <array>
@@ -18,15 +19,15 @@
 
 namespace tidepool {
 
-// Whether contents that are better moved than evicted are listed as such.
+// kMoves: contents that are better moved than evicted are listed as movable.
 enum class Listing : uint8_t { kEvictions, kMoves };
 
 class RoomView {
  public:
   explicit RoomView(Arena& arena) : arena_(arena) {}
 
-  // Lists all blocks. Contents in `emptied` stay where they are: they are on their way out of there
-  // for this request.
+  // Lists all blocks. Blocks in `emptied` are barriers, because their contents are being moved out
+  // of there for this request.
   void list_all(const Request& request, Listing listing, std::span<const ByteRange> emptied = {});
   // Lists the stream's free blocks that may have whole pages, as found by find_free_pages().
   void list_free_pages(const Request& request);
@@ -43,7 +44,7 @@ class RoomView {
   bool zone_begins_at(size_t index) const;
 
   std::optional<Window> find_window(Zone zone, size_t bytes) const;
-  // In the first zone that has one, from the transient one on.
+  // The best window of the first zone that has one, from the transient zone on.
   std::optional<Window> find_window_anywhere(size_t bytes) const;
   bool moves_something(const Window& window) const;
 

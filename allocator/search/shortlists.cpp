@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-// What the block gives to the request; 0: nothing without its neighbours.
+// How many bytes the block gives to the request; 0: none without its neighbours.
 size_t bytes_given(size_t begin, size_t end, bool in_zone, const Wanted& wanted) {
   const size_t bytes = in_zone ? std::min(end - begin, wanted.bytes) : 0;
   if (wanted.page_bytes == 0) return bytes;

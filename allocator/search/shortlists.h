@@ -1,16 +1,17 @@
-// Shortlists: of a search that has looked at all blocks, the few that were cheapest for its
-// request, so that requests of the same size after it need not look at all of them again. A
-// block's price counts by the bytes that it gives: of the request in its own zone, of whole pages
-// elsewhere. Where no single block serves the request, it counts as PageSelector counts it, with
-// what shares its pages: small blocks give some together.
-// What is in a list is priced anew by whoever uses it, and may be gone. What was left out is not
-// looked at while the list lasts, though it may have become cheaper meanwhile. So a list lasts for
-// few misses, and nothing may be taken by it that costs more, by the bytes that are wanted, than
-// the cheapest block left out cost when the list was made: Shortlist::limit().
-// Knows blocks by reference, owns none. Not thread safe.
-// Invariants: (1) the blocks of a list are in address order; (2) no two lists are for the same;
-// (3) a list serves no miss later than one for every kShare of the blocks that it was chosen from.
-// See docs/decisions/searching-for-a-window.md.
+// Shortlists: lists of the few blocks that a search over all blocks found cheapest for its request,
+// so that later requests of the same size need not look at all blocks again. Blocks are compared by
+// price per byte that they give to the request: bytes of the request in its own zone, bytes of
+// whole pages elsewhere. Where no single block serves the request, a block is priced as
+// PageSelector does it, together with what shares its pages, because small blocks give pages only
+// together. Whoever uses a list prices its blocks anew; some of them may be gone. Blocks that were
+// left out are not looked at while the list lasts, though they may have become cheaper meanwhile.
+// So a list lasts only for a few misses, and nothing may be taken by it that costs more, by the
+// bytes that are wanted, than the cheapest block that was left out cost when the list was made:
+// Shortlist::limit().
+// Owns the lists, which refer to blocks; owns no blocks. Not thread safe. Invariants: (1) the
+// blocks of a list are in address order; (2) no two lists are for the same request; (3) a list
+// serves no miss later than one for every kShare of the blocks that it was chosen from. See
+// docs/decisions/searching-for-a-window.md.
 #pragma once
 
 #include <array>
@@ -25,13 +26,13 @@
 
 namespace tidepool {
 
-// What a request wants: so many bytes in one piece in its zone, or as many in whole pages.
+// What a request wants: `bytes` in one piece in its zone, or whole pages that hold as many.
 struct Wanted {
   size_t bytes = 0;
   size_t page_bytes = 0;  // a power of two; 0: pages cannot be moved
   Zone zone = Zone::kTransient;
 
-  // Of all the pages that it would take.
+  // The bytes of all the pages that the request would take.
   size_t paged_bytes() const { return page_bytes == 0 ? 0 : round_up(bytes, page_bytes); }
   bool operator==(const Wanted&) const = default;
 };
@@ -43,35 +44,37 @@ struct Shortlist {
   };
 
   Wanted wanted;
-  uint64_t last_miss = 0;  // that it may serve; 0: it was never made
+  uint64_t last_miss = 0;  // the last miss that the list may serve; 0: it was never made
   double left_out = 0;     // price by byte of the cheapest block that could have been listed
   std::vector<Entry> entries;
 
-  // The most that may be paid for `bytes` of a window or of pages.
+  // The greatest price that may be paid for `bytes` of a window or of pages.
   uint64_t limit(size_t bytes) const;
 };
 
 class Shortlists {
  public:
-  static constexpr size_t kLists = 8;     // for so many requests; what ends first goes
-  // Of a list, by what shares its pages and by single blocks. 16 for both: searches take up to 40 %
-  // more; 32 for both: a tenth more for the Tree-LSTM; 10 for single blocks: up to 15 % more.
+  static constexpr size_t kLists = 8;  // the list that ends first makes way for a new one
+  // How long a list is where blocks are priced with all that shares their pages, and where they are
+  // priced singly. With 16 for both, searches take up to 40 % longer; with 32 for both, a tenth
+  // longer for the Tree-LSTM; with 10 for single blocks, up to 15 % longer.
   static constexpr size_t kPageEntries = 32, kEntries = 16;
-  // A list holds at most one in kPart of the blocks that it is chosen from: what is left out then
-  // is worth comparing with.
+  // A list holds at most one in kPart of the blocks that it is chosen from, so that what is left
+  // out is worth comparing with.
   static constexpr size_t kPart = 4;
-  // Replays on the traces for tuning, over those of exact searches: +0.0 % with 16 and
-  // with 8, +0.1 % with 4, each ±0.1 %.
+  // A list serves one miss for every kShare blocks that it was chosen from. On the traces for
+  // tuning, operators replayed are as many as with exact searches, +0.0 % with 16 and with 8, and
+  // +0.1 % with 4, each ±0.1 %.
   static constexpr size_t kShare = 8;
 
-  // Before find(), once for each miss.
+  // Counts a miss. Has to be called once for each miss, before find().
   void count_miss() { ++miss_; }
-  // The list that may serve this miss, or nothing. Whoever finds that one of its blocks is gone may
-  // erase the entry.
+  // Returns the list that may serve this miss, or nullptr. A caller who finds that one of its
+  // blocks is gone may erase that entry.
   Shortlist* find(const Wanted& wanted);
-  // Makes the list anew from the evictable blocks of `room`: those of `blocks` from `zone_begin` to
-  // `zone_end`, which is not among them, are in the wanted zone. `pages`: where no single block
-  // serves the request, what has laid out `room`. O(blocks).
+  // Makes the list for `wanted` anew from the evictable blocks of `room`. Those from index
+  // `zone_begin` up to, but without, `zone_end` are in the wanted zone. `pages`: the selector that
+  // has laid out `room`, if no single block serves the request; else nullptr. O(blocks).
   void choose(const EvictionCandidates& room, size_t zone_begin, size_t zone_end,
               const BlockList& blocks, const Wanted& wanted, const PageSelector* pages = nullptr);
 
@@ -87,7 +90,7 @@ class Shortlists {
 
   uint64_t miss_ = 0;
   std::array<Shortlist, kLists> lists_;
-  std::vector<Candidate> candidates_;  // of the last choice; kept for its memory
+  std::vector<Candidate> candidates_;  // scratch of choose()
 };
 
 }  // namespace tidepool

@@ -25,7 +25,7 @@ Site SiteSearch::starting_at(const Request& request, BlockId start) const {
     }
     covered += taken;
     if (covered < bytes) continue;
-    // New pages are whole: what the last one has to spare may as well lie before the request.
+    // New pages are whole, so what the last one has to spare may as well lie before the request.
     const size_t spare = site.claim_end - site.begin - bytes;
     site.begin = heap.start_within(site.begin, spare, bytes, End::kLow);
     while (heap[site.first].end() <= site.begin) site.first = heap[site.first].next;
@@ -73,7 +73,7 @@ Site SiteSearch::next(const Request& request, size_t attempt) const {
 Site SiteSearch::for_new_pages(const Request& request) const {
   for (size_t attempt = 0; attempt < kAttempts; attempt += 2) {
     const Site site = next(request, attempt);
-    if (site.pages_needed == 0) continue;  // no room for it in that zone: the next one
+    if (site.pages_needed == 0) continue;  // no room for it in that zone
     return site.pages_needed > arena_.pages_at_hand() ? Site{} : site;
   }
   return {};

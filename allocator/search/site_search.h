@@ -1,6 +1,7 @@
-// SiteSearch: finds where new pages for a request would go: the place that needs the fewest, often
-// the free end of what is committed and the first pages of the hole behind it.
-// Owns nothing; reads the arena. Requires the device's lock. Each function is O(holes · run).
+// SiteSearch: finds where new pages for a request should go: the place that needs the fewest, which
+// often is the free end of what is committed and the first pages of the hole behind it.
+// Owns nothing; reads the arena. Requires the device's lock. Each function takes time proportional
+// to the number of holes and the lengths of the runs of free blocks beside them.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +17,13 @@ class SiteSearch {
 
   explicit SiteSearch(const Arena& arena) : arena_(arena) {}
 
-  // The site that needs the fewest pages in the request's zone. Other zones follow, the transient
-  // one first, where there is none: nothing is better than what mixes blocks that should lie apart.
-  // No site where the best needs more pages than are at hand.
+  // The site that needs the fewest pages in the request's zone. Only if that zone has none, others
+  // are looked at, the transient zone first, because there the block lies among others that it
+  // should be apart from. No site if the best one needs more pages than are at hand.
   Site for_new_pages(const Request& request) const;
 
-  // The site to try in the given attempt, from 0 to kAttempts: per zone, in the order above, the
-  // one that needs the fewest pages, then a plain hole, which keeps no page from being moved.
+  // The site for the given attempt, below kAttempts: for each zone, in the order above, the site
+  // that needs the fewest pages, and then a plain hole, which keeps no page from being moved.
   Site next(const Request& request, size_t attempt) const;
 
  private:

@@ -12,8 +12,8 @@ bool better(const Window& a, const Window& b) {
 
 namespace {
 
-// The first index in [low, high) from which on `holds` is true, or `high`. The outcomes are past
-// predicting, so the loop does not branch on them.
+// The first index in [low, high) from which on `holds` is true, or `high`. The loop does not branch
+// on the outcomes, because they cannot be predicted.
 template <typename Predicate>
 size_t first_that(size_t low, size_t high, Predicate&& holds) {
   for (size_t count = high - low; count > 0;) {
@@ -24,13 +24,14 @@ size_t first_that(size_t low, size_t high, Predicate&& holds) {
   return low;
 }
 
-// Where a window from `first` on ends at the earliest. Requires: not before `low`, but by `end`.
+// Where a window from `first` on ends at the earliest. Requires: this is not before `low`, nor
+// after `end`.
 size_t earliest_stop(const EvictionCandidates& room, size_t first, size_t low, size_t end,
                      size_t bytes) {
   auto covers = [&](size_t stop) { return room.bytes(first, stop) >= bytes; };
   if (covers(low)) return low;
   ++low;
-  size_t stride = 4;  // mostly a few blocks further
+  size_t stride = 4;  // mostly it is a few blocks further
   while (low + stride < end && !covers(low + stride)) {
     low += stride + 1;
     stride *= 2;
@@ -38,8 +39,8 @@ size_t earliest_stop(const EvictionCandidates& room, size_t first, size_t low, s
   return first_that(low, std::min(low + stride, end), covers);
 }
 
-// The first block after `first` from which on the blocks before `stop` cost at most `greatest`:
-// mostly a few blocks before `stop`, or `stop` itself.
+// The first block after `first` such that the blocks from it on, up to `stop`, cost at most
+// `greatest`. Mostly it is a few blocks before `stop`, or `stop` itself.
 size_t affordable_start(const EvictionCandidates& room, size_t first, size_t stop,
                         uint64_t greatest) {
   auto affords = [&](size_t start) { return room.price(start, stop) <= greatest; };
@@ -53,10 +54,10 @@ size_t affordable_start(const EvictionCandidates& room, size_t first, size_t sto
   return first_that(low, high, affords);
 }
 
-// Among blocks without a barrier.
+// Searches among blocks without a barrier, and keeps the best window in `best`.
 void search_run(const EvictionCandidates& room, size_t begin, size_t end, size_t bytes,
                 std::optional<Window>& best) {
-  uint64_t greatest = best ? best->price : UINT64_MAX;  // that a window may cost
+  uint64_t greatest = best ? best->price : UINT64_MAX;  // what a window may cost at most
   size_t stop = begin;
   for (size_t first = begin;;) {
     while (first < end && room.price(first, first + 1) > greatest) ++first;

@@ -1,4 +1,4 @@
-// System calls on host memory that more than one part needs, with errors as DeviceError.
+// System calls on host memory that more than one part needs. Their errors become DeviceError.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace tidepool::host {
 Address reserve(size_t bytes, size_t alignment);
 void unreserve(Address start, size_t bytes);
 
-// The kernel's limit on mappings of a process (vm.max_map_count).
+// How many mappings the kernel allows a process (vm.max_map_count).
 size_t kernel_mapping_limit();
 
 // Throws DeviceError "`call` of ... bytes at ...: strerror(errno)".

@@ -1,6 +1,6 @@
-// MappingLedger: the bookkeeping of an AddressSpace: which ranges, handles and mappings exist; it
-// enforces the rules of address_space.h and throws DeviceError, before anything changes, on a call
-// that breaks one.
+// MappingLedger: the books of an AddressSpace: which ranges, handles and mappings exist. It
+// enforces the rules of address_space.h: for a call that breaks one it throws DeviceError before
+// anything changes.
 // Owns no memory and makes no system call. Not thread safe: the space that holds it locks.
 // Invariants: (1) ranges do not overlap; (2) every mapping lies inside one range, overlaps no
 // other, and belongs to an existing handle that knows its address.
@@ -28,7 +28,8 @@ class MappingLedger {
   size_t granularity() const { return granularity_; }
   size_t mapping_limit() const { return mapping_limit_; }
 
-  // Each pair: check_x throws DeviceError if the call would break a rule; x records it.
+  // These functions come in pairs: check_x() throws DeviceError if the call x() would break a rule,
+  // and x() enters that the call was made.
   void check_size(const char* what, size_t bytes) const;
   void add_range(Address start, size_t bytes);
   void check_release_range(Address start, size_t bytes) const;
@@ -51,7 +52,7 @@ class MappingLedger {
   size_t handle_bytes_total() const { return handle_bytes_total_; }
   size_t mapping_count() const { return mappings_.size(); }
   size_t handle_count() const { return handles_.size(); }
-  // Runs of accessible bytes, as long as they can be, in address order.
+  // The longest runs of accessible bytes, in address order.
   std::vector<std::pair<Address, size_t>> accessible_runs() const;
   // The mapping that contains `address`, with its start. Throws: DeviceError if there is none.
   std::pair<Address, Mapping> mapping_at(Address address) const;

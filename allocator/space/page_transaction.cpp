@@ -104,7 +104,7 @@ void PageTransaction::open_targets() {
 void PageTransaction::open_run(size_t first_step, size_t last_step) {
   const Address start = address(steps_[first_step].to);
   const size_t bytes = (last_step - first_step + 1) * page_bytes_;
-  Fate fate = Fate::kMapped;  // if neither works: mapped, but not to be used
+  Fate fate = Fate::kMapped;  // if neither works, it is mapped but cannot be used
   try {
     space_.set_access(start, bytes);
     fate = Fate::kAccessible;
@@ -114,7 +114,8 @@ void PageTransaction::open_run(size_t first_step, size_t last_step) {
       space_.unmap(start, bytes);
       fate = Fate::kUnmapped;
     } catch (const DeviceError&) {
-      // Noted above already; the pages are quarantined and tried again at the next give-back.
+      // The failure is noted above. The pages are quarantined, and tried again at the next
+      // give-back.
     }
   }
   for (size_t i = first_step; i <= last_step; ++i) steps_[i].fate = fate;
@@ -147,7 +148,7 @@ void PageTransaction::give_back_run(size_t first_step, size_t last_step) {
   } catch (const DeviceError& error) {
     note(error.what());
     if (count == 1) return;
-    // Page by page, what can be given back is.
+    // Each page that can be given back alone is.
     for (size_t i = first_step; i <= last_step; ++i) give_back_run(i, i);
     return;
   }

@@ -1,9 +1,9 @@
-// PageTransaction: a sequence of device calls that commits, moves or gives back pages, planned with
-// the lock held, run without it, and applied with it held again.
-// Never undone by further device calls, which might fail too: what a failed sequence has reached
-// stays (as free pages, spare handles, or inaccessible pages to be tried again), so that nothing is
-// lost and the committed count is right at every moment.
-// Touches only pages of ranges that its owner has claimed. Not thread safe.
+// PageTransaction: a sequence of device calls that commits, moves or gives back pages. It is
+// planned with the lock held, run without it, and applied with it held again. A sequence that fails
+// is not undone by further device calls, which might fail, too. What it has reached stays (as free
+// pages, spare handles, or inaccessible pages to be tried again), so that nothing is lost and the
+// count of committed pages is right at every moment. It touches only pages in ranges that its owner
+// has claimed. Not thread safe.
 #pragma once
 
 #include <string>
@@ -21,23 +21,24 @@ class PageTransaction {
   PageTransaction(AddressSpace& space, Address base, size_t page_bytes, size_t reserve_bytes = 0)
       : space_(space), base_(base), page_bytes_(page_bytes), reserve_bytes_(reserve_bytes) {}
 
-  // Plan. Requires: lock held; the pages are in claimed ranges; moves and commits in any order.
+  // Plans to move a page. Requires, as all that plan: lock held; the pages lie in claimed ranges.
   void move(PageTable& pages, size_t from, size_t to);
-  // Maps a spare handle, or promises a new page. Requires: either, or both, at hand.
+  // Plans to map a spare handle, or to create one, which it promises to the table. Requires: there
+  // is a spare handle, or headroom.
   void commit(PageTable& pages, size_t page);
-  // Gives the page back to the device, also an inaccessible one.
+  // Plans to give a page back to the device, which may be an inaccessible one.
   void give_back(PageTable& pages, size_t page);
-  // Gives a spare handle back. Requires: there is one.
+  // Plans to give a spare handle back. Requires: there is one.
   void give_back_spare(PageTable& pages);
 
-  // Instead of run(): nothing is done.
+  // Says, instead of run(), that nothing will be done, and why.
   void refuse(const std::string& error) { note(error); }
   // Makes the device calls, until the first one that fails. Requires: lock not held. Never throws.
   void run();
-  // Enters into the table what has happened. Requires: lock held; once, after run().
+  // Enters into the table what has happened. Requires: lock held; called once, after run().
   void apply(PageTable& pages, AllocatorObserver* observer = nullptr);
 
-  // After run(): everything has been done.
+  // Whether run() has done everything.
   bool succeeded() const { return error_.empty(); }
   const std::string& error() const { return error_; }
   // The device had no memory for a new page; apply() enters that as its limit.
@@ -46,7 +47,7 @@ class PageTransaction {
   size_t given_back() const { return given_back_; }
 
  private:
-  // Where a handle was and is to be; kNowhere: not mapped.
+  // What happens to one handle: from which page to which. kNowhere: it is not mapped.
   static constexpr size_t kNowhere = static_cast<size_t>(-1);
   enum class Fate : uint8_t { kUntouched, kUnmapped, kMapped, kAccessible, kReleased };
   struct Step {
@@ -62,10 +63,10 @@ class PageTransaction {
   // Throws: DeviceError; then there is none, and device_refused_ is set.
   HandleId create_handle();
   void open_targets();
-  // Steps whose target is mapped: to be opened in runs of neighbouring pages.
+  // Makes the targets of these steps accessible, which are neighbouring pages.
   void open_run(size_t first_step, size_t last_step);
   void give_back_steps();
-  // Steps of neighbouring pages, or one of a spare handle.
+  // Does these steps, which give neighbouring pages back, or one that gives a spare handle back.
   void give_back_run(size_t first_step, size_t last_step);
   void note(const std::string& error);
 

@@ -19,8 +19,8 @@ namespace tidepool {
 
 namespace {
 
-// A scattered handle takes one mapping and may split a reserved one: two of the kernel's, of which
-// an eighth is left to the rest of the process.
+// A scattered handle takes two of the kernel's mappings, because it may split a reserved one. An
+// eighth of these is left to the rest of the process.
 size_t usable_mappings() { return host::kernel_mapping_limit() / 16 * 7; }
 
 // A failed mremap may have removed the reservation of its target.
@@ -43,7 +43,8 @@ PrivateHostSpace::PrivateHostSpace(size_t granularity) : ledger_(granularity, us
 Address PrivateHostSpace::reserve(size_t bytes) {
   std::lock_guard lock(mutex_);
   ledger_.check_size("reserve", bytes);
-  // Aligned to huge pages: the kernel moves whole page tables then, instead of single entries.
+  // The range is aligned to huge pages, so that the kernel moves whole page tables, not single
+  // entries.
   Address start = host::reserve(bytes, std::max(granularity(), 2 * kMiB));
   ledger_.add_range(start, bytes);
   return start;
@@ -107,8 +108,9 @@ MoveResult PrivateHostSpace::move(HandleId handle, Address from, Address to, siz
   if (moved == MAP_FAILED) {
     int error = errno;
     reserve_again(to, bytes);
-    // ENOMEM: the limit on mappings. Otherwise the kernel cannot move at all, or not this piece
-    // (it spans several of its mappings): the pages are dropped here and fault in there.
+    // ENOMEM says that the limit on mappings is reached. Otherwise the kernel cannot move at all,
+    // or not this piece, which spans several of its mappings: then the pages are dropped at the old
+    // place and fault in at the new one.
     if (error == ENOMEM) return MoveResult::kStayed;
     if (madvise(from.pointer(), bytes, MADV_DONTNEED) != 0) return MoveResult::kStayed;
   }

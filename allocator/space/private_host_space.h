@@ -1,10 +1,11 @@
-// PrivateHostSpace: AddressSpace over private anonymous host memory, what a CPU job uses. Private,
-// so that a forked child writes into copies of its own, never into its parent.
-// Commits by mprotect, moves pages by mremap (where the kernel can leave the old addresses
-// reserved, Linux 5.7; elsewhere the pages are dropped and faulted in again), gives pages back by
-// madvise. A created handle holds no page until it is mapped; an unmapped one has lost its pages.
-// Owns the ranges it reserved until they are released. Thread safe.
-// Invariants: those of MappingLedger; bytes outside of accessible mappings cannot be touched.
+// PrivateHostSpace: an AddressSpace over private anonymous host memory, for CPU jobs. The memory is
+// private, so that a forked child writes into copies of its own and never into its parent's. It
+// commits pages by mprotect, and gives them back by madvise. It moves pages by mremap if the kernel
+// can leave the old addresses reserved (Linux 5.7); otherwise it drops them, and new ones are
+// faulted in. A created handle holds no page until it is mapped; an unmapped one has lost its
+// pages.
+// Owns the ranges it reserved until they are released. Thread safe. Invariants: those of
+// MappingLedger; bytes outside of accessible mappings cannot be touched.
 #pragma once
 
 #include <mutex>

@@ -1,7 +1,6 @@
-// SimulatedSpace: AddressSpace of addresses only, without memory behind them: for simulations and
-// for arenas of any size in tests. Enforces every rule of address_space.h.
-// Addresses start at a fixed place, the same in every run. Thread safe.
-// Invariants: those of MappingLedger.
+// SimulatedSpace: an AddressSpace of addresses without memory behind them, for simulations and for
+// arenas of any size in tests. It enforces every rule of address_space.h. Its addresses are the
+// same in every run. Thread safe. Invariants: those of MappingLedger.
 #pragma once
 
 #include <mutex>

@@ -1,5 +1,6 @@
-// Fence: the seam to work that still uses memory: passed once the work before it is done.
-// Implementations are thread safe. passed() is cheap and never blocks; wait() blocks until passed.
+// Fence: the interface to work that still uses memory: a fence has passed once the work before it
+// is done. Implementations are thread safe. passed() is cheap and never blocks; wait() blocks until
+// the fence has passed.
 #pragma once
 
 #include <condition_variable>
@@ -10,12 +11,12 @@ namespace tidepool {
 class Fence {
  public:
   virtual ~Fence() = default;
-  // Once true, true for ever.
+  // Once this is true, it stays true.
   virtual bool passed() = 0;
   virtual void wait() = 0;
 };
 
-// HostFence: passed when a host thread says so.
+// HostFence: a fence that passes when a host thread says so.
 class HostFence final : public Fence {
  public:
   bool passed() override {

@@ -1,10 +1,10 @@
-// StreamClocks: what is known of how far each stream has come, for memory that goes from one stream
-// to another. Each stream counts epochs: a use of memory belongs to the epoch that is open at its
-// end; closing an epoch goes with recording a fence, which then stands for every earlier epoch too.
-// So one fence serves all that was freed since the last one.
+// StreamClocks: how far each stream is known to have come, for memory that goes from one stream to
+// another. Each stream counts epochs. A use of memory belongs to the epoch that is open when the
+// use ends. When an epoch is closed, a fence is recorded, which stands for every earlier epoch,
+// too; so one fence serves all that was freed since the last one.
 // Owns the fences. Not thread safe: the caller holds the lock; it makes no device call itself.
 // Invariants: (1) passed < open on every stream, and the fences kept are of epochs in between, in
-// ascending order; (2) what passed() and ordered() say once they say for ever.
+// ascending order; (2) once passed() or ordered() is true of a use, it stays true.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@
 
 namespace tidepool {
 
-// Counts the fences of one stream. Epoch 0 has passed from the start.
+// The number of an epoch of one stream. Epoch 0 has passed from the start.
 using Epoch = uint64_t;
 
-// Work on `stream` up to the end of `epoch`.
+// A use of memory by the work on `stream` up to the end of `epoch`.
 struct StreamUse {
   StreamId stream = StreamId::kDefault;
   Epoch epoch = 0;
@@ -29,44 +29,43 @@ struct StreamUse {
   friend bool operator==(const StreamUse&, const StreamUse&) = default;
 };
 
-// At most one entry per stream, in ascending order of streams.
+// Uses by several streams: at most one entry for each, in ascending order of streams.
 using StreamUses = absl::InlinedVector<StreamUse, 2>;
-// Joins a use to others: of two on one stream the later holds.
+// Adds a use to others; of two on one stream the later one is kept.
 void add_use(StreamUses& uses, StreamUse use);
 void add_uses(StreamUses& uses, std::span<const StreamUse> more);
 
 class StreamClocks {
  public:
-  // Makes room for a stream's books; needed before any other function hears of it.
+  // Makes room for a stream's books, before any other function is asked about the stream.
   void know(StreamId stream);
   bool knows(StreamId stream) const { return index(stream) <= others_.size(); }
   size_t stream_count() const { return others_.size() + 1; }
 
   // The epoch that a use which ends now belongs to.
   Epoch open(StreamId stream) const { return at(stream).open; }
-  // The host knows that the work is done: memory is free for everyone.
+  // Whether the host knows that the work is done, so that every stream may use the memory.
   bool passed(StreamUse use) const { return use.epoch <= at(use.stream).passed; }
-  // Work that `waiter` gets from now on runs after `use`, without anything more to be done.
+  // Whether work that `waiter` gets from now on runs after `use` without another wait.
   bool ordered(StreamId waiter, StreamUse use) const;
 
-  // Ends the open epoch, for which a fence is recorded next: every use of it has ended. Returns it.
+  // Ends the open epoch, for which a fence is recorded next, and returns it.
   Epoch close(StreamId stream) { return at(stream).open++; }
-  // The fence recorded after close() returned `use.epoch`, or after a later close().
+  // Adds a fence that was recorded after close() had returned `use.epoch`.
   void add_fence(StreamUse use, std::shared_ptr<Fence> fence);
 
   struct Milestone {
-    StreamUse use;  // passes together with the fence, and everything before it
+    StreamUse use;  // it and all that came before it have passed when the fence has
     std::shared_ptr<Fence> fence;
   };
-  // The earliest fence that stands for the use; without a fence where none has been recorded.
+  // The earliest fence that stands for the use; the fence is null if none has been recorded.
   Milestone milestone_for(StreamUse use) const;
-  // All fences that may have passed since they were last looked at, the earlier ones of a stream
-  // first.
+  // All fences that are not known to have passed, the earlier ones of a stream first.
   std::vector<Milestone> milestones() const;
   bool has_milestone(StreamId stream) const { return !at(stream).fences.empty(); }
 
   void note_passed(StreamUse use);
-  // The last closed epoch of each stream, once all open ones are closed.
+  // Closes the open epochs of all streams, and returns the last closed one of each.
   std::vector<StreamUse> close_all();
   void note_waited(StreamId waiter, StreamUse use);
 

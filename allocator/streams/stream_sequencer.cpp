@@ -29,7 +29,7 @@ std::optional<StreamSequencer::Fences> StreamSequencer::fences_for(DeviceLock& l
   for (StreamUse use : uses) {
     if (clocks_.passed(use)) continue;
     found.push_back(clocks_.milestone_for(use));
-    // Frees from here on, while the lock is released, are of the next epoch.
+    // What is freed from here on, while the lock is released, belongs to the next epoch.
     if (found.back().fence == nullptr) found.back().use.epoch = clocks_.close(use.stream);
   }
   std::vector<size_t> recorded;
@@ -48,7 +48,7 @@ std::optional<StreamSequencer::Fences> StreamSequencer::fences_for(DeviceLock& l
   }
   for (size_t i : recorded) clocks_.add_fence(found[i].use, found[i].fence);
   if (!refused) return found;
-  // The stream may be gone, and its memory still here.
+  // The stream may be gone while its memory is still here.
   if (!finish(lock)) return std::nullopt;
   found.clear();
   return found;
@@ -145,7 +145,7 @@ bool StreamSequencer::wait_for(DeviceLock& lock, StreamUses& uses) {
 
 void StreamSequencer::poll(DeviceLock& lock, const StreamUses& to_record) {
   CallsInFlight::Sequence sequence(calls_);
-  if (!to_record.empty()) (void)fences_for(lock, to_record);  // refused: tried again next time
+  if (!to_record.empty()) (void)fences_for(lock, to_record);  // a refusal is tried again next time
   Fences fences = clocks_.milestones();
   if (fences.empty()) return;
   std::vector<StreamUse> passed;

@@ -1,8 +1,8 @@
-// StreamSequencer: makes work of one stream run after work of others, through the device's
-// StreamOrder, and knows what has passed.
+// StreamSequencer: makes work of one stream run after work of others, by the device's StreamOrder,
+// and notes what has passed.
 // Owns the clocks; not the order, and not the blocks whose uses it awaits. Every function requires
-// the device's lock; those that take a DeviceLock& release it while the device is asked.
-// See docs/life-of-an-allocation.md, "Streams".
+// the device's lock; those that take a DeviceLock& release it while the device is asked. See
+// docs/life-of-an-allocation.md, "Streams".
 #pragma once
 
 #include <optional>
@@ -19,42 +19,44 @@ namespace tidepool {
 
 class StreamSequencer {
  public:
-  static constexpr size_t kStreams = 1 << 16;  // at most
+  static constexpr size_t kStreams = 1 << 16;  // the most that a device may have
 
   StreamSequencer(CallsInFlight& calls, AllocatorStatistics& counts)
       : calls_(calls), counts_(counts) {}
 
-  // Without an order there is one stream, whose work is done when its caller goes on.
+  // Sets the order of the device's streams. Without one there is a single stream, whose work is
+  // done when its caller goes on.
   void set_order(StreamOrder* order);
   bool has_order() const { return order_ != nullptr; }
-  // In a forked child, where the device does not exist.
+  // Drops the order in a forked child, where the device does not exist.
   void forget_order() { order_ = nullptr; }
 
-  // While suspended the device is not asked (a graph is captured). Counted.
+  // While suspended, for the capture of a graph, the device is not asked. Calls nest.
   void suspend() { ++suspended_; }
   void resume();
   bool is_suspended() const { return suspended_ > 0; }
   bool can_order() const { return order_ != nullptr && suspended_ == 0; }
 
-  // Makes room for a stream's books. Requires: the clocks do not know it; aborts where there cannot
-  // be such a stream.
+  // Makes room for a stream's books. Aborts if there cannot be such a stream. Requires: the clocks
+  // do not know it.
   void add_stream(StreamId stream);
   StreamClocks& clocks() { return clocks_; }
   const StreamClocks& clocks() const { return clocks_; }
 
-  // Work that `stream` is given from now on runs after the uses, which are then one of its own.
-  // False, and the uses stay, if the device refuses: error() says why.
+  // Makes work that `stream` is given from now on run after `uses`, in whose place one use by
+  // `stream` stands then. False, with the uses unchanged, if the device refuses; error() says why.
   bool order_after(DeviceLock& lock, StreamId stream, StreamUses& uses);
-  // The host waits until the uses have passed; none are left then. False as above.
+  // Has the host wait until the uses have passed, and empties them. False as order_after().
   bool wait_for(DeviceLock& lock, StreamUses& uses);
-  // Waits for all work on the device: all uses so far have passed then. False as above.
+  // Waits for all work on the device, so that all uses so far have passed. False as order_after().
   bool finish(DeviceLock& lock);
-  // The same at the end of an allocator, where a refusal does not matter. Throws nothing.
+  // Waits for all work on the device at the end of an allocator, where a refusal does not matter.
+  // Throws nothing.
   void finish_for_good();
   // Records fences for the uses, as far as the device allows, and notes which of all fences have
   // passed.
   void poll(DeviceLock& lock, const StreamUses& to_record);
-  // Whether a use has passed since this was last asked.
+  // Whether any use has passed since the last call.
   bool take_passed() { return std::exchange(something_passed_, false); }
 
   // What the device said when it last refused.
@@ -63,9 +65,9 @@ class StreamSequencer {
  private:
   using Fences = std::vector<StreamClocks::Milestone>;
 
-  // A fence for each use that has not passed, recorded where there is none. Where a stream does not
-  // record, all work on the device is waited for, and no fence is needed. Nothing if the device
-  // refuses that, too.
+  // Returns a fence for each use that has not passed, recorded now if there is none. If a stream
+  // refuses to record, all work on the device is waited for, and no fence is needed. nullopt if the
+  // device refuses that, too.
   std::optional<Fences> fences_for(DeviceLock& lock, const StreamUses& uses);
   void note_passed(StreamUse use);
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/policies/policy.h"
+#include "remat/restore/policy_table.h"
 
 namespace tidepool::bench {
 namespace {

@@ -1,5 +1,3 @@
-// Serving requests: from the arena, from PyTorch's own allocator, and what is tried before a
-// request fails.
 #include "bindings/torch_cuda/cuda_allocator.h"
 
 #include <c10/core/impl/GPUTrace.h>
@@ -7,6 +5,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/ApproximateClock.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,7 +15,7 @@
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/plugin/installation.h"
-#include "bindings/torch_cuda/cuda_backend.h"
+#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 
@@ -29,24 +28,7 @@ namespace {
 
 CudaAllocator* g_allocator = nullptr;
 
-// What `auto` leaves on the device for contexts, kernels that are loaded late, and libraries: this
-// share, but no more than so many bytes.
-constexpr size_t kReserveShare = 50;
-constexpr size_t kMostReserve = size_t{512} << 20;
-
 const c10::impl::PyInterpreter* gpu_trace() { return c10::impl::GPUTrace::get_trace(); }
-
-void* find_driver_function(const char* name, unsigned version) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found);
-  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) {
-    (void)cudaGetLastError();
-    return nullptr;
-  }
-  return function;
-}
 
 bool run_free_memory_callbacks() {
   bool freed = false;
@@ -59,7 +41,7 @@ bool run_free_memory_callbacks() {
 }  // namespace
 
 CudaAllocator::CudaAllocator(CUDAAllocator& native, const Settings& settings)
-    : ForwardingAllocator(native), settings_(settings) {}
+    : ForwardingAllocator(native), settings_(settings), devices_(*this, native, settings_) {}
 
 CudaAllocator* CudaAllocator::installed() { return g_allocator; }
 
@@ -78,7 +60,7 @@ void CudaAllocator::install(const Settings& settings) {
     torch_glue::install_engines(c10::kCUDA, settings.runtime.recording);
   }
   g_allocator = new CudaAllocator(*native, settings);
-  if (native->initialized()) g_allocator->set_up(c10::cuda::device_count());
+  if (native->initialized()) g_allocator->devices_.set_up(c10::cuda::device_count());
   c10::cuda::CUDACachingAllocator::allocator.store(g_allocator);
   // Priority 255: nothing that PyTorch installs later replaces us silently.
   c10::SetAllocator(c10::kCUDA, g_allocator, 255);
@@ -86,99 +68,7 @@ void CudaAllocator::install(const Settings& settings) {
 
 void CudaAllocator::init(int device_count) {
   inner().init(device_count);
-  set_up(device_count);
-}
-
-void CudaAllocator::set_up(int device_count) {
-  std::lock_guard<std::mutex> guard(mutex_);
-  if (device_count_ > 0) return;
-  TORCH_CHECK(static_cast<size_t>(device_count) <= kDevices, device_count, " CUDA devices");
-  for (int device = 0; device < device_count; ++device) {
-    slots_[static_cast<size_t>(device)].pools =
-        std::make_unique<NativePools>(inner(), static_cast<DeviceIndex>(device));
-    const auto reserved =
-        inner().getDeviceStats(static_cast<DeviceIndex>(device)).reserved_bytes[0].current;
-    slots_[static_cast<size_t>(device)].pools->set_reserved(static_cast<size_t>(reserved));
-  }
-  inner().attachAllocatorTraceTracker([this](const TraceEntry& entry) {
-    slots_[static_cast<size_t>(entry.device_)].pools->note(entry);
-  });
-  device_count_ = device_count;
-}
-
-CudaAllocator::Slot& CudaAllocator::slot(DeviceIndex device) {
-  TORCH_CHECK(device >= 0 && device < device_count_, "Invalid device argument ", int{device},
-              ": did you call init?");
-  return slots_[static_cast<size_t>(device)];
-}
-
-DeviceMemory& CudaAllocator::memory(DeviceIndex device) {
-  Slot& slot = this->slot(device);
-  DeviceMemory* memory = slot.memory.load(std::memory_order_acquire);
-  return memory != nullptr ? *memory : make_memory(slot, device);
-}
-
-DeviceMemory& CudaAllocator::make_memory(Slot& slot, DeviceIndex device) {
-  std::lock_guard<std::mutex> guard(slot.mutex);
-  if (DeviceMemory* memory = slot.memory.load()) return *memory;
-  c10::cuda::CUDAGuard device_guard(device);
-  size_t free_bytes = 0;
-  C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &slot.device_bytes));
-  AllocatorConfig config = settings_.allocator;
-  if (settings_.budget_auto) {
-    config.budget_bytes = slot.device_bytes;
-    config.device_reserve_bytes = std::min(kMostReserve, slot.device_bytes / kReserveShare);
-  } else if (config.budget_bytes == 0) {
-    config.budget_bytes =
-        static_cast<size_t>(settings_.budget_share * static_cast<double>(slot.device_bytes));
-  }
-  // More than the device has would only move the error from us to the driver.
-  config.budget_bytes = std::min(config.budget_bytes, slot.device_bytes);
-  {
-    std::lock_guard<std::mutex> functions_guard(mutex_);
-    if (functions_.cuDeviceGet == nullptr) {
-      functions_ = device::find_driver_functions(&find_driver_function);
-    }
-  }
-  config.coarse_placement = !settings_.rematerialize;  // then hardly a page has to move
-  auto* memory = new DeviceMemory(device, functions_, config);
-  if (settings_.rematerialize) {
-    auto engine = std::make_unique<torch_glue::Engine>(
-        c10::Device(c10::kCUDA, device), memory->allocator(),
-        std::make_unique<CudaBackend>(*this, *memory), settings_.runtime);
-    memory->set_engine(engine.get());
-    torch_glue::add_engine(std::move(engine));
-  }
-  slot.budget_bytes = config.budget_bytes;
-  slot.outside_at_start = outside_bytes(device);
-  slot.pools->set_limit(config.budget_bytes, slot.device_bytes);
-  slot.pools->settle(*memory);
-  memory->set_native(inner().getDeviceStats(device));
-  memory->reset_peaks();
-  {
-    std::lock_guard<std::mutex> settings_guard(mutex_);
-    if (history_.enabled) memory->configure_history(history_);
-    for (const AllocatorTraceTracker& tracker : trackers_) memory->add_tracker(tracker);
-    for (const Peers& peers : peers_) {
-      if (peers.owner == device) memory->add_peer(peers.accessor);
-    }
-  }
-  for (int i = 0; i < slot.captures; ++i) {
-    memory->allocator().suspend_stream_order();
-    if (memory->engine() != nullptr) memory->engine()->begin_capture();
-  }
-  slot.memory.store(memory, std::memory_order_release);
-  return *memory;
-}
-
-DeviceMemory* CudaAllocator::memory_of(const void* address) const {
-  const int count = device_count_.load(std::memory_order_acquire);
-  for (int device = 0; device < count; ++device) {
-    DeviceMemory* memory =
-        slots_[static_cast<size_t>(device)].memory.load(std::memory_order_acquire);
-    if (memory != nullptr && memory->contains(address)) return memory;
-  }
-  return nullptr;
+  devices_.set_up(device_count);
 }
 
 // --- Allocating ---------------------------------------------------------------------------------
@@ -210,16 +100,16 @@ void* CudaAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
 
 void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes,
                                  const void* site) {
-  Slot& slot = this->slot(device);
-  if (slot.pools->any()) [[unlikely]] {
-    for (size_t n = slot.pools->dismiss_captures(); n > 0; --n) end_capture(device);
-    if (slot.pools->serves(stream)) return allocate_native(device, stream, bytes);
+  CudaDevices::Device& own = devices_.at(device);
+  if (own.pools->any()) [[unlikely]] {
+    for (size_t n = own.pools->dismiss_captures(); n > 0; --n) devices_.end_capture(device);
+    if (own.pools->serves(stream)) return allocate_native(device, stream, bytes);
   }
   if (settings_.native || !caching_.load(std::memory_order_relaxed)) [[unlikely]] {
     return allocate_native(device, stream, bytes);
   }
-  DeviceMemory& memory = this->memory(device);
-  slot.pools->settle(memory);
+  DeviceMemory& memory = devices_.memory(device);
+  own.pools->settle(memory);
   PlacementHint hint = PlacementHint::kTransient;
   if (memory.engine() != nullptr) {
     prepare_to_allocate(*memory.engine());
@@ -229,20 +119,23 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
   try {
     address = memory.allocate(bytes, stream, hint);
   } catch (const OutOfMemory&) {
-    address = allocate_at_last(slot, memory, stream, bytes, hint);
+    address = allocate_at_last(own, memory, stream, bytes, hint);
   }
   if (hint == PlacementHint::kLongLived) [[unlikely]] call_sites_.given(site, address);
   if (auto* trace = gpu_trace()) [[unlikely]] {
     (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
-    const DeviceStats now = memory.statistics(inner().getDeviceStats(device));
-    c10::reportMemoryUsageToProfiler(address, static_cast<int64_t>(memory.block_bytes(address)),
-                                     static_cast<size_t>(now.allocated_bytes[0].current),
-                                     static_cast<size_t>(now.reserved_bytes[0].current),
-                                     c10::Device(c10::kCUDA, device));
+    tell_profiler(memory, address, static_cast<int64_t>(memory.block_bytes(address)));
   }
   return address;
+}
+
+void CudaAllocator::tell_profiler(DeviceMemory& memory, void* address, int64_t bytes) {
+  const DeviceStats now = memory.statistics(inner().getDeviceStats(memory.index()));
+  c10::reportMemoryUsageToProfiler(
+      address, bytes, static_cast<size_t>(now.allocated_bytes[0].current),
+      static_cast<size_t>(now.reserved_bytes[0].current), c10::Device(c10::kCUDA, memory.index()));
 }
 
 void CudaAllocator::prepare_to_allocate(torch_glue::Engine& engine) {
@@ -257,19 +150,19 @@ void CudaAllocator::prepare_to_allocate(torch_glue::Engine& engine) {
 }
 
 void* CudaAllocator::allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes) {
-  return slot(device).pools->allocate(memory(device), bytes,
-                                      [&] { return inner().raw_alloc_with_stream(bytes, stream); });
+  return devices_.at(device).pools->allocate(
+      devices_.memory(device), bytes, [&] { return inner().raw_alloc_with_stream(bytes, stream); });
 }
 
-void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream,
-                                      size_t bytes, PlacementHint hint) {
+void* CudaAllocator::allocate_at_last(CudaDevices::Device& own, DeviceMemory& memory,
+                                      cudaStream_t stream, size_t bytes, PlacementHint hint) {
   // What others hold for no use of theirs: memory received from other processes, and segments that
   // PyTorch's allocator keeps for its next request.
   memory.count_retry();
   (void)run_free_memory_callbacks();
-  if (slot.captures == 0) {
+  if (own.captures == 0) {
     inner().emptyCache({0, 0});
-    slot.pools->settle(memory);
+    own.pools->settle(memory);
   }
   try {
     return memory.allocate(bytes, stream, hint);
@@ -292,7 +185,7 @@ void* CudaAllocator::allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStre
 }
 
 void CudaAllocator::raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryReport& report) {
-  Slot& slot = this->slot(memory.index());
+  CudaDevices::Device& own = devices_.at(memory.index());
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(memory.index());
   torch_glue::note_out_of_memory(report);
   memory.count_out_of_memory(report.requested_bytes, stream,
@@ -302,18 +195,18 @@ void CudaAllocator::raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryR
     std::lock_guard<std::mutex> guard(mutex_);
     observers = observers_;
   }
-  const size_t native = slot.pools->reserved();
+  const size_t native = own.pools->reserved();
   const size_t held = report.committed_bytes + native;
   for (const OutOfMemoryObserver& observer : observers) {
-    observer(memory.index(), report.allocated_bytes, slot.device_bytes,
-             slot.budget_bytes - std::min(slot.budget_bytes, held));
+    observer(memory.index(), report.allocated_bytes, own.device_bytes,
+             own.budget_bytes - std::min(own.budget_bytes, held));
   }
   // It begins as PyTorch's own does: programs that try a smaller batch look for these words.
   TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
                    human_bytes(report.requested_bytes), ". GPU ", int{memory.index()},
-                   " has a total capacity of ", human_bytes(slot.device_bytes), ", of which ",
+                   " has a total capacity of ", human_bytes(own.device_bytes), ", of which ",
                    human_bytes(native), " are held by pools of PyTorch's own allocator, and ",
-                   human_bytes(outside_bytes(memory.index())),
+                   human_bytes(devices_.outside_bytes(memory.index())),
                    " are in use outside of any (context, libraries, other processes).\n",
                    report.format());
 }
@@ -323,7 +216,7 @@ void CudaAllocator::raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryR
 c10::DeleterFnPtr CudaAllocator::raw_deleter() const { return &delete_block; }
 
 void CudaAllocator::raw_delete(void* address) {
-  if (DeviceMemory* memory = memory_of(address)) {
+  if (DeviceMemory* memory = devices_.memory_of(address)) {
     const std::string misuse = memory->allocator().misuse(address);
     TORCH_CHECK(misuse.empty(), "invalid device pointer: ", address, " (", misuse, ")");
   }
@@ -332,7 +225,7 @@ void CudaAllocator::raw_delete(void* address) {
 
 void CudaAllocator::free(void* address) {
   if (address == nullptr) return;
-  DeviceMemory* memory = memory_of(address);
+  DeviceMemory* memory = devices_.memory_of(address);
   if (memory == nullptr) return inner().raw_delete(address);
   if (auto* trace = gpu_trace()) [[unlikely]] {
     (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
@@ -344,20 +237,15 @@ void CudaAllocator::free(void* address) {
   const bool profiled = c10::memoryProfilingEnabled();
   const size_t bytes = profiled && memory->owns_block(address) ? memory->block_bytes(address) : 0;
   memory->free(address);
-  if (profiled) [[unlikely]] {
-    const DeviceStats now = memory->statistics(inner().getDeviceStats(memory->index()));
-    c10::reportMemoryUsageToProfiler(address, -static_cast<int64_t>(bytes),
-                                     static_cast<size_t>(now.allocated_bytes[0].current),
-                                     static_cast<size_t>(now.reserved_bytes[0].current),
-                                     c10::Device(c10::kCUDA, memory->index()));
-  }
+  if (profiled) [[unlikely]]
+    tell_profiler(*memory, address, -static_cast<int64_t>(bytes));
 }
 
 void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
   void* address = data.get();
   // Memory of others, as PyTorch's allocator does: where it came from is for them to know.
   if (address == nullptr || data.get_deleter() != &delete_block) return;
-  if (DeviceMemory* memory = memory_of(address)) {
+  if (DeviceMemory* memory = devices_.memory_of(address)) {
     if (stream.device_index() == memory->index()) {
       return memory->record_stream(address, stream.stream());
     }
@@ -368,6 +256,237 @@ void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
   DataPtr own(address, address, inner().raw_deleter(), data.device());
   inner().recordStream(own, stream);
   own.release_context();
+}
+
+// --- Limits -------------------------------------------------------------------------------------
+
+void CudaAllocator::copy_data(void* to, const void* from, std::size_t count) const {
+  inner().copy_data(to, from, count);
+}
+
+void CudaAllocator::enable(bool value) {
+  caching_ = value;
+  inner().enable(value);
+}
+
+void CudaAllocator::emptyCache(MempoolId_t pool) {
+  inner().emptyCache(pool);
+  if (pool != MempoolId_t{0, 0}) return;
+  devices_.for_each([](CudaDevices::Device& own, DeviceMemory& memory) {
+    own.pools->settle(memory);
+    if (own.captures == 0) memory.allocator().give_back_free_pages();
+  });
+}
+
+double CudaAllocator::getMemoryFraction(DeviceIndex device) { return devices_.at(device).fraction; }
+
+void CudaAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
+  TORCH_CHECK(0 <= fraction && fraction <= 1,
+              "Expected a fraction from 0 to 1 of the device's memory, got ", fraction);
+  DeviceMemory& memory = devices_.memory(device);
+  CudaDevices::Device& own = devices_.at(device);
+  own.fraction = fraction;
+  const auto allowed = static_cast<size_t>(fraction * static_cast<double>(own.device_bytes));
+  own.pools->set_limit(std::min(own.budget_bytes, allowed), own.device_bytes);
+  own.pools->settle(memory);
+}
+
+void CudaAllocator::cacheInfo(DeviceIndex device, size_t* largest) {
+  inner().cacheInfo(device, largest);
+  *largest = std::max(*largest, devices_.memory(device).largest_free_block());
+}
+
+void* CudaAllocator::getBaseAllocation(void* address, size_t* bytes) {
+  DeviceMemory* memory = devices_.memory_of(address);
+  if (memory == nullptr) return inner().getBaseAllocation(address, bytes);
+  TORCH_CHECK(memory->owns_block(address), "invalid device pointer: ", address);
+  if (bytes != nullptr) *bytes = memory->block_bytes(address);
+  return address;
+}
+
+// --- Statistics and histories -------------------------------------------------------------------
+
+DeviceStats CudaAllocator::getDeviceStats(DeviceIndex device) {
+  const DeviceStats native = inner().getDeviceStats(device);
+  DeviceMemory* memory = devices_.at(device).memory.load();
+  return memory != nullptr ? memory->statistics(native) : native;
+}
+
+void CudaAllocator::resetAccumulatedStats(DeviceIndex device) {
+  inner().resetAccumulatedStats(device);
+  if (DeviceMemory* memory = devices_.at(device).memory.load()) memory->reset_accumulated();
+}
+
+void CudaAllocator::resetPeakStats(DeviceIndex device) {
+  inner().resetPeakStats(device);
+  DeviceMemory* memory = devices_.at(device).memory.load();
+  if (memory == nullptr) return;
+  memory->set_native(inner().getDeviceStats(device));
+  memory->reset_peaks();
+}
+
+SnapshotInfo CudaAllocator::snapshot(MempoolId_t pool, bool traces) {
+  SnapshotInfo all = inner().snapshot(pool, traces);
+  if (pool != MempoolId_t{0, 0}) return all;
+  static c10::ApproximateClockToUnixTimeConverter clock;
+  const auto to_nanoseconds = clock.makeConverter();
+  devices_.for_each([&](CudaDevices::Device&, DeviceMemory& memory) {
+    for (auto& segment : memory.segments()) all.segments.push_back(std::move(segment));
+    if (!traces) return;
+    const auto device = static_cast<size_t>(memory.index());
+    if (all.device_traces.size() <= device) all.device_traces.resize(device + 1);
+    auto& entries = all.device_traces[device];
+    for (TraceEntry& entry : memory.entries()) {
+      entry.time_.t_ = to_nanoseconds(entry.time_.approx_t_) / 1000;  // microseconds
+      entries.push_back(std::move(entry));
+    }
+    std::stable_sort(entries.begin(), entries.end(), [](const TraceEntry& a, const TraceEntry& b) {
+      return a.time_.t_ < b.time_.t_;
+    });
+  });
+  return all;
+}
+
+void CudaAllocator::recordHistory(bool enabled, CreateContextFn recorder, size_t most_entries,
+                                  RecordContext when, bool clear,
+                                  const std::vector<std::string>& skipped) {
+  inner().recordHistory(enabled, recorder, most_entries, when, clear, skipped);
+  devices_.record_history({enabled, recorder, most_entries, when, clear, skipped});
+}
+
+void CudaAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
+  inner().attachOutOfMemoryObserver(observer);
+  std::lock_guard<std::mutex> guard(mutex_);
+  observers_.push_back(std::move(observer));
+}
+
+void CudaAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
+  inner().attachAllocatorTraceTracker(tracker);
+  devices_.add_tracker(tracker);
+}
+
+#ifdef TIDEPOOL_INTERFACE_HAS_getContextForPointer
+std::shared_ptr<c10::GatheredContext> CudaAllocator::getContextForPointer(const void* address) {
+  DeviceMemory* memory = devices_.memory_of(address);
+  return memory != nullptr ? memory->context_of(address) : inner().getContextForPointer(address);
+}
+#endif
+
+// --- Pools and captures -------------------------------------------------------------------------
+
+// A graph is replayed behind our back, on the addresses that it was captured with. Work of ours
+// that the job does not know of has to be over, because no stream can be made to wait any more.
+void CudaAllocator::restore_before_capture(DeviceIndex device) {
+  DeviceMemory* const found = devices_.at(device).memory.load();
+  if (found == nullptr || found->engine() == nullptr) return;
+  if (TIDEPOOL_MUTANT(7, restored_in_capture)) return;
+  DeviceMemory& memory = *found;
+  torch_glue::Engine* engine = memory.engine();
+  bool working = false;
+  try {
+    working = engine->restore_everything();
+  } catch (const OutOfMemory& error) {
+    raise_out_of_memory(memory, error.report());
+  }
+  if (working) memory.synchronize();
+}
+
+#ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
+void CudaAllocator::markCaptureBegin(DeviceIndex device) {
+  devices_.begin_capture(device);
+  try {
+    inner().markCaptureBegin(device);
+  } catch (...) {
+    devices_.end_capture(device);
+    throw;
+  }
+}
+
+void CudaAllocator::markCaptureEnd(DeviceIndex device) {
+  devices_.end_capture(device);
+  inner().markCaptureEnd(device);
+}
+#endif
+
+void CudaAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, StreamFilter filter) {
+  restore_before_capture(device);  // it may be for one, which has started when we hear of it
+#ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
+  inner().beginAllocateToPool(device, pool, filter);
+  devices_.at(device).pools->begin(pool, std::move(filter));
+#else
+  devices_.begin_capture(device);  // it may be one
+  try {
+    inner().beginAllocateToPool(device, pool, filter);
+  } catch (...) {
+    devices_.end_capture(device);
+    throw;
+  }
+  devices_.at(device).pools->begin(pool, std::move(filter),
+                                   c10::cuda::getCurrentCUDAStream(device));
+#endif
+}
+
+void CudaAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t pool) {
+  if (devices_.at(device).pools->end(pool)) devices_.end_capture(device);
+  inner().endAllocateToPool(device, pool);
+}
+
+void CudaAllocator::setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) {
+  if (use) use_on_oom_ = true;
+  inner().setUseOnOOM(device, pool, use);
+}
+
+c10::cuda::CUDACachingAllocator::CheckpointDelta CudaAllocator::setCheckpointPoolState(
+    DeviceIndex device, std::shared_ptr<c10::cuda::CUDACachingAllocator::AllocatorState> state) {
+  auto delta = inner().setCheckpointPoolState(device, std::move(state));
+  // Whoever gets these expects the deleter that raw_deleter() says.
+  for (DataPtr& data : delta.dataptrs_allocd) {
+    (void)data.compare_exchange_deleter(inner().raw_deleter(), &delete_block);
+  }
+  return delta;
+}
+
+// --- Other devices and processes ----------------------------------------------------------------
+
+ShareableHandle CudaAllocator::shareIpcHandle(void* address) {
+  TORCH_CHECK(devices_.memory_of(address) == nullptr,
+              "This memory cannot be shared with other processes: its address was taken below "
+              "Python. Share a tensor by torch.multiprocessing instead, which moves it first.");
+  return inner().shareIpcHandle(address);
+}
+
+void CudaAllocator::make_shareable(c10::StorageImpl* storage) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  DeviceMemory* memory = devices_.memory_of(data.get());
+  if (memory == nullptr) return;
+  c10::cuda::CUDAGuard guard(memory->index());
+  auto stream = c10::cuda::getCurrentCUDAStream(memory->index());
+  const size_t bytes = storage->nbytes();
+  void* address = allocate_native(memory->index(), stream, bytes);
+  DataPtr moved(address, address, &delete_block, data.device());
+  // Whatever stream wrote the contents last, it is through.
+  C10_CUDA_CHECK(cudaDeviceSynchronize());
+  C10_CUDA_CHECK(cudaMemcpyAsync(address, data.get(), bytes, cudaMemcpyDeviceToDevice, stream));
+  C10_CUDA_CHECK(cudaStreamSynchronize(stream));
+  (void)storage->set_data_ptr(std::move(moved));
+}
+
+void CudaAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex accessed) {
+  inner().enablePeerAccess(device, accessed);
+  devices_.add_peer({.owner = accessed, .accessor = device});
+}
+
+cudaError_t CudaAllocator::memcpyAsync(void* to, int to_device, const void* from, int from_device,
+                                       size_t bytes, cudaStream_t stream, bool peer_access) {
+  const bool ours = devices_.memory_of(to) != nullptr || devices_.memory_of(from) != nullptr;
+  if (!ours) {
+    return inner().memcpyAsync(to, to_device, from, from_device, bytes, stream, peer_access);
+  }
+  // Virtual memory without peer access can only be copied by the call that names both devices.
+  if (peer_access || to_device == from_device) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+  }
+  return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream);
 }
 
 }  // namespace tidepool::torch_cuda

@@ -17,23 +17,21 @@
 #include "allocator/budgeted_allocator.h"
 #include "allocator/heap/call_sites.h"
 #include "bindings/torch/storage/storage_access.h"
+#include "bindings/torch_cuda/cuda_devices.h"
 #include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/foreign_users.h"
-#include "bindings/torch_cuda/native_pools.h"
 #include "bindings/torch_cuda/settings.h"
 #include "bindings/torch_cuda/workspaces.h"
-#include "cuda/driver_functions.h"
 #include "forwarding_allocator.h"
 
 namespace tidepool::torch_cuda {
 
 using c10::DataPtr;
-using torch_glue::delete_block;
-using c10::DeviceIndex;
 using c10::cuda::CUDAStream;
 using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
 using c10::cuda::CUDACachingAllocator::ShareableHandle;
 using c10::cuda::CUDACachingAllocator::SnapshotInfo;
+using torch_glue::delete_block;
 
 class CudaAllocator final : public ForwardingAllocator {
  public:
@@ -96,63 +94,32 @@ class CudaAllocator final : public ForwardingAllocator {
   // Frees a block, of the arena or of PyTorch's own allocator.
   void free(void* address);
   // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
-  std::string statistics_json();
-  // The last events of all arenas, one a line.
+  std::string statistics_json() { return devices_.statistics_json(); }
 
  private:
-  struct Slot {                                  // a device
-    std::mutex mutex;                            // for making `memory`
-    std::atomic<DeviceMemory*> memory{nullptr};  // null before its first allocation
-    std::unique_ptr<NativePools> pools;
-    size_t budget_bytes = 0;
-    double fraction = 1.0;  // what the job has set
-    size_t device_bytes = 0;
-    size_t outside_at_start = 0;  // see outside_bytes()
-    std::atomic<int> captures{0};
-  };
-  static constexpr size_t kDevices = 64;  // as many as PyTorch has
-  struct Peers {
-    DeviceIndex owner;     // of memory
-    DeviceIndex accessor;  // which may work on it
-  };
-
   CudaAllocator(CUDAAllocator& native, const Settings& settings);
 
-  void set_up(int device_count);
-  Slot& slot(DeviceIndex device);
-  DeviceMemory& memory(DeviceIndex device);
-  DeviceMemory& make_memory(Slot& slot, DeviceIndex device);
-  // The device whose arena has the address, or null.
-  DeviceMemory* memory_of(const void* address) const;
   // `site`: the caller, if he may be one who keeps what he is given; else null.
   void* allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes,
                     const void* site = nullptr);
-  // What of the device's memory is in use, and not by PyTorch's allocator or the arena: the CUDA
-  // context, code, libraries' own memory, other processes. 0 if the device does not say.
-  size_t outside_bytes(DeviceIndex device);
   void* allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes);
-  void* allocate_at_last(Slot& slot, DeviceMemory& memory, cudaStream_t stream, size_t bytes,
-                         PlacementHint hint);
+  void* allocate_at_last(CudaDevices::Device& own, DeviceMemory& memory, cudaStream_t stream,
+                         size_t bytes, PlacementHint hint);
+  // Reports that a block was allocated, or, with negative `bytes`, freed.
+  void tell_profiler(DeviceMemory& memory, void* address, int64_t bytes);
   // Of an arena that evicts: the calling thread is watched, and chaos gets its chance.
   static void prepare_to_allocate(torch_glue::Engine& engine);
   void restore_before_capture(DeviceIndex device);
-  void begin_capture(DeviceIndex device);
-  void end_capture(DeviceIndex device);
 
   const Settings settings_;
-  device::DriverFunctions functions_;
-  std::array<Slot, kDevices> slots_;
-  std::atomic<int> device_count_{0};
+  CudaDevices devices_;
   std::atomic<bool> caching_{true};
   std::atomic<bool> use_on_oom_{false};
   ForeignUsers foreign_users_;
   CallSites call_sites_{&is_workspace, &may_keep_workspaces};
 
-  std::mutex mutex_;  // for what follows
+  std::mutex mutex_;  // for observers_
   std::vector<OutOfMemoryObserver> observers_;
-  std::vector<AllocatorTraceTracker> trackers_;
-  std::vector<Peers> peers_;
-  MemoryHistory::Options history_;
 };
 
 }  // namespace tidepool::torch_cuda

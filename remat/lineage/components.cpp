@@ -21,8 +21,8 @@ Components::Node Components::add(uint64_t cost_ns) {
 }
 
 Components::Node Components::find(Node node) {
-  // Path halving: each node on the way is hung below its grandparent. The child comes last among
-  // what refers to the parent passed over, which may go with it.
+  // Path halving hangs each node on the way below its grandparent. The node passed over loses a
+  // reference by that, and may be freed.
   while (entries_[node].parent != 0) {
     const Node parent = entries_[node].parent;
     const Node grandparent = entries_[parent].parent;

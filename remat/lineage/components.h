@@ -1,11 +1,10 @@
-// Components: union-find over evicted values; each component knows the sum of its members' costs.
-// The fast stand-in for exact neighbourhoods (DTR, Kirisame et al. 2021, appendix C: e~*). Joining
-// is exact; leaving subtracts the member's cost and does not split, so that values once joined by
-// it stay joined ("phantom" neighbours).
-// Owns its nodes; a node is freed when neither a member nor another node refers to it.
-// Not thread safe. Nodes are numbered from 1; 0 is no node.
-// Invariants: (1) a root's sum is that of the costs of the members in its component; (2) a node's
-// references are its member, if it has one, and its children.
+// Components: a union-find over evicted values, where each component knows the sum of its members'
+// costs. It approximates exact neighbourhoods quickly (DTR, Kirisame et al. 2021, appendix C: e~*).
+// Joining is exact. When a member leaves, its cost is subtracted, but the component is not split,
+// so that values that it has joined stay joined ("phantom" neighbours).
+// Owns its nodes, numbered from 1; a node is freed when neither a member nor another node refers to
+// it. Not thread safe. Invariants: (1) a root's sum is that of the costs of the members in its
+// component; (2) a node's references are its member, if it has one, and its children.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +19,13 @@ class Components {
  public:
   using Node = uint32_t;
 
-  // A component of its own for one member.
+  // Adds a member in a component of its own.
   Node add(uint64_t cost_ns);
   void unite(Node a, Node b);
-  // The member leaves; its node's number may be given to another.
+  // Removes a member, whose node's number may be given to another one.
   void remove(Node node);
 
-  // The component's representative; valid until the next change.
+  // The node that stands for the component of `node`; valid until the next change.
   Node find(Node node);
   uint64_t sum_ns(Node node) { return entries_[find(node)].sum_ns; }
   uint64_t own_ns(Node node) const { return entries_[node].own_ns; }
@@ -40,8 +39,8 @@ class Components {
     Node parent = 0;  // 0: a root
     uint32_t references = 0;
     bool member = false;
-    uint64_t own_ns = 0;  // of a member that has not left
-    uint64_t sum_ns = 0;  // of a root's component
+    uint64_t own_ns = 0;  // the member's cost; 0 once it has left
+    uint64_t sum_ns = 0;  // of a root: the costs of all members of the component
   };
 
   void release(Node node);

@@ -1,4 +1,4 @@
-// Container bytes: what a container holds on the heap for its elements, by its capacity.
+// bytes_of(): the bytes that a container holds on the heap for its elements, by its capacity.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ size_t bytes_of(const std::vector<T>& vector) {
   return vector.capacity() * sizeof(T);
 }
 
-// A table of Abseil's: a byte of control beside each slot.
+// A hash table of Abseil's has a control byte beside each slot.
 template <typename Table>
   requires requires { typename Table::slot_type; }
 size_t bytes_of(const Table& table) {

@@ -1,8 +1,8 @@
-// ContentCheck: under chaos, fingerprints of what is evicted, compared with what comes back;
-// counted by the operator that made the contents, so that a wrong replay has a name where it
-// happens, and not where it is noticed; and how many of what operators have made was evicted and
-// came back, so that it shows what chaos has tried.
-// Not thread safe: the device's lock is held. Off, it costs a branch.
+// ContentCheck: compares, under chaos, the fingerprints of contents that are evicted with those of
+// what comes back. Differences are counted by the operator that made the contents, so that a wrong
+// replay is named where it happens, not where it is noticed. It also counts how many of each
+// operator's results were evicted and came back, which shows what chaos has tried. Not thread safe:
+// the device's lock is held. While it is off, it costs a branch.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ class ContentCheck {
 
   // `value`, with its bytes at `address`, is about to be evicted.
   void evicted(const Value& value, const void* address);
-  // It has come back to `address`.
+  // The contents of `value` have come back to `address`.
   void restored(Value& value, const void* address);
   // An operator of this type has made contents that can be made again.
   void made(const RecordType& type) {
     if (enabled_) [[unlikely]] ++coverage_[&type].made;
   }
 
-  // Contents made; those among them that were evicted and came back, each counted once.
+  // How many contents an operator has made, and how many of them were evicted and came back.
   struct Coverage {
     uint64_t made = 0, restored = 0;
   };

@@ -1,6 +1,7 @@
-// Labels: the closed sets of answers to three questions about a job's tensors: how an operator uses
-// an argument (Access), what a storage is to the job (Role), and why contents have no lineage
-// (RootReason). Below everything, so that traces and reports need not know what lineage is made of.
+// Labels: the answers to three questions about a job's tensors: how an operator uses an argument
+// (Access), what a storage is to the job (Role), and why contents have no lineage (RootReason).
+// They have a header of their own, so that traces and reports need not know what lineage is made
+// of.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,9 @@ namespace tidepool::remat {
 // How an operator uses one tensor argument.
 enum class Access : uint8_t {
   kRead,
-  kUpdate,     // reads and writes, or writes only a part: the new version needs the old bytes
-  kOverwrite,  // writes all bytes and reads none of them
-  kSideWrite,  // writes as a side effect that a replay must not repeat: a new root version
+  kUpdate,     // reads and writes it, or writes only a part: the new version needs the old bytes
+  kOverwrite,  // writes all of its bytes and reads none of them
+  kSideWrite,  // writes it as a side effect that a replay must not repeat; the result is a root
 };
 
 // Why a value has no lineage. The names in kRootReasonNames are the keys of `root_bytes`.
@@ -42,8 +43,8 @@ enum class RootReason : uint8_t {
 };
 extern const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)];
 
-// What a storage is to the job, as far as it shows: for reports, and for what may be moved.
-// Gradients are known as such late, so that nothing but reports may depend on that.
+// What a storage is to the job, as far as that can be seen. Reports show it, and it decides what
+// may be moved. Gradients are recognized late, so that only reports may depend on kGradient.
 enum class Role : uint8_t { kOther, kParameter, kOptimizerState, kInput, kGradient, kCount };
 
 }  // namespace tidepool::remat

@@ -2,13 +2,13 @@
 // edges between them. Plain data; LineageStore allocates, links and frees it.
 // A record refers to values and holds no storage alive. A value is alive while a storage holds it
 // as its current contents or a record reads it. Not thread safe: the device's lock is held.
-// Invariants (LineageStore::check_invariants): (1) an evicted storage's value has a producer, or,
-// while its bytes are being moved, keeps them;
-// (2) every edge of a linked record is in its value's consumer list, and no other edge is;
-// (3) a value's depth is greater than that of each input of its producer, roots have depth 0;
-// (4) reference counts equal the references there are; (5) a value has at most one place for its
-// bytes: its storage, or `kept` (while its storage is being written or is dying, `kept` counts).
-// See docs/life-of-an-eviction.md.
+// Invariants (LineageStore::check_invariants()): (1) the value of an evicted storage has a
+// producer; or its bytes are being moved, and it keeps them (Value::kept); (2) every edge of a
+// linked record is in its value's consumer list, and no other edge is; (3) a value's depth is
+// greater than that of each input of its producer, roots have depth 0; (4) reference counts equal
+// the references there are; (5) a value's bytes are in its storage or in `kept`; if both have
+// bytes, because the storage is being written or is dying, `kept` counts. See
+// docs/life-of-an-eviction.md.
 #pragma once
 
 #include <cstddef>
@@ -23,67 +23,71 @@ struct Record;
 struct Storage;
 struct Value;
 
-// One input of a record; a node of the value's list of consumers once the record is linked.
+// One input of a record. Once the record is linked, its edges are in their values' lists of
+// consumers.
 struct Edge {
   Value* value = nullptr;
   Record* record = nullptr;
   Edge* next = nullptr;
-  Edge** link = nullptr;  // the pointer that points here; nullptr: not in the list
+  Edge** link = nullptr;  // the pointer in the list that points here; nullptr: not in the list
 };
 
 struct Value {
   uint32_t references = 0;
-  uint32_t depth = 0;      // longest chain of records above it
+  uint32_t depth = 0;      // length of the longest chain of records that it was made by
   uint32_t uses = 0;       // reads that restorations under way have yet to do
-  uint32_t locks = 0;      // those among them that also keep it from being evicted
-  uint32_t component = 0;  // node of a policy's union-find; 0: none
-  uint32_t kept_slot = 0;  // where KeptBytes lists it; meaningful while `kept`
-  uint32_t scratch = 0;    // of a plan being built, or the mark of a walk
-  uint32_t changed = 0;    // place in a policy's list of changes, from 1; 0: not there
+  uint32_t locks = 0;      // those of the uses that also keep it from being evicted
+  uint32_t component = 0;  // the policy's: a node of its union-find; 0: none
+  uint32_t kept_slot = 0;  // its place in Residency's list of kept bytes, while `kept`
+  uint32_t scratch = 0;    // for a plan that is being built, or a walk's mark
+  uint32_t changed = 0;    // the policy's: place in its list of changes, from 1; 0: not in it
   uint32_t output = 0;     // index among its producer's outputs
   RootReason reason = RootReason::kNone;
-  bool restored = false;   // was evicted and came back; noted under chaos
+  bool restored = false;  // it was evicted and came back; noted only under chaos
   size_t bytes = 0;
-  Storage* storage = nullptr;  // whose current contents it is; nullptr: a dead intermediate
+  Storage* storage = nullptr;  // has it as its contents; nullptr: it is a dead intermediate
   Record* producer = nullptr;  // nullptr: a root
   Edge* consumers = nullptr;
   void* kept = nullptr;  // bytes that the runtime owns: a ghost, or a retained root
   StreamUse hidden;      // the last use that the job does not know of (ReplayStreamOrder)
 
-  // Its bytes are on the device, and nobody is about to change them.
+  // Whether its bytes are on the device, and nobody is about to change them.
   inline bool available() const;
-  // It is the contents of a storage that the job can still see.
+  // Whether it is the contents of a storage that the job can still see.
   inline bool live() const;
   inline bool live_and_evicted() const;
   // Where its bytes are. Requires: available().
   inline void* address() const;
 };
 
-// A search for room looks at all of them: what it reads is in the first cache line.
+// A search for room looks at all storages; the fields that it reads are in the first cache line.
 struct alignas(64) Storage {
   Value* current = nullptr;
-  Storage* next = nullptr;   // list of resident storages with lineage; nullptr: in no list
+  Storage* next = nullptr;   // in Residency's list of resident storages with lineage
   uint64_t last_access = 0;  // on the runtime's logical clock
-  // Projected cost, ns: own and above, and below; each valid while its epoch is the policy's.
+  // The policy's: cached costs of what lies above, its own included, and of what lies below, in ns.
+  // Each is valid while its epoch is the policy's.
   uint64_t cost_above = 0, cost_below = 0;
   uint32_t above_epoch = 0, below_epoch = 0;
   uint32_t locks = 0;      // operators and plans that need its bytes where they are
   uint32_t versions = 0;   // in-place versions since a root or a full overwrite
   bool evicted = false;
-  bool dead = false;       // the framework's storage is gone; freed when locks reaches 0
-  bool dying = false;      // the backend said that it is; its death will be reported soon
+  bool dead = false;       // the framework's storage is gone; this one goes when `locks` is 0
+  bool dying = false;      // the backend said so; its death will be reported soon
   bool writing = false;    // an operator is writing its bytes
   bool escaped = false;
-  bool fixed = false;      // its address was handed out: never evicted, but its contents are seen
+  bool fixed = false;  // its address was handed out: it stays, but operators' writes are seen
   Role role = Role::kOther;
   Role observed_role = Role::kOther;  // the JobObserver's
   void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)
   void* address = nullptr;  // start of its bytes; nullptr while evicted
   void* notes = nullptr;    // the backend's own, on a parameter
   Storage* previous = nullptr;
-  uint32_t step_seen = 0;  // StepHistory: the step that step_number is of
+  uint32_t step_seen = 0;  // StepHistory's: the step in which step_number is its number
   uint32_t step_number = 0;
-  uint32_t needed_below = 0;   // of a policy that looks ahead: a position, as expected at
+  // A policy's that looks ahead: where something evicted below it is needed, and in which
+  // expectation.
+  uint32_t needed_below = 0;
   uint32_t needed_step = 0;
   uint32_t observed = 0;       // the JobObserver's
 };
@@ -106,18 +110,19 @@ struct Record {
   uint32_t references = 0;  // outputs alive + who else holds it
   uint32_t depth = 0;
   uint32_t epoch = 0;       // mark of the last walk that saw it
-  bool needed = false;      // scratch of that walk
-  bool told_above = false;  // of Neighbourhood::for_each_frontier()
+  bool needed = false;      // that walk's: something that is needed lies below
+  bool told_above = false;  // see Neighbourhood::for_each_frontier()
   bool overwrites = false;
   bool linked = false;
   uint64_t cost_ns = 0;
   uint64_t step = 0;        // step of the job in which it was recorded
   uint32_t edge_count = 0;
   uint32_t output_count = 0;
-  // The operator writes into one storage. written_edge: which input it updates (kNoEdge with
-  // `overwrites`: blank memory of overwritten_bytes). Its only output is the new version.
+  // For an operator that writes into a storage, whose new version is its only output. written_edge:
+  // the input that it updates; kNoEdge with `overwrites`: it needs only overwritten_bytes of
+  // memory.
   uint32_t written_edge = kNoEdge;
-  uint32_t evicted_output = 0;  // of DependentCut: one that was evicted when a walk last looked
+  uint32_t evicted_output = 0;  // DependentCut's: an output that was evicted at its last look
   size_t overwritten_bytes = 0;
   Edge* edges = nullptr;
   Value** outputs = nullptr;  // entries are cleared when a value dies or is cut
@@ -126,7 +131,7 @@ struct Record {
   bool writes() const { return overwrites || written_edge != kNoEdge; }
 };
 
-// A million records and as many values are alive at once in a long job.
+// In a long job a million records and as many values are alive at once.
 static_assert(sizeof(Record) <= 96 && sizeof(Value) <= 96 && sizeof(Storage) == 128);
 
 inline bool Value::live() const { return storage != nullptr && !storage->dying; }

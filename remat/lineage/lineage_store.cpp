@@ -29,7 +29,7 @@ void unlink(Edge& edge) {
 LineageStore::LineageStore(Observer& observer) : observer_(observer) {}
 
 void LineageStore::clear() {
-  // Bodies own objects of the backend. Take what is left apart, value by value.
+  // Records are freed one by one, because their bodies own objects of the backend.
   std::vector<Storage*> left;
   storages_.for_each([&](Storage& storage) { left.push_back(&storage); });
   for (Storage* storage : left) {
@@ -110,7 +110,7 @@ void LineageStore::set_producer(Value& value, Record& record, uint32_t k) {
 }
 
 void LineageStore::cut(Value& value, RootReason reason) {
-  // What has changed around it cannot be walked to from it afterwards.
+  // The observer is told now, because later no walk gets from this value to what depends on it.
   if (value.changed != 0) observer_.value_dies(value);
   Record* record = value.producer;
   value.producer = nullptr;
@@ -121,7 +121,8 @@ void LineageStore::cut(Value& value, RootReason reason) {
 }
 
 uint32_t LineageStore::next_epoch() {
-  // Wrapping takes 2^32 walks; a stale mark would then only end a walk early, so start over.
+  // After 2^32 walks the number wraps around. All marks start over then, because a stale one would
+  // end a walk early.
   if (++epoch_ == 0) {
     for_each_value([](Value& value) {
       value.scratch = 0;
@@ -208,7 +209,7 @@ void LineageStore::check_value(const Value& value, bool exact) const {
                    "a value is not the output that its producer says");
     TIDEPOOL_CHECK(value.depth == producer.depth, "invariant 3: depth %u from a record of %u",
                    value.depth, producer.depth);
-    // Once for each record, not for each of what may be many outputs.
+    // The record is checked once, not once for each of its outputs.
     const std::span<Value* const> outputs(producer.outputs, producer.output_count);
     const auto first = std::find_if(outputs.begin(), outputs.end(),
                                     [](const Value* output) { return output != nullptr; });

@@ -1,7 +1,7 @@
 // LineageStore: allocates, links and frees storages, values, records and edges.
-// Owns all of them; does not own the bytes behind a value (its observer gives those up). Freeing
-// uses an explicit work list: the length of a chain of records is bounded by memory, not by stack.
-// Not thread safe: the device's lock is held. Keeps invariants (1) to (4) of lineage.h.
+// Owns all of them, but not the bytes of values, which the observer gives up. Frees chains of
+// records by a work list, so that memory bounds their length, not the stack. Not thread safe: the
+// device's lock is held. Keeps invariants (1) to (4) of lineage.h.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace tidepool::remat {
 
 class LineageStore {
  public:
-  // Told of a value that nobody refers to any more and that has `kept` bytes or a `component`, or
-  // has `changed`, just before it is freed; must leave it with none of them.
+  // Is told of a value that nobody refers to any more, just before it is freed, if it has `kept`
+  // bytes, a `component`, or a place in `changed`. It has to clear all three.
   class Observer {
    public:
     virtual ~Observer() = default;
@@ -28,27 +28,28 @@ class LineageStore {
   LineageStore(const LineageStore&) = delete;
   LineageStore& operator=(const LineageStore&) = delete;
 
-  // Forgets all storages, and with them what they were made from.
+  // Frees all storages, and with them all lineage.
   void clear();
 
-  // A tracked storage whose current contents are a root value of `bytes`.
+  // Makes a storage whose contents are a root value of `bytes`.
   Storage* new_storage(void* backend, void* address, size_t bytes, RootReason reason);
-  // Requires: its value has been taken from it (`current` is null), and it is in no list.
+  // Frees a storage. Requires: it has no value any more (`current` is null), and is in no list.
   void free_storage(Storage* storage);
 
-  // A root with one reference, which belongs to the caller.
+  // Makes a root with one reference, which belongs to the caller.
   Value* new_value(size_t bytes, RootReason reason);
   void release(Value* value) {
     if (--value->references == 0) destroy(value);
   }
 
-  // A record with one reference, which belongs to the caller; its edges are empty.
+  // Makes a record with one reference, which belongs to the caller. Its edges are empty.
   Record* new_record(const RecordType& type, size_t edges, size_t outputs, size_t body_bytes);
   void release(Record* record) {
     if (--record->references == 0) destroy(record);
   }
 
-  // Fills edge `k` (takes a reference); link() enters all edges into their values' lists.
+  // Makes `value` input `k` of the record, and takes a reference to it. link() enters the edges
+  // into their values' lists of consumers once all are set.
   void set_edge(Record& record, size_t k, Value& value) {
     Edge& edge = record.edges[k];
     edge.value = &value;
@@ -57,22 +58,22 @@ class LineageStore {
   }
   void link(Record& record);
 
-  // The record's body keeps so many bytes outside of the slab until it is destroyed. Called once.
+  // Counts bytes that the record's body keeps on the heap. Called at most once for a record.
   void add_heap_bytes(Record& record, size_t bytes);
 
-  // Makes `value`, a root, output `k` of `record`, which is deep enough.
+  // Makes the root `value` output `k` of `record`. Requires: the record's depth is set.
   void set_producer(Value& value, Record& record, uint32_t k);
 
-  // Makes a value with a producer a root. Requires: its bytes are where its readers find them.
+  // Makes a value with a producer a root. Requires: its bytes are available to its readers.
   void cut(Value& value, RootReason reason);
 
-  // A fresh mark for Record::epoch and Value::scratch: neither carries it.
+  // A fresh mark for walks, which no Record::epoch and no Value::scratch has yet.
   uint32_t next_epoch();
 
   size_t storages() const { return storages_.live(); }
   size_t values() const { return values_.live(); }
   size_t records() const { return slabs_.live(); }
-  // Of all that is alive, with what bodies keep on the heap.
+  // The bytes of all that is alive, with what bodies keep on the heap.
   size_t bytes() const {
     return storages_.bytes() + values_.bytes() + slabs_.bytes() + heap_grains_ * SlabPool::kGrain;
   }

@@ -1,7 +1,7 @@
-// Mutants: bugs on purpose, each in one place of the code that keeps a rule of docs/architecture.md
-// ("What keeps the bits the same"), to show that tests find it (tests/mutants). The CMake preset
-// `mutants` builds all of them; TIDEPOOL_MUTANT=<rule>.<name> in the environment picks one when the
-// library is loaded, and an unknown name ends the process. In every other build
+// Mutants: deliberate bugs, to show that tests find them (tests/mutants). Each one breaks, in one
+// place of the code, a rule of docs/architecture.md, "What keeps the bits the same". The CMake
+// preset `mutants` builds all of them; TIDEPOOL_MUTANT=<rule>.<name> in the environment picks one
+// when the library is loaded, and an unknown name ends the process. In every other build
 // TIDEPOOL_MUTANT(rule, name) is the constant false.
 #pragma once
 

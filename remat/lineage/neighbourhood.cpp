@@ -53,8 +53,9 @@ uint64_t Neighbourhood::descendant_values_ns(const Value& value) {
   return sum;
 }
 
-// The next record below the frame's record that reads one of its unavailable outputs; marks the
-// frame's record as needed on the way if such an output is live, or a finished record below is.
+// Returns the next record that reads an unavailable output of the frame's record. On the way it
+// marks the frame's record as needed, if such an output is live or a finished record below is
+// needed.
 Record* Neighbourhood::next_below(Frame& frame, uint32_t epoch) {
   while (true) {
     while (frame.edge != nullptr) {
@@ -81,7 +82,7 @@ uint64_t Neighbourhood::needed_descendants_ns(const Value& value) {
   for (const Edge* top = value.consumers; top != nullptr; top = top->next) {
     if (top->record->epoch == epoch) continue;
     Record* enter = top->record;
-    // Depth first; a record is finished, and its `needed` final, when its frame is popped.
+    // The walk goes depth first. When a record's frame is popped, its `needed` is final.
     while (true) {
       if (enter != nullptr) {
         enter->epoch = epoch;

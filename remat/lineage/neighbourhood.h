@@ -1,6 +1,7 @@
-// Neighbourhood: exact walks over the unavailable values around a value, as far as unavailable
-// values reach. `Available` stops a walk. The oracle for what policies approximate.
-// Not thread safe: the device's lock is held. No recursion; cost linear in the region walked.
+// Neighbourhood: exact walks from a value, up and down, over all unavailable values that can be
+// reached through unavailable values. It gives the costs that policies price by, and against which
+// tests check those that policies approximate. Not thread safe: the device's lock is held. No
+// recursion; a walk takes time linear in its region.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,22 @@ class Neighbourhood {
  public:
   explicit Neighbourhood(LineageStore& store) : store_(store) {}
 
-  // Sum over the distinct records that would have to run to produce the producer's inputs again
-  // (RESEARCH formula: evicted ancestors). The producer's own cost is not in it.
+  // The cost of the distinct records that would have to run to make the inputs of the value's
+  // producer available again. The producer's own cost is not in it.
   uint64_t ancestors_ns(const Value& value);
 
-  // Sum over the distinct records below `value` with an unavailable output that is live, or from
-  // which unavailable values lead to one that is live.
+  // The cost of the distinct records below `value` that are still needed: those with an unavailable
+  // output that is live, or from which unavailable values lead to a live one.
   uint64_t needed_descendants_ns(const Value& value);
 
-  // DTR's e_ancestors and e_descendants (Kirisame et al. 2021, appendix C): sums over the values
-  // that count and that `value` is reached from, or that are reached from it, through unavailable
-  // values only. Each counts, also several of one record.
+  // DTR's e_ancestors and e_descendants (Kirisame et al. 2021, appendix C): the costs of all values
+  // that count and that lead to `value`, or to which it leads, through unavailable values only.
+  // Several values of one record count separately.
   uint64_t ancestor_values_ns(const Value& value);
   uint64_t descendant_values_ns(const Value& value);
 
-  // Its bytes are gone and could be made again, for its storage or for whoever reads it. (What is
-  // just being written is not gone for its own storage.)
+  // Whether a value counts for the above: its bytes are gone, and could be made again for its
+  // storage or its readers. (A value that is just being written is not gone for its own storage.)
   static bool counts(const Value& value) {
     return !value.available() && value.producer != nullptr &&
            (value.consumers != nullptr || (value.storage != nullptr && value.storage->evicted));
@@ -42,12 +43,13 @@ class Neighbourhood {
   template <typename Visit>
   void for_each_evicted_below(const Value& value, Visit&& visit);
 
-  // Calls `above(Storage&)` and `below(Storage&)` for every resident storage whose neighbourhood
-  // one of `values` is in: those reached from it, up or down, through unavailable values. The same
-  // storage may come twice. `above` is not told again of a storage whose sum of descendants was not
-  // asked for since: a walk up ends at records that one has passed since such a sum last did
-  // (Record::told_above). Else each change would walk all of what is evicted above it. At most
-  // linear in the regions together.
+  // Calls above(Storage&) or below(Storage&) for every resident storage whose neighbourhood
+  // contains one of `values`: `above` for those from which unavailable values lead down to it,
+  // `below` for those to which they lead. The same storage may come twice. A walk up stops at
+  // records that an earlier one has passed (Record::told_above), unless a sum of descendants has
+  // passed them since: `above` is not told twice of a storage whose sum nobody has asked for in
+  // between. Without that, each change would walk over all that is evicted above it. At most linear
+  // in the size of the regions together.
   template <typename Above, typename Below>
   void for_each_frontier(std::span<Value* const> values, Above&& above, Below&& below) {
     walk_up(values, above);
@@ -58,7 +60,7 @@ class Neighbourhood {
     });
   }
 
-  // For the next walk.
+  // The bytes that are kept for the next walk.
   size_t bookkeeping_bytes() const { return bytes_of(values_) + bytes_of(frames_); }
 
  private:
@@ -70,8 +72,8 @@ class Neighbourhood {
 
   template <typename Visit>
   void walk_up(std::span<Value* const> values, Visit&& visit);
-  // Asks `goes_on(const Value&)` of every output of the distinct records below `values`, whether
-  // those that read it are looked at, too.
+  // Calls goes_on(const Value&) for every output of the distinct records below `values`; it says
+  // whether the walk goes on to the records that read the output.
   template <typename GoesOn>
   void walk_down(std::span<const Value* const> values, GoesOn&& goes_on);
   Record* next_below(Frame& frame, uint32_t epoch);

@@ -1,6 +1,6 @@
-// Pools for lineage: objects of one type (ObjectPool, iterable) and slabs of many sizes (SlabPool).
-// They own the memory they hand out and never return it to the system: what they hold is bounded by
-// the most that was in use at once. Not thread safe: the device's lock is held.
+// ObjectPool and SlabPool: memory for lineage. They own the memory that they hand out and never
+// return it to the system, so that they hold as much as was in use at once at most. Not thread
+// safe: the device's lock is held.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace tidepool::remat {
 
-// Objects keep their address. T is trivially destructible and starts from T{}.
+// A pool of objects of one type, which can be iterated over and keep their addresses. T is
+// trivially destructible, and an object starts as T{}.
 template <typename T>
 class ObjectPool {
  public:
@@ -63,7 +64,8 @@ class ObjectPool {
   size_t live_ = 0;
 };
 
-// Raw memory, aligned to 16 bytes, by size class of 32 bytes; large requests go to malloc.
+// A pool of raw memory, aligned to 16 bytes, in sizes that are multiples of 32 bytes. Large
+// requests go to malloc().
 class SlabPool {
  public:
   static constexpr size_t kGrain = 32;
@@ -113,7 +115,7 @@ class SlabPool {
     FreeSlab* next;
   };
 
-  // Also nothing has a slab of its own, since a free slab holds a link.
+  // Even a request of no bytes has a slab, because a free slab holds a link.
   static size_t class_of(size_t bytes) {
     return bytes == 0 ? 1 : (bytes + kGrain - 1) / kGrain;
   }

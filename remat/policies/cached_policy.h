@@ -1,15 +1,18 @@
-// CachedPolicy: what the policies that price by exact neighbourhoods have in common: a cost in two
-// parts, each of which changes only when availability changes in an unavailable region that touches
-// the storage: of what lies above it, and of what lies below. Both are cached per storage. Values
-// whose availability changes are listed, and the next price asked for drops, in one walk over their
-// regions together, the parts below of the storages above them and the parts above of those below.
-// While nothing searches, changes cost next to nothing: after a while all caches are given up.
-// A cost is a walk over its region; of a search, those whose region has changed since the last.
-// Invariants: (1) a part whose epoch is the current one is exactly what a fresh walk gives, but for
-// changes still listed; (2) Value::changed is the place in the list of exactly the values in it.
-// Why one walk later does: between a storage and the first value on any path from it that has
-// changed, nothing has, so that a walk from there still gets to the storage. A listed value that
-// dies is walked from at once, while its edges are there. See docs/life-of-an-eviction.md.
+// CachedPolicy: the base of policies that price by exact neighbourhoods. The cost of a storage has
+// two parts, that of what lies above it and that of what lies below. Each part changes only when
+// the availability of values changes in an unavailable region that touches the storage, and each is
+// cached in the storage. A cost that is not cached takes a walk over its region, so that a search
+// walks only where something has changed since the last one. Values whose availability changes are
+// listed. The next price that is asked for drops caches in one walk over the regions of all listed
+// values: the parts below of storages above them, and the parts above of storages below them. While
+// nothing searches, changes cost next to nothing, because after many of them all caches are given
+// up.
+// Invariants: (1) a part whose epoch is the current one is exactly what a fresh walk gives, apart
+// from changes that are still listed; (2) Value::changed is the place in the list of each value in
+// it, and 0 for all others. One walk later is enough: between a storage and the first changed value
+// on any path from it nothing has changed, so that a walk from that value still gets to the
+// storage. If a listed value dies, the walk from it is made at once, while its edges are there. See
+// docs/life-of-an-eviction.md.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +37,8 @@ class CachedPolicy : public Policy {
   explicit CachedPolicy(LineageStore& store, int fraction_bits = kRatioBits)
       : Policy(fraction_bits), store_(store), neighbourhood_(store) {}
 
-  // By walks from nothing, in ns: of what lies above the storage, its own record's cost included,
-  // and below.
+  // The two parts of the cost in ns, computed anew: of what lies above the storage, its own record
+  // included, and of what lies below it.
   virtual uint64_t compute_above(const Storage& storage) = 0;
   virtual uint64_t compute_below(Storage& storage) = 0;
 
@@ -49,7 +52,7 @@ class CachedPolicy : public Policy {
   Neighbourhood neighbourhood_;
 
  private:
-  // Values that change between two searches after which caches are given up, not kept exact.
+  // After so many changes between two searches caches are given up, not kept exact.
   static constexpr size_t kPatience = 1024;
 
   void note_change(Value& value) {

@@ -1,7 +1,7 @@
-// ComponentPolicy: what the policies that price by union-find components have in common: every
-// value that would have to be recomputed is a member of a component, joined to its evicted inputs
-// and, as the policy's paper has it, to evicted results that read it or to evicted sibling outputs.
-// A change costs O(neighbours · α(values)), and so does a price.
+// ComponentPolicy: the base of policies that price by components of a union-find. Every value that
+// would have to be recomputed is a member of a component. It is joined to its evicted inputs and,
+// as the policy's paper says, to evicted results that read it or to evicted outputs of the same
+// record. A change takes O(neighbours · α(values)), and so does a price.
 // Invariants: (1) exactly the unavailable values with a producer that have a storage or readers are
 // members; (2) those of Components.
 #pragma once
@@ -25,8 +25,8 @@ class ComponentPolicy : public Policy {
   enum class Kin : uint8_t { kInputsAndReaders, kInputsAndSiblings };
   ComponentPolicy(LineageStore& store, Kin kin) : store_(store), kin_(kin) {}
 
-  // Calls visit(Value&) for each member among a value's kin. An input that is read twice comes
-  // twice.
+  // Calls visit(Value&) for each member among a value's kin (see Kin); twice for an input that is
+  // read twice.
   template <typename Visit>
   void for_each_kin(const Value& value, Visit&& visit) const {
     if (value.producer == nullptr) return;

@@ -6,12 +6,12 @@
 namespace tidepool::remat {
 
 double NextUsePolicy::price(Storage& storage, const Circumstances& now) {
-  // Of another step than is expected now: another position.
+  // A position that was found under another expectation means nothing now.
   if (storage.needed_step != step_history_.expectation()) storage.below_epoch = 0;
   const auto cost_ns = static_cast<double>(cost(storage));
   const StepHistory::Position own = step_history_.next_use(storage);
   if (own == StepHistory::kUnknown) return cost_ns / static_cast<double>(now.staleness_ns);
-  // What is evicted below is restored when it is used, and the region changes then.
+  // When something that is evicted below is used, it is restored, and the region changes.
   const uint64_t distance_ns = step_history_.time_until_ns(std::min(own, storage.needed_below));
   const auto staleness = static_cast<double>(now.staleness_ns);
   const auto distance = static_cast<double>(distance_ns > 0 ? distance_ns : 1);

@@ -1,11 +1,12 @@
-// next-use: C(v) / sqrt(staleness · time until v is needed), where C(v) is needed-cost's cost, and
-// v is needed when an operator reads it next or, earlier, when one reads something evicted that has
-// to be recomputed from v. The time is known from the step before, as long as this step repeats it
-// (StepHistory). For what is not foreseen, and from the first difference on for everything,
-// needed-cost's C(v) / staleness. Belady's rule (IBM Systems Journal, 1966) would divide by the
-// time alone; that is worse: docs/decisions/looking-ahead.md. Cached as in CachedPolicy, with the
-// earliest use of what is evicted below; else O(region). Invariants: (1) that of CachedPolicy; (2)
-// those of StepHistory.
+// NextUsePolicy, next-use: the price of a value v is C(v) / sqrt(staleness · time until v is
+// needed).
+// C(v) is that of needed-cost. v is needed when an operator reads it next or, earlier, when one
+// reads something evicted that has to be recomputed from v. The time is known from a step before,
+// as long as this step repeats it (StepHistory). For values of which nothing is foreseen, and for
+// all values from the first difference on, the price is needed-cost's. Belady's rule (IBM Systems
+// Journal, 1966) would divide by the time alone, which is worse: docs/decisions/looking-ahead.md.
+// Costs are cached as in CachedPolicy, together with the earliest use of what is evicted below.
+// Invariants: (1) that of CachedPolicy; (2) those of StepHistory.
 #pragma once
 
 #include "remat/policies/cached_policy.h"

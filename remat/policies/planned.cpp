@@ -17,8 +17,11 @@ std::span<const std::string> PlannedPolicy::candidates() {
   return *kNames;
 }
 
-PlannedPolicy::PlannedPolicy(LineageStore& store)
-    : store_(store), net_(std::make_unique<NeededCostPolicy>(store)), active_(net_.get()) {}
+PlannedPolicy::PlannedPolicy(LineageStore& store, Make make)
+    : store_(store),
+      make_(make),
+      net_(std::make_unique<NeededCostPolicy>(store)),
+      active_(net_.get()) {}
 
 void PlannedPolicy::set_plan(const StepPlan& plan) {
   const auto names = candidates();
@@ -31,7 +34,7 @@ void PlannedPolicy::set_plan(const StepPlan& plan) {
   });
   if (plans_.size() == kMostPlans) plans_.pop_front();
   plans_.push_back(plan);
-  // A step under way that this is about goes on without a plan.
+  // A step under way that the plan is for goes on without a plan.
   if (plan.fingerprint != step_history_.expected_fingerprint()) return;
   expectation_ = step_history_.between_steps() ? 0 : step_history_.expectation();
   if (follows_plan()) use(*net_, {});
@@ -47,8 +50,8 @@ const StepPlan* PlannedPolicy::plan_for_step() const {
   return nullptr;
 }
 
-// The first price of a step is asked for after its first operator has begun. What is expected may
-// change in the middle of the step.
+// The first price of a step is asked for after the step's first operator has begun. Another step
+// may be expected from the middle of a step on.
 void PlannedPolicy::choose_plan() {
   expectation_ = step_history_.expectation();
   const StepPlan* const plan = plan_for_step();
@@ -70,7 +73,7 @@ void PlannedPolicy::choose_plan() {
   if (other == nullptr && plan->policy == "next-use") {
     other = std::make_unique<NextUsePolicy>(store_, step_history_, plan->use_share);
   } else if (other == nullptr) {
-    other = make_policy(plan->policy, store_);
+    other = make_(plan->policy, store_, 0);
   }
   use(*other, std::move(weights), plan->preference);
 }

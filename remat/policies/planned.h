@@ -1,11 +1,13 @@
-// planned: the prices of a plan that was found on a recorded step, for as long as the job repeats
-// that step; needed-cost's before there is a plan, and from the first difference on. A plan names
-// another policy and a factor for each of the step's results (step_plan.h); who searches for it is
-// above this folder (plan/planner.h). Each kind of step that the job has may have a plan of its
-// own. Owns the policies that it has priced with; one is active, and it alone keeps anything in
-// values and storages: what the others kept there is dropped as soon as the job departs from the
-// step. Invariants: (1) another policy than needed-cost is active only while the step is foreseen
-// and the plan fits it; (2) those of the active policy; (3) those of StepHistory.
+// PlannedPolicy, planned: the prices of a plan that was found on a recorded step, for as long as
+// the job repeats that step; the prices of needed-cost before there is a plan, and from the first
+// difference on.
+// A plan names another policy, and a factor for each of the step's results (step_plan.h). Each kind
+// of step that the job has may have a plan of its own; plan/planner.h searches for them.
+// Owns the policies that it has priced with. One of them is active, and only that one keeps
+// anything in values and storages: what the others kept there is dropped as soon as another one
+// becomes active.
+// Invariants: (1) another policy than needed-cost is active only while the step is foreseen and the
+// plan fits it; (2) those of the active policy; (3) those of StepHistory.
 #pragma once
 
 #include <deque>
@@ -25,17 +27,21 @@ namespace tidepool::remat {
 
 class PlannedPolicy final : public Policy {
  public:
-  explicit PlannedPolicy(LineageStore& store);
+  // Makes the policy of a name, as make_policy() of the table of policies does.
+  using Make = std::unique_ptr<Policy> (*)(const std::string& name, LineageStore& store,
+                                           uint64_t seed);
 
-  // The names that a plan may have: those whose prices depend on nothing but the storage, its
+  PlannedPolicy(LineageStore& store, Make make);
+
+  // The policies that a plan may name: those whose prices depend only on the storage, its
   // neighbourhood and time.
   static std::span<const std::string> candidates();
 
-  // Taken up by the next step that it fits, in place of what there was for such steps; a default
-  // plan with the step's fingerprint is as none. Throws: std::invalid_argument naming an unknown
-  // policy.
+  // Gives a plan, which the next step that it fits takes up, in place of an earlier plan for such
+  // steps. A default plan with the step's fingerprint stands for none. Throws:
+  // std::invalid_argument naming an unknown policy.
   void set_plan(const StepPlan& plan) override;
-  // A plan is in use now.
+  // Whether a plan is in use now.
   bool follows_plan() const {
     return active_ != &*net_ || !weights_.empty() || preference_ != Preference::kCheapest;
   }
@@ -46,7 +52,7 @@ class PlannedPolicy final : public Policy {
     if (weights_.empty() || storage.step_seen != step_history_.step()) return price;
     return price * weights_[storage.step_number];
   }
-  // In needed-cost's unit, as price().
+  // The price of time in needed-cost's unit, which price() has, too.
   std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
     return net_->time_price(ns, now);
   }
@@ -66,10 +72,10 @@ class PlannedPolicy final : public Policy {
   void check_invariants() override;
 
  private:
-  // Remembered at most, the latest: more than there are kinds of steps.
+  // How many of the latest plans are remembered: more than there are kinds of steps.
   static constexpr size_t kMostPlans = 2 * StepHistory::kKinds;
 
-  // Follows what is expected now.
+  // Takes up, or drops, a plan where another step is expected than before.
   void update() {
     if (step_history_.expectation() != expectation_) choose_plan();
     if (follows_plan() && !step_history_.matching()) [[unlikely]]
@@ -77,11 +83,12 @@ class PlannedPolicy final : public Policy {
   }
   void choose_plan();
   const StepPlan* plan_for_step() const;
-  // Makes `policy` the active one; `weights` are by number of the step's storages.
+  // Makes `policy` the active one. `weights`: factors by the numbers of the step's storages.
   void use(Policy& policy, std::vector<float> weights,
            Preference preference = Preference::kCheapest);
 
   LineageStore& store_;
+  const Make make_;
   StepHistory step_history_;
   const std::unique_ptr<Policy> net_;
   std::map<std::string, std::unique_ptr<Policy>> others_;  // by name and share
@@ -90,7 +97,7 @@ class PlannedPolicy final : public Policy {
   std::vector<float> weights_;
   Preference preference_ = Preference::kCheapest;
   std::deque<StepPlan> plans_;
-  uint32_t expectation_ = 0;  // that choose_plan() has seen
+  uint32_t expectation_ = 0;  // the one that choose_plan() has seen
 };
 
 }  // namespace tidepool::remat

@@ -1,20 +1,18 @@
-// Policy: what evicting a storage would cost. The allocator finds the room; a policy only prices.
-// The price is of the whole storage: windows and sets of blocks are weighed by the sum of their
-// prices. Price ÷ bytes is the heuristic h of the papers that evict one storage after the other,
-// the least h first (DTR's loop): a policy whose h divides by the size leaves that division out,
-// one whose h does not multiplies by the size.
-// A policy may cache per storage (Storage::cost_above, cost_below and their epochs) and keep a
-// union-find over values (Value::component) or a list of them (Value::changed); it is told of every
-// change of availability.
-// Not thread safe: the device's lock is held. A policy is deterministic: same calls, same prices.
+// Policy: says what evicting a storage would cost. The allocator finds room by these prices; a
+// policy only prices. A price is that of the whole storage, because windows and sets of blocks are
+// compared by sums of prices. In the papers that evict one storage after the other, the one with
+// the least h first (DTR's loop), h is price ÷ bytes: a policy whose h divides by the size leaves
+// this division out, and one whose h does not divide by it multiplies by the size. A policy may
+// cache costs in storages (Storage::cost_above, cost_below and their epochs), and keep a union-find
+// over values (Value::component) or a list of values (Value::changed). It is told of every change
+// of availability. Not thread safe: the device's lock is held. A policy is deterministic: the same
+// calls give the same prices.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 
 #include "allocator/arena/reclaimer.h"
 #include "remat/lineage/lineage_store.h"
@@ -34,13 +32,13 @@ class Policy {
  public:
   virtual ~Policy() = default;
 
-  // The price of evicting `storage`, in whatever unit the policy has.
+  // The price of evicting `storage`, in a unit that is the policy's own.
   // Requires: it is resident and its value has a producer.
   virtual double price(Storage& storage, const Circumstances& now) = 0;
 
-  // The price, in the unit of price(), of `ns` that are surely spent on making room of the storage:
-  // on copying its contents elsewhere, or on moving pages. Nothing: the policy weighs no such
-  // thing, and nothing is copied, as in the papers.
+  // The price, in the unit of price(), of time that is certainly spent on making room of the
+  // storage: `ns` of copying its contents elsewhere, or of moving pages. nullopt: the policy does
+  // not weigh time, and nothing is copied, as in the papers.
   virtual std::optional<double> time_price(uint64_t ns, const Circumstances& now) const {
     static_cast<void>(ns), static_cast<void>(now);
     return std::nullopt;
@@ -49,11 +47,12 @@ class Policy {
   // Whether prices depend on Circumstances::free_beside_bytes.
   virtual bool asks_for_free_beside() const { return false; }
 
-  // Whether a request may be served from what an earlier search found cheapest, as long as that
-  // costs no more than what was left out did; else each search is exact, as in the papers.
+  // Whether a search may look only at the blocks that an earlier search found cheapest, as long as
+  // these cost no more than those that it left out did. If not, each search is exact, as in the
+  // papers.
   virtual bool allows_shortlists() const { return false; }
 
-  // Which way to make room for the requests of a search, after begin_search().
+  // Which way of making room is preferred, after begin_search().
   virtual Preference preference() const { return Preference::kCheapest; }
 
   // `value` has just become available, or has just become unavailable (evicted, overwritten,
@@ -66,27 +65,27 @@ class Policy {
 
   virtual void begin_search() {}
 
-  // Drops all that it keeps in values and storages, as if it had priced nothing and been told of no
-  // change; costs cached in storages may stay, for others to drop.
+  // Drops all that the policy keeps in values, as if it had priced nothing and been told of no
+  // change. Costs that it has cached in storages may stay; others drop them.
   virtual void forget_all() {}
 
-  // What a plan says of the steps to come, for a policy that follows one.
+  // Gives a plan for the steps to come to a policy that follows one.
   virtual void set_plan(const StepPlan& plan) { static_cast<void>(plan); }
 
-  // What the runtime has to tell of operators and steps, for a policy that looks ahead.
+  // For a policy that looks ahead: the history to which the runtime reports operators and steps.
   virtual StepHistory* step_history() { return nullptr; }
 
-  // That it keeps now, beside what is in values and storages.
+  // The bytes that the policy keeps now, beside what is in values and storages.
   virtual size_t bookkeeping_bytes() const { return 0; }
 
-  // Aborts if a cached price differs from what a computation from nothing gives.
+  // Aborts if a cached cost differs from one that is computed anew.
   virtual void check_invariants() {}
 
-  // Units of a fixed price in 1.
+  // How many units of a fixed price() make up a price of 1.
   double unit() const { return unit_; }
 
-  // A price as the allocator sums it: fixed-point, never zero (only free blocks are free), never
-  // above Price::kGreatest.
+  // A price in fixed point, as the allocator sums it: never 0, because only free blocks cost
+  // nothing, and never above Price::kGreatest.
   Price fixed(double price) const {
     const double scaled = price * unit_;
     if (!(scaled < static_cast<double>(Price::kGreatest))) return {Price::kGreatest, false};
@@ -94,21 +93,13 @@ class Policy {
   }
 
  protected:
-  // Time by time: a ratio from 2^-30 on, up to 2^14.
+  // For prices that divide time by time: ratios from 2^-30 to 2^14.
   static constexpr int kRatioBits = 30;
-  // Bits after the binary point in fixed prices; Price holds 44 in all.
+  // `fraction_bits`: how many bits fixed prices have after the binary point, of 44 in all.
   explicit Policy(int fraction_bits = kRatioBits) : unit_(std::ldexp(1.0, fraction_bits)) {}
 
  private:
   const double unit_;
 };
-
-// The names that make_policy() takes, the default first.
-std::span<const std::string> policy_names();
-
-// `seed`: for policies that draw.
-// Throws: std::invalid_argument naming an unknown policy and the known ones.
-std::unique_ptr<Policy> make_policy(const std::string& name, LineageStore& store,
-                                    uint64_t seed = 0);
 
 }  // namespace tidepool::remat

@@ -57,7 +57,7 @@ StepHistory::Call StepHistory::begin(uint64_t site, std::span<Storage* const> op
   return call;
 }
 
-// Whether the entry that came last is that of the expected step.
+// Whether the last entry is that of the expected step.
 bool StepHistory::begins_alike() const {
   const List& list = expected();
   const size_t at = present_.entries.size() - 1;
@@ -89,7 +89,8 @@ void StepHistory::expect(size_t kind) {
   index_uses();
 }
 
-// The present step is not the expected one: the latest that begins as it does.
+// Expects the latest remembered step that begins as the present one does, which is not the expected
+// one.
 void StepHistory::expect_another() {
   size_t best = kNone;
   for (size_t k = 0; k < kinds_.size(); ++k) {
@@ -115,7 +116,7 @@ void StepHistory::finish(const Call& call, std::span<Storage* const> outputs) {
   }
 }
 
-// After the step before, it is `fingerprint` that came.
+// Notes that the step with this fingerprint came after the step before.
 void StepHistory::note_successor(uint64_t fingerprint) {
   const size_t before = find(last_fingerprint_);
   if (before == kNone) return;
@@ -129,8 +130,8 @@ void StepHistory::note_successor(uint64_t fingerprint) {
   }
 }
 
-// Keeps the present list in place of the last of its kind, or of those of longest ago. Returns
-// where.
+// Keeps the present list, in place of the one of its kind, or else of the one that was longest ago.
+// Returns its index.
 size_t StepHistory::remember_present() {
   size_t at = find(present_.fingerprint);
   repeated_ = at != kNone;
@@ -153,7 +154,7 @@ size_t StepHistory::remember_present() {
 }
 
 void StepHistory::end_step(uint64_t now_ns) {
-  if (present_.entries.empty()) return;  // two marks in a row
+  if (present_.entries.empty()) return;  // two ends of steps in a row
   steps_matched_ += expected_fingerprint() == present_.fingerprint;
   present_.length_ns = now_ns - present_.start_ns;
   last_outputs_ = present_.outputs.size();

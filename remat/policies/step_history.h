@@ -1,18 +1,20 @@
-// StepHistory: when storages will be used next, if the job goes on as it did in a step before.
-// Writes down what each operator of a step reads, writes and makes, with storages numbered in the
-// order in which the step meets them: two steps that do the same give the same list, whatever
-// addresses and objects they use. Jobs have more than one kind of step: two optimizers in turn, a
-// few shapes, a log now and then. So the last kKinds different lists are kept, with what came after
-// each. The one that should come tells what the present step will do, as long as that begins like
-// it; at a difference, another one that begins like the present step does. If there is none,
-// nothing is foreseen until the next step.
+// StepHistory: foresees when storages will be used next, if the job goes on as it did in an earlier
+// step. It writes down what each operator of a step reads, writes and makes, with storages numbered
+// in the order in which the step meets them. So two steps that do the same give the same list,
+// whatever addresses and objects they use. Jobs have several kinds of steps: two optimizers in
+// turn, a few shapes, a log now and then. So the last kKinds different lists are kept, each with
+// what came after it.
+// The list that should come next tells what the present step will do, as long as the step begins
+// like it. At a difference another list that begins like the present step takes its place; if there
+// is none, nothing is foreseen until the next step.
 // Owns the lists; marks storages (Storage::step_number, step_seen). Not thread safe: the device's
-// lock is held. Operators of several threads that overlap in another order are a difference.
-// O(1) by operand and output, 4 and 16 bytes each; a use is found in amortised constant time. A
-// difference costs a look at the beginnings of all lists.
-// Invariants: (1) while matching() the present list is a beginning of the expected one; (2) a
-// storage has a number of this step if and only if an operator of it has met the storage; (3) no
-// two lists kept are of the same kind of step, and all are complete.
+// lock is held. If operators of several threads overlap in another order, that is a difference.
+// Takes O(1) time for each operator and operand, and 4 bytes for an operand, 16 for an output. A
+// use is found in amortised constant time. A difference takes a look at the beginnings of all
+// lists.
+// Invariants: (1) while matching(), the present list is a beginning of the expected one; (2) a
+// storage has a number of this step if and only if an operator of this step has met it; (3) the
+// lists that are kept are complete and all different.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +29,8 @@ namespace tidepool::remat {
 
 class StepHistory {
  public:
-  // Place of an operator call in its step. kUnknown: nothing is foreseen for the storage; kNever:
-  // it is not used any more in what is left of the step.
+  // The place of an operator call in its step. kUnknown: nothing is foreseen for the storage.
+  // kNever: the storage is not used any more in the rest of the step.
   using Position = uint32_t;
   static constexpr Position kNever = UINT32_MAX - 1;
   static constexpr Position kUnknown = UINT32_MAX;
@@ -39,24 +41,25 @@ class StepHistory {
     Position position = 0;
   };
 
-  // An operator is about to run. `site` tells operators apart that storages alone do not; `now_ns`:
-  // the logical clock.
+  // Says that an operator is about to run. `site` tells apart operators on the same storages;
+  // `now_ns` is the logical clock.
   Call begin(uint64_t site, std::span<Storage* const> operands, uint64_t now_ns);
-  // It has run, and made `outputs` (nullptr where that is no memory of ours).
+  // Says that the operator has run, and made `outputs` (nullptr for memory that is not ours).
   void finish(const Call& call, std::span<Storage* const> outputs);
-  // What has begun does not come to its end.
+  // Says that the step that has begun does not come to its end.
   void give_up();
   void end_step(uint64_t now_ns);
 
-  // Different steps that are remembered; those that were longest ago are forgotten first.
+  // How many different steps are remembered; the one that was longest ago is forgotten first.
   static constexpr size_t kKinds = 8;
 
-  // The present step has done what the expected one did, so far.
+  // Whether the present step has done so far what the expected one did.
   bool matching() const { return matching_; }
-  // Of the storage after the calls that have begun.
+  // The storage's next use after the calls that have begun.
   Position next_use(const Storage& storage);
-  // Of operators' own time, as the expected step took it; for kNever: until the end of another such
-  // step; 0 for what has begun. Requires: matching(), and a position of this step, or kNever.
+  // How much time of operators, as the expected step took it, lies between now and the position: 0
+  // if it has begun; for kNever, until the end of another such step. Requires: matching(), and a
+  // position of this step or kNever.
   uint64_t time_until_ns(Position position) const;
 
   // An output of a step: which operator made it, and its storage's number.
@@ -66,20 +69,20 @@ class StepHistory {
     size_t bytes = 0;
     bool operator==(const Output&) const = default;
   };
-  // No operator of the present step has begun.
+  // Whether no operator of the present step has begun.
   bool between_steps() const { return present_.entries.empty(); }
-  // Of the expected step, in its order; how many storages it has. Requires: matching().
+  // The expected step's outputs, in its order, and how many storages it has. Requires: matching().
   std::span<const Output> expected_outputs() const { return expected().outputs; }
   uint32_t expected_storages() const { return expected().numbers; }
-  // Of all that a step does, times aside: steps that do the same have the same. Of the last step; 0
-  // before there is one. Of the expected one; 0 unless matching().
+  // A fingerprint is a hash of all that a step does, without times. These are that of the last
+  // step, or 0 before there is one, and that of the expected step, or 0 unless matching().
   uint64_t last_fingerprint() const { return last_fingerprint_; }
   uint64_t expected_fingerprint() const { return matching_ ? expected().fingerprint : 0; }
   // How many outputs the last step had.
   size_t last_outputs() const { return last_outputs_; }
-  // Changes with what is expected: with each step, and where another step is expected after all.
+  // A number that changes whenever another step is expected: with each step, and at differences.
   uint32_t expectation() const { return expectation_; }
-  // The last step did what one remembered did.
+  // Whether the last step did what one that was remembered did.
   bool repeated() const { return repeated_; }
 
   uint64_t steps_matched() const { return steps_matched_; }  // by what was expected at their end
@@ -119,9 +122,9 @@ class StepHistory {
   // A list that is kept.
   struct Kind {
     List list;
-    uint32_t seen = 0;   // the last such step
-    uint64_t next = 0;   // fingerprint of what comes after it; 0: unknown
-    int confidence = 0;  // how often it did, less how often something else did
+    uint32_t seen = 0;   // the number of the last such step
+    uint64_t next = 0;   // fingerprint of the step that comes after it; 0: unknown
+    int confidence = 0;  // how often that one came, less how often another one did
   };
   static constexpr size_t kNone = SIZE_MAX;
 
@@ -144,8 +147,8 @@ class StepHistory {
   uint64_t last_fingerprint_ = 0;
   size_t last_outputs_ = 0;
   List present_;
-  // Positions at which storage n of the expected step is used: from uses_[first_use_[n]] on, up to
-  // that of n + 1.
+  // The positions at which storage n of the expected step is used lie in uses_, from index
+  // first_use_[n] up to, but without, first_use_[n + 1].
   std::vector<uint32_t> first_use_;
   std::vector<Position> uses_;
   std::vector<uint32_t> cursor_;  // the first use of n that has not begun, as far as was looked

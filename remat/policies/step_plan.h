@@ -1,8 +1,8 @@
-// StepPlan: what a search on a recorded step has found for the steps that repeat it: whose prices
-// to use, by what factor to multiply that of each of the step's results, and how to make room.
-// Plain data. Results are named by their place in the step, so that a plan says nothing of objects
-// or addresses: the k-th of all outputs that have bytes, operator by operator
-// (StepHistory::expected_outputs()).
+// StepPlan: what a search on a recorded step has found for steps that repeat it: which policy
+// prices, a factor for the price of each of the step's results, and which way of making room is
+// preferred.
+// Plain data. A result is named by its place in the step, not by an object or address: it is the
+// k-th of all outputs that have bytes, operator by operator (StepHistory::expected_outputs()).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct StepPlan {
   Preference preference = Preference::kCheapest;
   uint64_t fingerprint = 0;  // of the step that it is for (StepHistory::last_fingerprint())
 
-  // A step goes the same way without it.
+  // Whether a step goes the same way without the plan.
   bool is_none() const {
     return policy == "needed-cost" && weights.empty() && preference == Preference::kCheapest;
   }

@@ -1,8 +1,9 @@
 // BlockBook: numbers the blocks of memory that a job allocates, in their order, and lists what
-// becomes of them: allocated, freed, or a storage's from some time on. What a storage's block is
-// freed for is the storage's death, which others tell of.
-// Hears of all threads' blocks, and of those of restorations, so it is for jobs of one thread in
-// which nothing is evicted. Owns nothing but its lists. Not thread safe: the device's lock is held.
+// becomes of them: that they are allocated, freed, or given to a storage. Blocks of storages are
+// not listed as freed, because they are freed by the storages' deaths, of which others tell. It
+// hears of the blocks of all threads, and of those of restorations, so it is for jobs of one thread
+// in which nothing is evicted.
+// Owns only its lists. Not thread safe: the device's lock is held.
 // Invariant: (1) blocks that are listed as freed were listed as allocated before, and belong to no
 // storage.
 #pragma once
@@ -19,11 +20,11 @@ namespace tidepool::plan {
 
 class BlockBook final : public AllocatorObserver {
  public:
-  // `next` hears all of it, too.
+  // `next` hears of everything, too.
   explicit BlockBook(AllocatorObserver& next) : next_(next) {}
 
-  // A storage has the block at `address` from now on. Returns its number; kNone for `nullptr`, or a
-  // block that was there before.
+  // Gives the block at `address` to a storage. Returns the block's number; kNone for nullptr, and
+  // for a block that was allocated before the book was begun.
   uint32_t give(const void* address);
 
   // What has happened since clear().

@@ -1,9 +1,9 @@
-// EventRecorder: writes down what the runtime tells its observer, as events. What becomes of the
-// lists is its descendants' concern, and when it records: they set `recording`.
-// Owns the list that is being filled. The observer's functions need the device's lock.
+// EventRecorder: writes down, as events, what the runtime tells its observer. Derived classes
+// decide what becomes of the lists, and when it records: they set `recording`.
+// Owns the list that is being filled. The observer's functions require the device's lock.
 // Invariants: (1) storages are numbered in the order of the events that make them, and
-// Storage::observed is a number + 1 for all that live while it records; (2) events are in the order
-// in which they happened.
+// Storage::observed is the number + 1 for all that live while it records; (2) events are in the
+// order in which they happened.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace tidepool::plan {
 
 class EventRecorder : public remat::JobObserver {
  public:
-  // To be told of all blocks.
+  // Who has to be told of all blocks.
   AllocatorObserver& meter() {
     if (has_blocks_) return blocks_;
     return meter_;
@@ -44,37 +44,39 @@ class EventRecorder : public remat::JobObserver {
       : filling_(std::make_unique<JobEvents>()), has_blocks_(has_blocks) {}
   ~EventRecorder() = default;
 
-  // The list has at least one event; whoever takes it leaves an empty one. Called before another
-  // event is added.
+  // Is called before an event is added to a list that is not empty. It may take the list, and then
+  // leaves an empty one.
   virtual void before_event() {}
-  // An operator's results have been written down.
+  // Is called when an operator's results have been written down.
   virtual void made(std::span<remat::Storage* const> outputs) { (void)outputs; }
 
   bool recording() const { return recording_; }
-  // What operators are doing meanwhile is not measured.
+  // Starts or stops recording. Operators that run at that moment are not measured.
   void set_recording(bool on) {
     recording_ = on;
     meter_.forget_all();
   }
-  // Calls of one kind of operator are counted by step.
+  // Begins a step anew, by which calls of each kind of operator are counted.
   void start_step() { calls_.clear(); }
   JobEvent& add(EventKind kind);
-  // What the list has, and an operator of these operands, running on this thread, that asks for so
-  // many more bytes.
+  // A copy of the list with one more event: the operator of these operands that runs on this
+  // thread, and asks for so many more bytes.
   JobEvents with_request(std::span<const remat::Operand> operands, size_t bytes);
   std::unique_ptr<JobEvents>& filling() { return filling_; }
   // How many storages have been named so far.
   uint32_t storages() const { return storages_; }
-  // Bytes of those that lived and were resident when it began to listen.
+  // The bytes of storages that lived and were resident when it began to listen.
   size_t resident_bytes() const { return resident_bytes_; }
   void forget_storages() { storages_ = 0, resident_bytes_ = 0; }
 
  private:
-  // The number of a storage that an event is about to name; one that is not known becomes a root.
+  // The number of a storage that an event is about to name. A storage that is not known becomes a
+  // root.
   uint32_t number_of(remat::Storage& storage);
   uint32_t make(remat::Storage& storage);
   void make_output(remat::Storage& storage);
-  // Of a storage that has a number, if it is not what it was told to be.
+  // Writes down the role of a storage that has a number, if it is another one than was written
+  // down.
   void tell_role(remat::Storage& storage);
   JobEvent& append(EventKind kind);
   // Writes down what has become of blocks outside of operators.
@@ -85,7 +87,7 @@ class EventRecorder : public remat::JobObserver {
   WorkspaceMeter meter_;
   const bool has_blocks_;
   BlockBook blocks_{meter_};
-  bool in_operator_ = false;  // what becomes of blocks is an operator's
+  bool in_operator_ = false;  // changes of blocks belong to an operator
   absl::flat_hash_map<const remat::RecordType*, uint64_t> calls_;  // of this step, by operator
   uint32_t storages_ = 0;
   size_t resident_bytes_ = 0;

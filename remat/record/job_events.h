@@ -1,5 +1,5 @@
-// JobEvents: what a job did, event by event, as an observer heard it: lists that cost little to
-// write, and a way to play them to whatever makes a trace of them (TraceWriter, TraceBuilder).
+// JobEvents: what a job did, event by event, as an observer heard it. The lists are quickly
+// written, and play() tells what is in them to whatever makes a trace (TraceWriter, TraceBuilder).
 // Plain data. Storages are numbered from 0 in the order of the events that make them, over all
 // lists of a recording.
 #pragma once
@@ -18,26 +18,26 @@ namespace tidepool::plan {
 
 struct JobEvent {
   EventKind kind = EventKind::kStep;
-  RootKind role = RootKind::kOther;  // kRoot, kRole
+  RootKind role = RootKind::kOther;  // for kRoot and kRole
   bool draws = false;
   bool recordable = true;
-  uint32_t storage = 0;  // kRelease, kUse, kRole
+  uint32_t storage = 0;  // for kRelease, kUse and kRole
   uint32_t stream = 0;
-  uint32_t operands = 0, outputs = 0;  // how many of the lists are the operator's
+  uint32_t operands = 0, outputs = 0;  // how many the operator has of those in the lists
   const remat::RecordType* type = nullptr;
   uint64_t cost_ns = 0;
   uint64_t site = 0;
-  size_t bytes = 0;  // of a root; of an operator's workspace
-  uint32_t block = BlockChange::kNone;  // a root's
-  uint32_t changes = 0;                 // of blocks, likewise of the lists
+  size_t bytes = 0;                     // of a root, or of an operator's workspace
+  uint32_t block = BlockChange::kNone;  // where a root lies
+  uint32_t changes = 0;                 // how many changes of blocks it has of those in the list
 };
 
 struct JobEvents {
   std::vector<JobEvent> events;
   std::vector<MergedOperands::Operand> operands;  // of all operators, in their order
-  std::vector<size_t> output_bytes;               // likewise
-  std::vector<uint32_t> output_blocks;            // likewise, or empty
-  std::vector<BlockChange> changes;               // of operators, and of kBlock
+  std::vector<size_t> output_bytes;               // of all operators, in their order
+  std::vector<uint32_t> output_blocks;            // the same, or empty without blocks
+  std::vector<BlockChange> changes;               // of operators and of kBlock events
 
   size_t bookkeeping_bytes() const {
     return bytes_of(events) + bytes_of(operands) + bytes_of(output_bytes) +
@@ -52,8 +52,8 @@ struct JobEvents {
   }
 };
 
-// Tells `sink` of all of them. `exactly`: arguments, too, as they were, for a trace with blocks.
-// Throws: what it throws.
+// Tells `sink` of all events. `exactly`: with the arguments as they were, for a trace with blocks.
+// Throws: what `sink` throws.
 template <typename Sink>
 void play(const JobEvents& job, Sink& sink, bool exactly = false) {
   MergedOperands merged;

@@ -1,5 +1,5 @@
-// MergedOperands: an operator's operands as a trace lists them: each storage once, what is written
-// not among what is read. Keeps its memory. Not thread safe.
+// MergedOperands: lists an operator's operands as a trace does: each storage once, and a storage
+// that is written not among those that are read. Reuses its memory. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ class MergedOperands {
     Access access = Access::kRead;
   };
 
-  // In the order in which storages come first.
+  // The storages that are read or written, in the order in which they come first.
   void merge(std::span<const Operand> operands);
   std::span<const uint64_t> reads() const { return reads_; }
   std::span<const TraceWrite> writes() const { return writes_; }
-  // All of them as they were, if that cannot be seen from writes and reads, in this order.
+  // All operands as they were; empty if the writes and then the reads are just these.
   std::span<const TraceArgument> arguments() const { return arguments_; }
 
  private:

@@ -9,10 +9,11 @@ namespace tidepool::plan {
 
 struct RecordingSettings {
   std::string path;
-  // Steps that are recorded, counted from 1; before the first and after the last nothing is.
+  // The first and the last step that are recorded, counted from 1.
   uint64_t first_step = 1;
   uint64_t last_step = UINT64_MAX;
-  // Chunks of 4096 events that may wait for the file; 256 are about a million events, 200 MiB.
+  // How many chunks of 4096 events may wait for the file; 256 are about a million events, or 200
+  // MiB.
   size_t most_waiting = 256;
 };
 

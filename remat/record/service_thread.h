@@ -1,5 +1,5 @@
-// start_service_thread: a thread of ours beside the job's: it takes no signals, which are for the
-// job's threads, has a name that tools show, and is waited for by nobody.
+// start_service_thread(): starts a thread of ours beside the job's. It takes no signals, which are
+// for the job's threads, has a name that tools show, and nobody waits for it.
 #pragma once
 
 #include <functional>

@@ -1,9 +1,10 @@
-// TraceRecorder: writes the trace of a job while it runs: what the runtime tells its observer goes
+// TraceRecorder: writes the trace of a job while it runs. What the runtime tells its observer goes
 // into chunks, which a thread of the recorder turns into text and writes. The job never waits for
-// the file: where that cannot be written, or not fast enough, the recorder says so once, gives up,
-// and the job goes on without.
-// Owns its file and thread. The observer's functions need the device's lock; the others take none
-// of anybody's and may be called by any thread, but finish() only without the device's lock.
+// the file: if that cannot be written, or not fast enough, the recorder says so once, gives up, and
+// the job goes on.
+// Owns its file and thread. The observer's functions require the device's lock. The others take no
+// lock of anybody else's and may be called by any thread, but finish() only without the device's
+// lock.
 // Invariants: (1) those of EventRecorder; (2) events reach the file in their order; (3) no more
 // chunks wait than the settings allow.
 #pragma once
@@ -21,7 +22,7 @@ namespace tidepool::plan {
 
 class TraceRecorder final : public EventRecorder {
  public:
-  // `say` tells a user what went wrong; called by any thread, once at most.
+  // `say` tells a user what went wrong. It is called at most once, by any thread.
   // Throws: std::system_error if there can be no thread.
   TraceRecorder(const RecordingSettings& settings, const TraceFacts& facts,
                 std::function<void(const std::string&)> say);
@@ -40,7 +41,7 @@ class TraceRecorder final : public EventRecorder {
 
  private:
   class Writer;
-  // Shared with the thread, which may outlive the recorder if the file hangs.
+  // What the recorder shares with its thread, which may outlive it if the file hangs.
   struct Queue;
 
   void before_event() override;

@@ -1,8 +1,8 @@
-// WorkspaceMeter: the bytes that an operator allocates beyond its results while it runs: what it
-// allocates and frees itself, at its fullest. What is freed that was there before, by an eviction
-// for example, does not count.
-// An operator is measured on the thread that runs it; its own threads are not looked at. Owns
-// nothing. Not thread safe but for that: the device's lock is held.
+// WorkspaceMeter: measures the bytes that an operator allocates beyond its results while it runs,
+// at the moment when they are most. Memory that was there before and is freed, by an eviction for
+// example, does not count.
+// An operator is measured on the thread that runs it, not on threads of its own.
+// Owns nothing. Not thread safe otherwise: the device's lock is held.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,14 @@ class WorkspaceMeter final : public AllocatorObserver {
  public:
   // Starts to measure on this thread, unless that is being done already.
   void begin();
-  // Ends it. Returns the bytes at the fullest, less those that are left; 0 if nothing was measured.
+  // Ends the measurement. Returns the most bytes there were, less those that are left; 0 if nothing
+  // was measured.
   size_t end();
 
-  // What this thread's operator, if one is measured, holds now.
+  // How many bytes this thread's operator holds now; 0 if none is measured.
   size_t running_bytes() const;
 
-  // What is under way on any thread counts no more.
+  // Drops the measurements that are under way on all threads.
   void forget_all() { ++generation_; }
 
   void allocated(const BlockView& block) override;

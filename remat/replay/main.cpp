@@ -9,10 +9,10 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "remat/policies/policy.h"
 #include "remat/replay/overhead_plot.h"
 #include "remat/replay/report.h"
 #include "remat/replay/runs.h"
+#include "remat/restore/policy_table.h"
 
 namespace tidepool::plan {
 namespace {

@@ -1,5 +1,7 @@
 #include "remat/restore/contents.h"
 
+#include "remat/restore/policy_table.h"
+
 namespace tidepool::remat {
 
 Contents::Contents(BudgetedAllocator& the_allocator, Backend& the_backend,

@@ -1,9 +1,9 @@
-// Contents: the contents of one device's storages, from all sides: which operators made them
-// (store), what evicting them costs (policy), where their bytes are (residency), what is lost with
-// a root (dependent_cut), which thread may restore (queue), and the order of all that on streams
-// (replay_order). Makes these parts, each of which has its own state and its own contract; whatever
-// restores, moves, changes or bounds contents gets all of them as one.
-// Not thread safe: the device's lock is held, also when it ends.
+// Contents: the contents of one device's storages, as several parts know them: which operators made
+// them (store), what evicting them costs (policy), where their bytes are (residency), what depends
+// on a root that is lost (dependent_cut), which thread may restore (queue), and how hidden work is
+// ordered on streams (replay_order). It makes these parts, each of which has its own state and its
+// own contract; whatever restores, moves, changes or bounds contents gets all of them together.
+// Not thread safe: the device's lock is held, also when it is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 #include "remat/lineage/backend.h"
 #include "remat/lineage/lineage_store.h"
 #include "remat/policies/policy.h"
-#include "remat/restore/dependent_cut.h"
-#include "remat/restore/replay_stream_order.h"
-#include "remat/restore/residency.h"
+#include "remat/residency/dependent_cut.h"
+#include "remat/residency/replay_stream_order.h"
+#include "remat/residency/residency.h"
 #include "remat/restore/restoration_queue.h"
 
 namespace tidepool::remat {
@@ -34,14 +34,14 @@ class Contents final : private LineageStore::Observer {
   // Forgets all storages; bytes that were kept go back to the allocator.
   void clear();
 
-  // Locks against eviction, for the length of an operation.
+  // Locks a storage against eviction for the length of an operation.
   void lock(Storage& storage) { ++storage.locks; }
   void unlock(Storage& storage) {
     if (--storage.locks == 0 && storage.dead) [[unlikely]]
       store.free_storage(&storage);
   }
 
-  // What is kept beside contents and the store's lineage.
+  // The bytes that the parts keep beside contents and the store's lineage.
   size_t side_bytes() const;
 
   BudgetedAllocator& allocator;

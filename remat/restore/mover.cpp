@@ -5,19 +5,20 @@
 namespace tidepool::remat {
 
 bool Mover::movable(const Storage& storage) const {
-  // Parameters and what else the job keeps are what code beyond PyTorch's operators may hold raw
-  // pointers to, unseen: they stay, as they always did.
+  // Parameters and other things that the job keeps are never moved, because code beyond PyTorch's
+  // operators may hold raw pointers to them unseen.
   const bool came_of_an_operator = storage.current->producer != nullptr ||
                                    storage.role == Role::kOther || storage.role == Role::kGradient;
   return came_of_an_operator && contents_.residency.at_rest(storage) &&
          storage.current->uses == 0 && (contents_.queue.is_free() || contents_.queue.is_my_turn());
 }
 
-// False if the device refuses: nothing has happened then.
+// Copies the value's bytes to the block `to`. False if the device refuses; then nothing has
+// happened.
 bool Mover::copy(Value& value, void* to, DeviceLock& lock) {
   const StreamId stream = contents_.replay_order.stream();
   void* const from = value.address();
-  // Other streams' uses of either block would have to be awaited.
+  // Blocks of other streams are left alone, because their uses would have to be awaited.
   if (contents_.allocator.stream(from) != stream || contents_.allocator.stream(to) != stream)
     return false;
   try {
@@ -30,7 +31,7 @@ bool Mover::copy(Value& value, void* to, DeviceLock& lock) {
     Unlocked unlocked(lock);
     try {
       contents_.backend.copy(to, from, value.bytes);
-    } catch (...) {  // the device's errors come again, to the job's own work
+    } catch (...) {  // the device's error will come again, to the job's own work
       copied = false;
     }
   }
@@ -41,15 +42,16 @@ bool Mover::copy(Value& value, void* to, DeviceLock& lock) {
 bool Mover::move(Storage& storage, void* to, DeviceLock& lock) {
   Value& value = *storage.current;
   if (!contents_.residency.set_aside(storage)) return false;
-  contents_.queue.take_turn(lock);  // at once: it is free, or this thread's
+  contents_.queue.take_turn(lock);  // without a wait: it is free, or this thread's
   contents_.lock(storage);
   ++value.references;
-  ++value.uses;  // whatever becomes of the storage meanwhile, the bytes that are read stay
+  ++value.uses;  // keeps the bytes that are read, whatever becomes of the storage
   ++value.locks;
   const bool copied = copy(value, to, lock);
   --value.locks;
   --value.uses;
-  // The job may have freed the storage meanwhile: a root's bytes stay kept, for who needs them.
+  // The job may have freed the storage meanwhile. Then a root's bytes stay kept for those that need
+  // them.
   bool moved = false;
   if (!storage.dead) {
     moved = contents_.residency.put_back(storage, copied ? to : nullptr);
@@ -58,7 +60,7 @@ bool Mover::move(Storage& storage, void* to, DeviceLock& lock) {
     contents_.residency.availability_changed(value);
   }
   contents_.queue.end_turn();
-  contents_.dependent_cut.make_sweep_due();  // of what was kept for this value, or is kept of it
+  contents_.dependent_cut.make_sweep_due();  // kept bytes may not be needed any more
   contents_.store.release(&value);
   contents_.unlock(storage);
   return moved;

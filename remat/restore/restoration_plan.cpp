@@ -42,8 +42,8 @@ void RestorationPlan::leave(Record& record) {
   contents_.store.release(&record);
 }
 
-// The unavailable input to look at next whose producer is not in the plan yet. The deepest first:
-// its chain then runs while the others take no memory.
+// The next unavailable input whose producer is not in the plan yet. The deepest comes first,
+// because its chain then runs while the others take no memory.
 Value* RestorationPlan::next_input(Frame& frame) const {
   const Record& record = *frame.record;
   const bool few = record.edge_count <= kFewEdges;

@@ -1,7 +1,8 @@
-// RestorationPlan: the records that must run, in an order in which each finds its inputs, to make a
-// set of evicted values available again. Built once over the evicted cone; run by Restorer.
-// Holds a reference to each record until it is done, and a use of every value for each time one of
-// its records reads it; a dead value's bytes are given up when its uses reach 0.
+// RestorationPlan: the records that have to run to make a set of evicted values available again, in
+// an order in which each finds its inputs. It is built once over the evicted values above these,
+// and run by Restorer.
+// Holds a reference to each record until it is done, and a use of a value for each time that one of
+// its records reads it. A dead value's bytes are given up when it has no uses left.
 // Not thread safe: the device's lock is held.
 // Invariants: (1) for every record still to run, each of its edges counts one use of its value, and
 // one lock unless the plan is lean; (2) destruction undoes what is left of (1).
@@ -23,7 +24,7 @@ class RestorationPlan {
   // before their turn, and then a new plan must be made.
   enum class Mode : uint8_t { kFirm, kLean };
 
-  // No plan may be longer: an error is better than hours.
+  // A plan may have no more records, because an error is better than hours of replays.
   static constexpr size_t kMostRecords = size_t{1} << 20;
 
   RestorationPlan(Contents& contents, Mode mode) : contents_(contents), mode_(mode) {}
@@ -36,18 +37,20 @@ class RestorationPlan {
   void add(Value& target);
 
   size_t records() const { return order_.size(); }
-  // Bytes that the plan's values will take at most at once, beyond what is resident now. An
-  // estimate: workspaces and outputs that nobody needs are not in it.
+  // An estimate of the most bytes that the plan's values will take at once, beyond what is resident
+  // now.
+  // Workspaces and outputs that nobody needs are not in it.
   size_t estimate_peak_bytes();
 
   // The record to run next; nullptr when all are done.
   Record* next() const { return done_ < order_.size() ? order_[done_] : nullptr; }
-  // True if all that the next record reads is available.
+  // Whether all that the next record reads is available.
   bool next_is_ready() const;
-  // The next record is about to run, or ran (or failed) after all.
+  // Locks the inputs of the next record, which is about to run; unlocks them after it ran or
+  // failed.
   void lock_next();
   void unlock_next();
-  // The next record has run: its uses end.
+  // Goes on after the next record has run, and ends its uses.
   void finish_next();
 
  private:

@@ -8,7 +8,7 @@
 namespace tidepool::remat {
 namespace {
 
-// Stands around a wait. The backend has its own say at both ends, for which the lock is released.
+// A scope around a wait, which tells the backend of both ends; for that the lock is released.
 class WaitScope {
  public:
   WaitScope(Backend& backend, DeviceLock& lock) : backend_(backend), lock_(lock) {
@@ -53,7 +53,7 @@ void RestorationQueue::take_turn(DeviceLock& lock) {
     const uint64_t ticket = next_ticket_++;
     queue_.push_back(ticket);
     waiters_.push_back({this_thread(), ticket, For::kTurn, 0});
-    wake();  // whoever waits for room may now be the last that could run
+    wake();  // one that waits for room may be the last thread now that could run
     {
       const WaitScope waiting(backend_, lock);
       changed_.wait(lock, [&] { return depth_ == 0 && queue_.front() == ticket; });
@@ -133,7 +133,7 @@ bool RestorationQueue::wait_for_room(DeviceLock& lock) {
     return give_up;
   });
   forget_waiter(ticket);
-  if (give_up) wake();  // the next youngest
+  if (give_up) wake();  // the next youngest may have to give up, too
   return !give_up;
 }
 

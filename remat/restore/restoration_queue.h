@@ -1,10 +1,10 @@
-// RestorationQueue: who may restore, and who gives up when memory runs out while several threads
-// hold operands locked. One thread restores at a time, in the order of tickets. Out of memory is
-// final only when no other thread holds operands, or all who do are waiting themselves; then the
-// youngest ticket among those that wait for room gives up.
-// Thread safe under the device's lock, which all functions need held. While a thread waits, the
-// lock is released and Backend::begin_wait/end_wait stand around the wait.
-// Invariants: (1) the restorer's thread is set exactly while depth > 0; (2) every queued ticket
+// RestorationQueue: decides who may restore, and who gives up when memory runs out while several
+// threads hold operands locked. One thread restores at a time, in the order of tickets. Out of
+// memory is final only if no other thread holds operands, or if all that do are waiting themselves;
+// then the youngest ticket among those that wait for room gives up.
+// Thread safe under the device's lock, which all functions require. While a thread waits, the lock
+// is released, and Backend::begin_wait() and end_wait() stand around the wait.
+// Invariants: (1) there is a restoring thread exactly while depth > 0; (2) every queued ticket
 // belongs to a waiting thread or is the restorer's; (3) every wait is bounded: by the turn of the
 // thread before, or by kMostRounds.
 #pragma once
@@ -57,7 +57,7 @@ class RestorationQueue {
     something_changed();
   }
 
-  // Locks went, bytes were freed: those who wait for room should look again.
+  // Says that locks ended or bytes were freed, so that those who wait for room should look again.
   void something_changed() {
     ++generation_;
     if (!waiters_.empty()) [[unlikely]] wake();
@@ -69,27 +69,29 @@ class RestorationQueue {
       visit(*holder);
     }
   }
-  // So many threads have held operands so far; kManyThreads: as many, or more.
+  // How many threads have held operands so far, where kManyThreads stands for that many or more.
   static constexpr size_t kManyThreads = 3;
   size_t threads() const { return threads_.size(); }
   // The thread that restores; nullptr: none.
   const void* restorer() const { return restorer_; }
 
-  // Takes the restorer's turn, waiting for those before. The same thread may take it again.
+  // Waits for the calling thread's turn to restore. A thread whose turn it is may take another one
+  // within it.
   void take_turn(DeviceLock& lock);
   void end_turn();
   bool is_my_turn() const { return depth_ > 0 && restorer_ == this_thread(); }
   bool is_taken() const { return depth_ > 0; }
-  // take_turn() would not wait.
+  // Whether take_turn() would not wait.
   bool is_free() const { return depth_ == 0 && queue_.empty(); }
 
-  // True if no operator and no restoration is under way.
+  // Whether no operator and no restoration is under way.
   bool is_quiet() const { return depth_ == 0 && holders_.next == &holders_; }
 
-  // True: look again. False: no other thread will free anything that this one may wait for.
+  // Waits for other threads to free something. True: something may have changed. False: no other
+  // thread will free anything that this one may wait for.
   bool wait_for_room(DeviceLock& lock);
 
-  // In a forked child: the other threads are gone, and with them what they held.
+  // Drops, in a forked child, what the other threads held, which do not exist there.
   void become_forked_child();
 
   void check_invariants() const;
@@ -107,7 +109,7 @@ class RestorationQueue {
     uint64_t rounds;
   };
 
-  // A wait for room ends after this many looks in vain, some 50 s in all.
+  // A thread waits for room at most this often in vain, some 50 s in all.
   static constexpr uint64_t kMostRounds = 10000;
   static constexpr int kPollMs = 5;
 

@@ -31,7 +31,7 @@ class TurnScope {
 
 }  // namespace
 
-// One replay under way.
+// One replay that is under way.
 struct Restorer::Step {
   Record& record;
   StreamId stream;
@@ -74,7 +74,7 @@ void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
       allowed = kPatience * plan.records() + kLeastPatience;
     }
     if (statistics.operators_replayed - replayed_before > allowed) {
-      if (shortage) throw OutOfMemory(*shortage);  // thrash: what the plan needs does not fit
+      if (shortage) throw OutOfMemory(*shortage);  // what the plan needs does not fit at once
       throw RestorationError(fmt::format(
           "restoring makes no progress: {} operators replayed, {} of {} storages still missing",
           statistics.operators_replayed - replayed_before,
@@ -99,7 +99,7 @@ void Restorer::make_resident(std::span<Storage* const> storages, DeviceLock& loc
 
 void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
   while (plan.next() != nullptr) {
-    if (!plan.next_is_ready()) return;  // evicted since: the caller makes a new plan
+    if (!plan.next_is_ready()) return;  // something was evicted since; the caller makes a new plan
     run_next(plan, lock);
   }
 }
@@ -130,7 +130,8 @@ void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
   plan.finish_next();
 }
 
-// The block to write into: the ghost itself where this is its last use, else a copy of it.
+// Takes the block that the record writes into: the ghost that it updates, if this is the last use
+// of it, or else a copy.
 void Restorer::take_target(Step& step, DeviceLock& lock) {
   const Record& record = step.record;
   if (!record.writes()) return;

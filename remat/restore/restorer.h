@@ -1,6 +1,6 @@
-// Restorer: makes evicted storages resident again by running their lineage. Plans first, runs
-// second; one thread at a time (RestorationQueue); no lock is held while an operator runs or bytes
-// are copied.
+// Restorer: makes evicted storages resident again by running their lineage. It makes a plan first
+// and then runs it, one thread at a time (RestorationQueue). No lock is held while an operator runs
+// or bytes are copied.
 // Owns the blocks of replays under way. Thread safe under the device's lock.
 // Invariants: (1) whatever restore() throws, no use, lock or ghost of its plans is left, and what
 // was restored stays valid; (2) each call replays a bounded number of records.
@@ -31,11 +31,11 @@ class Restorer {
   // Throws: OutOfMemory, RestorationError, what an operator throws.
   void restore(std::span<Storage* const> storages, DeviceLock& lock);
 
-  // The same, and none of them is dying; the calling thread's stream waits for hidden work on them.
-  // Throws: likewise.
+  // Does as restore(), and makes the calling thread's stream wait for hidden work on the storages.
+  // Throws: as restore(); RestorationError also if one of them is dying.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
-  // The replay under way, on the restorer's thread.
+  // The replay that is under way on the restorer's thread.
   struct Running {
     const Record* record = nullptr;  // nullptr: there is none
     uint32_t since = 0;              // as Origin::serial counts
@@ -47,8 +47,8 @@ class Restorer {
  private:
   struct Step;
 
-  // What one restoration may replay: this many times the records of its first plan, and of the
-  // first lean one.
+  // One restoration may replay this many times the records of its first plan, and as many times
+  // those of its first lean plan, and kLeastPatience in any case.
   static constexpr uint64_t kPatience = 8;
   static constexpr uint64_t kLeastPatience = 64;
 

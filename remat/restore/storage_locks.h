@@ -1,4 +1,4 @@
-// StorageLocks: storages that are locked against eviction for a scope.
+// StorageLocks: a scope for which storages, added one by one, are locked against eviction.
 // Requires: the device's lock is held at both ends.
 #pragma once
 

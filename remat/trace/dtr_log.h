@@ -1,8 +1,9 @@
-// The log format of DTR's prototype (Kirisame et al. 2021): one JSON object a line, read as a
-// trace. The log speaks of tensors' handles: what a trace calls a storage dies with the last handle
-// on it or on one of its views. Constants live for ever. Views are no storages; the operator that
-// makes one costs its time once, and is not run again when its storage is rematerialized (DTR runs
-// it again). Everything before the line that says START is skipped. See docs/trace-format.md.
+// The log format of DTR's prototype (Kirisame et al. 2021), one JSON object a line, which is read
+// as a trace.
+// The log speaks of handles of tensors: what a trace calls a storage dies with the last handle on
+// it or on one of its views. Constants live for ever. Views are no storages: the operator that
+// makes one costs its time once, and is not run again when its storage is rematerialized (DTR does
+// run it again). Everything before the line that says START is skipped. See docs/trace-format.md.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,13 @@
 
 namespace tidepool::plan {
 
-// What a MUTATE does.
+// What a MUTATE entry does.
 enum class DtrMutation : uint8_t {
-  kCopy,     // as DTR's simulator: new storages, and the old ones lose a handle
-  kInPlace,  // writes the storages where they are
+  kCopy,     // it makes new storages, and the old ones lose a handle, as in DTR's simulator
+  kInPlace,  // it writes the storages where they are
 };
 
-// Takes a log line by line. Not thread safe. After an exception only destruction is left.
+// Parses a log line by line. Not thread safe. After an exception it may only be destroyed.
 class DtrLogParser {
  public:
   DtrLogParser(std::string name, DtrMutation mutation);
@@ -77,7 +78,7 @@ class DtrLogParser {
   bool started_ = false;
   std::map<std::string, uint64_t, std::less<>> handles_;  // name -> storage
   std::vector<Stored> stored_;                            // by storage
-  std::optional<std::string> constant_;                   // whose MEMORY is due
+  std::optional<std::string> constant_;                   // the one whose MEMORY comes next
   std::optional<Call> call_;
 };
 

@@ -1,6 +1,6 @@
-// JsonFields: strict access to the fields of one JSON object: each read once, of the right type and
-// size, and none left over. Throws: TraceError naming the field and what was expected.
-// Does not own the object. Not thread safe.
+// JsonFields: strict access to the fields of one JSON object: each has to be of the right type and
+// size, and none may be left over. Throws: TraceError naming the field and what was expected. Does
+// not own the object. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ namespace tidepool::plan {
 // Throws: TraceError if the text is not one JSON object.
 nlohmann::json parse_object(std::string_view text);
 
-// What `value`, the field `name`, is as a whole number from 0.
+// The value of the field `name` as a whole number, which is not negative.
 uint64_t as_count(const nlohmann::json& value, const char* name);
 
 class JsonFields {
  public:
   explicit JsonFields(const nlohmann::json& object) : object_(object) {}
 
-  // nullptr if it is not there.
+  // The field's value; nullptr if it is not there.
   const nlohmann::json* find(const char* name);
   const nlohmann::json& need(const char* name);
 
@@ -34,7 +34,7 @@ class JsonFields {
   double number_or(const char* name, double otherwise);
   bool flag_or(const char* name, bool otherwise);
   const std::string& text(const char* name);
-  // An array; an empty one if the field is not there.
+  // The field's value, which has to be an array; an empty one if it is not there.
   const nlohmann::json& list(const char* name);
 
   // Throws: if there are fields that nobody has asked for.

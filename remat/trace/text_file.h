@@ -1,5 +1,5 @@
-// TextFile: text written to a file, compressed by gzip where its name ends in ".gz". Compression is
-// zlib's, looked for when it is needed: what goes into a user's process links no zlib.
+// TextFile: writes text to a file, compressed by gzip if its name ends in ".gz". zlib is loaded
+// when it is needed, because what goes into a user's process does not link it.
 // Owns its file. Not thread safe. Throws: std::runtime_error naming the file and what failed.
 #pragma once
 
@@ -10,9 +10,9 @@ namespace tidepool::plan {
 
 class TextFile {
  public:
-  // Replaces what is there.
+  // Opens the file, whose contents are replaced.
   explicit TextFile(const std::string& path);
-  // Closes without a word about failures: call close() first.
+  // Closes the file without telling of failures. To hear of these, call close() first.
   ~TextFile();
   TextFile(const TextFile&) = delete;
   TextFile& operator=(const TextFile&) = delete;
@@ -27,7 +27,7 @@ class TextFile {
   [[noreturn]] void fail(const std::string& why) const;
 
   std::string path_;
-  int file_ = -1;              // where it is not compressed
+  int file_ = -1;               // the file if it is not compressed
   void* compressed_ = nullptr;  // zlib's gzFile
   std::string pending_;
 };

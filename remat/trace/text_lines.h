@@ -1,4 +1,4 @@
-// TextLines: text read line by line, plain or compressed by gzip, which shows by itself.
+// TextLines: reads text line by line, plain or compressed by gzip, which it recognizes by itself.
 // Owns its file. Not thread safe. Throws: std::runtime_error naming the file and what failed.
 #pragma once
 
@@ -19,13 +19,14 @@ class TextLines {
   TextLines(const TextLines&) = delete;
   TextLines& operator=(const TextLines&) = delete;
 
-  // The next line, without its end, good until the next call; false at the end of the text.
+  // Gives the next line, without its end, which is valid until the next call. False at the end of
+  // the text.
   // Throws: also if the compressed file is damaged or cut short, or a line is longer than
   // kMostLineBytes.
   bool next(std::string_view* line);
-  // Of the line that next() gave last, counted from 1.
+  // The number of the line that next() gave last, counted from 1.
   uint64_t line_number() const { return line_number_; }
-  // The last line had an end: it is whole.
+  // Whether the last line had an end, so that it is complete.
   bool ended() const { return ended_; }
   const std::string& path() const { return path_; }
 

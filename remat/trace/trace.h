@@ -1,12 +1,14 @@
-// Trace: what a job did, in its order: operators with their costs and storages, deaths, steps. All
-// that a simulation or a planner needs to know of a job, and nothing of how it was recorded.
+// Trace: what a job did, in its order: operators with their costs and storages, deaths, steps. It
+// is all that a simulation or a planner needs to know of a job, and says nothing of how it was
+// recorded.
 // Storages are numbered from 0 in the order in which they appear. Views are no storages: an
-// operator that reads or writes a view reads or writes its storage. Plain data, and TraceBuilder,
-// through which every reader makes it, so that no trace is malformed. Invariants of a built trace:
-// (1) an event names only storages that are alive by then; (2) a storage dies at most once; (3) an
-// operator's lists are slices of the trace's own; (4) what it writes is not among what it reads,
-// and is there once; (5) blocks are numbered in the order in which they are allocated, and a
-// storage has one that is allocated, which is no other storage's. See docs/trace-format.md.
+// operator that reads or writes a view reads or writes its storage. A trace is plain data; every
+// reader makes it by TraceBuilder, so that none is malformed.
+// Invariants of a built trace: (1) an event names only storages that are alive by then; (2) a
+// storage dies at most once; (3) an operator's lists are slices of the trace's own; (4) what an
+// operator writes is listed once, and not among what it reads; (5) blocks are numbered in the order
+// in which they are allocated, and a storage has a block that is allocated and no other storage's.
+// See docs/trace-format.md.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +30,12 @@ using remat::Access;
 enum class StorageIndex : uint32_t {};
 constexpr size_t number(StorageIndex index) { return static_cast<size_t>(index); }
 
-// What a storage is to the job: what stays where it is, for instance (remat/restore/mover.h).
+// What a storage is to the job. It decides, for instance, what may be moved
+// (remat/restore/mover.h).
 enum class RootKind : uint8_t { kOther, kParameter, kInput, kBuffer, kGradient, kOptimizerState };
 
-// What becomes of a block of memory: it is allocated, with so many bytes, or freed, with 0. Blocks
-// of storages are freed by the storages' deaths.
+// A change of a block of memory: it is allocated with `bytes`, or freed if these are 0. Blocks of
+// storages are freed by the storages' deaths.
 struct BlockChange {
   static constexpr uint32_t kNone = 0xffff'ffff;  // no block
 
@@ -49,7 +52,7 @@ struct TraceStorage {
 
 struct TraceWrite {
   StorageIndex storage{};
-  Access access = Access::kUpdate;  // any but kRead
+  Access access = Access::kUpdate;  // not kRead
 };
 
 // One tensor argument of an operator.
@@ -62,12 +65,12 @@ struct TraceOperator {
   uint32_t name = 0;  // index into Trace::names
   uint32_t stream = 0;
   uint64_t cost_ns = 0;
-  uint64_t site = 0;  // the place in the program; equal for calls that do the same; 0: unknown
+  uint64_t site = 0;  // its place in the program, equal for calls that do the same; 0: unknown
   size_t workspace_bytes = 0;
-  bool draws = false;      // from a random generator
-  bool recordable = true;  // false: its results are roots
-  // Slices of Trace::operands (reads, then outputs), Trace::writes, Trace::argument_list and
-  // Trace::block_changes.
+  bool draws = false;      // whether it draws from a random generator
+  bool recordable = true;  // if not, its results are roots
+  // These are slices of Trace::operands (reads, then outputs), Trace::writes, Trace::argument_list
+  // and Trace::block_changes.
   uint32_t first_operand = 0, first_write = 0, first_argument = 0, first_block_change = 0;
   uint32_t block_changes = 0, arguments = 0;
   uint32_t reads = 0, outputs = 0, writes = 0;
@@ -77,16 +80,16 @@ enum class EventKind : uint8_t { kRoot, kOperator, kRelease, kUse, kStep, kBlock
 
 struct TraceEvent {
   EventKind kind = EventKind::kStep;
-  uint32_t index = 0;   // the operator, the change of a block, or else the storage
-  uint32_t stream = 0;  // kUse: the stream that uses it beside its own
-  RootKind role = RootKind::kOther;  // kRole: what the storage is from here on
+  uint32_t index = 0;   // of the operator, of the change of a block, or else of the storage
+  uint32_t stream = 0;  // for kUse: a stream that uses the storage beside its own
+  RootKind role = RootKind::kOther;  // for kRole: what the storage is from here on
 };
 
-// What holds for all of a trace.
+// What holds for the whole trace.
 struct TraceFacts {
   std::string name;
   std::string device = "cpu";
-  size_t alignment = 1;          // sizes of storages count in multiples of it: a power of two
+  size_t alignment = 1;          // a power of two; sizes of storages are rounded up to it
   double copy_bytes_per_ns = 0;  // how fast the device copies; 0: unknown, copies are free
   uint64_t map_ns = 0;           // what mapping one page elsewhere costs
   bool blocks = false;           // where each storage lies is in the trace
@@ -118,23 +121,23 @@ struct Trace {
   std::span<const TraceWrite> writes(const TraceOperator& op) const {
     return {write_list.data() + op.first_write, op.writes};
   }
-  // Those that are storages of their own, in the operator's order, if that is known: a storage may
-  // be there several times, for views. Else empty: writes come first, then reads, each once.
+  // The operator's arguments in its own order, if that is known; a storage may be there several
+  // times, for views. If it is empty, writes come first and then reads, each once.
   std::span<const TraceArgument> arguments(const TraceOperator& op) const {
     return {argument_list.data() + op.first_argument, op.arguments};
   }
-  // What an operator allocates and frees while it runs, in that order.
+  // What the operator allocates and frees while it runs, in its order.
   std::span<const BlockChange> changes(const TraceOperator& op) const {
     return {block_changes.data() + op.first_block_change, op.block_changes};
   }
-  // Of a storage, in the memory that is modelled.
+  // The size of a storage in the memory that is modelled.
   size_t aligned_bytes(StorageIndex storage) const {
     return aligned(storages[number(storage)].bytes);
   }
   size_t aligned(size_t bytes) const {
     return (bytes + facts.alignment - 1) & ~(facts.alignment - 1);
   }
-  uint64_t baseline_ns() const;  // of all operators, each once
+  uint64_t baseline_ns() const;  // the cost of all operators, each once
 };
 
 // One operator call, as a reader found it. Outputs are new storages.
@@ -154,7 +157,7 @@ struct OperatorCallEntry {
   std::span<const TraceArgument> arguments = {};  // empty: as in Trace::arguments()
 };
 
-// What was wrong with an entry; readers add the file and the line.
+// The error of an entry that is wrong. Readers add the file and the line.
 class TraceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -166,11 +169,11 @@ class TraceBuilder {
   // Throws: TraceError if the alignment is no power of two.
   explicit TraceBuilder(TraceFacts facts);
 
-  // Each returns the number of the (first) storage that it makes.
+  // Each of these returns the number of the first storage that it makes.
   uint64_t root(size_t bytes, RootKind kind, uint32_t block = BlockChange::kNone);
   uint64_t call(const OperatorCallEntry& entry);
 
-  // Outside of operators.
+  // Adds a change of a block outside of operators.
   void block(BlockChange change);
 
   void release(uint64_t storage);
@@ -183,10 +186,11 @@ class TraceBuilder {
   bool is_alive(uint64_t storage) const { return storage < alive_.size() && alive_[storage]; }
   size_t bytes(uint64_t storage) const { return trace_.storages[storage].bytes; }
 
-  // The builder is empty afterwards.
+  // Returns the trace; the builder is empty afterwards.
   Trace take() { return std::move(trace_); }
 
-  // No storage, no operator's workspace, and no sum of costs may be larger; so that sums fit.
+  // No storage, no operator's workspace, and no sum of costs may be larger, so that sums do not
+  // overflow.
   static constexpr uint64_t kMostBytes = uint64_t{1} << 44;
   static constexpr uint64_t kMostNs = uint64_t{1} << 44;
 

@@ -14,7 +14,7 @@
 
 namespace tidepool::plan {
 
-// Takes a trace line by line. Not thread safe. After an exception only destruction is left.
+// Parses a trace line by line. Not thread safe. After an exception it may only be destroyed.
 class TraceParser {
  public:
   // Throws: TraceError with the reason, without file and line.
@@ -38,7 +38,7 @@ class TraceParser {
   bool ended_ = false;
   uint64_t events_ = 0;
   uint64_t steps_ = 0;
-  // Of the operator being read; kept for their memory.
+  // Lists of the operator that is being read, which are members so that their memory is used again.
   std::vector<uint64_t> reads_;
   std::vector<size_t> output_bytes_;
   std::vector<TraceWrite> writes_;
@@ -47,8 +47,8 @@ class TraceParser {
   std::vector<uint32_t> output_blocks_;
 };
 
-// Reads all of it. Throws: TraceError "FILE:LINE: reason"; std::runtime_error if the file cannot be
-// read.
+// Reads a whole trace. Throws: TraceError "FILE:LINE: reason"; std::runtime_error if the file
+// cannot be read.
 Trace read_trace(const std::string& path);
 
 }  // namespace tidepool::plan

@@ -7,13 +7,13 @@
 namespace tidepool::plan {
 
 inline constexpr uint64_t kTraceVersion = 1;
-inline constexpr uint64_t kBlocksVersion = 2;  // of traces that have blocks
+inline constexpr uint64_t kBlocksVersion = 2;     // the version of traces that have blocks
 inline constexpr uint64_t kMostStreams = 0xffff;  // greatest number of a stream
 
-// By RootKind.
+// The names of RootKind's values.
 inline constexpr std::array<const char*, 6> kKinds = {"other",  "parameter", "input",
                                                       "buffer", "gradient",  "optimizer_state"};
-// By Access; a read has no name.
+// The names of Access's values; a read has none.
 inline constexpr std::array<const char*, 4> kAccesses = {"", "update", "overwrite", "side"};
 
 }  // namespace tidepool::plan

@@ -10,7 +10,7 @@
 
 namespace tidepool::plan {
 
-// Compressed where the name ends in ".gz".
+// Writes one trace, compressed if the name of the file ends in ".gz".
 class TraceWriter {
  public:
   TraceWriter(const std::string& path, const TraceFacts& facts);
@@ -23,7 +23,7 @@ class TraceWriter {
   void use(uint64_t storage, uint32_t stream);
   void role(uint64_t storage, RootKind role);
   void step();
-  // Without it the trace counts as cut short.
+  // Completes the trace, which otherwise counts as cut short.
   void finish();
 
  private:

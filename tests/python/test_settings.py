@@ -175,6 +175,6 @@ def test_the_backend_alone_means_all_of_a_gpus_memory():
 
 
 def test_policies_are_those_of_the_runtime():
-    source = (Path(__file__).parents[2] / "remat" / "policies" / "policy.cpp").read_text()
+    source = (Path(__file__).parents[2] / "remat" / "restore" / "policy_table.cpp").read_text()
     table = source.split("kPolicies[] = {", 1)[1].split("\n};", 1)[0]
     assert tuple(re.findall(r'^    \{"([^"]+)"', table, re.MULTILINE)) == _settings.POLICIES

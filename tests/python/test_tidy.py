@@ -46,6 +46,8 @@ def test_clean_tree(tmp_path: Path) -> None:
     ("allocator/a.h", "#  include <cuda_runtime.h>\n", "must not include <cuda_runtime.h>"),
     ("allocator/heap/a.h", '#include "allocator/search/b.h"\n', "allocator/heap must not include"),
     ("allocator/base/a.h", '#include "allocator/block.h"\n', "allocator/base must not include"),
+    ("remat/policies/a.h", '#include "remat/policies/baselines/b.h"\n',
+     "remat/policies must not include"),
     ("remat/a.h", '#include "bindings/torch/plugin.cpp"\n', "remat must not include"),
     ("remat/a.h", '#include "remat/plan/b.h"\n', "remat must not include"),
     ("remat/restore/a.h", '#include "remat/value.h"\n', "remat/restore must not include"),

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/policies/policy.h"
+#include "remat/restore/policy_table.h"
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"
 

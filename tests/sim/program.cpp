@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "remat/policies/policy.h"
+#include "remat/restore/policy_table.h"
 #include "tests/support/contents.h"
 
 namespace tidepool::sim {

@@ -1,5 +1,6 @@
 // Threads: several threads run operators on one runtime, exchange results, update their own
 // storages in place and drop what they hold, under a budget that keeps evicting. Contents are
+#include "remat/restore/policy_table.h"
 // compared as in the simulator; what is checked beyond that is the absence of races and deadlocks.
 #include <algorithm>
 #include <atomic>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "allocator/space/private_host_space.h"
-#include "remat/policies/policy.h"
 #include "tests/sim/program.h"
 #include "tests/support/catch.h"
 #include "tests/support/simulated_framework.h"

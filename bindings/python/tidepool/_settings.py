@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from . import _sizes
 
-# As in remat/policies/policy.cpp, which has the list; the default first.
+# As in remat/restore/policy_table.cpp, which has the list; the default first.
 POLICIES = ("planned", "needed-cost", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru",
             "size", "msps", "dte", "random")
 DEFAULT_POLICY = "default"  # another name for the first
@@ -31,7 +31,7 @@ CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch pr
 
 # Names that settings and policies had before, which jobs may still give.
 OLD_KEYS = {"handle": "page"}
-OLD_POLICIES = {"need1": "needed-cost"}  # OLD_POLICIES is in remat/policies/policy.cpp, too
+OLD_POLICIES = {"need1": "needed-cost"}  # OLD_POLICIES is in remat/restore/policy_table.cpp
 
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name

@@ -1,6 +1,6 @@
-// CycleClock: what an operator's cost is measured with: the processor's time stamp counter, which
-// costs half of what the steady clock does. Costs only steer the policy, so that a counter which is
-// not quite constant does no harm. Thread safe after calibrate().
+// CycleClock: measures operators' costs by the processor's time stamp counter, which takes half as
+// long to read as the steady clock. Costs only steer the policy, so that it does no harm if the
+// counter is not quite constant. Thread safe after calibrate().
 #pragma once
 
 #include <x86intrin.h>

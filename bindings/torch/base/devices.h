@@ -1,5 +1,6 @@
-// Devices: which kind of device Tidepool manages in this process, and the runtime of each of them.
-// What lives on another kind of device is foreign memory. Set while attaching, for good.
+// Devices: which kind of device Tidepool manages in this process, and the runtime of each such
+// device. What lives on another kind of device is foreign memory. The kind is set while attaching,
+// for good.
 // Thread safe.
 #pragma once
 
@@ -14,8 +15,8 @@
 
 namespace tidepool::torch_glue {
 
-// The dispatch key we live on: no PyTorch component registers anything there (free on 2.11
-// to 2.15), it lies below autograd and above the backends.
+// The dispatch key of our kernels. No component of PyTorch registers anything there (2.11 to 2.15),
+// and it lies below autograd and above the backends.
 inline constexpr c10::DispatchKey kInterceptionKey = c10::DispatchKey::CustomRNGKeyId;
 inline constexpr c10::DispatchKeySet kBelowInterception =
     c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kInterceptionKey);
@@ -30,14 +31,14 @@ extern bool g_installed;
 void manage_devices(c10::DeviceType type);
 
 inline bool engines_installed() { return detail::g_installed; }
-// Tensors on the CPU are foreign to the engines, and scalars among them are copied into records.
+// Whether tensors on the CPU are foreign memory. Scalars among them are copied into records.
 inline bool host_is_foreign() { return detail::g_device_type != c10::DeviceType::CPU; }
 
-// What there is one of for each device that is managed. Entries are added once and stay.
+// A table with an entry for each device that is managed. Entries are added once and stay.
 template <class Part>
 class DeviceTable {
  public:
-  // Nullptr: the device has none.
+  // The device's entry; nullptr if it has none.
   Part* of(c10::Device device) const {
     if (device.type() != detail::g_device_type) return nullptr;
     return parts_[index_of(device)].load(std::memory_order_acquire);

@@ -1,5 +1,6 @@
-// Python's global lock, for threads that are about to wait: whoever they wait for may need it.
-// Without Python in the process nothing happens. Thread safe.
+// Release and take Python's global lock around a wait, because the thread that is waited for may
+// need it.
+// Without Python in the process they do nothing. Thread safe.
 #pragma once
 
 namespace tidepool::torch_glue {

@@ -11,24 +11,25 @@
 
 namespace tidepool::torch_glue {
 
-// The trace of a job; without a path nothing is recorded.
+// What is recorded of a job; without a path nothing is.
 struct TraceSettings {
   plan::RecordingSettings recording;
   std::string name;
   bool blocks = false;  // where storages lie is recorded, too
 };
 
-// A job that is driven by a trace of itself; without a path it is not.
+// How a job is driven by a trace of itself; without a path it is not.
 struct DrivenSettings {
   std::string costs_path;
   std::string log_path;  // empty: what is done is not logged
 };
 
-// What the policy `planned` does while the job runs: it searches beside it, or the job waits at
-// the end of a step for the search, so that it runs the same way each time, or there are no plans.
+// What the policy `planned` does while the job runs: it searches for plans beside the job; or the
+// job waits for the search at the end of a step, so that it runs the same way each time; or there
+// are no plans.
 enum class Planning : uint8_t { kBackground, kWait, kOff };
 
-// What every engine is made with.
+// The settings with which every engine is made.
 struct RuntimeSettings {
   remat::RuntimeConfig config;
   Planning planning = Planning::kBackground;
@@ -48,7 +49,8 @@ struct Settings {
 
 // Fills in the entries about the allocator that every plugin takes; budget_bytes 0: not given.
 void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& config);
-// Likewise about rematerialization; under chaos the allocator poisons.
+// Fills in the entries about rematerialization that every plugin takes. Under chaos the allocator
+// poisons.
 void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settings,
                            AllocatorConfig& allocator);
 

@@ -1,6 +1,7 @@
-// CallBody: the part of a record that PyTorch understands: arguments, full metadata of every tensor
-// argument, numeric state, and RNG state if the operator draws. Lives at the end of a record's
-// slab, followed by its IValues, slots and dimensions; holds no tensor and no storage alive.
+// CallBody: the part of a record that PyTorch understands: the arguments, full metadata of every
+// tensor argument, the numeric state, and the random state if the operator draws. It lies at the
+// end of a record's slab, followed by its IValues, slots and dimensions, and holds no tensor and no
+// storage alive.
 // Not thread safe: written by the thread that runs the operator, before the record is finished.
 // Invariant: (1) arguments hold no tensor; (2) slots are in argument order, lists flattened, and
 // the k-th slot of kind kEdge belongs to the record's k-th edge.
@@ -23,7 +24,7 @@ namespace tidepool::torch_glue {
 // One tensor argument (or list element) of a recorded call.
 struct TensorSlot {
   enum class Kind : uint8_t {
-    kAbsent,     // None or undefined; also written arguments that a replay leaves out
+    kAbsent,     // None, undefined, or a written argument that a replay leaves out
     kEdge,       // the next edge of the record
     kBlank,      // memory that the operator overwrites
     kEmpty,      // a storage of no bytes
@@ -43,14 +44,15 @@ struct TensorSlot {
   }
   const int64_t* sizes = nullptr;  // `dimensions` sizes, then as many strides
 
-  // Immediates are kept apart, as few slots need them.
+  // The bytes of immediates are kept apart, because few slots need them.
   const void* immediate = nullptr;
   uint32_t storage_bytes = 0;  // of an immediate
 };
 
 class CallBody {
  public:
-  // Bytes of a body for a call with so many tensor slots, dimensions in all, immediate bytes.
+  // The bytes that a body takes for a call with so many tensor slots, dimensions of all tensors
+  // together, and immediates.
   static size_t bytes_for(const OperatorInfo& info, size_t slots, size_t dimensions,
                           size_t immediates);
 
@@ -63,15 +65,15 @@ class CallBody {
   // Requires: as many calls as slots.
   void add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor, int64_t offset);
 
-  // The call draws nothing after all.
+  // Drops the random state, because the call draws nothing after all.
   void forget_random();
 
-  // Argument `index`, which is no tensor.
+  // Sets argument `index`, which is no tensor.
   void set_argument(size_t index, c10::IValue value) {
     if (value.isPtrType()) heap_bytes_ += heap_bytes_of(value);
     arguments_[index] = std::move(value);
   }
-  // What the arguments keep outside of the record.
+  // The bytes that the arguments keep outside of the record.
   size_t heap_bytes() const { return heap_bytes_; }
   const OperatorInfo& info() const { return *info_; }
 
@@ -80,7 +82,7 @@ class CallBody {
   void push_arguments(torch::jit::Stack& stack, TensorFor&& tensor_for) const;
 
   NumericState numeric;
-  RandomState* random = nullptr;  // of an operator that draws, in the slab
+  RandomState* random = nullptr;  // lies in the slab; only for an operator that draws
 
  private:
   CallBody() = default;
@@ -96,8 +98,8 @@ class CallBody {
   char* next_immediate_ = nullptr;
 };
 
-// Dispatch keys of ordinary dense tensors of the engines' devices, and of CPU tensors, with and
-// without autograd; anything else is beyond us and makes results roots.
+// The dispatch keys of ordinary dense tensors of the engines' devices, and of CPU tensors, with and
+// without autograd. Records cannot hold tensors with other keys, so that these make results roots.
 inline uint64_t supported_keys() {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet kHost({DispatchKey::CPU, DispatchKey::ADInplaceOrView,

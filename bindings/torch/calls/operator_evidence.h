@@ -13,15 +13,17 @@ namespace tidepool::torch_glue {
 // its schema, corrected by our tables, tells all that it does.
 enum class Evidence : uint8_t {
   kNone,     // nothing has run it, and nobody has read it
-  kTrusted,  // shown
-  kVaries,   // its schema tells all, but its results need not be the same bits again
-  kKept,     // shown to be otherwise
+  kTrusted,  // it is shown
+  kVaries,   // its schema tells all, but its results need not have the same bits again
+  kKept,     // the contrary is shown
 };
 
-// Of an overload with CPU tensors, by its name as in "aten::add.Tensor" or "aten::mm".
+// The evidence about an overload with CPU tensors, by its name, such as "aten::add.Tensor" or
+// "aten::mm".
 Evidence host_evidence(std::string_view qualified_name);
 
-// The same with CUDA tensors: the review decides, and where it is silent, what the CPU showed.
+// The evidence about an overload with CUDA tensors: the review decides; if it is silent, what the
+// CPU showed does.
 Evidence device_evidence(std::string_view qualified_name);
 
 }  // namespace tidepool::torch_glue

@@ -25,14 +25,15 @@ struct TensorArgument {
   bool side_writes = false;  // hidden by its schema: running statistics, a state of its own
 };
 
-// On which switches it depends that an operator gives the same bits each time.
+// The switches under which an operator gives the same bits each time.
 enum class Variation : uint8_t {
-  kNone,         // it always does
+  kNone,         // under any
   kAlgorithms,   // with deterministic algorithms on
-  kConvolution,  // likewise, or with cuDNN's deterministic ones
-  kTransposed,   // likewise, and where the operator's switch is off
+  kConvolution,  // with deterministic algorithms on, all of them or cuDNN's
+  kTransposed,   // as kConvolution, or if the operator's own switch is off
 };
-// By the present switches. See bindings/torch/calls/varying_operators.h.
+// Whether results may vary under the present switches; see
+// bindings/torch/calls/varying_operators.h.
 bool may_vary(Variation variation);
 
 struct OperatorInfo : remat::RecordType {
@@ -45,8 +46,8 @@ struct OperatorInfo : remat::RecordType {
   int storage_argument = -1;
   int switch_argument = -1;  // side writes, or variation, only if this bool argument is true
   int draw_argument = -1;    // draws only if this number, a dropout's probability, is not zero
-  // Views, `empty`, and what draws by calling an operator with a generator, which is seen in its
-  // place: never looks at bytes itself; bypasses us.
+  // The operator never looks at bytes itself, and is not intercepted: views, `empty`, and what
+  // draws only by calling an operator with a generator, which is seen in its place.
   bool is_metadata = false;
   bool writes = false;         // any writing argument
   bool overwrites = false;     // writes all of its one written argument and never reads it
@@ -60,15 +61,16 @@ struct OperatorInfo : remat::RecordType {
 
   explicit OperatorInfo(const c10::OperatorHandle& op);
 
-  // Its schema tells all that it does (or our tables correct it), a replay gives the same bits, and
-  // the kernel that runs is still the one of which this is known.
+  // Whether the operator is trusted: its schema, corrected by our tables, tells all that it does, a
+  // replay gives the same bits, and the kernel that runs is still the one of which this is known.
   bool is_trusted() const {
     return is_trusted_ && !distrusted_.load(std::memory_order_relaxed) && !is_replaced();
   }
-  // The kernel is the job's, or a library's: it may use tensors that are no arguments, by
-  // operators.
+  // Whether the kernel is the job's or a library's. Such a kernel may use tensors that are no
+  // arguments, by operators.
   bool is_foreign() const { return (is_foreign_ || is_trusted_) && !is_trusted(); }
-  // Another kernel has taken, or will take, the place of the one that was there. For good.
+  // Ends the trust in the operator for good, because another kernel takes the place of the one
+  // there was.
   void distrust() const { distrusted_.store(true, std::memory_order_relaxed); }
   // Runs the kernel that was there when the operator was first seen.
   void call_recorded_kernel(torch::jit::Stack& stack, c10::Device device) const;
@@ -95,7 +97,7 @@ struct OperatorInfo : remat::RecordType {
 // The info of `op`, made on first sight. Thread safe; a hit costs no lock.
 const OperatorInfo& info_of(const c10::OperatorHandle& op);
 
-// `op` is going away; another one may come to have its handle. Thread safe.
+// Forgets `op`, which is going away; another operator may get its handle. Thread safe.
 void forget_operator(const c10::OperatorHandle& op);
 
 }  // namespace tidepool::torch_glue

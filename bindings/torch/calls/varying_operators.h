@@ -1,8 +1,8 @@
-// Varying operators: those that need not give the same bits each time on a CUDA device, mostly
-// because threads add in the order in which they come. A replay could bring
-// other bits than the operator made, so their results are roots. From what PyTorch documents of
-// torch.use_deterministic_algorithms, and from the kernels that call alertNotDeterministic or add
-// atomically. A table, because PyTorch tags none of its operators.
+// Varying operators: operators that need not give the same bits each time on a CUDA device, mostly
+// because threads add in the order in which they come. A replay could give other bits than the
+// operator did, so their results are roots. They are in a table, because PyTorch tags none of its
+// operators so; it was made from what PyTorch documents of torch.use_deterministic_algorithms, and
+// from the kernels that call alertNotDeterministic or add atomically.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace tidepool::torch_glue {
 
-// `name`: without overload, "aten::index_add_". An operator's out=
-// and in-place forms count too.
+// How an operator varies, by its `name` without the overload, such as "aten::index_add_". Its out=
+// and in-place forms vary as it does.
 Variation variation_of(const std::string& name);
 
 }  // namespace tidepool::torch_glue

@@ -1,6 +1,6 @@
-// Engine: what Tidepool has for one device of this process, wired together: runtime and PyTorch
-// backend over the device's allocator. A process has those of one kind of device, the CPU or its
-// CUDA devices; what lives elsewhere is foreign memory to it.
+// Engine: puts together what Tidepool has for one device: the runtime and the PyTorch backend over
+// the device's allocator. A process has engines for one kind of device, the CPU or its CUDA
+// devices. What lives on other devices is foreign memory.
 // Made while attaching (CPU) or at a device's first allocation (CUDA), never destroyed: storages
 // outlive static destructors. Thread safe.
 #pragma once
@@ -35,27 +35,29 @@ class Engine {
   ForeignCopies& foreign_copies() { return foreign_copies_; }
   const ForeignCopies& foreign_copies() const { return foreign_copies_; }
 
-  // True where an allocation must offer the runtime a chance to evict at random.
+  // Whether each allocation has to give chaos a chance to evict.
   bool chaos_at_allocations() const { return chaos_at_allocations_; }
 
-  // A graph is being captured on the device: nothing may be restored, and all that operators use
-  // stays where it is for good.
+  // Whether a graph is being captured on the device. Then nothing may be restored, and all that
+  // operators use stays where it is for good.
   bool capturing() const { return captures_.load(std::memory_order_relaxed) > 0; }
-  // What is evicted comes back, for a capture that is about to start. True if work of ours may
-  // still be running. Throws: OutOfMemory if it does not fit.
+  // Restores everything, for a capture that is about to start. True if work of ours may still be
+  // running.
+  // Throws: OutOfMemory if not everything fits.
   bool restore_everything();
-  // Counted. Throws: std::runtime_error if something is evicted.
+  // These stand around a capture. Calls nest. Throws: std::runtime_error if something is evicted.
   void begin_capture();
   void end_capture();
 
-  // A switch or a kernel that recorded calls depend on is about to be changed; it was. Counted.
-  // Throws: OutOfMemory if what is evicted does not fit.
+  // These stand around the change of a switch or a kernel that recorded calls depend on. Calls
+  // nest.
+  // Throws: OutOfMemory if not everything that is evicted fits.
   void begin_settling();
   void end_settling();
 
   // The job's trace is recorded.
   bool is_traced() const { return recorder_ != nullptr; }
-  // Where steps may be recorded: who has to be told of all blocks; else nullptr.
+  // Who has to be told of all blocks because steps may be recorded; nullptr: nobody.
   AllocatorObserver* allocation_meter();
   // A step of the job has ended.
   void end_step();
@@ -95,21 +97,21 @@ void for_each_engine(Visit&& visit) {
   detail::g_engines.for_each(visit);
 }
 
-// Remembers what this thread's out-of-memory error said, which becomes PyTorch's exception now.
+// Remembers what an out-of-memory error on this thread said, which becomes PyTorch's exception now.
 void note_out_of_memory(const OutOfMemoryReport& report);
 // How many of them there have been in this process.
 inline uint64_t out_of_memory_count() {
   return detail::g_out_of_memory_count.load(std::memory_order_relaxed);
 }
-// This thread has had one since the count was `before`. An operator that ends well nevertheless has
-// gone on with less memory, perhaps by another algorithm.
+// Whether this thread has had such an error since the count was `before`. An operator that ends
+// well nevertheless has gone on with less memory, perhaps by another algorithm.
 inline bool ran_out_of_memory_since(uint64_t before) {
   return out_of_memory_count() != before && detail::last_out_of_memory() > before;
 }
 // Rethrows our own out-of-memory error as PyTorch's exception type. Called in a catch block.
 [[noreturn]] void rethrow_as_torch_error(Engine& engine);
-// The way back, for a kernel that ran within a restoration: throws our own error with the report of
-// this thread's last one. Called in a catch block of c10::OutOfMemoryError.
+// Throws our own out-of-memory error again, with the report of this thread's last one, for a kernel
+// that ran within a restoration. Called in a catch block of c10::OutOfMemoryError.
 [[noreturn]] void rethrow_as_our_error();
 
 }  // namespace tidepool::torch_glue

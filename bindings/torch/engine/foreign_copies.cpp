@@ -67,35 +67,37 @@ void ForeignCopies::take_out_stale(Dropped& dropped) {
 }
 
 std::optional<ForeignCopies::Copy> ForeignCopies::obtain(const Region& region) {
+  std::optional<Copy> copy = find_equal(region);
+  return copy ? std::move(copy) : make_copy(region);
+}
+
+std::optional<ForeignCopies::Copy> ForeignCopies::find_equal(const Region& region) {
   Dropped dropped;  // its destructor comes after that of the lock, as does that of `held`
   c10::Storage held;
   remat::Runtime& runtime = engine_.runtime();
   DeviceLock lock(engine_.mutex());
   take_out_stale(dropped);
-  if (const Entry* entry = find(region)) {
-    remat::Storage& tracked = *entry->tracked;
-    held = entry->copy;
-    runtime.lock_storage(&tracked);
-    bool is_equal = false;
-    {
-      Unlocked unlocked(lock);
-      dropped.clear();
-      is_equal = equal(region, tracked);
-    }
-    if (is_equal) {
-      if (Entry* same = find(region)) same->used_step = step_;
-      ++statistics_.uses;
-      return Copy{&tracked, false};
-    }
-    runtime.unlock_storage(&tracked);
-    take_out(dropped, [&](const Entry& each) { return each.tracked == &tracked; });
+  const Entry* entry = find(region);
+  if (entry == nullptr) return std::nullopt;
+  remat::Storage& tracked = *entry->tracked;
+  held = entry->copy;
+  remat::LockedStorage locked(runtime, &tracked);
+  bool is_equal = false;
+  {
+    Unlocked unlocked(lock);
+    dropped.clear();
+    is_equal = equal(region, tracked);
   }
-  lock.unlock();
-  dropped.clear();
-  return copy_of(region);
+  if (!is_equal) {
+    take_out(dropped, [&](const Entry& each) { return each.tracked == &tracked; });
+    return std::nullopt;
+  }
+  if (Entry* same = find(region)) same->used_step = step_;
+  ++statistics_.uses;
+  return Copy{remat::HeldStorage(std::move(locked)), false};
 }
 
-std::optional<ForeignCopies::Copy> ForeignCopies::copy_of(const Region& region) {
+std::optional<ForeignCopies::Copy> ForeignCopies::make_copy(const Region& region) {
   const size_t bytes = region.lead_bytes() + region.bytes;
   void* address = nullptr;
   try {
@@ -113,7 +115,7 @@ std::optional<ForeignCopies::Copy> ForeignCopies::copy_of(const Region& region) 
   remat::Storage* tracked = start_tracking(engine_.runtime(), copy.unsafeGetStorageImpl(),
                                            remat::RootReason::kForeignCopy);
   tracked->role = remat::Role::kInput;
-  engine_.runtime().lock_storage(tracked);
+  remat::LockedStorage locked(engine_.runtime(), tracked);
   // Another thread may have copied the same meanwhile.
   const Entry* same = find(region);
   const remat::Storage* replaced = same != nullptr ? same->tracked : nullptr;
@@ -124,8 +126,7 @@ std::optional<ForeignCopies::Copy> ForeignCopies::copy_of(const Region& region) 
   ++statistics_.copies;
   ++statistics_.uses;
   statistics_.bytes += bytes;
-  lock.unlock();
-  return Copy{tracked, true};
+  return Copy{remat::HeldStorage(std::move(locked)), true};
 }
 
 bool ForeignCopies::still_equal(const Region& region, remat::Storage& copy) {
@@ -153,7 +154,6 @@ void ForeignCopies::drop(remat::Storage& copy) {
   Dropped dropped;
   DeviceLock lock(engine_.mutex());
   take_out(dropped, [&](const Entry& entry) { return entry.tracked == &copy; });
-  lock.unlock();
 }
 
 void ForeignCopies::note_unpaid(uint64_t timing_key) {
@@ -177,7 +177,6 @@ void ForeignCopies::end_step() {
   DeviceLock lock(engine_.mutex());
   ++step_;
   if (!entries_.empty()) take_out_stale(dropped);
-  lock.unlock();
 }
 
 ForeignCopyStatistics ForeignCopies::statistics() const {

@@ -1,11 +1,11 @@
 // ForeignCopies: copies, in memory of ours, of what operators read in memory of others (NumPy
-// arrays, batches of a DataLoader's workers), from which the results can be made again. What the
-// others do to their memory does not matter to a copy; each is used as long as it equals its
-// source. Owns the copies: ordinary tracked storages without lineage. Where one is dropped, its
-// death is that of a root: evicted values that need it keep its bytes, resident ones lose their
-// lineage. A copy is dropped when its source has died or changed, when no record reads it, when a
-// whole step has not used it, and when memory is short. Thread safe: the books need the device's
-// lock, which each function takes unless it is passed; bytes are copied and compared without it.
+// arrays, batches of a DataLoader's workers), so that results can be made again from the copies. A
+// copy is used as long as it equals its source; what happens to the source does not change it.
+// Owns the copies, which are ordinary tracked storages without lineage. A copy is dropped when its
+// source has died or changed, when no record reads it, when a whole step has not used it, and when
+// memory is short. It dies as any root does: evicted values that need it keep its bytes, resident
+// ones lose their lineage. Thread safe: the books need the device's lock, which each function takes
+// unless it is passed; bytes are copied and compared without it.
 // Invariant: (1) no more than kMost copies; (2) no two have the same source region.
 #pragma once
 
@@ -22,6 +22,7 @@
 #include "allocator/base/device_mutex.h"
 #include "remat/lineage/container_bytes.h"
 #include "remat/lineage/lineage.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 
@@ -51,18 +52,19 @@ class ForeignCopies {
   ForeignCopies(Engine& engine, size_t budget_bytes)
       : engine_(engine), most_bytes_(budget_bytes / kShare) {}
 
-  // One call that reads more is not worth the room: weights, most of all, that were there before
-  // us.
+  // A call that reads more bytes than this has no copies, because they would not be worth their
+  // room.
+  // Mostly it reads weights that were there before us.
   size_t most_bytes() const { return most_bytes_; }
 
-  // nullopt if the tensor has no bytes, or shows a small part of a large region.
+  // The region that a tensor shows; nullopt if it has no bytes, or shows a small part of a large
+  // region.
   static std::optional<Region> region_of(const c10::TensorImpl& tensor);
 
-  // A copy whose bytes, from lead_bytes() on, equal those of the region: one there is already or a
-  // fresh one. The caller has it locked (Runtime::lock_storage()). nullptr: memory does not
-  // suffice.
+  // A copy whose bytes, from lead_bytes() on, equal those of the region: one that there is already,
+  // or a `fresh` one. nullopt: memory does not suffice. Requires: the device's lock is not held.
   struct Copy {
-    remat::Storage* storage = nullptr;
+    remat::HeldStorage storage;
     bool fresh = false;
   };
   std::optional<Copy> obtain(const Region& region);
@@ -70,18 +72,18 @@ class ForeignCopies {
   // Whether the region still equals its copy, which the caller has locked.
   bool still_equal(const Region& region, remat::Storage& copy);
   void note_change(remat::Storage& copy);
-  // The copy is not used from now on.
+  // Drops the copy, which is not used any more.
   void drop(remat::Storage& copy);
 
-  // Calls of a kind whose results take less than the copies would, so that they do not pay. pays()
-  // requires: lock held.
+  // Whether copies pay for this kind of call; they do not if its results take less than the copies.
+  // pays() requires: lock held.
   bool pays(uint64_t timing_key) const { return !unpaid_.contains(timing_key); }
   void note_unpaid(uint64_t timing_key);
 
   // Drops all copies. True if there were any. The lock is released meanwhile.
   bool give_up(DeviceLock& lock);
   void end_step();
-  // Beside the copies' contents. Requires: lock held.
+  // The bytes of the books, without the copies' contents. Requires: lock held.
   size_t bookkeeping_bytes() const {
     return bytes_of(entries_) + entries_.size() * sizeof(c10::StorageImpl) + bytes_of(unpaid_);
   }
@@ -106,7 +108,9 @@ class ForeignCopies {
   template <class Wanted>
   void take_out(Dropped& dropped, Wanted&& wanted);
   void take_out_stale(Dropped& dropped);
-  std::optional<Copy> copy_of(const Region& region);
+  // The copy that there is already; one that differs from the region by now is dropped.
+  std::optional<Copy> find_equal(const Region& region);
+  std::optional<Copy> make_copy(const Region& region);
 
   Engine& engine_;
   const size_t most_bytes_;

@@ -70,7 +70,7 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
   return stack;
 }
 
-// What a replay warns of, the recorded call has warned of.
+// Swallows warnings of a replay, which the recorded call has given already.
 class NoWarnings final : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
@@ -106,7 +106,7 @@ void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   const c10::DispatchKeySet excluded =
       autograd | c10::python_ks | c10::DispatchKeySet(kInterceptionKey) |
       c10::DispatchKeySet(c10::DispatchKeySet::RAW, body.numeric.autocast_excluded);
-  // What the thread has switched on below us saw the recorded call, too.
+  // What the thread has switched on below our key has seen the recorded call, too.
   const c10::DispatchKeySet below =
       c10::impl::tls_local_dispatch_key_set().included_ & kBelowInterception;
   c10::impl::ForceDispatchKeyGuard guard((c10::default_included_set - autograd) | below, excluded);
@@ -150,7 +150,7 @@ void TorchBackend::execute(const remat::Replay& replay) {
   try {
     const ReplayScope scope;
     call(body, stack, device_);
-    // What an operator makes of less memory need not be what it made before.
+    // An operator that went on with less memory need not give what it gave before.
     const bool swallowed = ran_out_of_memory_since(failures) && !TIDEPOOL_MUTANT(8, swallowed);
     TORCH_CHECK_WITH(OutOfMemoryError, !swallowed, body.info().name,
                      " found less memory than when it first ran");

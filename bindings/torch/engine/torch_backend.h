@@ -1,6 +1,7 @@
-// TorchBackend: remat's Backend over PyTorch: replays records through the dispatcher and moves
-// bytes in and out of StorageImpls. What is a kind of device's own comes from a class per kind.
-// Stateless but for what it is given. Thread safe.
+// TorchBackend: remat's Backend over PyTorch. It replays records through the dispatcher, and moves
+// bytes in and out of StorageImpls. What differs between kinds of devices comes from a class for
+// each kind.
+// Has no state but what it is given. Thread safe.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -49,7 +50,7 @@ class TorchBackend : public remat::Backend, public GeneratorOffsets {
     return {};
   }
 
-  // Tells what operators cost; nullptr where they have run when they return.
+  // The timer that says what operators cost; nullptr if operators have run when they return.
   virtual OperatorTimer* timer() { return nullptr; }
 
   // The number that the allocator knows a stream of the device by.

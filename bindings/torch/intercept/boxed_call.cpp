@@ -35,12 +35,12 @@ void visit_tensor_arguments(const OperatorInfo& info, const torch::jit::Stack& s
   }
 }
 
-// A value that no caller can change any more: TorchScript passes its lists themselves.
+// Makes a value that no caller can change any more; TorchScript passes its lists themselves.
 c10::IValue copied(const c10::IValue& value) {
   return value.isList() ? c10::IValue(value.toList().copy()) : value;
 }
 
-// Copies what is not a tensor; of a list of tensors, its length.
+// Copies an argument that is no tensor; of a list of tensors it keeps the length.
 void copy_arguments(const OperatorInfo& info, const torch::jit::Stack& stack, CallBody& body) {
   const size_t base = stack.size() - info.argument_count;
   size_t tensor = 0;

@@ -1,5 +1,5 @@
-// Boxed call: interception of an operator whose arguments are on a stack: the part that the boxed
-// fallback and the kernels of other layouts share.
+// Boxed calls: the interception of an operator whose arguments are on a stack, as the boxed
+// fallback and the kernels of other layouts share it.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -13,8 +13,8 @@
 
 namespace tidepool::torch_glue {
 
-// Shows every tensor argument on the stack to the call, and the generator if there is one; returns
-// the body of the record, with its arguments set, or nullptr.
+// Shows every tensor argument on the stack to the call, and the generator if there is one. Returns
+// the record's body, with its arguments set; nullptr if the call is not recorded.
 CallBody* begin_boxed(const OperatorInfo& info, const torch::jit::Stack& stack,
                       InterceptedCall& call);
 void see_boxed_results(const OperatorInfo& info, const torch::jit::Stack& stack,

@@ -1,11 +1,13 @@
 #include "bindings/torch/intercept/foreign_operands.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tidepool::torch_glue {
 namespace {
 
-// A call that reads more puts samples together to a batch, which takes no more than they do.
+// A call with more foreign operands puts samples together into a batch, which takes no more bytes
+// than they do, so that copies would not pay.
 constexpr size_t kMostOperands = 16;
 
 }  // namespace
@@ -15,7 +17,7 @@ bool ForeignOperands::see(size_t place, const c10::TensorImpl& tensor) {
   const auto region = ForeignCopies::region_of(tensor);
   if (!region) return false;
   const auto offset = static_cast<int64_t>(region->lead_bytes() / tensor.itemsize());
-  operands_.push_back({place, *region, nullptr, false, offset});
+  operands_.push_back({.place = place, .region = *region, .offset = offset});
   return true;
 }
 
@@ -34,18 +36,17 @@ const ForeignOperands::Operand* ForeignOperands::find(size_t place) const {
 
 bool ForeignOperands::obtain(ForeignCopies& copies) {
   for (Operand& operand : operands_) {
-    const auto copy = copies.obtain(operand.region);
+    auto copy = copies.obtain(operand.region);
     if (!copy) return false;
-    operand.copy = copy->storage;
+    operand.copy = copy->storage.get();
+    operand.held = std::move(copy->storage);
     operand.fresh = copy->fresh;
   }
   return true;
 }
 
-void ForeignOperands::unlock(remat::Runtime& runtime) {
-  for (const Operand& operand : operands_) {
-    if (operand.copy != nullptr) runtime.unlock_storage(operand.copy);
-  }
+void ForeignOperands::unlock() {
+  for (Operand& operand : operands_) operand.held.end();
 }
 
 bool ForeignOperands::verify(ForeignCopies& copies, uint64_t timing_key, size_t result_bytes) {

@@ -1,6 +1,7 @@
-// ForeignOperands: what one operator call reads in memory of others, and the copies that stand for
-// it in the call's record. A copy is made before the kernel runs and compared with its source again
-// after it: what the kernel has read is what the record reads, or there is no record.
+// ForeignOperands: the operands of one call that lie in memory of others, and the copies that stand
+// for them in the call's record. A copy is made before the kernel runs, and compared with its
+// source after it, so that the record reads what the kernel has read; if they differ, there is no
+// record.
 // Owns the locks of the copies until the call has them. Lives in an InterceptedCall; one thread.
 #pragma once
 
@@ -9,7 +10,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "bindings/torch/engine/foreign_copies.h"
-#include "remat/runtime.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 
@@ -19,11 +20,12 @@ class ForeignOperands {
     size_t place = 0;  // among the call's tensor arguments
     ForeignCopies::Region region;
     remat::Storage* copy = nullptr;
+    remat::HeldStorage held{};  // the copy, until the call has locked it
     bool fresh = false;
     int64_t offset = 0;  // of the tensor's first element in the copy, in elements
   };
 
-  // An argument that has no copy yet. False if there cannot be one.
+  // Adds an argument, which gets a copy later. False if there cannot be one.
   bool see(size_t place, const c10::TensorImpl& tensor);
   bool empty() const { return operands_.empty(); }
   size_t bytes() const;
@@ -33,11 +35,12 @@ class ForeignOperands {
   // Finds or makes the copies, and locks them. False: memory does not suffice for all. Requires:
   // lock not held.
   bool obtain(ForeignCopies& copies);
-  // Ends what obtain() has locked: the call has done so itself, or reads none. Requires: lock held.
-  void unlock(remat::Runtime& runtime);
+  // Ends the locks that obtain() took: the call has locked the copies itself, or reads none of
+  // them. Requires: lock held.
+  void unlock();
 
-  // The kernel has run, and its results take `result_bytes`: whether the copies pay and hold what
-  // it has read. Otherwise they are dropped. Requires: lock not held.
+  // Whether, after the kernel has run, the copies pay for results of `result_bytes` and hold what
+  // the kernel has read. Copies that do not are dropped. Requires: lock not held.
   bool verify(ForeignCopies& copies, uint64_t timing_key, size_t result_bytes);
 
  private:

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,114 +11,35 @@
 #include <utility>
 
 #include "bindings/torch/base/cycle_clock.h"
+#include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/interception.h"
-#include "bindings/torch/intercept/tensor_components.h"
-#include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
 #include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 
-constinit thread_local bool t_in_optimizer = false;
 constinit thread_local int t_region_depth = 0;
 constinit thread_local uint64_t t_own_kernels = 0;
 std::atomic<bool> g_has_own_kernels{false};
 
 namespace {
 
-// A leaf that requires a gradient, or a view of one (linear layers use their weight transposed).
-bool is_parameter(c10::TensorImpl* impl) {
-  if (!impl->requires_grad()) return false;
-  const BorrowedTensor borrowed(impl);
-  const at::Tensor& tensor = *borrowed;
-  return tensor.is_leaf() || (tensor.is_view() && tensor._base().is_leaf());
-}
-
-// What the storage of a tensor that is tracked for the first time is to the job. Contents that are
-// read before any operator has written them came from outside.
-remat::Role role_of(c10::TensorImpl* tensor, bool written) {
-  if (is_parameter(tensor)) return remat::Role::kParameter;
-  if (t_in_optimizer) return remat::Role::kOptimizerState;
-  return written ? remat::Role::kOther : remat::Role::kInput;
-}
-
 bool fills_fresh_memory() {
   const at::Context& context = at::globalContext();
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
-bool is_supported(const c10::TensorImpl* tensor) {
-  return (tensor->key_set().raw_repr() & ~supported_keys()) == 0 &&
-         !tensor->has_symbolic_sizes_strides();
+// How many bytes the tensors show, without those that records cannot hold.
+size_t shown_bytes(std::span<c10::TensorImpl* const> tensors) {
+  size_t bytes = 0;
+  for (const c10::TensorImpl* tensor : tensors) {
+    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
+  }
+  return bytes;
 }
 
 }  // namespace
-
-void InterceptedCall::see(c10::TensorImpl* tensor, const TensorArgument& argument,
-                          bool switched) {
-  ++slots_;
-  switched_ |= switched;
-  if (tensor == nullptr || tensor == c10::UndefinedTensorImpl::singleton()) {
-    seen_.push_back({nullptr});
-    return;
-  }
-  Seen seen{tensor};
-  seen.written = argument.writes;
-  seen.side_written = argument.side_writes && (switched || info_.switch_argument < 0);
-  seen.supported = is_supported(tensor);
-  if (seen.supported) dimensions_ += static_cast<size_t>(tensor->dim());
-  seen_.push_back(seen);
-}
-
-void InterceptedCall::see_storage(const c10::Storage& storage) {
-  components_.push_back(c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      caffe2::TypeMeta::Make<uint8_t>()));
-  seen_.push_back({components_.back().get()});
-}
-
-void InterceptedCall::see_components(c10::TensorImpl* tensor, bool written) {
-  for (const at::Tensor& component : components_of(tensor)) {
-    components_.push_back(component.getIntrusivePtr());
-    Seen seen{component.unsafeGetTensorImpl()};
-    seen.written = written;
-    seen.supported = false;
-    seen_.push_back(seen);
-  }
-}
-
-remat::Storage* InterceptedCall::storage_behind(const Seen& seen, c10::StorageImpl* storage) {
-  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  remat::Runtime& runtime = engine().runtime();
-  remat::Storage* tracked = nullptr;
-  if (data.get_deleter() == &delete_evicted) {
-    tracked = static_cast<remat::Storage*>(data.get_context());
-  } else {
-    tracked = runtime.find(data.get());
-  }
-  if (tracked == nullptr) {
-    tracked = start_tracking(engine().runtime(), storage, remat::RootReason::kUntracked);
-    tracked->role = role_of(seen.tensor, seen.written);
-    // `empty` fills its memory by an operator then, and native code may write it right afterwards.
-    if (seen.written && fills_fresh_memory()) call().refuse(remat::RootReason::kUntracked);
-  } else if (tracked->backend != storage) [[unlikely]] {
-    // The bytes moved to another StorageImpl (a swap): their identity goes with them.
-    hold_weakly(storage);
-    drop_weak_hold(static_cast<c10::StorageImpl*>(tracked->backend));
-    tracked->backend = storage;
-  }
-  // A parameter's bytes may be older than the parameter.
-  if (tracked->role != remat::Role::kParameter && tracked->current->producer == nullptr &&
-      is_parameter(seen.tensor)) {
-    tracked->role = remat::Role::kParameter;
-  }
-  if (tracked->role == remat::Role::kParameter && seen.tensor->requires_grad() &&
-      runtime.threads() <= threads_of_one_job()) {
-    note_parameter(*tracked, seen.tensor);
-  }
-  return tracked;
-}
 
 void InterceptedCall::resolve(Seen& seen) {
   c10::StorageImpl* storage = storage_of(seen.tensor);
@@ -137,7 +59,8 @@ void InterceptedCall::resolve(Seen& seen) {
     }
     if (deleter == &delete_block && data.get() == nullptr) {
       seen.home = Home::kEmpty;
-      // An output that the operator will give memory to: its record would resize a storage.
+      // This is an output to which the operator will give memory; its record would resize a
+      // storage.
       if (seen.written) call().refuse(remat::RootReason::kUnsupported);
       return;
     }
@@ -147,23 +70,17 @@ void InterceptedCall::resolve(Seen& seen) {
       ++immediates_;
       return;
     }
-    seen.storage = storage_behind(seen, storage);
+    const TrackedArgument tracked = track_argument(engine(), seen.tensor, seen.written);
+    // With that switch, `empty` fills its memory by an operator, and native code may write to it
+    // right afterwards.
+    if (tracked.is_new && seen.written && fills_fresh_memory()) {
+      call().refuse(remat::RootReason::kUntracked);
+    }
+    seen.storage = tracked.storage;
     seen.home = Home::kStorage;
     return;
   }
   resolve_foreign(seen, storage);
-}
-
-bool InterceptedCall::starts_inside(const Seen& seen) {
-  return seen.storage != nullptr && seen.tensor->storage_offset() > 0;
-}
-
-bool InterceptedCall::covers_storage(const Seen& seen) const {
-  const c10::TensorImpl* tensor = seen.tensor;
-  if (TIDEPOOL_MUTANT(2, partial_overwrite)) return true;
-  if (tensor->storage_offset() != 0 || !tensor->is_non_overlapping_and_dense()) return false;
-  const size_t bytes = static_cast<size_t>(tensor->numel()) * tensor->itemsize();
-  return bytes == storage_of(tensor)->nbytes();
 }
 
 remat::Access InterceptedCall::access_of(const Seen& seen) const {
@@ -173,48 +90,37 @@ remat::Access InterceptedCall::access_of(const Seen& seen) const {
   if (TIDEPOOL_MUTANT(2, root_write) && is_root) return remat::Access::kRead;
   if (TIDEPOOL_MUTANT(2, root_as_blank) && is_root) return remat::Access::kOverwrite;
   const bool overwrites = info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite);
-  if (!overwrites || seen.shared || !covers_storage(seen)) return remat::Access::kUpdate;
+  if (!overwrites || seen.shared || !seen.covers_storage()) return remat::Access::kUpdate;
   return remat::Access::kOverwrite;
 }
 
-// Marks arguments whose storage another one has, too.
-void InterceptedCall::find_shared() {
-  absl::InlinedVector<std::pair<remat::Storage*, size_t>, 8> places;
-  for (size_t k = 0; k < seen_.size(); ++k) {
-    if (seen_[k].storage != nullptr) places.emplace_back(seen_[k].storage, k);
-  }
-  std::sort(places.begin(), places.end());  // lists have any number of arguments
-  for (size_t k = 1; k < places.size(); ++k) {
-    if (places[k].first != places[k - 1].first) continue;
-    seen_[places[k].second].shared = seen_[places[k - 1].second].shared = true;
-  }
-}
-
 void InterceptedCall::add_operands(DeviceLock& lock) {
-  for (size_t k = 0; k < slots_; ++k) {
+  for (size_t k = 0; k < seen_.slots(); ++k) {
     if (seen_[k].tensor == nullptr || is_mutant_constant(seen_[k].tensor)) continue;
     resolve(seen_[k]);
-    if (!seen_[k].supported) [[unlikely]] see_components(seen_[k].tensor, seen_[k].written);
+    if (!seen_[k].supported) [[unlikely]]
+      seen_.add_components(seen_[k].tensor, seen_[k].written);
   }
-  for (size_t k = slots_; k < seen_.size(); ++k) resolve(seen_[k]);
+  for (size_t k = seen_.slots(); k < seen_.size(); ++k) resolve(seen_[k]);
   if (!foreign_.empty()) [[unlikely]] copy_foreign(lock);
-  if (info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite)) find_shared();
+  if (info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite)) seen_.find_shared();
   for (Seen& seen : seen_) {
     if (seen.storage == nullptr) continue;
     seen.access = access_of(seen);
     call().add(seen.storage, seen.access);
   }
-  if (copies_foreign_) [[unlikely]] foreign_.unlock(engine().runtime());
-  // What threads beside an operator compute for it, it may read by address.
+  if (copies_foreign_) [[unlikely]]
+    foreign_.unlock();
+  // An operator may read by address what other threads compute for it.
   inside_ = UntrustedCall::any() || at::in_parallel_region();
   if (!info_.replayable || !trusted_ || inside_) call().refuse(remat::RootReason::kUnsupported);
-  // A pool's threads round as the thread did that started it.
+  // The threads of a pool round as the thread did that started them.
   if (!NumericState::rounds_as_usual()) call().refuse(remat::RootReason::kUnsupported);
   if (info_.varies != Variation::kNone && (info_.varies != Variation::kTransposed || switched_) &&
       may_vary(info_.varies)) {
     call().refuse(remat::RootReason::kVaries);
   }
-  // What an optimizer updates depends on the whole step: restoring it would run that again.
+  // What an optimizer updates depends on the whole step, which restoring it would repeat.
   if (in_optimizer_ && info_.writes && !info_.overwrites) {
     call().refuse(remat::RootReason::kPartialWrite);
   }
@@ -222,7 +128,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
     mark_inputs();
 }
 
-// What is filled from memory of others is an input of the job.
+// Marks storages that are filled from foreign memory as inputs of the job.
 void InterceptedCall::mark_inputs() {
   for (const Seen& seen : seen_) {
     const bool filled = seen.storage != nullptr && seen.written;
@@ -232,7 +138,7 @@ void InterceptedCall::mark_inputs() {
   }
 }
 
-// The operator was refused memory and went on: without a budget it would have had it.
+// Says once that an operator was refused memory, which it would have had without a budget.
 void InterceptedCall::say_inexact() const {
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
@@ -242,8 +148,8 @@ void InterceptedCall::say_inexact() const {
                info_.name);
 }
 
-// Storages that something beyond us may go on using: they stay for good (sparse components,
-// collectives), or lose their lineage (operators whose effects nobody vouches for).
+// Protects operands that something may go on using unseen: those of collectives, and components of
+// sparse tensors, stay for good; those of operators that are not trusted lose their lineage.
 void InterceptedCall::distrust_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.size(); ++k) {
     const Seen& seen = seen_[k];
@@ -251,7 +157,7 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
     if (TIDEPOOL_MUTANT(5, collective) && info_.keeps_operands) continue;
     if (!seen.supported || info_.keeps_operands) {
       engine().runtime().escape(seen.storage, lock);
-      // A copy on write takes the bytes over, which an armed storage refuses.
+      // Copy-on-write takes over the storage's bytes, which an armed storage would refuse.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
     } else if (!trusted_ && !TIDEPOOL_MUTANT(5, unknown_effect)) {
       engine().runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
@@ -261,13 +167,13 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
 }
 
 CallBody* InterceptedCall::begin_body() {
-  // A list's length is not known yet: operators on lists return as many as they were given.
+  // A returned list's length is not known yet: operators on lists return as many as they get.
   const size_t outputs =
-      info_.returns_list ? std::max<size_t>(info_.return_count, slots_) : info_.return_count;
+      info_.returns_list ? std::max<size_t>(info_.return_count, seen_.slots()) : info_.return_count;
   remat::Record* record = call().begin_record(
-      info_, CallBody::bytes_for(info_, slots_, dimensions_, immediates_), outputs);
-  CallBody& body = CallBody::construct(record->body, info_, slots_, dimensions_);
-  for (size_t k = 0; k < slots_; ++k) {
+      info_, CallBody::bytes_for(info_, seen_.slots(), seen_.dimensions(), immediates_), outputs);
+  CallBody& body = CallBody::construct(record->body, info_, seen_.slots(), seen_.dimensions());
+  for (size_t k = 0; k < seen_.slots(); ++k) {
     const Seen& seen = seen_[k];
     TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
     if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
@@ -283,26 +189,21 @@ CallBody* InterceptedCall::begin_body() {
   return &body;
 }
 
-void InterceptedCall::begin_draw(CallBody& body, const at::Generator* generator) {
-  c10::GeneratorImpl& source = generator == nullptr ? default_generator(engine().device())
-                                                    : *generator->unsafeGetGeneratorImpl();
-  if (info_.generator_argument >= 0) {
-    draw_.emplace(engine().backend(), source, *body.random);
-    return;
+CallBody* InterceptedCall::begin_locked() {
+  DeviceLock lock(engine().mutex());
+  add_operands(lock);
+  const bool capturing = engine().capturing();
+  if (capturing) [[unlikely]]
+    prepare_in_capture(lock);
+  const bool recordable = !capturing && call().prepare(lock);
+  for (const Seen& seen : seen_) {
+    if (TIDEPOOL_MUTANT(1, view_lock) && seen.starts_inside()) --seen.storage->locks;
   }
-  body.random->read_counter(source);
-  drawn_ = body.random;
-}
-
-void InterceptedCall::end_draw() {
-  draw_.reset();
-  if (drawn_ == nullptr) return;
-  RandomState now;
-  now.read_counter(default_generator(engine().device()));
-  // Another thread has seeded the generator meanwhile: it is not known what the kernel drew from.
-  if (now.seed != drawn_->seed || now.offset < drawn_->offset) {
-    call().refuse(remat::RootReason::kVaries);
+  if (recordable) return begin_body();
+  if (!trusted_ || seen_.slots() != seen_.size() || info_.keeps_operands) [[unlikely]] {
+    distrust_operands(lock);
   }
+  return nullptr;
 }
 
 CallBody* InterceptedCall::begin(const at::Generator* generator) {
@@ -314,75 +215,27 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   const bool is_known = info_.is_trusted();
   trusted_ = is_known && t_region_depth == 0;
   CallBody* body = nullptr;
-  const bool is_untold = info_.generator_argument < 0 && !info_.draws_by_default_only;
-  if (draws_ && (is_untold || g_has_own_kernels.load(std::memory_order_relaxed))) {
-    call().refuse(remat::RootReason::kUnsupported);
-  }
-  if (info_.draws && generator != nullptr && generator->device() != engine().device()) {
+  if (!draw_.can_be_recorded(generator, engine().device(),
+                             g_has_own_kernels.load(std::memory_order_relaxed))) {
     call().refuse(remat::RootReason::kUnsupported);
   }
   try {
-    DeviceLock lock(engine().mutex());
-    add_operands(lock);
-    const bool capturing = engine().capturing();
-    if (capturing) [[unlikely]] prepare_in_capture(lock);
-    const bool recordable = !capturing && call().prepare(lock);
-    for (const Seen& seen : seen_) {
-      if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) --seen.storage->locks;
-    }
-    if (recordable) {
-      body = begin_body();
-    } else if (!trusted_ || slots_ != seen_.size() || info_.keeps_operands) [[unlikely]] {
-      distrust_operands(lock);
-    }
-    lock.unlock();
+    body = begin_locked();
     if (spread_) [[unlikely]] hold_elsewhere();
   } catch (const OutOfMemory&) {
     rethrow_as_torch_error(engine());
   }
   if (!is_known) untrusted_.emplace();
-  if (body != nullptr && info_.draws) [[unlikely]] {
-    if (draws_) {
-      begin_draw(*body, generator);
-    } else {
-      body->forget_random();
-    }
-  }
-  if (info_.draws && engine().capturing()) [[unlikely]] {
-    captured_generator_ = generator == nullptr ? &default_generator(engine().device())
-                                               : generator->unsafeGetGeneratorImpl();
-  }
+  draw_.begin(engine(), body, generator);
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
   body_ = body;
   own_kernels_before_ = t_own_kernels;
   const bool timed = body != nullptr || engine().is_traced();
   timer_ = timed ? engine().backend().timer() : nullptr;
-  if (timer_ != nullptr) timed_ = timer_->begin(info_, call().record(), timing_key());
+  if (timer_ != nullptr) timed_ = timer_->begin(info_, call().record(), seen_.timing_key(info_));
   failures_before_ = out_of_memory_count();
   kernel_start_ = CycleClock::now();
   return body;
-}
-
-uint64_t InterceptedCall::timing_key() const {
-  uint64_t hash = reinterpret_cast<uintptr_t>(&info_);
-  const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15u; };
-  for (const Seen& seen : seen_) {
-    if (seen.tensor == nullptr || !seen.supported) continue;
-    add(static_cast<uint64_t>(c10::typeMetaToScalarType(seen.tensor->dtype())));
-    for (int64_t size : seen.tensor->sizes()) add(static_cast<uint64_t>(size));
-    for (int64_t stride : seen.tensor->strides()) add(static_cast<uint64_t>(stride));
-  }
-  return hash ^ hash >> 32;
-}
-
-size_t InterceptedCall::bytes_moved() const {
-  size_t bytes = 0;
-  const auto add = [&](const c10::TensorImpl* tensor) {
-    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
-  };
-  for (const Seen& seen : seen_) add(seen.tensor);
-  for (const c10::TensorImpl* tensor : outputs_) add(tensor);
-  return bytes;
 }
 
 remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
@@ -410,13 +263,173 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   return tracked;
 }
 
+// Resolves an argument in foreign memory. Scalars on the CPU are passed by value to other devices.
+void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
+  if (storage->device().is_meta()) {  // no memory, and its size may be a symbol
+    seen.home = Home::kEmpty;
+    return call().refuse(remat::RootReason::kUnsupported);
+  }
+  const bool scalar = host_is_foreign() && storage->device().is_cpu() && storage->nbytes() > 0 &&
+                      storage->nbytes() <= TensorSlot::kImmediateBytes;
+  if ((scalar || TIDEPOOL_MUTANT(5, foreign)) && seen.supported && !seen.written) {
+    seen.home = Home::kImmediate;
+    ++immediates_;
+    return;
+  }
+  seen.home = Home::kEmpty;
+  // The contents of foreign memory may change unseen. (A storage without bytes was made before us.)
+  if (seen.supported && storage->nbytes() == 0 && !seen.written) return;
+  const size_t place = seen_.place_of(seen);
+  if (copies_foreign_) {
+    if (const ForeignOperands::Operand* operand = foreign_.find(place)) {
+      seen.storage = operand->copy;
+      seen.home = Home::kStorage;
+      return;
+    }
+  } else if (call_->may_be_recorded() && may_copy(seen) && foreign_.see(place, *seen.tensor)) {
+    return;
+  }
+  call().refuse(remat::RootReason::kUnstableInput);
+  reads_foreign_ = true;
+}
+
+// Whether a copy may stand for a foreign operand. Parameters are not copied: they change with each
+// step, and are needed in any case.
+bool InterceptedCall::may_copy(const Seen& seen) const {
+  return !host_is_foreign() && seen.supported && !seen.written && info_.replayable && trusted_ &&
+         !info_.keeps_operands && !in_optimizer_ && !seen.tensor->requires_grad();
+}
+
+// Has copies stand for the foreign operands, if they pay.
+void InterceptedCall::copy_foreign(DeviceLock& lock) {
+  ForeignCopies& copies = engine().foreign_copies();
+  remat::Runtime& runtime = engine().runtime();
+  if (call().may_be_recorded() && runtime.recording() && copies.pays(seen_.timing_key(info_)) &&
+      foreign_.bytes() <= copies.most_bytes()) {
+    {
+      Unlocked unlocked(lock);
+      copies_foreign_ = foreign_.obtain(copies);
+    }
+    if (!copies_foreign_) foreign_.unlock();
+  }
+  if (!copies_foreign_) {
+    call().refuse(remat::RootReason::kUnstableInput);
+    reads_foreign_ = true;
+    return;
+  }
+  // The lock was released, so that what was found under it has to be looked for again.
+  immediates_ = 0;
+  for (size_t k = 0; k < seen_.slots(); ++k) {
+    seen_[k].storage = nullptr;
+    seen_[k].home = Home::kAbsent;
+    if (seen_[k].tensor != nullptr && !is_mutant_constant(seen_[k].tensor)) resolve(seen_[k]);
+  }
+}
+
+size_t InterceptedCall::result_bytes() const {
+  const remat::Record* record = call_->record();
+  if (record == nullptr) return 0;
+  size_t bytes = 0;
+  const auto add = [&](const c10::TensorImpl* tensor) {
+    if (tensor == nullptr || !tensor->has_storage()) return;
+    bytes += storage_of(tensor)->nbytes();
+  };
+  for (const Seen& seen : seen_) {
+    if (record->writes() && seen.written) add(seen.tensor);
+  }
+  for (const c10::TensorImpl* tensor : outputs_) {
+    if (!record->writes()) add(tensor);
+  }
+  return bytes;
+}
+
+void InterceptedCall::verify_foreign() {
+  if (foreign_.verify(engine().foreign_copies(), seen_.timing_key(info_), result_bytes())) return;
+  call().refuse(remat::RootReason::kUnstableInput);
+  reads_foreign_ = true;
+}
+
+void InterceptedCall::choose_engine() {
+  if (!host_is_foreign()) {
+    engine_ = engine_of(c10::Device(c10::kCPU));
+    return;
+  }
+  for (const Seen& seen : seen_) {
+    if (seen.tensor == nullptr) continue;
+    const c10::StorageImpl* storage = storage_of(seen.tensor);
+    const std::optional<c10::Device> device =
+        storage != nullptr ? storage->device() : seen.tensor->device();
+    if ((engine_ = engine_of(*device)) != nullptr) return;
+  }
+}
+
+// Prepares a call while a graph is captured: nothing is restored or recorded, and what the graph
+// uses never moves again.
+void InterceptedCall::prepare_in_capture(DeviceLock& lock) {
+  for (const Seen& seen : seen_) {
+    TORCH_CHECK(seen.storage == nullptr || !seen.storage->evicted,
+                "Tidepool: a tensor that was evicted would have to be restored while a graph is "
+                "captured");
+  }
+  call().refuse(remat::RootReason::kUnsupported);
+  call().prepare(lock);
+  for (const Seen& seen : seen_) {
+    if (seen.storage == nullptr || TIDEPOOL_MUTANT(7, captured_operand)) continue;
+    engine().runtime().escape(seen.storage, lock);
+  }
+}
+
+void InterceptedCall::hold_elsewhere() {
+  for (Seen& seen : seen_) {
+    c10::StorageImpl* storage = seen.tensor != nullptr ? storage_of(seen.tensor) : nullptr;
+    Engine* other = storage != nullptr ? engine_of(storage) : nullptr;
+    if (other == nullptr || other == engine_) continue;
+    const auto found = std::find_if(elsewhere_.begin(), elsewhere_.end(),
+                                    [&](const auto& each) { return &each->engine == other; });
+    if (found == elsewhere_.end()) elsewhere_.push_back(std::make_unique<Elsewhere>(*other));
+  }
+  for (const std::unique_ptr<Elsewhere>& each : elsewhere_) {
+    DeviceLock lock(each->engine.mutex());
+    each->call.set_type(info_);
+    each->call.refuse(remat::RootReason::kUnsupported);
+    Engine* const own = std::exchange(engine_, &each->engine);
+    for (Seen& seen : seen_) {
+      c10::StorageImpl* storage = seen.tensor != nullptr ? storage_of(seen.tensor) : nullptr;
+      if (storage == nullptr || engine_of(storage) != &each->engine) continue;
+      resolve(seen);
+      if (seen.storage != nullptr) each->call.add(seen.storage, access_of(seen));
+      seen.elsewhere = std::exchange(seen.storage, nullptr);
+    }
+    each->call.prepare(lock);
+    for (const Seen& seen : seen_) {
+      if (seen.elsewhere == nullptr) continue;
+      if (engine_of(storage_of(seen.tensor)) != &each->engine) continue;
+      if (seen.supported && trusted_ && !info_.keeps_operands) continue;
+      each->engine.runtime().escape(seen.elsewhere, lock);
+    }
+    engine_ = own;
+  }
+}
+
+// Keeps the storages of a generator's state where they are: the graph's kernels read seed and
+// offset by address, and an operator writes them at each replay of the graph.
+void InterceptedCall::keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock) {
+  if (TIDEPOOL_MUTANT(7, captured_generator)) return;
+  for (const c10::Storage& storage : engine().backend().captured_state(generator)) {
+    seen_.add_storage(storage);
+    resolve(seen_.back());
+    if (seen_.back().storage != nullptr) engine().runtime().escape(seen_.back().storage, lock);
+  }
+}
+
 void InterceptedCall::finish() {
   if (engine_ == nullptr) return;
-  const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, bytes_moved())
-                                             : CycleClock::ns_since(kernel_start_);
-  end_draw();
+  const uint64_t cost_ns = timer_ != nullptr
+                               ? timer_->end(timed_, seen_.bytes() + shown_bytes(outputs_))
+                               : CycleClock::ns_since(kernel_start_);
+  if (!draw_.end(engine())) call().refuse(remat::RootReason::kVaries);
   untrusted_.reset();
-  // A thread's first parallel kernel decides on how many threads its kernels run.
+  // The number of threads is known only now: a thread's first parallel kernel decides it.
   if (body_ != nullptr) body_->numeric.threads = NumericState::threads_now();
   if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
@@ -442,7 +455,7 @@ void InterceptedCall::finish() {
     }
   }
   for (const Seen& seen : seen_) {
-    if (TIDEPOOL_MUTANT(1, view_lock) && starts_inside(seen)) ++seen.storage->locks;
+    if (TIDEPOOL_MUTANT(1, view_lock) && seen.starts_inside()) ++seen.storage->locks;
   }
   if (!trusted_ || inside_) [[unlikely]] {
     for (remat::Storage* output : outputs) {
@@ -460,10 +473,11 @@ void InterceptedCall::finish() {
   for (c10::TensorImpl* tensor : outputs_) {
     if (tensor != nullptr && !is_supported(tensor)) [[unlikely]] keep_components(tensor, lock);
   }
-  if (captured_generator_ != nullptr) [[unlikely]] keep_captured_state(*captured_generator_, lock);
+  if (const c10::GeneratorImpl* captured = draw_.captured_generator()) [[unlikely]]
+    keep_captured_state(*captured, lock);
 }
 
-// They may be written after the operator has returned.
+// Keeps outputs where they are that may be written after the operator has returned.
 void InterceptedCall::keep_outputs(std::span<remat::Storage* const> outputs, DeviceLock& lock) {
   for (remat::Storage* output : outputs) {
     if (output == nullptr || output->dead) continue;
@@ -472,11 +486,11 @@ void InterceptedCall::keep_outputs(std::span<remat::Storage* const> outputs, Dev
   }
 }
 
-// What a sparse, nested or mkldnn result is made of stays: its kernels read it unseen.
+// Keeps the dense tensors inside a sparse, nested or mkldnn result: its kernels read them unseen.
 void InterceptedCall::keep_components(c10::TensorImpl* tensor, DeviceLock& lock) {
   const size_t before = seen_.size();
-  if (storage_of(tensor) != nullptr) seen_.push_back({tensor});
-  see_components(tensor, false);
+  if (storage_of(tensor) != nullptr) seen_.add_other(tensor);
+  seen_.add_components(tensor, false);
   for (size_t k = before; k < seen_.size(); ++k) {
     resolve(seen_[k]);
     if (seen_[k].storage != nullptr) engine().runtime().escape(seen_[k].storage, lock);

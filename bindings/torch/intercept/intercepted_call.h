@@ -1,17 +1,16 @@
-// InterceptedCall: what happens around one operator's kernel: tensor arguments are resolved to
-// tracked storages, evicted ones restored, contents about to be written protected, the call
-// recorded, its results tracked. Shared by the boxed fallback and the typed wrappers. The order:
-//   see() for each tensor argument; begin(); if it returns a body, set its arguments;
+// InterceptedCall: what happens around the kernel of one operator. Tensor arguments are resolved to
+// tracked storages, evicted ones are restored, contents about to be written are protected, the call
+// is recorded, and its results are tracked. The boxed fallback and the typed wrappers share it, and
+// call its functions in this order:
+//   see() for each tensor argument; begin(); if that returns a body, set the body's arguments;
 //   run the kernel; see_output() for each tensor returned; finish().
-// If the kernel throws, the destructor leaves written storages as roots and records nothing.
-// The call belongs to the engine of the first tensor that has one; operators without any are not
-// our business. With tensors of several devices, all are restored and locked, and results are
-// roots.
-// Lives on the stack of one thread. The device's lock is taken inside.
+// If the kernel throws, the destructor makes written storages roots, and records nothing.
+// A call belongs to the engine of its first tensor that has one; an operator without any is not
+// recorded. If tensors are on several devices, all of them are restored and locked, and results are
+// roots. Lives on the stack of one thread. It takes the device's lock itself.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
 #include <cstdint>
@@ -25,22 +24,24 @@
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/call_arguments.h"
+#include "bindings/torch/intercept/call_draw.h"
 #include "bindings/torch/intercept/foreign_operands.h"
-#include "bindings/torch/state/random_state.h"
 #include "remat/lineage/mutants.h"
 #include "remat/operator_call.h"
 
 namespace tidepool::torch_glue {
 
-// Only in the mutants build: tensors of a layout beyond us whose contents are taken for constant.
+// In the mutants build only: whether a tensor of a layout that records cannot hold is taken for
+// constant.
 inline bool is_mutant_constant(const c10::TensorImpl* tensor) {
   return (TIDEPOOL_MUTANT(5, sparse) && tensor->layout() == c10::kSparse) ||
          (TIDEPOOL_MUTANT(5, mkldnn) && tensor->layout() == c10::kMkldnn) ||
          (TIDEPOOL_MUTANT(5, nested) && tensor->key_set().has(c10::DispatchKey::NestedTensorCPU));
 }
 
-// While one lives, an operator that nobody vouches for is running: it may have ATen operators work
-// for it on other threads, and hold raw pointers to their results.
+// A scope in which an operator runs of which nothing is known. Such an operator may run others on
+// other threads, and hold raw pointers to their results.
 class UntrustedCall {
  public:
   UntrustedCall() { running_.fetch_add(1, std::memory_order_relaxed); }
@@ -57,48 +58,40 @@ class InterceptedCall {
  public:
   explicit InterceptedCall(const OperatorInfo& info) : info_(info) {}
 
-  // The next tensor argument, in schema order, lists flattened; nullptr or undefined if absent.
-  // `switched`: the value of the operator's switch, where it has one.
-  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool switched);
+  // Shows the next tensor argument, in schema order, lists flattened; nullptr or an undefined
+  // tensor if it is absent. `switched`: the value of the operator's switch, if it has one.
+  void see(c10::TensorImpl* tensor, const TensorArgument& argument, bool switched) {
+    switched_ |= switched;
+    const bool side_writes = argument.side_writes && (switched || info_.switch_argument < 0);
+    seen_.add(tensor, argument.writes, side_writes);
+  }
 
-  // A storage passed as such, after all tensors.
-  void see_storage(const c10::Storage& storage);
+  // Shows a storage that is passed as such, after all tensors.
+  void see_storage(const c10::Storage& storage) { seen_.add_storage(storage); }
 
-  // The operator could draw random numbers, but does not this time.
-  void draws_nothing() { draws_ = false; }
+  // Says that the operator could draw random numbers, but does not in this call.
+  void draws_nothing() { draw_.draws_nothing(); }
 
-  // `generator`: the generator passed explicitly, nullptr if none.
-  // Throws: c10::OutOfMemoryError, and what a replayed operator throws; nothing has run then.
+  // Prepares the operands for the kernel. Returns the body of the record, or nullptr if the call is
+  // not recorded. `generator`: the one that is passed explicitly, nullptr if none. Throws:
+  // c10::OutOfMemoryError, and what a replayed operator throws; the kernel must not run then.
   CallBody* begin(const at::Generator* generator);
 
   // The generator that the kernel has to draw from; nullptr: the one that it was given.
-  const at::Generator* private_generator() const {
-    return draw_.has_value() ? &draw_->generator() : nullptr;
-  }
+  const at::Generator* private_generator() const { return draw_.private_generator(); }
 
   void see_output(c10::TensorImpl* tensor) { outputs_.push_back(tensor); }
   void finish();
 
  private:
-  enum class Home : uint8_t { kAbsent, kEmpty, kImmediate, kStorage };
-  // The operands that live on another device than the call's.
+  using Home = CallArguments::Home;
+  using Seen = CallArguments::Argument;
+  // A call on another device, for the operands that live there.
   struct Elsewhere {
     explicit Elsewhere(Engine& e) : engine(e), call(e.runtime()) {}
     Engine& engine;
     remat::OperatorCall call;  // records nothing
   };
-  struct Seen {
-    c10::TensorImpl* tensor;
-    remat::Storage* storage = nullptr;    // of the call's engine
-    remat::Storage* elsewhere = nullptr;  // of another one
-    Home home = Home::kAbsent;
-    bool written = false;
-    bool side_written = false;
-    bool supported = true;
-    bool shared = false;  // another argument has its storage, too; known of what overwrites
-    remat::Access access = remat::Access::kRead;  // where `storage` is set
-  };
-
   Engine& engine() const { return *engine_; }
   remat::OperatorCall& call() { return *call_; }
   void choose_engine();
@@ -106,12 +99,7 @@ class InterceptedCall {
   void resolve_foreign(Seen& seen, c10::StorageImpl* storage);
   void hold_elsewhere();
   void prepare_in_capture(DeviceLock& lock);
-  remat::Storage* storage_behind(const Seen& seen, c10::StorageImpl* storage);
   remat::Access access_of(const Seen& seen) const;
-  void find_shared();
-  static bool starts_inside(const Seen& seen);
-  bool covers_storage(const Seen& seen) const;
-  void see_components(c10::TensorImpl* tensor, bool written);
   void mark_inputs();
   void add_operands(DeviceLock& lock);
   bool may_copy(const Seen& seen) const;
@@ -120,62 +108,49 @@ class InterceptedCall {
   size_t result_bytes() const;
   void say_inexact() const;
   void distrust_operands(DeviceLock& lock);
+  // Adds the operands and makes the record's body; nullptr: nothing is recorded. Takes the lock.
+  CallBody* begin_locked();
   CallBody* begin_body();
-  // Equal for calls that cost the same.
-  uint64_t timing_key() const;
-  size_t bytes_moved() const;
-  void begin_draw(CallBody& body, const at::Generator* generator);
-  void end_draw();
   remat::Storage* track_output(c10::TensorImpl* tensor);
   void keep_outputs(std::span<remat::Storage* const> outputs, DeviceLock& lock);
   void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
   void keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock);
 
   const OperatorInfo& info_;
-  Engine* engine_ = nullptr;  // null: none of the arguments is ours
+  Engine* engine_ = nullptr;  // null: none of the arguments has an engine
   std::optional<remat::OperatorCall> call_;
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
   bool switched_ = false;     // the operator's switch is on
-  bool spread_ = false;       // over several devices
-  bool draws_ = info_.draws;
-  bool trusted_ = true;  // the operator is, and does not run in a compiled region
-  bool inside_ = false;  // runs for an operator that nobody vouches for
-  uint64_t own_kernels_before_ = 0;  // t_own_kernels
+  bool spread_ = false;       // the operands are on several devices
+  bool trusted_ = true;       // the operator is trusted, and does not run in a compiled region
+  bool inside_ = false;       // it runs for another operator, which is not trusted
+  uint64_t own_kernels_before_ = 0;  // t_own_kernels before the kernel
   CallBody* body_ = nullptr;         // of the record
   std::optional<UntrustedCall> untrusted_;
-  absl::InlinedVector<Seen, 8> seen_;
+  CallArguments seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
-  // Components of sparse tensors, and tensors of bare storages, kept alive for the call's length.
-  absl::InlinedVector<c10::intrusive_ptr<c10::TensorImpl>, 1> components_;
-  size_t slots_ = 0;  // tensors seen as arguments; components come after them
-  size_t dimensions_ = 0;
   size_t immediates_ = 0;
   bool in_optimizer_ = false;   // t_in_optimizer at the beginning
-  const c10::GeneratorImpl* captured_generator_ = nullptr;  // drawn from while a graph is captured
-  bool reads_foreign_ = false;  // what it returns came from outside, at least in part
+  bool reads_foreign_ = false;  // its results come from foreign memory, at least in part
   ForeignOperands foreign_;
-  bool copies_foreign_ = false;  // copies stand for them
-  std::optional<PrivateDraw> draw_;
-  const RandomState* drawn_ = nullptr;  // of a draw from the default generator itself
-  uint64_t kernel_start_ = 0;  // cycles
-  uint64_t failures_before_ = 0;  // out_of_memory_count()
+  bool copies_foreign_ = false;  // copies stand for the foreign operands
+  CallDraw draw_{info_};
+  uint64_t kernel_start_ = 0;     // in cycles
+  uint64_t failures_before_ = 0;  // out_of_memory_count() before the kernel
   OperatorTimer* timer_ = nullptr;
   OperatorTimer::Call timed_;
 };
 
-// Marks storages that this thread tracks first as optimizer state, while set.
-extern constinit thread_local bool t_in_optimizer;
-
-// Kernels of the job's own, for PyTorch's operators, that ran on this thread: a kernel that calls
-// one inside cannot be run again.
+// How many kernels that the job has put in the place of PyTorch's have run on this thread. A call
+// in which one ran cannot be replayed.
 extern constinit thread_local uint64_t t_own_kernels;
-// The job has put a kernel of its own in the place of one of PyTorch's. It may draw, or wait for
-// threads that do, inside of an operator that draws: those are no longer recorded, as the lock of
-// the generator would be held meanwhile.
+// Whether the job has put any kernel of its own in the place of one of PyTorch's. Such a kernel may
+// draw, or wait for threads that draw, inside of an operator that draws, which holds the
+// generator's lock while it is recorded. So operators that draw are not recorded from then on.
 extern std::atomic<bool> g_has_own_kernels;
 
-// While above zero, generated code runs on this thread: it reads the memory of operators' operands
-// and results by their addresses, so that these stay where they are.
+// Above zero while generated code runs on this thread. It reads operands and results of operators
+// by their addresses, so that these have to stay where they are.
 extern constinit thread_local int t_region_depth;
 
 }  // namespace tidepool::torch_glue

@@ -50,8 +50,10 @@ void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
   });
 }
 
-// A composite kernel would be chosen before our fallback, and the operators it is made of would be
-// seen in its place; where there is a kernel for the device as well, that changes bits.
+// Whether our kernel has to be registered for the operator itself, because it has a composite
+// kernel.
+// Otherwise that one would be chosen before our fallback, and the operators that it is made of
+// would run; if there is a kernel for the device as well, this would change bits.
 bool needs_direct_kernel(const c10::OperatorHandle& op) {
   using c10::DispatchKey;
   const auto has = [&](DispatchKey key) { return op.hasKernelForDispatchKey(key); };
@@ -62,7 +64,7 @@ bool needs_direct_kernel(const c10::OperatorHandle& op) {
          has(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
-// What we hold registered, for the life of the process.
+// All that is registered, for the life of the process.
 struct Registrations {
   RankedMutex<LockRank::kOperators> mutex;
   std::vector<c10::RegistrationHandleRAII> handles;
@@ -84,7 +86,8 @@ bool register_operator(const c10::OperatorName& name) {
   const auto op = c10::Dispatcher::singleton().findOp(name);
   if (!op || !op->hasSchema() || op->hasKernelForDispatchKey(kInterceptionKey)) return true;
   if (is_composite_only(*op)) {
-    // Of another library: it may be no composition at all, but read raw memory.
+    // The operator is another library's, which may read raw memory although it is called a
+    // composition.
     if (!std::string_view(name.name).starts_with("aten::")) {
       register_foreign_composite(*op, registrations().handles);
     }
@@ -102,7 +105,7 @@ bool register_operator(const c10::OperatorName& name) {
          op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
 }
 
-// Runs inside the dispatcher's lock: only notes the name.
+// Is called inside the dispatcher's lock, so it only notes the name.
 class Listener final : public c10::OpRegistrationListener {
  public:
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
@@ -147,7 +150,7 @@ void install_interception() {
   register_record_stream(all.handles);
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) register_operator(name);
   all.handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Listener>()));
-  // The listener is told of every operator there is already.
+  // The listener is told at once of every operator that there is already.
   std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
   all.pending.clear();
   g_operators_pending.store(false, std::memory_order_relaxed);
@@ -164,7 +167,7 @@ void rescan_operators() {
     g_operators_pending.store(false, std::memory_order_relaxed);
   }
   std::erase_if(names, [](const c10::OperatorName& name) { return register_operator(name); });
-  // Those without kernels yet wait for the next definition or step to be looked at again.
+  // Operators that have no kernels yet are looked at again at the next definition or step.
   std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
   all.pending.insert(all.pending.end(), names.begin(), names.end());
 }
@@ -217,7 +220,8 @@ void stop_for_unseen_thread() {
 }  // namespace
 
 void notice_thread() {
-  // Not remembered: some threads are intercepted only while they work for one that is.
+  // The answer is not remembered, because some threads are intercepted only while they work for
+  // another.
   if (t_known || is_thread_intercepted() || at::in_parallel_region()) [[likely]] return;
   t_known = true;  // restoring allocates, too
   try {

@@ -18,7 +18,7 @@ constexpr std::array kCudaKeys = {c10::DispatchKey::SparseCUDA, c10::DispatchKey
                                   c10::DispatchKey::NestedTensorCUDA};
 using Keys = std::span<const c10::DispatchKey>;
 
-// Calls the kernel that was there before, with what every intercepted operator gets around it.
+// Calls the kernel that was there before, as an intercepted call.
 class AroundKernel final : public c10::OperatorKernel {
  public:
   explicit AroundKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
@@ -41,7 +41,7 @@ class AroundKernel final : public c10::OperatorKernel {
   c10::SafeKernelFunction kernel_;
 };
 
-// PyTorch warns of a kernel that replaces another; this one is meant to.
+// A scope without PyTorch's warning of a kernel that replaces another one, which is meant here.
 class NoWarnings final : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };

@@ -1,6 +1,7 @@
-// Layout kernels: interception of kernels that sit above our key because a tensor argument, or the
-// result, is sparse, nested or in mkldnn layout. Their dense operands are restored and locked like
-// anyone's; what such a tensor holds inside stays for good, and results are roots.
+// Layout kernels: the interception of kernels that sit above our key because a tensor argument, or
+// the result, is sparse, nested or in mkldnn layout. Their dense operands are restored and locked
+// as those of other operators. What such a tensor holds inside stays for good, and results are
+// roots.
 // Registered once, over PyTorch's own kernels, which ours call. Thread safe.
 #pragma once
 
@@ -10,11 +11,13 @@
 
 namespace tidepool::torch_glue {
 
-// Covers every kernel that there is now on the keys of those layouts; appends the handles.
+// Intercepts every kernel that there is now on the keys of those layouts; appends the
+// registrations.
 void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles);
 
-// The same for a composition of another library's (`m.def(schema, function)`), which may read its
-// arguments by their addresses: they are restored and held, and its results stay.
+// Intercepts an operator that another library has defined as a composition (`m.def(schema,
+// function)`). It may read its arguments by their addresses: they are restored and held, and its
+// results stay.
 void register_foreign_composite(const c10::OperatorHandle& op,
                                 std::vector<c10::RegistrationHandleRAII>& handles);
 

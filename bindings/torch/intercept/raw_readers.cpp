@@ -18,13 +18,13 @@
 namespace tidepool::torch_glue {
 namespace {
 
-// A composite operator, in all its overloads. `arguments`: those that it reads, mostly lengths
-// and indices. If there are none it reads or writes intermediates of its own, or more: all
-// arguments are held, what it is made of runs unseen, and its results are roots. `written`: an
-// argument that it writes though its schema says otherwise. `converts`: what it makes of its
-// arguments before it reads them, where no gradient is asked for. Found by looking through
-// libtorch_cpu for composite operators that ask for data pointers, and by running PyTorch's
-// database of operators without autograd.
+// A composite operator that reads raw memory, with all its overloads. `arguments`: those that it
+// reads, mostly lengths and indices. If there are none, it reads or writes intermediates of its
+// own: then all arguments are held, the operators that it is made of run unseen, and its results
+// are roots. `written`: an argument that it writes though its schema says otherwise. `converts`:
+// what it makes of its arguments before it reads them, if no gradient is asked for. These operators
+// were found by looking through libtorch_cpu for composite operators that ask for data pointers,
+// and by running PyTorch's database of operators without autograd.
 enum class Conversion { kNone, kContiguous, kContiguousLongs };
 struct RawReader {
   std::string_view name;
@@ -66,7 +66,7 @@ constexpr std::array kRawReaders = {
     RawReader{"aten::fbgemm_linear_int8_weight_fp32_activation"},
 };
 
-// Keeps tensors resident and locked while it lives. Requires for all: the device's lock held.
+// A scope that keeps tensors resident and locked. All its functions require the device's lock.
 class Held {
  public:
   explicit Held(Engine& engine) : engine_(engine), call_(engine.runtime()) {}
@@ -110,7 +110,7 @@ class RawReaderKernel final : public c10::OperatorKernel {
     }
     const auto values = torch::jit::last(*stack, op.schema().arguments().size());
     if (reader_.converts != Conversion::kNone) convert(values.data(), *stack);
-    // Keeps the tensors themselves, too: the operator takes its arguments off the stack.
+    // The tensors themselves are kept, too, because the operator takes its arguments off the stack.
     const std::vector<c10::IValue> kept(values.begin(), values.end());
     Engine& engine = *engine_of(c10::Device(c10::kCPU));
     Held held(engine);
@@ -121,7 +121,7 @@ class RawReaderKernel final : public c10::OperatorKernel {
   }
 
  private:
-  // So that it is not the operator that makes a copy, which nothing would hold.
+  // The conversion is made here, because nothing would hold a copy that the operator makes.
   void convert(const c10::IValue* values, torch::jit::Stack& stack) const {
     const size_t base = values - stack.data();
     for (const Argument& argument : arguments_) {

@@ -11,31 +11,9 @@
 namespace tidepool::torch_glue {
 namespace {
 
-// Keeps a tensor's bytes where they are.
-class Held {
- public:
-  Held() = default;
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
-    if (storage_ == nullptr) return;
-    DeviceLock lock(engine_->mutex());
-    engine_->runtime().unlock_storage(storage_);
-  }
-  // Requires: the device's lock held; at most once.
-  void hold(Engine& engine, remat::Storage* storage) {
-    engine_ = &engine;
-    storage_ = storage;
-    engine.runtime().lock_storage(storage);
-  }
-
- private:
-  Engine* engine_ = nullptr;
-  remat::Storage* storage_ = nullptr;
-};
-
-// True if the tensor is evicted; the stream is noted then. Else what is ours is held.
-bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, Held& held) {
+// True: the tensor is evicted, and the stream is noted. False: the tensor is held where it is, if
+// it is ours.
+bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, remat::HeldStorage& held) {
   c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
   Engine* engine = storage != nullptr ? engine_of(storage) : nullptr;
   if (engine == nullptr) return false;
@@ -44,20 +22,22 @@ bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, Held& held) 
   if (data.get_deleter() != &delete_evicted) {
     const bool ours = data.get_deleter() == &delete_block && data.get() != nullptr;
     remat::Storage* found = ours ? engine->runtime().find(data.get()) : nullptr;
-    if (found != nullptr) held.hold(*engine, found);
+    if (found != nullptr) {
+      held = remat::HeldStorage(remat::LockedStorage(engine->runtime(), found));
+    }
     return false;
   }
   auto* tracked = static_cast<remat::Storage*>(data.get_context());
   if (stream.device() == engine->device()) {
     const StreamId user = engine->backend().number_of(stream);
     engine->backend().remember_stream(*tracked, user);
-    // Being moved: what the stream does with the old bytes has to run before they go.
+    // The tensor is being moved; what the stream does with its old bytes has to run before they go.
     void* const kept = tracked->current->kept;
     if (kept != nullptr) engine->allocator().record_stream_locked(kept, user);
     engine->runtime().note_use(*tracked, user);
     return true;
   }
-  // Of another device: its memory must not move any more.
+  // The stream is another device's, so that the memory must not move any more.
   const remat::LockedStorage locked(engine->runtime(), tracked);
   engine->runtime().make_resident({&tracked, 1}, lock);
   tracked->fixed = true;
@@ -68,7 +48,7 @@ void record_stream(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                    torch::jit::Stack* stack) {
   const c10::IValue& stream = (*stack)[stack->size() - 1];
   const c10::IValue& tensor = (*stack)[stack->size() - 2];
-  Held held;
+  remat::HeldStorage held;
   if (note_for_evicted(tensor.toTensor(), stream.toStream(), held)) {
     torch::jit::drop(*stack, 2);
     return;

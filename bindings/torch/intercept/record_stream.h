@@ -1,5 +1,6 @@
-// record_stream: an operator that only notes a stream for a tensor's memory, though its schema says
-// that it writes. On an evicted tensor the stream is noted for the block that it will get.
+// record_stream: the interception of the operator of this name, which only notes a stream for a
+// tensor's memory, though its schema says that it writes. For an evicted tensor the stream is noted
+// for the block that it will get.
 // Called once, with the dispatcher's registrations. Thread safe afterwards.
 #pragma once
 

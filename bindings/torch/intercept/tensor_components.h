@@ -9,8 +9,8 @@
 
 namespace tidepool::torch_glue {
 
-// The components that are defined. An ordinary tensor has none, nor has one that is written in
-// Python, which only looks like one that has them.
+// The components that are defined. An ordinary tensor has none. Neither has one that is written in
+// Python, though it may look as if it had.
 absl::InlinedVector<at::Tensor, 3> components_of(c10::TensorImpl* tensor);
 
 }  // namespace tidepool::torch_glue

@@ -1,6 +1,6 @@
-// TypedOperator: interception of one operator without boxing its arguments, for hot operators
-// (half the cost of the boxed fallback). The list is generated from at::_ops for each PyTorch
-// version by generate_operators.py, which emits register_typed_operators().
+// TypedOperator: the interception of one operator without boxing its arguments, which costs half of
+// what the boxed fallback does. For each PyTorch version generate_operators.py generates, from
+// at::_ops, the list of operators that are intercepted so, as register_typed_operators().
 #pragma once
 
 #include <ATen/ATen.h>

@@ -8,7 +8,7 @@
 
 #define TIDEPOOL_EXPORT extern "C" __attribute__((visibility("default")))
 
-// PyTorch version that this plugin was built for: major << 8 | minor.
+// Returns the PyTorch version that this plugin was built for: major << 8 | minor.
 TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 
 // Attaches to this process: installs the allocator, registers the operators' interception and
@@ -28,7 +28,8 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    in that uncompressed file says, which is of the same job: another operator where the trace has
 //    one is an error; and a file for what is done for the job, as remat/simulate/work_log.h has it.
 //    Needs "trace", whose numbers of storages the log has)}
-// Returns 0; or 2 and a message in `error` (cut to `error_bytes`, NUL-terminated); nothing is done.
+// Returns 0; or 2, with a message in `error` (cut to `error_bytes`, NUL-terminated), and does
+// nothing.
 // A second call after a success is an error.
 TIDEPOOL_EXPORT int tidepool_attach(const char* settings, char* error, size_t error_bytes);
 TIDEPOOL_EXPORT int tidepool_attached();
@@ -44,63 +45,66 @@ TIDEPOOL_EXPORT size_t tidepool_allocation_log(char* out, size_t capacity);
 
 // Includes (1) or excludes (0) interception on the calling thread. Returns the previous state.
 TIDEPOOL_EXPORT int tidepool_thread(int on);
-// 1 if interception is on for the calling thread.
+// Returns 1 if interception is on for the calling thread, else 0.
 TIDEPOOL_EXPORT int tidepool_thread_is_on();
 
 // The functions below take a `c10::StorageImpl*` (Python: `untyped_storage()._cdata`).
-// Restores an evicted storage: a reader of its pointer is about to look at it. No lasting effect.
+// Restores an evicted storage for a reader that is about to look at its pointer. Has no lasting
+// effect.
 // Returns 0; 1 and a message if out of memory; 2 and a message if a restoration failed.
 TIDEPOOL_EXPORT int tidepool_make_resident(void* storage, char* error, size_t error_bytes);
-// The same, and it stays resident where it is until it is let go: `*held` is what to say then, or
-// nullptr if there is nothing to let go.
+// Restores a storage, and keeps it resident where it is until it is let go. `*held` has to be
+// passed on then; nullptr: there is nothing to let go.
 TIDEPOOL_EXPORT int tidepool_hold(void* storage, void** held, char* error, size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_let_go(void* storage, void* held);
-// Restored as well; the pointer now leaves our sight for good: never evicted again, dependents
-// cut, and operators that read it produce roots.
+// Restores a storage whose pointer leaves our sight for good: it is never evicted again, what
+// depends on it is cut, and results of operators that read it are roots.
 TIDEPOOL_EXPORT int tidepool_escape(void* storage, char* error, size_t error_bytes);
-// The pointer was asked for: the bytes may be written through it now, and it may be kept. A new
-// root version, which stays where it is while the storage lives; but what later operators write
-// into it counts as seen, so that results that read it can be recorded.
+// Restores a storage whose pointer was asked for: the bytes may be written through it now, and it
+// may be kept. The contents are a new root version, which stays where it is while the storage
+// lives. But what later operators write into it counts as seen, so that operators that read it can
+// be recorded.
 TIDEPOOL_EXPORT int tidepool_written(void* storage, char* error, size_t error_bytes);
 
-// 0 not tracked, 1 resident root, 2 resident with lineage, 3 evicted, 4 escaped, -1 foreign memory.
+// Returns the storage's state: 0 not tracked, 1 resident root, 2 resident with lineage, 3 evicted,
+// 4 escaped, -1 foreign memory.
 TIDEPOOL_EXPORT int tidepool_state(void* storage);
 // Evicts one storage (returns 1 if it could) or everything evictable (returns how many).
 TIDEPOOL_EXPORT int tidepool_evict(void* storage);
 TIDEPOOL_EXPORT size_t tidepool_evict_all();
 
-// 1: marks storages first tracked on this thread as optimizer state in reports, and what is written
-// in place stays. 0: no longer, and a step of the job ends (ages lineage). 2: no longer, and no
-// step ends: an optimizer calls a closure, or its step raised.
+// The calling thread enters (1) or leaves (0, 2) an optimizer's step. In it, storages that are
+// tracked first are optimizer state in reports, and what is written in place stays. With 0 a step
+// of the job ends; with 2 it does not, because the optimizer calls a closure, or its step raised.
 TIDEPOOL_EXPORT void tidepool_optimizer_scope(int entering);
 
-// The job ends: completes its trace, if that is recorded, and stops a search for a plan; there will
-// be no other.
+// Says that the job ends: completes its trace, if that is recorded, and stops searching for plans.
 TIDEPOOL_EXPORT void tidepool_finish();
 
 // Registers operators that were defined after attaching (cheap when there are none).
 TIDEPOOL_EXPORT void tidepool_rescan_operators();
 
-// A process-wide switch that decides bits, or a kernel, is about to be changed, by this thread.
-// begin: everything evicted is restored and nothing is evicted until the end, which forgets how
-// contents were made: what is recorded later is made under the new state. Pairs may nest.
-// Returns 0; 1 and a message if it does not fit; 2 and a message if a restoration failed; then
-// nothing was begun.
+// These stand around a change, by this thread, of a process-wide switch that decides bits, or of a
+// kernel. The first restores everything, and nothing is evicted until the second, which forgets how
+// contents were made, so that all that is recorded was made under the new state. Pairs may nest.
+// The first returns 0; or, with a message and nothing begun, 1 if not everything fits, 2 if a
+// restoration failed.
 TIDEPOOL_EXPORT int tidepool_begin_settling(char* error, size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_end_settling();
 
-// Nobody vouches any more for the operators of this name, "aten::add", or for one overload,
+// Ends the trust in the operators of this name, "aten::add", or in one overload,
 // "aten::add.Tensor".
 TIDEPOOL_EXPORT void tidepool_distrust(const char* name);
 
-// A kernel that the job has registered for one of PyTorch's operators is about to be registered, or
-// runs on the calling thread: an operator that calls it inside is not recorded, nor any draw.
+// Says that a kernel of the job's, for one of PyTorch's operators, is about to be registered, or
+// runs on the calling thread. An operator that calls it inside is not recorded, nor is any draw
+// from then on.
 TIDEPOOL_EXPORT void tidepool_note_own_kernel();
 
 // The calling thread enters (1) or leaves (0) generated code that reads tensors by their addresses:
-// what operators read and make in there stays where it is. Counted.
+// what operators read and make in there stays where it is. Calls nest.
 TIDEPOOL_EXPORT void tidepool_region(int entering);
 
-// Switches recording of lineage on or off without detaching (off: operators are seen, results are
-// roots). For measurements.
+// Switches recording of lineage on or off, for measurements. While it is off, operators are seen,
+// but their results are roots.
 TIDEPOOL_EXPORT void tidepool_recording(int on);

@@ -1,5 +1,5 @@
-// How the plugins' C functions give texts and errors to their caller. Knows nothing of PyTorch.
-// Thread safe.
+// Functions by which the plugins' C interfaces give texts and errors to their callers. They know
+// nothing of PyTorch. Thread safe.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace tidepool::torch_glue {
 inline constexpr int kOutOfMemory = 1;
 inline constexpr int kFailed = 2;
 
-// Copies a message, cut to what fits. Returns `code`.
+// Copies a message, cut to what fits, and returns `code`.
 inline int fail(int code, const std::string& message, char* error, size_t error_bytes) {
   if (error != nullptr && error_bytes > 0) {
     const size_t length = std::min(message.size(), error_bytes - 1);

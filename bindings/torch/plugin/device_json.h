@@ -1,5 +1,6 @@
-// device_json: what the statistics say of one device, with the keys of docs/guide.md. Knows nothing
-// of PyTorch. Sizes are bytes, times nanoseconds.
+// device_json(): the statistics of one device, with the keys of docs/guide.md. Knows nothing of
+// PyTorch.
+// Sizes are in bytes, times in nanoseconds.
 #pragma once
 
 #include <nlohmann/json.hpp>

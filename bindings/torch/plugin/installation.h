@@ -1,12 +1,12 @@
-// Installation: what a process needs before the first engine of a kind of device is made known.
+// Installation: prepares a process before the first engine of a kind of device is made known.
 #pragma once
 
 #include <c10/core/Device.h>
 
 namespace tidepool::torch_glue {
 
-// Readies the process for engines of one kind of device: interception of operators, and of this
-// thread, and what a fork needs. Called once.
+// Prepares the process for engines of one kind of device: has operators intercepted on this thread,
+// and installs what a fork needs. Called once.
 // Throws: std::runtime_error if PyTorch uses the key already.
 void install_engines(c10::DeviceType type, bool recording);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/intercepted_call.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/plugin/api.h"
@@ -72,22 +73,17 @@ int tidepool_hold(void* storage, void** held, char* error, size_t error_bytes) {
   *held = nullptr;
   return with_resident(storage, false, error, error_bytes,
                        [&](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock&) {
-                         runtime.lock_storage(tracked);
-                         *held = tracked;
+                         *held = new remat::HeldStorage(remat::LockedStorage(runtime, tracked));
                        });
 }
 
-void tidepool_let_go(void* storage, void* held) {
-  Engine* engine = engine_of(static_cast<c10::StorageImpl*>(storage));
-  DeviceLock lock(engine->mutex());
-  engine->runtime().unlock_storage(static_cast<remat::Storage*>(held));
-}
+void tidepool_let_go(void*, void* held) { delete static_cast<remat::HeldStorage*>(held); }
 
 int tidepool_escape(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
                          runtime.escape(tracked, lock);
-                         // Whatever is written now is no news.
+                         // What is written from now on need not be noticed any more.
                          tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
                        });
 }
@@ -99,7 +95,7 @@ int tidepool_written(void* storage, char* error, size_t error_bytes) {
                            runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
                            tracked->fixed = true;
                          }
-                         // What comes now is this access, not another one.
+                         // The next access to the pointer is the one that was asked for.
                          tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
                        });
 }

@@ -17,7 +17,8 @@
 
 #include "remat/lineage/mutants.h"
 
-// Of the libraries that PyTorch has loaded; each sets the calling thread's number alone.
+// Functions of libraries that PyTorch has loaded. Each sets only the calling thread's number of
+// threads.
 extern "C" {
 void omp_set_num_threads(int count) __attribute__((weak));
 int omp_get_max_threads() __attribute__((weak));
@@ -27,12 +28,12 @@ int MKL_Set_Num_Threads_Local(int count) __attribute__((weak));
 namespace tidepool::torch_glue {
 namespace {
 
-// MXCSR bits 6 to 15 without the exception masks' sticky flags below them.
+// Bits 6 to 15 of MXCSR, without the sticky exception flags below them.
 constexpr uint32_t kFloatingPointControl = 0xffc0;
 
-// The settings themselves, which at::Context keeps private: its getter costs three hash look-ups,
-// answers with what they come to, and refuses some mixtures. Explicit instantiations may name
-// private members. The nodes of the map stay where they are.
+// The precision settings themselves, which at::Context keeps private. Its getter costs three hash
+// look-ups, gives what the settings amount to, and refuses some mixtures. Explicit instantiations
+// may name private members. The nodes of the map stay where they are.
 using PrecisionKey = std::pair<at::Float32Backend, at::Float32Op>;
 using Precisions = std::unordered_map<PrecisionKey, at::Float32Precision, c10::hash<PrecisionKey>>;
 template <Precisions at::Context::*Member>
@@ -57,8 +58,8 @@ const PrecisionNodes& precision_nodes() {
   return nodes;
 }
 
-// Settings that are read at each recorded operator, whose getters are calls into another library,
-// or whose setters warn or look around before they set.
+// Settings that are reached directly, because they are read at each recorded operator and their
+// getters are calls into another library, or because their setters warn or check before they set.
 #define TIDEPOOL_CONTEXT_MEMBER(type, name)                       \
   template <type at::Context::*Member>                            \
   struct Reach_##name {                                           \
@@ -81,7 +82,7 @@ TIDEPOOL_CONTEXT_MEMBER(std::atomic<at::QEngine>, quantized_engine);
 
 using Reduction = at::CuBLASReductionOption;
 
-// Switches that only newer versions have: visit(reader, setter, bits) for each.
+// Calls visit(reader, setter, bits) for each switch that only newer versions have.
 template <class Context, class Visit>
 void visit_newer_switches(Context& context, Visit&& visit) {
   if constexpr (requires { context.preferCublasltGroupedGemm(); }) {
@@ -101,7 +102,7 @@ void visit_newer_switches(Context& context, Visit&& visit) {
   }
 }
 
-// The switches of CUDA's libraries, a bit each; two for what has three values.
+// The switches of CUDA's libraries, with one bit each, and two for a switch with three values.
 uint32_t capture_cuda_switches(at::Context& context) {
   uint32_t bits = 0;
   int next = 0;
@@ -148,7 +149,8 @@ void apply_cuda_switches(at::Context& context, uint32_t bits) {
   });
 }
 
-// at::set_num_threads() would also set what threads begin with that are started meanwhile.
+// Sets the calling thread's number of threads. at::set_num_threads() would also set the number for
+// threads that are started meanwhile.
 void set_threads(int count) {
   if (&omp_set_num_threads == nullptr) return at::set_num_threads(count);
   at::get_num_threads();  // else the kernel would have the thread choose anew
@@ -156,11 +158,11 @@ void set_threads(int count) {
   if (&MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(count);
 }
 
-// Brings the process from state `from` to state `to`, but for what the dispatcher's guards do.
+// Brings the process from state `from` to state `to`, except for what guards of the dispatcher do.
 void change(const NumericState& from, const NumericState& to) {
   at::Context& context = at::globalContext();
   if (from.floating_point != to.floating_point && !TIDEPOOL_MUTANT(8, denormals)) {
-    // The pool's threads start with what this thread has now, as they would without us.
+    // The pool's threads start with this thread's present state, as they would without us.
     at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {});
     _mm_setcsr((_mm_getcsr() & ~kFloatingPointControl) | to.floating_point);
   }
@@ -277,7 +279,7 @@ NumericScope::NumericScope(const NumericState& state, bool cuda)
     before_.cuda_autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA));
   }
   change(before_, during_);
-  // A cached cast would be a tensor that this replay did not make.
+  // The cache of casts is not used, because it may hold a tensor that this replay did not make.
   if (is_autocast()) at::autocast::set_autocast_cache_enabled(false);
 }
 

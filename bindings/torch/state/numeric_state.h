@@ -1,7 +1,7 @@
-// NumericState: the switches of a thread and of PyTorch that decide an operator's bits. Captured
-// when an operator is recorded, applied around its replay, and put back afterwards. Which attention
-// kernel runs is none of them: each kernel is an operator of its own, and what chooses among them
-// inside is not recorded.
+// NumericState: the switches of a thread and of PyTorch that decide an operator's bits. They are
+// captured when an operator is recorded, applied around its replay, and put back afterwards. The
+// choice of an attention kernel is not among them: each such kernel is an operator of its own, and
+// the operator that chooses among them is not recorded.
 // A value type; capture() and Scope read and write the calling thread's and global state.
 #pragma once
 
@@ -16,12 +16,13 @@ struct NumericState {
   uint16_t threads = 0;            // intra-op threads: reductions split by their number
   int8_t autocast_dtype = -1;      // -1: autocast off
   int8_t default_dtype = 0;        // decides the result of integers with a Python float
-  // at::Float32Precision as set, not as it comes out: generic; oneDNN's default, convolutions,
-  // recurrent layers, other matrix products; the same four of CUDA, 0 where it is not looked at.
+  // at::Float32Precision as it was set, not what it amounts to: the generic one; oneDNN's default,
+  // and those of its convolutions, recurrent layers and other matrix products; the same four of
+  // CUDA, or 0.
   static constexpr size_t kHostPrecisions = 5;
   std::array<uint8_t, 9> precision = {};
   int8_t cuda_autocast_dtype = -1;
-  uint32_t cuda_switches = 0;  // a bit each; 0 where CUDA is not looked at
+  uint32_t cuda_switches = 0;  // one bit for each; 0 if the job does not use CUDA
   int32_t sm_carveout = -1;    // multiprocessors that matrix products leave alone; -1: not set
   int8_t blas_library = -1;
   int8_t linalg_library = -1;
@@ -34,22 +35,22 @@ struct NumericState {
   bool mkldnn_deterministic = false;
   bool nnpack = false;
 
-  // `cuda`: the switches that matter on CUDA devices, too.
+  // Captures the present state. `cuda`: also the switches that matter on CUDA devices.
   static NumericState capture(bool cuda);
-  // The calling thread's number of threads, which it has not chosen before its first parallel
-  // kernel; asking PyTorch would have it choose.
+  // The calling thread's number of threads. A thread chooses it at its first parallel kernel, and
+  // asking PyTorch would make it choose.
   static uint16_t threads_now();
-  // The calling thread rounds to nearest, and flushes no denormal numbers.
+  // Whether the calling thread rounds to nearest, and flushes no denormal numbers.
   static bool rounds_as_usual();
   bool operator==(const NumericState&) const = default;
 };
 
-// Applies a state for the length of a scope; does nothing for what is equal already. What belongs
-// to the whole process differs only where native code has changed it: what was recorded before a
-// change by Python is settled then (Runtime::end_settling).
+// Applies a state for the length of a scope, and does nothing for switches that are equal already.
+// Switches of the whole process differ only if native code has changed them: before Python changes
+// one, everything recorded is settled (Runtime::begin_settling()).
 class NumericScope {
  public:
-  // `cuda`: as the state was captured.
+  // `cuda`: whether the state was captured with CUDA's switches.
   NumericScope(const NumericState& state, bool cuda);
   ~NumericScope();
   NumericScope(const NumericScope&) = delete;

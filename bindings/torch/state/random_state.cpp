@@ -14,8 +14,8 @@
 namespace tidepool::torch_glue {
 namespace {
 
-// The engine's tables, which its getters only copy, 2.5 KB at a time. Explicit instantiations may
-// name private members.
+// Access to the engine's table, of which its getters only make copies of 2.5 KB. Explicit
+// instantiations may name private members.
 template <at::mt19937 at::CPUGeneratorImpl::*Engine>
 struct EngineMember {
   friend at::mt19937 at::CPUGeneratorImpl::*engine_member() { return Engine; }
@@ -38,7 +38,7 @@ at::CPUGeneratorImpl& cpu(c10::GeneratorImpl& generator) {
   return static_cast<at::CPUGeneratorImpl&>(generator);
 }
 
-// What random_state_bytes() returns.
+// The number that random_state_bytes() returns.
 std::atomic<size_t> g_bytes{0};
 constexpr size_t kGeneratorBytes = sizeof(at::CPUGeneratorImpl);  // the larger kind
 constexpr size_t kTableBytes = sizeof(TwisterTable) + 16;         // with its count of references
@@ -57,11 +57,11 @@ void copy_normals(at::CPUGeneratorImpl& from, at::CPUGeneratorImpl& to) {
   to.set_next_double_normal_sample(from.next_double_normal_sample());
 }
 
-// A thread's generators: one that recorded operators draw from, one that replays draw from.
+// A thread's generators: one from which recorded operators draw, and one from which replays draw.
 struct ThreadGenerators {
   std::map<c10::Device, at::Generator, bool (*)(c10::Device, c10::Device)> draws{&before};
   std::map<c10::Device, at::Generator, bool (*)(c10::Device, c10::Device)> replays{&before};
-  // The table of the CPU's generator in `draws`, if a snapshot of it exists.
+  // The snapshot of the table of the CPU's generator in `draws`, if there is one.
   std::shared_ptr<const TwisterTable> table;
 
   ~ThreadGenerators() { g_bytes.fetch_sub(bytes, std::memory_order_relaxed); }
@@ -80,7 +80,8 @@ ThreadGenerators& of_this_thread() {
 at::Generator& find_or_make(decltype(ThreadGenerators::draws)& generators, c10::Device device) {
   const auto found = generators.find(device);
   if (found != generators.end()) return found->second;
-  // A fresh one: to clone the default one would be to read its state while others draw from it.
+  // The generator is a fresh one, because cloning the default one would read its state while other
+  // threads draw from it.
   at::Generator fresh = device.is_cpu()
                             ? at::detail::createCPUGenerator()
                             : at::detail::getCUDAHooks().getNewGenerator(device.index());
@@ -124,8 +125,8 @@ void RandomState::load_into(c10::GeneratorImpl& generator) const {
 PrivateDraw::PrivateDraw(GeneratorOffsets& offsets, c10::GeneratorImpl& source, RandomState& state)
     : offsets_(offsets), source_(source), lock_(source.mutex_, std::try_to_lock) {
   generator_ = &find_or_make(of_this_thread().draws, source.device());
-  // Python's lock is never waited for with the generator's held: a thread that seeds has Python's
-  // and waits for the generator's.
+  // Nobody may wait for Python's lock while holding the generator's: a thread that seeds holds
+  // Python's lock and waits for the generator's.
   while (!lock_.owns_lock()) {
     void* token = leave_interpreter();
     lock_.lock();

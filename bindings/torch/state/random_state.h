@@ -1,7 +1,7 @@
-// RandomState: what a drawing operator's replay needs of a random number generator: its state
-// before the draw. PrivateDraw runs a drawing kernel from a generator of the calling thread's own,
-// so that the state that is remembered is the one that the kernel drew from, whatever other threads
-// do to the job's generator meanwhile.
+// RandomState: the state of a random number generator before a draw, as a replay of the drawing
+// operator needs it. PrivateDraw runs a drawing kernel from a generator that only the calling
+// thread uses, so that the state that is remembered is the one that the kernel drew from, whatever
+// other threads do to the job's generator meanwhile.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -13,8 +13,9 @@
 
 namespace tidepool::torch_glue {
 
-// Bytes of the generators that threads have for draws and replays, and of the tables that records
-// keep. Thread safe.
+// The bytes of the generators that threads have for draws and replays, and of the tables that
+// records keep.
+// Thread safe.
 size_t random_state_bytes();
 
 // The table of a Mersenne twister, counted in random_state_bytes().
@@ -27,10 +28,10 @@ struct TwisterTable {
   const at::mt19937_data_pod data;
 };
 
-// Of a Mersenne twister (the CPU's generators) its table, 2.5 KB, shared by the snapshots between
-// two refills; of a counter-based generator (CUDA's Philox) seed and offset.
+// For a Mersenne twister (the CPU's generators) this is its table of 2.5 KB, which the snapshots
+// between two refills share; for a counter-based generator (CUDA's Philox) it is seed and offset.
 struct RandomState {
-  std::shared_ptr<const TwisterTable> table;  // null: counter-based
+  std::shared_ptr<const TwisterTable> table;  // null for a counter-based generator
   int left = 0;
   uint32_t next = 0;
   uint64_t seed = 0;
@@ -38,18 +39,19 @@ struct RandomState {
   std::optional<float> next_float_normal;
   std::optional<double> next_double_normal;
 
-  // Of a counter-based generator. Takes its lock.
+  // Reads the state of a counter-based generator, whose lock it takes.
   void read_counter(c10::GeneratorImpl& generator);
   // Puts the state into a generator that no other thread uses. Requires: the generator is of the
   // kind that the state came from.
   void load_into(c10::GeneratorImpl& generator) const;
 };
 
-// How the state of a generator of a device is set.
+// An interface by which the state of a device's generator is set.
 class GeneratorOffsets {
  public:
-  // A kernel has drawn from the generator as far as `offset`. Nothing else of it changes: what
-  // cuDNN's recurrent layers keep of it stays valid. Requires: the generator's lock held.
+  // Sets how far kernels have drawn from the generator. Nothing else of the generator changes, so
+  // that what cuDNN's recurrent layers keep of it stays valid. Requires: the generator's lock is
+  // held.
   virtual void set_generator_offset(c10::GeneratorImpl& generator, uint64_t offset) {
     generator.set_offset(offset);
   }
@@ -58,10 +60,10 @@ class GeneratorOffsets {
   ~GeneratorOffsets() = default;
 };
 
-// Holds the lock of `source` for the length of a kernel that draws from generator() instead: seeds,
-// state and draws of other threads come before it or after it, as they do with any kernel of
-// PyTorch. The destructor leaves `source` as if the kernel had drawn from it.
-// Made after inputs are restored, never while the device's lock is held.
+// A scope in which a kernel draws from generator() instead of `source`, whose lock is held
+// meanwhile: other threads' seeds, states and draws come before the kernel or after it, as they do
+// with any kernel of PyTorch. The destructor leaves `source` as if the kernel had drawn from it.
+// It is made after inputs are restored, and never while the device's lock is held.
 class PrivateDraw {
  public:
   // Writes the state before the draw to `state`.
@@ -79,11 +81,11 @@ class PrivateDraw {
   GeneratorOffsets& offsets_;
   c10::GeneratorImpl& source_;
   std::unique_lock<std::mutex> lock_;
-  at::Generator* generator_ = nullptr;  // the thread's
+  at::Generator* generator_ = nullptr;  // the calling thread's own
 };
 
 c10::GeneratorImpl& default_generator(c10::Device device);
-// The calling thread's generator that only replays on the device use.
+// The calling thread's generator for replays on the device, which nothing else uses.
 const at::Generator& replay_generator(c10::Device device);
 
 }  // namespace tidepool::torch_glue

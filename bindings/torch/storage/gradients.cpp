@@ -17,7 +17,7 @@ namespace {
 
 using torch::autograd::impl::try_get_grad_accumulator;
 
-// How PyTorch counts references to nodes depends on its version.
+// References to nodes are counted in another way in each version of PyTorch.
 template <typename Held>
 struct WeakOf;
 template <typename Node>
@@ -31,7 +31,7 @@ struct WeakOf<c10::intrusive_ptr<Node, Null>> {
 using Held = decltype(try_get_grad_accumulator(std::declval<const at::Tensor&>()));
 using Accumulator = WeakOf<Held>::Type;
 
-// Where a backward pass is under way on this thread: its end marks the gradients.
+// Has the end of a backward pass, if one is under way on this thread, mark the gradients.
 void mark_after_backward() {
   thread_local int last_pass = -1;
   const int pass = torch::autograd::get_current_graph_task_id();
@@ -46,8 +46,8 @@ void mark_after_backward() {
 size_t threads_of_one_job() { return host_is_foreign() ? 2 : 1; }
 
 void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
-  // Only with gradients does the operator's own node hold the accumulator, so that nobody replaces
-  // it.
+  // Only if gradients are computed does the operator's own node hold the accumulator, so that
+  // nobody replaces it.
   if (!c10::GradMode::is_enabled()) {
     mark_after_backward();
     return;

@@ -1,7 +1,7 @@
-// Gradients: which tracked storage holds the gradient of a parameter, for reports. Known by the
-// node that accumulates it (weakly held, so that nothing lives longer for it), while a graph that
-// leads to the parameter is alive; so gradients are marked at the end of each backward pass.
-// All functions need the device's lock, and that no thread but the caller's works on gradients.
+// Gradients: which tracked storage holds the gradient of a parameter, for reports. It is known by
+// the node that accumulates the gradient, which is held weakly, while a graph that leads to the
+// parameter is alive. So gradients are marked at the end of each backward pass.
+// All functions require the device's lock, and that only the calling thread works on gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,9 @@
 
 namespace tidepool::torch_glue {
 
-// A tensor that somebody else keeps alive, without a reference of its own: to count one takes
-// Python's lock where Python knows the tensor, and that is never waited for with the device's held.
+// A tensor that somebody else keeps alive, without a reference of its own. Counting a reference
+// takes Python's lock if Python knows the tensor, and nobody may wait for that while holding the
+// device's lock.
 class BorrowedTensor {
  public:
   explicit BorrowedTensor(c10::TensorImpl* impl)
@@ -27,16 +28,16 @@ class BorrowedTensor {
   at::Tensor tensor_;
 };
 
-// So many threads may run a job's operators with only one of them working on gradients: the one
-// that the job runs on, and, where the device is not the CPU, autograd's own for the device.
+// How many threads may run a job's operators while only one of them works on gradients: the thread
+// that the job runs on and, unless the device is the CPU, autograd's own thread for the device.
 size_t threads_of_one_job();
 
-// The leaf behind `tensor`, which is in `storage`, is a parameter that an operator is using. Cheap
-// where its node is known.
+// Notes that an operator uses a parameter: the leaf behind `tensor`, which is in `storage`. Cheap
+// if the parameter's node is known.
 void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor);
 void forget_parameter(remat::Storage& storage);
 
-// The storage of the parameter's gradient; nullptr if there is none, or it is not tracked.
+// The storage of the parameter's gradient; nullptr if there is none, or if it is not tracked.
 remat::Storage* find_gradient(const remat::Storage& parameter);
 
 }  // namespace tidepool::torch_glue

@@ -20,12 +20,14 @@ bool is_ours(const c10::Storage& storage) {
   return deleter == &delete_block || deleter == &delete_evicted;
 }
 
-// Bytes of ours are those of one storage only; two that share them have a deleter of PyTorch's.
+// Whether two storages share their bytes. Bytes of ours belong to one storage only; storages that
+// share bytes have a deleter of PyTorch's.
 bool share_bytes(const c10::Storage& left, const c10::Storage& right) {
   return !is_ours(left) && !is_ours(right) && c10::isSharedStorageAlias(left, right);
 }
 
-// The members of torch::profiler::impl::RawTensorMetadataBase, whose header a wheel cannot compile.
+// The members of torch::profiler::impl::RawTensorMetadataBase, whose header does not compile with a
+// wheel.
 struct Metadata {
   const void* data;
   c10::ScalarType dtype;
@@ -33,7 +35,7 @@ struct Metadata {
   uint32_t size_dim;
 };
 
-// In the place of the constructor.
+// Replaces the constructor.
 void note_tensor(Metadata* metadata, const at::Tensor& tensor) {
   const c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
   const void* address = nullptr;
@@ -53,7 +55,7 @@ const Redirection kRedirections[] = {
      reinterpret_cast<void*>(&note_tensor)},
 };
 
-// What a library's dynamic section says of the functions that it calls in others.
+// The functions that a library calls in others, as its dynamic section lists them.
 struct Calls {
   const ElfW(Rela) * slots = nullptr;
   size_t slot_bytes = 0;

@@ -1,15 +1,16 @@
-// Redirected calls: a few functions that PyTorch's libraries call in each other look at the
-// pointers of storages without an operator and without need for the bytes. Here they are answered
-// for storages of ours, evicted or not.
-// - Whether two storages share their bytes: asked, from 2.12 on, by an assignment to an element.
-// - What the profiler notes of a tensor: the address of an evicted one is null.
-// Called once, when Tidepool attaches.
+// Redirected calls: replacements for a few functions that PyTorch's libraries call in each other
+// and that look at pointers of storages without an operator, and without need for the bytes. The
+// replacements answer for storages of ours, evicted or not.
+// - One says whether two storages share their bytes; from 2.12 on an assignment to an element asks
+// for it.
+// - One says what the profiler notes of a tensor; an evicted tensor's address is null.
 #pragma once
 
 namespace tidepool::torch_glue {
 
-// Answers in the place of the originals in every library that is loaded by now. Those that the
-// loader has made read-only, which PyTorch's own are not, keep the original.
+// Puts the replacements in the place of the originals in every library that is loaded by now.
+// Libraries that the loader has made read-only, which PyTorch's own are not, keep the originals.
+// Called once, when Tidepool attaches.
 void redirect_calls();
 
 }  // namespace tidepool::torch_glue

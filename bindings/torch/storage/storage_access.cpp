@@ -16,8 +16,8 @@ const char* const kEvictedMessage =
     "that Tidepool cannot see. Read the tensor with an operator first (for example clone()).";
 
 #if TIDEPOOL_TORCH_MINOR < 12
-// PyTorch 2.11 has no clear_data_ptr_access_error_msg_(): reach the flag by the rule that explicit
-// instantiations may name private members.
+// PyTorch 2.11 has no clear_data_ptr_access_error_msg_(). The flag is reached by the rule that
+// explicit instantiations may name private members.
 template <bool c10::StorageImpl::*Member>
 struct ThrowFlag {
   friend bool c10::StorageImpl::*throw_flag() { return Member; }
@@ -25,7 +25,7 @@ struct ThrowFlag {
 bool c10::StorageImpl::*throw_flag();
 template struct ThrowFlag<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
 
-// set_data_ptr_noswap() recomputes the storage's summary flag, so this comes before it.
+// Has to be called before set_data_ptr_noswap(), which recomputes the storage's summary flag.
 void clear_access_error_before(c10::StorageImpl* storage) {
   storage->*throw_flag() = false;
   storage->get_extra_meta().custom_data_ptr_error_msg_ = std::nullopt;
@@ -42,8 +42,8 @@ void drop_strong(void* storage) {
   c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage));
 }
 
-// A strong reference for the length of a change, so that no unique owner can free the storage
-// between; false if it is dying.
+// Takes a strong reference for the length of a change, so that a last owner cannot free the storage
+// meanwhile. False if the storage is dying.
 bool hold_strongly(c10::StorageImpl* storage, DeviceMutex& mutex) {
   c10::intrusive_ptr_target* locked = c10::raw::weak_intrusive_ptr::lock(storage);
   if (locked == nullptr) return false;

@@ -1,6 +1,6 @@
-// Storage access: the surgery on c10::StorageImpl that eviction needs, in one place, with the
-// differences between PyTorch versions inside. Stateless. Everything here needs the device's lock,
-// but for the deleters, which PyTorch calls and which take it.
+// Storage access: all that eviction does to the inside of c10::StorageImpl, with the differences
+// between PyTorch versions. Stateless. All functions require the device's lock, except the
+// deleters, which PyTorch calls and which take it.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -11,22 +11,24 @@
 
 namespace tidepool::torch_glue {
 
-// Deleter of a DataPtr whose bytes are a block of ours (context == data). Also the allocator's
-// raw_deleter(); each plugin defines it.
+// The deleter of a DataPtr whose bytes are a block of ours (its context is the data), and the
+// allocator's raw_deleter(). Each plugin defines it.
 void delete_block(void* address);
-// Deleter of a DataPtr of an evicted storage: null data, context is the remat::Storage.
+// The deleter of a DataPtr of an evicted storage, whose data is null and whose context is the
+// remat::Storage.
 void delete_evicted(void* storage);
 
 inline c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) {
   return tensor->has_storage() ? tensor->unsafe_storage().unsafeGetStorageImpl() : nullptr;
 }
 
-// Counted weak reference, so that a storage can be looked at while it may be dying.
+// These take and drop a counted weak reference, so that a storage can be looked at while it may be
+// dying.
 void hold_weakly(c10::StorageImpl* storage);
 void drop_weak_hold(c10::StorageImpl* storage);
 
-// Starts to track a storage whose bytes are a block of ours, as a root. nullptr: another storage
-// with these bytes is tracked already.
+// Starts to track a storage whose bytes are a block of ours, as a root. Returns nullptr if another
+// storage with these bytes is tracked already.
 remat::Storage* start_tracking(remat::Runtime& runtime, c10::StorageImpl* storage,
                                remat::RootReason reason);
 
@@ -36,7 +38,8 @@ remat::Storage* start_tracking(remat::Runtime& runtime, c10::StorageImpl* storag
 bool take_bytes(c10::StorageImpl* storage, void* address, remat::Storage* tracking,
                 DeviceMutex& mutex);
 
-// The reverse. False if the storage is dying or is no longer in the evicted state of `tracking`.
+// Gives the bytes back to `storage`. False if the storage is dying, or is no longer in the evicted
+// state of `tracking`.
 bool give_bytes(c10::StorageImpl* storage, void* address, remat::Storage* tracking,
                 DeviceMutex& mutex);
 

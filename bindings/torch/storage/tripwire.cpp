@@ -10,7 +10,7 @@
 namespace tidepool::torch_glue::tripwire {
 
 void on_raw_access(c10::StorageImpl* storage) {
-  // It would notice a collective's late writes.
+  // These mutants must not be noticed by the hook, which would see a collective's late writes.
   if (TIDEPOOL_MUTANT(6, tripwire) || TIDEPOOL_MUTANT(5, collective)) return;
   // A restoration under this hook (by cut) uses storages of its own, which are not armed.
   remat::Runtime* const found = g_runtimes.of(device_of(storage));

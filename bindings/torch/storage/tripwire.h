@@ -1,11 +1,11 @@
-// Tripwire: notices writers of raw pointers that no dispatcher shows, where PyTorch (2.13 and
-// later) has a materializer slot: a one-shot hook of a StorageImpl that fires on every mutable
-// access to its pointer. Armed on every resident tracked storage; a kernel that we intercept
-// consumes it, so it is armed again after each operator.
-// On a hit from outside: the contents become a new root version that stays where it is; on a second
-// hit, or if the storage is unstable already, it is escaped for good.
-// On other versions the functions do nothing: the conservative mode (docs/supported.md).
-// Requires, but for the hook itself: the device's lock held.
+// Tripwire: notices writes through raw pointers that no dispatcher shows, by a one-shot hook of
+// StorageImpl that fires on a mutable access to its pointer (the materializer slot of PyTorch 2.13
+// and later). It is armed on every resident tracked storage. A kernel that we intercept uses the
+// hook up, so that it is armed again after each operator.
+// If it fires outside of such kernels, the contents become a new root version that stays where it
+// is. If it fires a second time, or the storage is unstable already, the storage escapes for good.
+// On older versions the functions do nothing (docs/supported.md).
+// All functions but the hook itself require the device's lock.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -27,7 +27,7 @@ inline void arm(c10::StorageImpl*) {}
 inline void disarm(c10::StorageImpl*) {}
 #endif
 
-// Arms again what an operator consumed, unless the storage is beyond it.
+// Arms the hook again that an operator has used up, unless the storage is evicted, dead or escaped.
 inline void rearm(const remat::Storage& storage) {
   if (storage.dead || storage.escaped || storage.evicted) return;
   arm(static_cast<c10::StorageImpl*>(storage.backend));

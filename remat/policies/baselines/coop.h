@@ -1,11 +1,12 @@
-// coop: h = c(S) / s(S), where c(S) is the own cost + for each evicted input and sibling output of
-// the producer the greater of its component's sum and its own cost, without regard to doubles;
-// readers do not count, nor do they join components (Zhang et al., NeurIPS 2023, section 3, and
-// the authors' source). The allocator sums it over a window and takes the least sum.
-// No size: the window sees to it. O(inputs and siblings · α(values)).
+// CoopPolicy, coop: h = c(S) / s(S). c(S) is the own cost, and for each evicted input and evicted
+// sibling output of the producer the greater of its component's sum and its own cost; what counts
+// twice is not left out. Readers do not count, nor do they join components (Zhang et al., NeurIPS
+// 2023, section 3, and the authors' source). The allocator sums h over a window and takes the
+// window with the least sum, so that h does not need the size. A price takes O(inputs and siblings
+// · α(values)).
 // Coop's other parts have switches of their own: AllocatorConfig::evict_singly is without windows,
-// RuntimeConfig::record_in_place says whether in-place writes can be recomputed, and who allocates
-// says with coop_placement() what is cheap, or leaves partitioning out.
+// RuntimeConfig::record_in_place says whether in-place writes can be recomputed, and
+// coop_placement() says what is cheap to whoever allocates.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
-// coop_placement: Coop's cheap tensor partitioning (Zhang et al., NeurIPS 2023, section 3): which
-// results are dear to make again, and so lie at the other end of free memory. As in the authors'
-// source it is the operator that decides, by name, in a first run as in a replay; workspaces go
-// with their operator. Off in that source by default.
+// coop_placement(): Coop's cheap tensor partitioning (Zhang et al., NeurIPS 2023, section 3): says
+// which results are dear to make again, and so lie at the other end of free memory. As in the
+// authors' source the operator decides, by its name, in a first run as in a replay; workspaces go
+// with their operator.
+// That source has it off by default.
 #pragma once
 
 #include <string_view>

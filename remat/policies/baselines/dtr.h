@@ -1,11 +1,11 @@
-// dtr: h_DTR = (c(S) + sum of c(R) over R in e*(S)) / (m(S) · s(S)) (Kirisame et al., ICLR 2021,
-// section 4 and appendix C). e*(S), the exact evicted neighbourhood, is every unavailable value
-// that S is reached from, or that is reached from S, through unavailable values only; each value
-// counts, also several of one record. What is dead and evicted counts as long as something reads
-// it; what nothing reads any more is forgotten (the reference simulator counts it for ever, the
-// prototype for PyTorch forgets it, too).
-// Cached; a walk over e*(S) where that has changed since the last search, else O(1). Values that
-// count carry Value::component = 1, so that their death is told.
+// DtrPolicy, dtr: h_DTR = (c(S) + sum of c(R) over R in e*(S)) / (m(S) · s(S)) (Kirisame et al.,
+// ICLR 2021, section 4 and appendix C). e*(S), the exact evicted neighbourhood, is every
+// unavailable value that leads to S, or to which S leads, through unavailable values only. Each
+// value counts, also several of one record. A value that is dead and evicted counts as long as
+// something reads it; then it is forgotten. (The reference simulator counts it for ever; the
+// prototype for PyTorch forgets it, too.) Costs are cached; a price takes a walk over e*(S) if that
+// has changed since the last search, else O(1).
+// Values that count carry Value::component = 1, so that the policy is told of their death.
 // Invariants: (1) that of CachedPolicy; (2) every value that counts for some storage is marked.
 #pragma once
 

@@ -1,7 +1,8 @@
-// dtr-eq: h_DTR^eq = (c(S) + sum of c(R) over R in e~*(S)) / (m(S) · s(S)) (Kirisame et al., ICLR
-// 2021, section 4 and appendix C). e~*(S), the approximate evicted neighbourhood, is the union
-// of the distinct components next to S: those of evicted inputs of S and of evicted results that
-// read S. O(neighbours · α(values)).
+// DtrEqPolicy, dtr-eq: h_DTR^eq = (c(S) + sum of c(R) over R in e~*(S)) / (m(S) · s(S)) (Kirisame
+// et al., ICLR 2021, section 4 and appendix C). e~*(S), the approximate evicted neighbourhood, is
+// the union of the distinct components next to S: those of evicted inputs of S, and of evicted
+// results that read S.
+// A price takes O(neighbours · α(values)).
 #pragma once
 
 #include "absl/container/inlined_vector.h"

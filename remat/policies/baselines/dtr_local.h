@@ -1,5 +1,5 @@
-// dtr-local: h_DTR^local = c(S) / (m(S) · s(S)) (Kirisame et al., ICLR 2021, section 4): the own
-// cost alone. O(1).
+// DtrLocalPolicy, dtr-local: h_DTR^local = c(S) / (m(S) · s(S)) (Kirisame et al., ICLR 2021,
+// section 4): only the own cost counts. A price takes O(1).
 #pragma once
 
 #include "remat/policies/policy.h"

@@ -1,5 +1,6 @@
-// lru: h_LRU = 1 / s(S) (as in Kirisame et al., ICLR 2021, section 4): what was used last goes
-// last. A window's price is then the sum of bytes by staleness. O(1).
+// LruPolicy, lru: h_LRU = 1 / s(S) (as in Kirisame et al., ICLR 2021, section 4): what was used
+// last is evicted last. A window's price is then the sum of bytes divided by staleness. A price
+// takes O(1).
 #pragma once
 
 #include "remat/policies/policy.h"

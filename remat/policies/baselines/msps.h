@@ -1,7 +1,7 @@
-// msps: memory saving per second, h_MSPS = (c(S) + sum of c(R) over R in e_R(S)) / m(S) (Peng et
-// al., Capuchin, ASPLOS 2020, as in DTR, Kirisame et al. 2021, section 4), where e_R(S) are the
-// evicted values that S has to be recomputed from. No staleness.
-// Cached; a walk over e_R(S) where that has changed since the last search, else O(1).
+// MspsPolicy, msps: memory saving per second, h_MSPS = (c(S) + sum of c(R) over R in e_R(S)) / m(S)
+// (Peng et al., Capuchin, ASPLOS 2020, as in DTR, Kirisame et al. 2021, section 4). e_R(S) are the
+// evicted values that S has to be recomputed from. Staleness does not count. Costs are cached; a
+// price takes a walk over e_R(S) if that has changed since the last search, else O(1).
 #pragma once
 
 #include "remat/policies/cached_policy.h"

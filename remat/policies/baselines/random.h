@@ -1,5 +1,6 @@
-// random: h_rand, drawn from U(0, 1) each time a price is asked for (as in Kirisame et al., ICLR
-// 2021, section 4): every storage is as likely to go as any other. A seed decides all draws. O(1).
+// RandomPolicy, random: h_rand is drawn from U(0, 1) each time a price is asked for (as in Kirisame
+// et al., ICLR 2021, section 4), so that any storage is as likely to be evicted as any other. A
+// seed decides all draws (SplitMix64, Steele et al. 2014). A price takes O(1).
 #pragma once
 
 #include "allocator/base/splitmix.h"

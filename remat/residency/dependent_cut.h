@@ -1,8 +1,8 @@
-// DependentCut: what happens to the values below a root when its bytes go away: the walk from a
-// value through dead intermediates to the live values that depend on it, and the release of
-// retained roots that nothing evicted needs any more.
-// Not thread safe: the device's lock is held. No recursion. Amortised constant per record where
-// the walk ends in a cut, since the records walked over are given up.
+// DependentCut: decides what happens to the values below a root when the root's bytes go away. It
+// walks from a value through dead intermediates to the live values that depend on it, cuts these
+// from their lineage, and releases retained roots that nothing evicted needs any more. Not thread
+// safe: the device's lock is held. No recursion. A walk that ends in a cut takes amortised constant
+// time for each record, because the records walked over are given up.
 // Invariant: (1) every evicted live value can be produced: going up from it through unavailable
 // values, each has a producer, until all are available.
 #pragma once
@@ -14,7 +14,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "remat/lineage/lineage_store.h"
-#include "remat/restore/residency.h"
+#include "remat/residency/residency.h"
 
 namespace tidepool::remat {
 
@@ -27,24 +27,26 @@ class DependentCut {
  public:
   DependentCut(LineageStore& store, Residency& residency) : store_(store), residency_(residency) {}
 
-  // Live values that can be reached from `value` without passing a live one (but for those whose
-  // storages are being written, which are reached and passed).
+  // The live values that can be reached from `value` without passing a live one; but walks do pass
+  // values whose storages are being written.
   Dependents dependents(const Value& value);
 
-  // True if an evicted live value depends on `value`.
+  // Whether an evicted live value depends on `value`.
   bool is_needed(const Value& value);
 
-  // Live resident dependents become roots. Requires: no live dependent is evicted.
+  // Makes the dependents, which are live and resident, roots. Requires: no live dependent is
+  // evicted.
   void cut_dependents(const Dependents& dependents, RootReason reason);
 
-  // The storage of a root with readers is gone; `address` is the block with its bytes, which has no
-  // owner yet. True: they are kept. False: dependents are roots now, the caller frees the block.
+  // Decides about the bytes at `address` of a root with readers whose storage is gone. True: they
+  // are kept. False: the dependents are roots now, and the caller frees the block.
   bool retain_or_cut(Value& value, void* address);
 
-  // Frees the bytes of dead roots that no evicted live value needs and no plan will read. Returns
-  // how many were freed. Linear in the retained roots and the records that depend on them.
+  // Frees the bytes of retained roots that no evicted live value needs and no plan will read.
+  // Returns how many roots these were. Linear in the retained roots and the records that depend on
+  // them.
   size_t sweep();
-  // sweep() if something may have changed for a retained root since the last one.
+  // Calls sweep() if something may have changed for a retained root since the last one.
   void sweep_if_due() {
     if (sweep_due_) [[unlikely]] sweep();
   }
@@ -54,11 +56,11 @@ class DependentCut {
   void check_invariants();
 
   uint64_t retained = 0;  // so far
-  uint64_t checks = 0;    // outputs and inputs of records that walks looked at
+  uint64_t checks = 0;    // how many outputs and inputs of records walks have looked at
 
  private:
-  // Whether contents that depend on the value's depend on those above it: it has no bytes that
-  // last.
+  // Whether what depends on the value depends on what is above it, too, because the value has no
+  // bytes that last.
   static bool passes(const Value& value) { return !value.live() || value.storage->writing; }
   static bool is_retained(const Value& value) {
     return value.kept != nullptr && value.producer == nullptr && value.storage == nullptr;

@@ -1,4 +1,4 @@
-#include "remat/restore/replay_stream_order.h"
+#include "remat/residency/replay_stream_order.h"
 
 #include <string>
 #include <vector>

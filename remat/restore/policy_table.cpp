@@ -1,4 +1,4 @@
-#include "remat/policies/policy.h"
+#include "remat/restore/policy_table.h"
 
 #include <stdexcept>
 #include <string_view>
@@ -46,7 +46,10 @@ struct Entry {
 // The one list of policies. bindings/python/tidepool/_settings.py has their names once more, for
 // where no library is loaded yet; a test compares the two.
 constexpr Entry kPolicies[] = {
-    {"planned", of_store<PlannedPolicy>},
+    {"planned",
+     [](LineageStore& store, uint64_t) -> std::unique_ptr<Policy> {
+       return std::make_unique<PlannedPolicy>(store, &make_policy);
+     }},
     {"needed-cost", of_store<NeededCostPolicy>},
     {"next-use", of_store<NextUsePolicy>},
     {"coop", of_store<CoopPolicy>},

@@ -1,4 +1,4 @@
-#include "remat/restore/chaos_odds.h"
+#include "remat/residency/chaos_odds.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"

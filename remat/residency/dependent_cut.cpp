@@ -1,4 +1,4 @@
-#include "remat/restore/dependent_cut.h"
+#include "remat/residency/dependent_cut.h"
 
 #include <algorithm>
 
@@ -19,7 +19,8 @@ void DependentCut::walk(std::span<const Value* const> from, Dependents* found,
       if (record.epoch == epoch) continue;
       record.epoch = epoch;
       if (first_evicted_only && record.output_count > 0) {
-        // The roots that one record reads come here one after the other, for the same answer.
+        // Several roots that one record reads come here one after the other, and get the same
+        // answer.
         Value* output = record.outputs[record.evicted_output];
         ++checks;
         if (output != nullptr && output->live_and_evicted()) {
@@ -83,9 +84,9 @@ bool DependentCut::retain_or_cut(Value& value, void* address) {
   return true;
 }
 
-// Marks the retained roots that evicted live values need with the epoch returned: down from all of
-// them at once, then up again from the evicted values found, so that roots which are read by one
-// record do not look through its outputs once each.
+// Marks the retained roots that evicted live values need, and returns the mark. One walk goes down
+// from all retained roots at once, and another one up again from the evicted values found, so that
+// the outputs of a record that reads many roots are not looked at once for each.
 uint32_t DependentCut::mark_needed() {
   absl::InlinedVector<const Value*, 8> roots;
   for (const Value* value : residency_.kept()) {
@@ -112,7 +113,7 @@ uint32_t DependentCut::mark_needed() {
 
 void DependentCut::release(Value& value) {
   const Dependents found = dependents(value);
-  ++value.references;  // cutting the dependents may take the last one
+  ++value.references;  // cutting the dependents may take the last other reference
   cut_dependents(found, RootReason::kLostRoot);
   residency_.free_kept(value);
   store_.release(&value);
@@ -144,8 +145,9 @@ size_t DependentCut::sweep() {
   const size_t before = kept.size();
   if (before == 0) return 0;
   const uint32_t needed = mark_needed();
-  // From the end: who is freed is replaced by the last one, which has been looked at. Nothing
-  // becomes needed that was not, since only resident values lose their lineage.
+  // The loop goes from the end, because a root that is freed is replaced by the last one in the
+  // list, which has been looked at then. No root becomes needed meanwhile, since only resident
+  // values lose their lineage.
   for (size_t k = before; k > 0; k = std::min(k - 1, kept.size())) {
     Value& value = *kept[k - 1];
     if (is_retained(value) && value.uses == 0 && value.scratch != needed) release(value);

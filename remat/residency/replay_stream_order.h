@@ -1,9 +1,10 @@
-// ReplayStreamOrder: the order on streams of hidden work: replays and copies that use the bytes of
-// values, which the job does not know of, so that it cannot have made its other streams wait for
-// them. What the job itself has enqueued needs no such care: a replay reads what its operator has
-// read, and whoever wants the result comes, by the job's own order, after that operator.
-// A value remembers its last hidden use; the next one, and every use by the job, comes after it on
-// whatever stream, so one is enough. Blocks remember all streams that use them, for their end.
+// ReplayStreamOrder: orders hidden work on streams. Hidden work is replays and copies: they use the
+// bytes of values without the job's knowledge, so that the job cannot have made its other streams
+// wait for them. Work that the job itself has enqueued needs no such care: a replay reads what its
+// operator has read, and whatever uses the result comes, by the job's own order, after that
+// operator. A value remembers only its last hidden use. That is enough, because the next hidden
+// use, and every use by the job, waits for it on whatever stream. A block remembers all streams
+// that have used it, for the time when it is freed.
 // Owns nothing. Not thread safe: the device's lock is held.
 #pragma once
 
@@ -18,22 +19,23 @@ class ReplayStreamOrder {
   ReplayStreamOrder(BudgetedAllocator& allocator, Backend& backend)
       : allocator_(allocator), backend_(backend), has_streams_(backend.has_streams()) {}
 
-  // False: all work is done in the order in which it is given, and nothing here does anything.
+  // False: all work is done in the order in which it is given, so that nothing has to be ordered.
   bool has_streams() const { return has_streams_; }
-  // The stream that work of this thread goes to.
+  // The stream to which this thread's work goes.
   StreamId stream() const { return has_streams_ ? backend_.current_stream() : StreamId::kDefault; }
 
-  // Work that `stream` gets from now on may use the value's bytes, which stay where they are until
-  // it has got it. May release the lock. Requires: available. Throws: DeviceError.
+  // Makes work that `stream` gets from now on run after the value's hidden uses, so that it may use
+  // the bytes. The caller sees to it that these stay until it has enqueued that work. May release
+  // the lock. Requires: the value is available. Throws: DeviceError.
   void before_use(Value& value, StreamId stream, DeviceLock& lock) {
     if (value.hidden.stream != stream && value.hidden.epoch > 0) [[unlikely]] {
       allocator_.order_after(stream, value.hidden, lock);
     }
     use_block(value.address(), stream);
   }
-  // `stream` has got work of ours that uses them.
+  // Notes that `stream` has got hidden work that uses the value's bytes.
   void after_use(Value& value, StreamId stream) { value.hidden = allocator_.use_so_far(stream); }
-  // The block is not handed out again before what `stream` has been given has run.
+  // Notes that work on `stream` uses the block, which is not handed out again before that has run.
   void use_block(void* address, StreamId stream) {
     if (stream != StreamId::kDefault) other_streams_ = true;
     if (!other_streams_) [[likely]] return;

@@ -1,8 +1,9 @@
-#include "remat/restore/residency.h"
+#include "remat/residency/residency.h"
 
 #include <utility>
 
 #include "allocator/base/check.h"
+#include "remat/residency/chaos_odds.h"
 
 namespace tidepool::remat {
 
@@ -33,7 +34,6 @@ bool Residency::evict(Storage& storage) {
     storage.dying = true;
     return false;
   }
-  allocator_.set_owner(storage.address, nullptr);
   storage.address = nullptr;
   storage.evicted = true;
   unlist(storage);
@@ -64,7 +64,7 @@ bool Residency::install(Storage& storage, void* address) {
   if (storage.dying) return false;
   if (!backend_.attach(storage, address)) {
     storage.dying = true;
-    availability_changed(*storage.current);  // nobody will want it for its own sake
+    availability_changed(*storage.current);  // the job will not read it any more
     return false;
   }
   allocator_.set_owner(address, &storage);

@@ -1,4 +1,4 @@
-#include "remat/restore/residency.h"
+#include "remat/residency/residency.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"

@@ -1,4 +1,4 @@
-#include "remat/restore/dependent_cut.h"
+#include "remat/residency/dependent_cut.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"

@@ -1,11 +1,11 @@
-// Residency: where the bytes of values are. Evicts storages and gives them bytes again; keeps the
-// bytes of values that have no storage any more: ghosts (dead intermediates rebuilt for a
-// restoration) and retained roots (dead roots that evicted values need).
-// Owns the kept bytes; holds the list of resident storages with lineage and the logical clock.
-// Not thread safe: the device's lock is held.
-// Invariants: (1) the list holds exactly the resident storages whose value has a producer;
-// (2) kept() holds exactly the values with `kept` bytes, each with its index as kept_slot;
-// (3) a kept block has no owner, a resident storage's block has the storage as its owner.
+// Residency: knows where the bytes of values are. It evicts storages and gives them bytes again,
+// and keeps the bytes of values that have no storage any more: ghosts (dead intermediates that were
+// rebuilt for a restoration) and retained roots (dead roots that evicted values need).
+// Owns the kept bytes; holds the list of resident storages with lineage and the logical clock. Not
+// thread safe: the device's lock is held.
+// Invariants: (1) the list holds exactly the resident storages whose value has a producer; (2)
+// kept() holds exactly the values with `kept` bytes, each with its index as kept_slot; (3) a kept
+// block has no owner, a resident storage's block has the storage as its owner.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class Residency {
  public:
   Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy);
 
-  // The logical clock: operators' own time, so that prices are the same in every run whose
-  // operators cost the same. Advances by at least one for each operator.
+  // The logical clock counts the time of the job's operators, so that prices are the same in every
+  // run whose operators cost the same. It advances by at least one for each operator.
   uint64_t now() const { return now_; }
   void tick(uint64_t cost_ns) { now_ += cost_ns + 1; }
   Circumstances circumstances(const Storage& storage, size_t free_beside_bytes) const {
@@ -36,7 +36,7 @@ class Residency {
     return {staleness_ns > 0 ? staleness_ns : 1, free_beside_bytes};
   }
 
-  // Its bytes may be taken away, if they can be had again.
+  // Whether the storage's bytes may be taken away, provided that they can be had again.
   bool at_rest(const Storage& storage) const {
     if (storage.locks > 0) return false;
     const Value& value = *storage.current;
@@ -48,55 +48,57 @@ class Residency {
     return storage.next != nullptr && at_rest(storage);  // invariant 1
   }
 
-  // Takes the storage's bytes away; on true the block is the caller's and has no owner.
+  // Takes the storage's bytes away. True: the block is the caller's, who takes the owner from it.
   bool evict(Storage& storage);
-  // The same, and frees the block.
+  // Takes the storage's bytes away and frees the block. False: nothing has happened.
   bool evict_and_free(Storage& storage);
   // Evicts all that can be, or, with odds > 1, one in `odds` by `random`. Returns how many.
   size_t evict_everything(uint64_t odds, SplitMix* random);
 
-  // Gives `address` to an evicted storage. False: it is dying, the block is still the caller's.
+  // Gives the block at `address` to an evicted storage. False: the storage is dying, and the block
+  // is still the caller's.
   bool install(Storage& storage, void* address);
 
-  // For a move: takes the storage's bytes away, which the value keeps. False: it is dying.
-  // Requires: at_rest().
+  // Begins a move: takes the bytes from the storage; its value keeps them. False: the storage is
+  // dying. Requires: at_rest().
   bool set_aside(Storage& storage);
-  // Its end: the storage gets the block `to`, which has the same contents, and the old one has no
-  // owner any more and is the caller's. False, for `to` nullptr or a dying storage: it has its old
-  // bytes again, or the value keeps them.
+  // Ends a move: gives the storage the block `to`, which has the same contents; the old block has
+  // no owner any more and is the caller's. False: `to` is nullptr, and the storage has its old
+  // bytes again; or the storage is dying, and its value keeps them.
   bool put_back(Storage& storage, void* to);
 
-  // A value's storage is gone, or was never there: its bytes are kept at `address`.
+  // Keeps the bytes at `address` for a value that has no storage.
   void keep(Value& value, void* address);
   void free_kept(Value& value);
-  // Takes the kept bytes out of the value; the block is the caller's.
+  // Takes the kept bytes from the value; the block is the caller's then.
   void* take_kept(Value& value);
   const std::vector<Value*>& kept() const { return kept_; }
 
-  // Tells the policy; requires that the value has all its edges.
+  // Tells the policy that the value's availability has changed. Requires: all its edges are in
+  // place.
   void availability_changed(Value& value) { policy_.availability_changed(value); }
 
-  // Enters a resident storage whose value has got a producer; takes it out when it has lost it.
+  // Enters a resident storage, whose value has got a producer, into the list; takes it out of it.
   void list(Storage& storage);
   void unlist(Storage& storage);
-  // From the one that was entered last.
+  // The list from the storage that was entered last on.
   Storage* first_listed() { return list_.next != &list_ ? list_.next : nullptr; }
   Storage* next_listed(Storage* storage) {
     return storage->next != &list_ ? storage->next : nullptr;
   }
-  // The same the other way round.
+  // The list from the storage that was entered first on.
   Storage* last_listed() { return list_.previous != &list_ ? list_.previous : nullptr; }
   Storage* previous_listed(Storage* storage) {
     return storage->previous != &list_ ? storage->previous : nullptr;
   }
 
-  // Nothing is evicted until as many thaw(). (Never again in a forked child.)
+  // Stops evictions until thaw() has been called as often. (In a forked child it never is.)
   void freeze() { ++frozen_; }
   void thaw() { --frozen_; }
 
   size_t bookkeeping_bytes() const { return bytes_of(kept_) + check.bookkeeping_bytes(); }
 
-  // See LineageStore::Observer.
+  // Does what LineageStore::Observer asks for.
   void value_dies(Value& value);
   void check_invariants(const LineageStore& store) const;
 

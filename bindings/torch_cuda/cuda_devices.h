@@ -1,0 +1,100 @@
+// CudaDevices: the devices that CudaAllocator serves. Of each device: the memory that is ours, made
+// at the device's first request, the pools of PyTorch's own allocator, and the limits of both. Of
+// all devices: what the job has asked of them, for those whose memory is made later, too (history,
+// trackers, access from peers).
+// Owned by CudaAllocator, never destroyed. Thread safe.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "bindings/torch_cuda/device_memory.h"
+#include "bindings/torch_cuda/memory_history.h"
+#include "bindings/torch_cuda/native_pools.h"
+#include "bindings/torch_cuda/settings.h"
+#include "cuda/driver_functions.h"
+
+namespace tidepool::torch_cuda {
+
+class CudaAllocator;
+using c10::DeviceIndex;
+
+class CudaDevices {
+ public:
+  struct Device {
+    std::mutex mutex;                            // for making `memory`
+    std::atomic<DeviceMemory*> memory{nullptr};  // null before its first allocation
+    std::unique_ptr<NativePools> pools;
+    size_t budget_bytes = 0;
+    double fraction = 1.0;  // what the job has set
+    size_t device_bytes = 0;
+    size_t outside_at_start = 0;  // see outside_bytes()
+    std::atomic<int> captures{0};
+  };
+
+  // `allocator`: whose devices they are. `native`: PyTorch's own.
+  CudaDevices(CudaAllocator& allocator, CUDAAllocator& native, const Settings& settings)
+      : allocator_(allocator), native_(native), settings_(settings) {}
+
+  // Prepares so many devices, once; touches none of them.
+  void set_up(int device_count);
+  // Throws: c10::Error if there is no such device.
+  Device& at(DeviceIndex device);
+  // The device's memory, which is made now if there is none. Throws: DeviceError.
+  DeviceMemory& memory(DeviceIndex device);
+  // The memory of the device whose arena has the address, or null.
+  DeviceMemory* memory_of(const void* address) const;
+  // Calls visit(Device&, DeviceMemory&) for each device that has memory.
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    for (int device = 0; device < device_count_; ++device) {
+      Device& each = devices_[static_cast<size_t>(device)];
+      if (DeviceMemory* memory = each.memory.load()) visit(each, *memory);
+    }
+  }
+
+  // What of the device's memory is in use, and not by PyTorch's allocator or the arena: the CUDA
+  // context, code, libraries' own memory, other processes. 0 if the device does not say.
+  size_t outside_bytes(DeviceIndex device);
+
+  // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
+  std::string statistics_json();
+
+  // A graph's capture begins or ends: meanwhile nothing is evicted, and no stream waits for
+  // another.
+  void begin_capture(DeviceIndex device);
+  void end_capture(DeviceIndex device);
+
+  struct Peers {
+    DeviceIndex owner;     // of memory
+    DeviceIndex accessor;  // which may work on it
+  };
+  // The job asks these of all devices; add_peer() is about what the owner has allocated, and will
+  // allocate.
+  void record_history(const MemoryHistory::Options& options);
+  void add_tracker(const AllocatorTraceTracker& tracker);
+  void add_peer(const Peers& peers);
+
+ private:
+  static constexpr size_t kDevices = 64;  // as many as PyTorch has
+
+  DeviceMemory& make_memory(Device& device, DeviceIndex index);
+  void apply_requests(DeviceMemory& memory);
+
+  CudaAllocator& allocator_;
+  CUDAAllocator& native_;
+  const Settings& settings_;
+  std::array<Device, kDevices> devices_;
+  std::atomic<int> device_count_{0};
+
+  std::mutex mutex_;  // for what follows
+  device::DriverFunctions functions_;
+  std::vector<AllocatorTraceTracker> trackers_;
+  std::vector<Peers> peers_;
+  MemoryHistory::Options history_;
+};
+
+}  // namespace tidepool::torch_cuda
