@@ -33,17 +33,14 @@ void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, Placeme
   // More than the range cannot be rounded up safely, and is refused by make_room in any case.
   const size_t rounded =
       bytes > config.range_bytes ? config.range_bytes + 1 : round_up(bytes, config.alignment);
-  const Zone zone = config.one_zone
-                        ? Zone::kTransient
-                        : zone_for(rounded, hint, config.page_bytes, config.coarse_placement);
+  const Zone zone = zone_for(rounded, hint, config.page_bytes, config.placement);
   if (stream != StreamId::kDefault) [[unlikely]]
     arena.register_stream(stream);
-  if (heap.requested_bytes() + bytes > config.requested_limit_bytes) [[unlikely]] {
-    rooms.make_bytes(lock, {bytes, rounded, zone, stream});
-  }
+  End end = End::kLow;
+  if (config.strategy != nullptr) [[unlikely]]
+    end = rooms.admit(lock, {bytes, rounded, zone, stream});
   BlockId id = heap.take_cached(zone, rounded, stream);
   if (id == BlockId::kNone) [[unlikely]] {
-    const End end = hint == PlacementHint::kCheap ? End::kHigh : End::kLow;
     id = heap.take_free(zone, rounded, stream, end);
     if (id == BlockId::kNone) {
       misses.fetch_add(1, std::memory_order_relaxed);

@@ -117,7 +117,7 @@ size_t compact(DeviceLock& lock, Arena& arena, BlockMover& mover, StreamId strea
   // If contents may not move for requests, nothing is gained; if pages cannot move, windows serve
   // as well without.
   const AllocatorConfig& config = arena.config;
-  const bool moves = config.allow_moves && config.allow_windows && !config.evict_singly;
+  const bool moves = config.allow_moves && config.allow_windows;
   if (!arena.can_move_pages() || !moves || arena.reclaimer == nullptr) return 0;
   Heap& heap = arena.heap;
   heap.flush();

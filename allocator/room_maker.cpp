@@ -3,17 +3,14 @@
 #include <array>
 #include <utility>
 
+#include "allocator/arena/room_strategy.h"
 #include "allocator/compaction.h"
 #include "allocator/shortage.h"
 
 namespace tidepool {
 
 RoomMaker::RoomMaker(Arena& arena, PageSupply& supply)
-    : arena_(arena),
-      supply_(supply),
-      search_(arena),
-      mover_(arena, search_),
-      one_by_one_(arena, search_) {}
+    : arena_(arena), supply_(supply), search_(arena), mover_(arena, search_) {}
 
 // New pages come before memory that other streams still use: a commit costs time once, while
 // waiting for another stream costs time again and again.
@@ -189,7 +186,10 @@ RoomPlan RoomMaker::find(Way way, const Request& request) {
 }
 
 Outcome RoomMaker::reclaim(DeviceLock& lock, Request& request, BlockId& served) {
-  if (arena_.config.evict_singly) return one_by_one_.serve(lock, request, supply_, served);
+  if (RoomStrategy* const strategy = arena_.config.strategy) {
+    const auto outcome = strategy->reclaim(lock, {arena_, supply_, search_}, request, served);
+    if (outcome) return *outcome;
+  }
   search_.begin();
   for (const Way way : ways(request)) {
     if (moves_contents(way)) {
@@ -233,8 +233,9 @@ Outcome RoomMaker::carry_out(DeviceLock& lock, Request& request, const RoomPlan&
   return Outcome::kNothing;
 }
 
-void RoomMaker::make_bytes(DeviceLock& lock, const Request& request) {
-  if (one_by_one_.make_bytes(lock, request)) return;
+End RoomMaker::admit(DeviceLock& lock, Request request) {
+  const RoomParts parts{arena_, supply_, search_};
+  if (arena_.config.strategy->admit(lock, parts, request)) return request.end;
   throw OutOfMemory(report_shortage(arena_, search_, request));
 }
 

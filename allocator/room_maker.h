@@ -11,7 +11,6 @@
 #include "allocator/arena/arena.h"
 #include "allocator/arena/page_supply.h"
 #include "allocator/block_mover.h"
-#include "allocator/one_by_one_eviction.h"
 #include "allocator/search/room_search.h"
 
 namespace tidepool {
@@ -24,9 +23,9 @@ class RoomMaker {
   // be ordered. It is not inlined, because its frame would slow down requests that need no room
   // made.
   [[gnu::noinline]] BlockId make_room(DeviceLock& lock, Request request);
-  // Evicts until the bytes that callers have asked for are within requested_limit_bytes. Throws:
-  // OutOfMemory.
-  [[gnu::noinline]] void make_bytes(DeviceLock& lock, const Request& request);
+  // The configuration's strategy is told of a request, and says from which end of a free block it
+  // is cut. Throws: OutOfMemory.
+  [[gnu::noinline]] End admit(DeviceLock& lock, Request request);
 
   // See BudgetedAllocator::compact().
   size_t compact(DeviceLock& lock, StreamId stream);
@@ -82,7 +81,6 @@ class RoomMaker {
   PageSupply& supply_;
   RoomSearch search_;
   BlockMover mover_;
-  OneByOneEviction one_by_one_;
 };
 
 }  // namespace tidepool

@@ -178,8 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parse(arguments)
     policies = parsed.policies
     if policies is None:
-        policies = subprocess.run([str(program()), "--list-policies"], check=True, text=True,
-                                  capture_output=True).stdout.split()
+        listed = subprocess.run([str(program()), "--list-policies"], check=True, text=True,
+                                capture_output=True).stdout
+        policies = [line for line in listed.splitlines() if line and not line.endswith(":")]
     missing = [str(path) for path in parsed.traces if not path.is_file()]
     if missing:
         print(f"no trace {', '.join(missing)}", file=sys.stderr)

@@ -27,7 +27,7 @@ def by_setting(answers: Sequence[dict]) -> dict[Setting, list[dict]]:
     """Return the answers of each memory model and iteration that have a feasible point."""
     groups: dict[Setting, list[dict]] = defaultdict(list)
     for answer in answers:
-        groups[answer["memory"], answer["iteration"]].append(answer)
+        groups[answer["memory"], answer["iterations"]].append(answer)
     return {setting: found for setting, group in groups.items() if (found := feasible(group))}
 
 

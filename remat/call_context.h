@@ -23,8 +23,6 @@ struct CallContext {
   LimitKeeper& limits;
   Observation& observation;
   ChaosEvictions& chaos;
-  // Whether results of in-place operators can be evicted and made again.
-  const bool record_in_place;
   StepHistory* step_history;  // the policy's; nullptr: the policy does not look ahead, or not yet
 
   std::atomic<bool> recording{true};

@@ -40,7 +40,7 @@ struct ObservedCall {
 
 // A step that has ended.
 struct StepEnd {
-  uint32_t step = 0;           // as Runtime::steps() counts; 0 where the policy does not look ahead
+  uint32_t step = 0;           // as a policy that looks ahead counts them; 0 where it does not
   bool repeated = false;       // it did what an earlier step did that is remembered
   uint64_t fingerprint = 0;    // that of this step (StepHistory)
   uint64_t expected = 0;       // that of the step that should come next; 0: nothing is foreseen

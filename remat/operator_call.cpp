@@ -106,7 +106,6 @@ void OperatorCall::decide() {
   if (written == nullptr || reason_ != RootReason::kNone) return;
   written_ = written->storage;
   if (written->access == Access::kUpdate) {
-    if (!context_.record_in_place) make_roots(RootReason::kUnsupported);
     if (written_->current->producer == nullptr) make_roots(RootReason::kPartialWrite);
     return;
   }

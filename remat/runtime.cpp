@@ -21,7 +21,6 @@ Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeCo
              limits_,
              observation_,
              chaos_,
-             config.record_in_place,
              config.step_history_at_once ? contents_.policy->step_history() : nullptr} {
   allocator.set_reclaimer(this);
 }
@@ -154,11 +153,6 @@ void Runtime::note_use(Storage& storage, StreamId stream) {
     listener->used(storage, stream);
 }
 
-void Runtime::learn_from(const Runtime& other) {
-  if (calls_.step_history == nullptr || other.calls_.step_history == nullptr) return;
-  learn(other.step_history());
-}
-
 StepHistory Runtime::step_history() const {
   DeviceLock lock(mutex());
   return calls_.step_history != nullptr ? *calls_.step_history : StepHistory();
@@ -170,21 +164,6 @@ void Runtime::learn(const StepHistory& step_history) {
 }
 
 void Runtime::set_plan(const StepPlan& plan) { contents_.policy->set_plan(plan); }
-
-uint32_t Runtime::steps() const {
-  DeviceLock lock(mutex());
-  return calls_.step_history != nullptr ? calls_.step_history->step() - 1 : 0;
-}
-
-bool Runtime::step_repeated() const {
-  DeviceLock lock(mutex());
-  return calls_.step_history != nullptr && calls_.step_history->repeated();
-}
-
-uint64_t Runtime::last_fingerprint() const {
-  DeviceLock lock(mutex());
-  return calls_.step_history != nullptr ? calls_.step_history->last_fingerprint() : 0;
-}
 
 void Runtime::set_recording(bool on) {
   DeviceLock lock(mutex());

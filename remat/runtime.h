@@ -39,10 +39,6 @@ struct RuntimeConfig {
   std::string policy = "planned";  // a name of policy_names()
   Chaos chaos = Chaos::kNone;
   uint64_t seed = 0;  // of the random numbers of chaos and of the policy
-  // Whether results of in-place operators can be evicted and made again (Coop's recomputable
-  // in-place).
-  // If not, they are roots; this serves comparisons.
-  bool record_in_place = true;
   // Whether a policy that looks ahead does so from the beginning, or only once something was
   // evicted.
   bool step_history_at_once = true;
@@ -133,11 +129,9 @@ class Runtime final : public Reclaimer {
   // The job uses the storage on this stream, beyond the uses by its operators. Requires: lock held.
   void note_use(Storage& storage, StreamId stream);
 
-  // Takes over what `other` has learnt of its steps, as if they had been this runtime's own. Does
-  // nothing if the policies do not look ahead. Requires: both are between two steps. Takes both
-  // locks, in turn.
-  void learn_from(const Runtime& other);
-  // These are the two parts of learn_from(). Each takes the lock.
+  // What it has learnt of the job's steps. learn() takes over what another runtime has learnt, as
+  // if the steps had been this runtime's own. Both do nothing if the policy does not look ahead, or
+  // not yet. Require: the runtime is between two steps. Each takes the lock.
   StepHistory step_history() const;
   void learn(const StepHistory& step_history);
 
@@ -145,14 +139,6 @@ class Runtime final : public Reclaimer {
   // that it was found on, as far as they are. Requires: lock held. Throws: std::invalid_argument
   // naming an unknown policy.
   void set_plan(const StepPlan& plan);
-  // How many steps have ended, as a policy that looks ahead counts them (0 if the policy does not
-  // look ahead, or not yet), and whether the last one did what an earlier step did. Both take the
-  // lock.
-  uint32_t steps() const;
-  bool step_repeated() const;
-  // The last step's fingerprint, which steps share that do the same. Takes the lock.
-  uint64_t last_fingerprint() const;
-
   // Switches recording on or off. While it is off, new results are roots, and resident contents
   // become roots when it is switched off. Takes the lock.
   void set_recording(bool on);

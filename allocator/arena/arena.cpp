@@ -22,8 +22,7 @@ Arena::Arena(AddressSpace& memory, const AllocatorConfig& settings)
       config(completed(settings, memory)),
       base(memory.reserve(config.range_bytes)),
       heap(config.range_bytes, config.page_bytes, config.alignment,
-           config.budget_bytes / kBinsShare, streams.clocks(),
-           config.one_zone ? kOneZoneEighths : kZoneEighths),
+           config.budget_bytes / kBinsShare, streams.clocks(), config.placement.eighths),
       pages(config.range_bytes / config.page_bytes, config.budget_bytes / config.page_bytes),
       remap_ns_per_page(static_cast<double>(config.remap_ns_per_page)) {
   counts.budget_bytes = config.budget_bytes;

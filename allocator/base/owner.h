@@ -26,11 +26,8 @@ struct Price {
 };
 
 // Where a block should lie. Long-lived contents (parameters, gradients, optimizer state,
-// workspaces, escaped tensors) lie tightly at one end of the range, all others elsewhere. Cheap
-// contents, which are quickly made again, are cut from the high ends of free blocks and all others
-// from the low ends, so that cheap windows exist (Coop's cheap tensor partitioning, Zhang et al.
-// 2023, section 3).
-enum class PlacementHint : uint8_t { kTransient, kLongLived, kCheap };
+// workspaces, escaped tensors) lie tightly at one end of the range, all others elsewhere.
+enum class PlacementHint : uint8_t { kTransient, kLongLived };
 
 // The end of a free place at which a smaller block is put.
 enum class End : uint8_t { kLow, kHigh };

@@ -34,7 +34,7 @@ class Heap {
   // Sizes are powers of two, except range_bytes, which is a multiple of 8 pages. Throws:
   // DeviceError.
   Heap(size_t range_bytes, size_t page_bytes, size_t unit, size_t bins_limit_bytes,
-       StreamClocks& clocks, const ZoneShares& eighths = kZoneEighths);
+       StreamClocks& clocks, const ZoneShares& eighths = Placement().eighths);
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 

@@ -22,18 +22,28 @@ inline constexpr std::array<Zone, kZoneCount> kZones = {Zone::kTiny, Zone::kLong
 
 // The share of each zone in the range, in eighths.
 using ZoneShares = std::array<size_t, kZoneCount>;
-inline constexpr ZoneShares kZoneEighths = {1, 1, 2, 4};
-// A range that is not divided.
-inline constexpr ZoneShares kOneZoneEighths = {0, 0, 0, 8};
 
-// The zone of a request of `bytes`. Each zone costs up to one partly used page, and lets more pages
-// be moved. Where no page has to be moved, `coarse` placement takes less memory: it knows only
-// small blocks and others.
+// Which zones there are, and what goes into which.
+struct Placement {
+  ZoneShares eighths = {1, 1, 2, 4};
+  // Blocks up to the page's bytes >> this are tiny, and those below the page's bytes >> the other
+  // medium; 63: none is.
+  int tiny_shift = 4, medium_shift = 0;
+  bool has_long_lived = true;
+};
+
+// Apart, as by default, costs up to a partly used page for each zone, and lets more pages be moved;
+// where none has to be moved, coarse placement takes less: small blocks, and the others.
+inline constexpr Placement kCoarsePlacement = {.tiny_shift = 1, .medium_shift = 63};
+// A range that is not divided.
+inline constexpr Placement kOneZone = {{0, 0, 0, 8}, 63, 63, false};
+
+// The zone of a request of `bytes`.
 inline constexpr Zone zone_for(size_t bytes, PlacementHint hint, size_t page_bytes,
-                               bool coarse = false) {
-  if (bytes <= page_bytes / (coarse ? 2 : 16)) return Zone::kTiny;
-  if (hint == PlacementHint::kLongLived) return Zone::kLongLived;
-  return bytes < page_bytes && !coarse ? Zone::kMedium : Zone::kTransient;
+                               const Placement& placement) {
+  if (bytes <= page_bytes >> placement.tiny_shift) return Zone::kTiny;
+  if (hint == PlacementHint::kLongLived && placement.has_long_lived) return Zone::kLongLived;
+  return bytes < page_bytes >> placement.medium_shift ? Zone::kMedium : Zone::kTransient;
 }
 
 }  // namespace tidepool

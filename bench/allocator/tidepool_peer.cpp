@@ -14,7 +14,7 @@ AllocatorConfig config_for(size_t device_bytes) {
   config.budget_bytes = device_bytes;
   config.page_bytes = TidepoolPeer::kPageBytes;
   config.alignment = 512;
-  config.coarse_placement = true;
+  config.placement = kCoarsePlacement;
   return config;
 }
 

@@ -83,7 +83,7 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
       functions_ = device::find_driver_functions(&find_driver_function);
     }
   }
-  config.coarse_placement = !settings_.rematerialize;  // then hardly a page has to move
+  if (!settings_.rematerialize) config.placement = kCoarsePlacement;  // hardly a page has to move
   auto* memory = new DeviceMemory(device, functions_, config);
   if (settings_.rematerialize) {
     auto engine = std::make_unique<torch_glue::Engine>(

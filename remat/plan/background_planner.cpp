@@ -239,7 +239,7 @@ bool BackgroundPlanner::start(std::shared_ptr<Recording> recorded,
   if (stopped_ || search_ != nullptr) return false;
   try {
     start_service_thread("tidepool-plan", [this, recorded, search] {
-      setpriority(PRIO_PROCESS, 0, 19);  // of this thread
+      setpriority(PRIO_PROCESS, 0, config_.search_niceness);  // of this thread
       try {
         search->plan = find(*recorded, *search);
       } catch (const std::exception&) {
@@ -271,13 +271,11 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
   play(*recorded.events, builder);
   const Trace trace = builder.take();
   if (search.stop.stop_requested()) return std::nullopt;
-  SimulationConfig job;
-  job.memory = MemoryModel::kPages;
-  job.budget_bytes = recorded.limit_bytes;
+  SimulationConfig job = config_.job;
+  if (job.budget_bytes == 0) job.budget_bytes = recorded.limit_bytes;
   const size_t known_bytes = std::min(recorded.resident_bytes, recorded.allocated_bytes);
   job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
   job.granularity = allocator_.page_bytes();
-  job.limits = config_.limits;
   search.stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns,
                         config_.most_search_ns);
   job.stop = &search.stop;
@@ -318,9 +316,8 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
     TraceBuilder builder(facts());
     play(*events, builder);
     const Trace trace = builder.take();
-    SimulationConfig job;
+    SimulationConfig job = config_.job;
     job.policy = "planned";
-    job.limits = config_.limits;
     job.most_overhead = kMostTryingOverhead;
     StopToken stop;
     stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns, kMostTryingNs);

@@ -23,21 +23,23 @@
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
-#include "remat/limits.h"
-#include "remat/plan/simulator.h"
 #include "remat/record/event_recorder.h"
 #include "remat/runtime.h"
+#include "remat/simulate/simulation.h"
+#include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 
 struct BackgroundPlannerConfig {
   PlannerConfig planner;
-  remat::Limits limits;         // the job's
+  // How steps are simulated: the job's limits. No budget: the allocator's.
+  SimulationConfig job;
   TraceFacts facts;             // of the job's device; the allocator knows what a page costs
   size_t most_events = 60'000;  // a step that has more is not planned for
   // A search that has taken so long ends with the best that it has found.
   uint64_t most_search_ns = 20'000'000'000;
   StopToken::Clock search_clock;  // on the searching thread; empty: the time that it has computed
+  int search_niceness = 19;       // of the searching thread
 };
 
 // Counters since the start.

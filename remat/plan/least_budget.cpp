@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "remat/plan/planner.h"
+#include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
@@ -14,6 +15,12 @@ constexpr double kSpread = 0.1;      // of operators' times, as planners have it
 constexpr size_t kParts = 100;       // a budget is found to within its 100th part
 constexpr size_t kGrowths = 8;       // by a quarter each, of the peak, until the trace runs
 
+bool runs_once(const Trace& trace, const SimulationConfig& config) {
+  const auto process = SimulatedProcess::make(trace, config);
+  SimulationResult result;
+  return process != nullptr && process->run_iteration(&result);
+}
+
 }  // namespace
 
 std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& job,
@@ -22,10 +29,10 @@ std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& j
   const auto runs = [&](size_t budget_bytes) {
     SimulationConfig config = job;
     config.budget_bytes = budget_bytes;
-    if (simulate(trace, config).status != SimulationStatus::kOk) return false;
+    if (!runs_once(trace, config)) return false;
     for (size_t k = 0; k < kOtherTimes; ++k) {
       if (k == others.size()) others.push_back(with_other_times(trace, kSpread, k + 1));
-      if (simulate(others[k], config).status != SimulationStatus::kOk) return false;
+      if (!runs_once(others[k], config)) return false;
     }
     return true;
   };

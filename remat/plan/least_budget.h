@@ -8,13 +8,14 @@
 #include <cstddef>
 #include <optional>
 
-#include "remat/plan/simulator.h"
+#include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 
-// To within a percent. None below `least_bytes` is considered. `job`: as simulate() has it, but for
-// the budget; once its stop token says so, the least found so far counts. Nothing if none was.
+// To within a percent. None below `least_bytes` is considered. `job`: one iteration is simulated
+// so, but for the budget; once its stop token says so, the least found so far counts. Nothing if
+// none was.
 std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& job,
                                    size_t least_bytes);
 

@@ -46,7 +46,7 @@ class Search {
       : config_(config), job_(job), random_(config.seed), outputs_(weighted_outputs(step)) {
     job_.policy = "planned";
     job_.iterations = 1;
-    job_.fallback = false;
+    job_.step_history_at_once = true;
     times_.push_back(step);
     for (size_t k = 0; k < config.perturbed; ++k) {
       times_.push_back(with_other_times(step, config.spread, random_.next()));

@@ -9,8 +9,7 @@
 // the mean overhead, with what its searches for room would take (PlannerConfig::search_share()). A
 // long step is simulated less often. Nothing is measured by the clock, unless a search is told to
 // end by one (SimulationConfig::stop): the same step gives the same plans.
-// A running job has it from background_planner.h. A job under a limit below its budget (fallback.h)
-// would get that by BudgetedAllocator::set_limit() between two steps; nobody does so yet.
+// A running job has it from background_planner.h.
 // Thread safe: searches share nothing.
 #pragma once
 

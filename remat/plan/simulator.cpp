@@ -1,168 +1,84 @@
 #include "remat/plan/simulator.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
-#include <set>
-#include <span>
+#include <optional>
 #include <stdexcept>
-#include <utility>
-#include <vector>
 
-#include "remat/plan/fallback.h"
-#include "remat/plan/planner.h"
-#include "remat/policies/step_history.h"
+#include "remat/plan/background_planner.h"
 #include "remat/simulate/simulated_process.h"
-#include "remat/simulate/step_trace.h"
-#include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {
 namespace {
 
-// Plans for the steps of one trace under one limit; found once, and remembered.
-class Plans {
+// The search for plans that a job has beside its work, where its policy follows plans.
+class Planning {
  public:
-  Plans(const Trace& trace, const SimulationConfig& config) : trace_(trace), config_(config) {}
+  Planning(SimulatedProcess& process, const Trace& trace, const SimulationConfig& config)
+      : process_(process) {
+    if (!config.searches_plans()) return;
+    BackgroundPlannerConfig own;
+    own.planner = config.planner;
+    own.job = config;
+    own.facts = trace.facts;
+    own.facts.blocks = false;  // a recorded step has none
+    own.search_clock = [] { return uint64_t{0}; };
+    own.search_niceness = 0;  // it is waited for
+    planner_.emplace(process.runtime(), process.allocator(), own);
+    process.allocator().set_observer(&planner_->meter());
+    process.runtime().set_observer(&*planner_);
+  }
+  ~Planning() {
+    if (!planner_) return;
+    process_.runtime().set_observer(nullptr);
+    process_.allocator().set_observer(nullptr);
+  }
+  Planning(const Planning&) = delete;
+  Planning& operator=(const Planning&) = delete;
 
-  // A step has ended with event `end`: there is a plan of the given rank for its kind from now on,
-  // unless there is one already, or the job has not repeated it yet: but the first step, which is
-  // all that is known then, counts.
-  void step_ended(SimulatedProcess& process, size_t end, size_t rank) {
-    if (!config_.searches_plans()) return;
-    note_step(process, end);
-    if (process.runtime().steps() == 1 || process.runtime().step_repeated()) {
-      give(process, steps_.back(), rank);
-    }
+  void step_ended() {
+    if (planner_) planner_->wait();
   }
-  // Without a plan.
-  void note_step(const SimulatedProcess& process, size_t end) {
-    steps_.push_back({end, process.runtime().last_fingerprint()});
-  }
-  // All of the trace is known: plans for its last steps.
-  void iteration_ended(SimulatedProcess& process, size_t rank) {
-    if (!config_.searches_plans()) return;
-    const size_t most = std::min(steps_.size(), remat::StepHistory::kKinds);
-    for (const Step& step : std::span(steps_).last(most)) give(process, step, rank);
-    steps_.clear();
-  }
-  void forget_steps() {
-    given_.clear();
-    steps_.clear();
-  }
-  size_t most() const { return most_; }
 
  private:
-  struct Step {
-    size_t end = 0;
-    uint64_t fingerprint = 0;
-  };
-
-  void give(SimulatedProcess& process, const Step& step, size_t rank) {
-    if (!given_.insert(step.fingerprint).second) return;
-    const size_t begin = step_begin(trace_, step.end);
-    const auto [found, missing] = found_.try_emplace({begin, step.end});
-    if (missing) {
-      PlannerConfig planner = config_.planner;
-      planner.recorded_times_suffice = true;  // as they are those of the next iteration
-      found->second = find_plans(step_trace(trace_, begin, step.end), config_, planner);
-    }
-    const std::vector<RankedPlan>& ranked = found->second;
-    if (ranked.empty()) return;
-    most_ = std::max(most_, ranked.size());
-    remat::StepPlan plan = ranked[std::min(rank, ranked.size() - 1)].plan;
-    plan.fingerprint = step.fingerprint;
-    process.set_plan(plan);
-  }
-
-  const Trace& trace_;
-  const SimulationConfig& config_;
-  std::map<std::pair<size_t, size_t>, std::vector<RankedPlan>> found_;
-  std::set<uint64_t> given_;  // fingerprints of steps that were planned for
-  std::vector<Step> steps_;   // of the iteration under way
-  size_t most_ = 0;           // plans found for one step
+  SimulatedProcess& process_;
+  std::optional<BackgroundPlanner> planner_;
 };
 
-// A process that has not begun, and knows the trace.
-std::unique_ptr<SimulatedProcess> make_informed(const Trace& trace, const SimulationConfig& config,
-                                                Plans& plans, size_t rank) {
-  SimulationConfig ample = config;
-  ample.memory = MemoryModel::kExact;
-  ample.budget_bytes = trace_peak(trace).peak_bytes;
-  const std::unique_ptr<SimulatedProcess> teacher = SimulatedProcess::make(trace, ample);
-  SimulationResult ignored;
-  plans.forget_steps();
-  teacher->run_iteration(&ignored, [&](size_t end) { plans.note_step(*teacher, end); });
-  std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, config);
-  process->learn_from(*teacher);
-  plans.iteration_ended(*process, rank);
-  return process;
-}
-
-// Runs all iterations under the budget, and scores the last.
-SimulationResult run_all(const Trace& trace, const SimulationConfig& config, Plans& plans,
-                         size_t rank) {
-  SimulationResult result;
-  result.limit_bytes = config.budget_bytes;
-  plans.forget_steps();
-  std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, config);
-  if (process == nullptr) {
-    result.status = SimulationStatus::kOutOfMemory;
-    result.reason = "the budget is less than one page of the memory";
-    result.iteration = config.iterations;
-    return result;
-  }
-  for (result.iteration = 1;; ++result.iteration) {
-    result.status = SimulationStatus::kOk;
-    result.reason.clear();
-    const bool last = result.iteration == config.iterations;
-    const bool done = process->run_iteration(&result, [&](size_t end) {
-      if (!last || end < trace.events.size()) plans.step_ended(*process, end, rank);
-    });
-    if (last) break;
-    // A job that failed starts over, but for what a whole iteration would have taught it.
-    if (done) {
-      plans.iteration_ended(*process, rank);
-    } else {
-      process = make_informed(trace, config, plans, rank);
-    }
-  }
-  process->report(&result);
-  return result;
-}
-
-// With plans, tries those that ran in simulation one after the other, the best first: the job's own
-// memory is not laid out as that of a fresh process.
-SimulationResult run_all(const Trace& trace, const SimulationConfig& config) {
-  constexpr size_t kAttempts = 4;
-  Plans plans(trace, config);
-  const SimulationResult first = run_all(trace, config, plans, 0);
-  SimulationResult result = first;
-  for (size_t rank = 1; rank < std::min(kAttempts, plans.most()); ++rank) {
-    if (result.status == SimulationStatus::kOk) return result;
-    result = run_all(trace, config, plans, rank);
-  }
-  return result.status == SimulationStatus::kOk ? result : first;
+SimulationConfig as_in_a_job(SimulationConfig config) {
+  config.step_history_at_once = false;
+  return config;
 }
 
 }  // namespace
 
 SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
-  const bool fallback = config.fallback || config.searches_plans();
-  if (!fallback || config.iterations < 2) return run_all(trace, config);
-  return with_fallback(trace, config.budget_bytes, [&](size_t limit_bytes) {
-    SimulationConfig limited = config;
-    limited.budget_bytes = limit_bytes;
-    return run_all(trace, limited);
-  });
+  const SimulationConfig job = as_in_a_job(config);
+  SimulationResult result;
+  result.limit_bytes = job.budget_bytes;
+  result.iteration = 1;
+  const std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, job);
+  if (process == nullptr) {
+    result.status = SimulationStatus::kOutOfMemory;
+    result.reason = "the budget is less than one page of the memory";
+    return result;
+  }
+  Planning planning(*process, trace, job);
+  const auto step_ended = [&](size_t) { planning.step_ended(); };
+  while (process->run_iteration(&result, step_ended) && result.iteration < job.iterations) {
+    ++result.iteration;
+  }
+  process->report(&result);
+  return result;
 }
 
 SimulationResult simulate_logged(const Trace& trace, const SimulationConfig& config,
                                  const std::string& log_path) {
+  const SimulationConfig job = as_in_a_job(config);
   SimulationResult result;
-  result.limit_bytes = config.budget_bytes;
+  result.limit_bytes = job.budget_bytes;
   result.iteration = 1;
   WorkLog log(log_path);
-  const std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, config);
+  const std::unique_ptr<SimulatedProcess> process = SimulatedProcess::make(trace, job);
   if (process == nullptr) throw std::runtime_error("the budget is less than one page");
   process->set_log(&log);
   process->run_iteration(&result);

@@ -85,7 +85,6 @@ class StepHistory {
   // Whether the last step did what one that was remembered did.
   bool repeated() const { return repeated_; }
 
-  uint64_t steps_matched() const { return steps_matched_; }  // by what was expected at their end
   uint32_t step() const { return step_; }  // the present one's number, from 1
   size_t bookkeeping_bytes() const;
   void check_invariants() const;
@@ -152,7 +151,6 @@ class StepHistory {
   std::vector<uint32_t> first_use_;
   std::vector<Position> uses_;
   std::vector<uint32_t> cursor_;  // the first use of n that has not begun, as far as was looked
-  uint64_t steps_matched_ = 0;
 };
 
 }  // namespace tidepool::remat

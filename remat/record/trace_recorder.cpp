@@ -1,7 +1,9 @@
 #include "remat/record/trace_recorder.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 

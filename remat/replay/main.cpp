@@ -61,11 +61,11 @@ void replay(const ReplayOptions& options, const std::string& path) {
     for (const Run& run : runs) fmt::print("{}\n", json_line(run));
   } else {
     const TracePeak peak = trace_peak(trace);
-    fmt::print("{}: {} operators, peak {:.1f} MiB, compute {:.3f} ms; memory {}, iteration {}\n",
+    fmt::print("{}: {} operators, peak {:.1f} MiB, compute {:.3f} ms; memory {}, iteration {}{}\n",
                trace.facts.name, trace.operators.size(),
                static_cast<double>(peak.peak_bytes) / (1 << 20),
                static_cast<double>(trace.baseline_ns()) / 1e6, name_of(options.memory),
-               options.iterations);
+               options.iterations, options.oracle ? ", oracle" : "");
     fmt::print("{}", table_text(runs));
     if (options.grid) fmt::print("{}", summary_text(runs));
   }
@@ -73,8 +73,9 @@ void replay(const ReplayOptions& options, const std::string& path) {
   const std::string stem = fmt::format("{}-{}", trace.facts.name, name_of(options.memory));
   write_file(options.csv_path.empty() ? stem + ".csv" : options.csv_path, csv_text(runs));
   write_file(options.svg_path.empty() ? stem + ".svg" : options.svg_path,
-             overhead_plot(runs, fmt::format("{}, memory {}, iteration {}", trace.facts.name,
-                                             name_of(options.memory), options.iterations)));
+             overhead_plot(runs, fmt::format("{}, memory {}, iteration {}{}", trace.facts.name,
+                                             name_of(options.memory), options.iterations,
+                                             options.oracle ? ", oracle" : "")));
 }
 
 int run(int count, char** arguments) {
@@ -86,7 +87,10 @@ int run(int count, char** arguments) {
       return 0;
     }
     if (options.list_policies) {
-      fmt::print("{}\n", fmt::join(remat::policy_names(), "\n"));
+      const auto baselines = remat::baseline_names();
+      const auto own = remat::policy_names().first(remat::policy_names().size() - baselines.size());
+      fmt::print("{}\n\nbaselines, for comparison:\n{}\n", fmt::join(own, "\n"),
+                 fmt::join(baselines, "\n"));
       return 0;
     }
     for (const std::string& path : options.traces) replay(options, path);

@@ -20,13 +20,18 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --budget BYTES         such as 8GiB, 750MB or 123456
   --grid A:B:STEP        every ratio from A to B; writes CSV and SVG, one line for each policy
 
-  --policy P[,P...]      --list-policies names them all; default: needed-cost in the first
-                         iteration, from the second on a plan found by simulation of the one before
-                         (not given: needed-cost)
+  --policy P[,P...]      --list-policies names them all; default: that of jobs, which is
+                         needed-cost until a step repeats itself, and then a plan found by
+                         simulation of it: with one step in the trace, from the fifth iteration
+                         on (not given: needed-cost)
   --memory M             exact: bytes are fungible; arena: one contiguous slab; pages (default):
                          virtual memory, windows and remapping
   --format F             tidepool (default), or dtr: logs of DTR's prototype
-  --iterations N         run the trace N times and score the last (default 1)
+  --iterations N         run the trace N times and score the last (default 1); a job that fails
+                         in any of them has failed
+  --oracle               say what more knowledge than jobs have would give: from the second
+                         iteration on all of the trace is known, and runs that would fail are
+                         repeated, with other plans and under smaller limits
   --json                 one JSON object for each run on standard output
 
   --search N             simulations at most in search of a plan (default 300; 0: no plan)
@@ -35,8 +40,6 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --evict E              together (default): windows and selections; singly: DTR's loop
   --partition B          yes: Coop's partitioning, cheap results at one end (default: no)
   --in-place B           no: what was written in place cannot be made again (default: yes)
-  --fallback B           yes: from the second iteration on, what would fail runs under a smaller
-                         limit where it does not (default: no)
   --end-resident B       yes: all that is alive at the end has to be resident at once
                          (default: yes for dtr)
   --lineage-limits B     no: lineage is not bounded (default: no for dtr)
@@ -174,7 +177,6 @@ std::vector<Option> finer_options(ReplayOptions& out) {
        }},
       {"--partition", [&](Text o, Text v) { out.partition = parse_flag(o, v); }},
       {"--in-place", [&](Text o, Text v) { out.record_in_place = parse_flag(o, v); }},
-      {"--fallback", [&](Text o, Text v) { out.fallback = parse_flag(o, v); }},
       {"--end-resident", [&](Text o, Text v) { out.end_resident = parse_flag(o, v); }},
       {"--lineage-limits", [&](Text o, Text v) { out.lineage_limits = parse_flag(o, v); }},
       {"--mutate",
@@ -208,6 +210,9 @@ void check(const ReplayOptions& options) {
                        options.iterations == 1 && !options.grid;
   if (!options.log_path.empty() && !one_run) {
     throw UsageError("--log goes with one trace, policy, budget and iteration");
+  }
+  if (options.oracle && options.iterations == 1) {
+    throw UsageError("--oracle knows the trace after one iteration: it goes with --iterations");
   }
   if (options.traces.size() > 1 && !(options.csv_path + options.svg_path).empty()) {
     throw UsageError("--csv and --svg go with one trace");
@@ -244,6 +249,10 @@ ReplayOptions parse_options(std::span<const std::string> arguments) {
     }
     if (name == "--json") {
       out.json = true;
+      continue;
+    }
+    if (name == "--oracle") {
+      out.oracle = true;
       continue;
     }
     std::optional<std::string> value;

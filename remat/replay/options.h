@@ -25,7 +25,7 @@ struct ReplayOptions {
   std::vector<double> ratios;  // of the trace's peak; empty: budget_bytes is given
   size_t budget_bytes = 0;
   bool grid = false;
-  bool fallback = false;
+  bool oracle = false;
   bool evict_singly = false, partition = false, record_in_place = true;
   uint32_t iterations = 1;
   PlannerConfig planner;
@@ -42,7 +42,7 @@ struct ReplayOptions {
   bool list_policies = false;
 };
 
-// The policy that `--policy default` stands for: needed-cost at first, then plans.
+// The policy that `--policy default` stands for, as in jobs.
 inline constexpr const char* kDefaultPolicy = "planned";
 
 // What is wrong with a command line, for its user.

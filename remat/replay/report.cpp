@@ -20,7 +20,9 @@ Json fields_of(const Run& run) {
   out["ratio"] = run.ratio;
   out["budget_bytes"] = run.budget_bytes;
   out["limit_bytes"] = result.limit_bytes;
+  out["iterations"] = run.iterations;
   out["iteration"] = result.iteration;
+  if (run.oracle) out["oracle"] = true;
   out["status"] = name_of(result.status);
   out["overhead"] = ok ? Json(result.overhead) : Json(nullptr);
   out["lower_bound"] = run.lower_bound ? Json(*run.lower_bound) : Json(nullptr);
@@ -46,6 +48,13 @@ Json fields_of(const Run& run) {
   out["wall_ns"] = result.wall_ns;
   out["reason"] = ok ? Json(nullptr) : Json(result.reason);
   return out;
+}
+
+// How it failed, and in which iteration where there are several.
+std::string failure_of(const Run& run) {
+  const char* const name = name_of(run.result.status);
+  if (run.iterations == 1) return name;
+  return fmt::format("{} in iteration {}", name, run.result.iteration);
 }
 
 std::string csv_cell(const Json& value) {
@@ -97,7 +106,7 @@ std::string table_text(std::span<const Run> runs) {
         result.operators_replayed, static_cast<double>(result.peak_bytes) / (1 << 20),
         static_cast<double>(result.copied_bytes + result.remapped_bytes) / (1 << 20),
         static_cast<double>(result.search_ns) / 1e6, result.fragmentation, result.longest_plan,
-        ok ? "ok" : name_of(result.status));
+        ok ? "ok" : failure_of(run));
     if (!ok && runs.size() == 1) text += result.reason + "\n";
   }
   return text;

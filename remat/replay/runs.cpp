@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "remat/plan/oracle.h"
 #include "remat/simulate/lower_bound.h"
 #include "remat/trace/trace_format.h"
 
@@ -20,7 +21,6 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.memory = run.memory;
   config.budget_bytes = run.budget_bytes;
   config.iterations = options.iterations;
-  config.fallback = options.fallback;
   config.evict_singly = options.evict_singly;
   config.partition = options.partition;
   config.record_in_place = options.record_in_place;
@@ -48,6 +48,8 @@ std::vector<Run> plan_runs(const ReplayOptions& options, const Trace& trace) {
     run.trace = trace.facts.name;
     run.policy = policy;
     run.memory = options.memory;
+    run.iterations = options.iterations;
+    run.oracle = options.oracle;
     if (options.ratios.empty()) {
       run.budget_bytes = options.budget_bytes;
       run.ratio = peak > 0 ? static_cast<double>(options.budget_bytes) / peak : 0;
@@ -73,7 +75,8 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
       try {
         const SimulationConfig config = config_for(options, runs[k]);
         runs[k].lower_bound = lower_bound(trace, config.budget_bytes, config.end_resident);
-        runs[k].result = options.log_path.empty()
+        runs[k].result = options.oracle ? simulate_with_oracle(trace, config)
+                         : options.log_path.empty()
                              ? simulate(trace, config)
                              : simulate_logged(trace, config, options.log_path);
       } catch (...) {

@@ -19,6 +19,8 @@ struct Run {
   std::string trace;
   std::string policy;
   MemoryModel memory = MemoryModel::kPages;
+  uint32_t iterations = 1;
+  bool oracle = false;
   double ratio = 0;  // budget / peak of the unlimited run
   size_t budget_bytes = 0;
   std::optional<double> lower_bound;  // of the overhead; nothing: no schedule fits

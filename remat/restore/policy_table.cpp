@@ -52,6 +52,7 @@ constexpr Entry kPolicies[] = {
      }},
     {"needed-cost", of_store<NeededCostPolicy>},
     {"next-use", of_store<NextUsePolicy>},
+    // The baselines.
     {"coop", of_store<CoopPolicy>},
     {"dtr", of_store<DtrPolicy>},
     {"dtr-eq", of_store<DtrEqPolicy>},
@@ -66,6 +67,8 @@ constexpr Entry kPolicies[] = {
      }},
 };
 
+constexpr size_t kOwnPolicies = 3;
+
 }  // namespace
 
 std::span<const std::string> policy_names() {
@@ -76,6 +79,8 @@ std::span<const std::string> policy_names() {
   }();
   return *kNames;
 }
+
+std::span<const std::string> baseline_names() { return policy_names().subspan(kOwnPolicies); }
 
 std::unique_ptr<Policy> make_policy(const std::string& given, LineageStore& store, uint64_t seed) {
   std::string_view name = given;

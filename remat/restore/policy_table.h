@@ -11,8 +11,10 @@
 
 namespace tidepool::remat {
 
-// The names that make_policy() takes, the default first.
+// The names that make_policy() takes, the default first. Those of the baselines, which are there to
+// be compared with, are its last ones.
 std::span<const std::string> policy_names();
+std::span<const std::string> baseline_names();
 
 // The policy of that name. `seed`: for policies that draw.
 // Throws: std::invalid_argument naming an unknown policy and the known ones.

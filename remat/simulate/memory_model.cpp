@@ -47,12 +47,11 @@ SimulatedMemory make_exact(size_t budget_bytes) {
   constexpr size_t kAbundance = 16;
   SimulatedMemory memory;
   AllocatorConfig& config = memory.config;
-  config.requested_limit_bytes = budget_bytes;
   config.budget_bytes = std::max(budget_bytes, kLeastPage * 64) * kAbundance;
   config.range_bytes = config.budget_bytes * 4;
   config.page_bytes = page_for(config.budget_bytes, 4096);
   config.alignment = kUnit;
-  config.one_zone = true;
+  config.placement = kOneZone;
   config.allow_windows = false;
   memory.space = std::make_unique<SimulatedSpace>(kLeastPage);
   return memory;
@@ -65,7 +64,7 @@ std::optional<SimulatedMemory> make_arena(size_t budget_bytes) {
   config.page_bytes = page_for(budget_bytes, 8192);  // the budget is rounded down to 8
   if (budget_bytes < config.page_bytes * 8) return std::nullopt;
   config.budget_bytes = budget_bytes;
-  config.one_zone = true;
+  config.placement = kOneZone;
   config.allow_remap = false;
   memory.space = std::make_unique<SlabSpace>(kLeastPage);
   return memory;
@@ -82,6 +81,19 @@ std::optional<SimulatedMemory> make_pages(size_t budget_bytes, size_t granularit
   return memory;
 }
 
+std::optional<SimulatedMemory> make_model(MemoryModel model, size_t budget_bytes,
+                                          size_t granularity) {
+  switch (model) {
+    case MemoryModel::kExact:
+      return make_exact(budget_bytes);
+    case MemoryModel::kArena:
+      return make_arena(budget_bytes);
+    case MemoryModel::kPages:
+      return make_pages(budget_bytes, granularity);
+  }
+  return std::nullopt;
+}
+
 constexpr const char* kNames[] = {"exact", "arena", "pages"};
 
 }  // namespace
@@ -96,16 +108,16 @@ std::optional<MemoryModel> memory_model_named(std::string_view name) {
 }
 
 std::optional<SimulatedMemory> make_memory(MemoryModel model, size_t budget_bytes,
-                                           size_t granularity) {
-  switch (model) {
-    case MemoryModel::kExact:
-      return make_exact(budget_bytes);
-    case MemoryModel::kArena:
-      return make_arena(budget_bytes);
-    case MemoryModel::kPages:
-      return make_pages(budget_bytes, granularity);
-  }
-  return std::nullopt;
+                                           size_t granularity,
+                                           const ComparisonSettings& comparison) {
+  auto memory = make_model(model, budget_bytes, granularity);
+  ComparisonSettings settings = comparison;
+  if (model == MemoryModel::kExact) settings.requested_limit_bytes = budget_bytes;
+  if (!memory || !settings.any()) return memory;
+  memory->strategy = std::make_unique<ComparisonStrategy>(settings);
+  memory->config.strategy = memory->strategy.get();
+  if (settings.evict_singly) memory->config.allow_moves = false;
+  return memory;
 }
 
 }  // namespace tidepool::plan

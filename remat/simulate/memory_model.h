@@ -12,6 +12,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "allocator/space/address_space.h"
+#include "remat/simulate/comparison_strategy.h"
 
 namespace tidepool::plan {
 
@@ -22,12 +23,14 @@ std::optional<MemoryModel> memory_model_named(std::string_view name);
 
 struct SimulatedMemory {
   std::unique_ptr<AddressSpace> space;
+  std::unique_ptr<ComparisonStrategy> strategy;  // the configuration's, if it has one
   AllocatorConfig config;
 };
 
 // `granularity`: the least page of the device; 0: 4 KiB, as on a CPU. Only `pages` has it.
 // Empty if the budget is too small for the model to have a single page.
 std::optional<SimulatedMemory> make_memory(MemoryModel model, size_t budget_bytes,
-                                           size_t granularity);
+                                           size_t granularity,
+                                           const ComparisonSettings& comparison = {});
 
 }  // namespace tidepool::plan

@@ -7,7 +7,7 @@
 #include "allocator/base/check.h"
 #include "remat/locked_storage.h"
 #include "remat/operator_call.h"
-#include "remat/policies/baselines/coop_placement.h"
+#include "remat/simulate/coop_placement.h"
 #include "remat/simulate/recorded_costs.h"
 
 namespace tidepool::plan {
@@ -34,15 +34,16 @@ remat::Role role_of(RootKind kind) {
 }  // namespace
 
 SimulatedJob::SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes,
-                           bool partition)
+                           ComparisonStrategy* partition)
     : trace_(trace),
       allocator_(allocator),
       usable_bytes_(usable_bytes),
-      hints_(trace.names.size(), PlacementHint::kTransient),
+      partition_(partition),
+      ends_(trace.names.size(), End::kLow),
       storages_(trace.storages.size()),
       evictions_(trace.storages.size()) {
-  for (size_t k = 0; partition && k < hints_.size(); ++k) {
-    hints_[k] = remat::coop_placement(trace.names[k]);
+  for (size_t k = 0; partition != nullptr && k < ends_.size(); ++k) {
+    ends_[k] = coop_placement(trace.names[k]);
   }
   for (const std::string& name : trace.names) types_.push_back({name.c_str()});
   for (size_t k = 0; k < storages_.size(); ++k) storages_[k].index = static_cast<StorageIndex>(k);
@@ -58,8 +59,9 @@ void SimulatedJob::advance(uint64_t ns) {
   if (counts_.compute_ns > limit_ns_) throw TimeIsUp("the limit on computing was passed");
 }
 
-void* SimulatedJob::allocate(size_t bytes, PlacementHint hint) {
-  void* address = allocator_.allocate(trace_.aligned(bytes), hint);
+void* SimulatedJob::allocate(size_t bytes, End end) {
+  if (partition_ != nullptr) partition_->set_end(end);
+  void* address = allocator_.allocate(trace_.aligned(bytes));
   const AllocatorStatistics now = allocator_.statistics();
   peak_bytes_ = std::max(peak_bytes_, now.requested_bytes);
   if (now.evictions != evictions_seen_) {
@@ -158,7 +160,10 @@ remat::Storage* SimulatedJob::tracked(StorageIndex index) {
 
 void SimulatedJob::add_operands(const TraceOperator& op, remat::OperatorCall& call) {
   auto add = [&](StorageIndex index, Access access) {
-    if (has_bytes(index)) call.add(tracked(index), access);
+    if (!has_bytes(index)) return;
+    call.add(tracked(index), access);
+    if (access == Access::kUpdate && !updates_recorded_)
+      call.refuse(remat::RootReason::kUnsupported);
   };
   for (const TraceArgument& argument : trace_.arguments(op)) {
     add(argument.storage, argument.access);
@@ -172,11 +177,11 @@ std::vector<void*> SimulatedJob::allocate_outputs(const TraceOperator& op) {
   std::vector<void*> addresses;
   void* workspace = nullptr;
   try {
-    const PlacementHint hint = hints_[op.name];
-    if (op.workspace_bytes > 0) workspace = allocate(op.workspace_bytes, hint);
+    const End end = ends_[op.name];
+    if (op.workspace_bytes > 0) workspace = allocate(op.workspace_bytes, end);
     for (const StorageIndex output : trace_.outputs(op)) {
       const size_t bytes = trace_.storages[number(output)].bytes;
-      addresses.push_back(bytes > 0 ? allocate(bytes, hint) : nullptr);
+      addresses.push_back(bytes > 0 ? allocate(bytes, end) : nullptr);
     }
     advance(op.cost_ns);
   } catch (...) {
@@ -268,7 +273,7 @@ void SimulatedJob::execute(const remat::Replay& replay) {
   if (log_ != nullptr) log_->replayed(calls_[index]);
   if (trace_.facts.blocks) return replay_with_blocks(op, replay.outputs);
   if (replay.record->writes()) {
-    if (op.workspace_bytes > 0) free_bytes(allocate(op.workspace_bytes, hints_[op.name]));
+    if (op.workspace_bytes > 0) free_bytes(allocate(op.workspace_bytes, ends_[op.name]));
     advance(op.cost_ns);
     return;
   }

@@ -15,6 +15,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "remat/lineage/backend.h"
 #include "remat/runtime.h"
+#include "remat/simulate/comparison_strategy.h"
 #include "remat/simulate/stop_token.h"
 #include "remat/simulate/work_log.h"
 #include "remat/trace/trace.h"
@@ -37,10 +38,10 @@ struct JobCounts {
 
 class SimulatedJob final : public remat::Backend {
  public:
-  // `usable_bytes`: what can be handed out at most at once. `partition`: whether requests say which
-  // results are cheap, as Coop has it.
+  // `usable_bytes`: what can be handed out at most at once. `partition`: who is told which results
+  // are kept apart, as Coop has it; nullptr: nobody.
   SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes,
-               bool partition = false);
+               ComparisonStrategy* partition = nullptr);
   void set_runtime(remat::Runtime* runtime) { runtime_ = runtime; }
   // Who writes down what is done for the job from now on; nullptr: nobody.
   void set_log(WorkLog* log) { log_ = log; }
@@ -50,6 +51,9 @@ class SimulatedJob final : public remat::Backend {
 
   // Once it has passed, the next event throws TimeIsUp. nullptr: never.
   void set_stop(StopToken* stop) { stop_ = stop; }
+
+  // Off: what is written in place is a root, as without Coop's recomputable in-place.
+  void set_updates_recorded(bool on) { updates_recorded_ = on; }
 
   // Runs one event. Throws: OutOfMemory, remat::RestorationError, TimeIsUp.
   void run(const TraceEvent& event);
@@ -102,7 +106,7 @@ class SimulatedJob final : public remat::Backend {
   std::vector<void*> make_outputs(const TraceOperator& op);
   std::vector<void*> allocate_outputs(const TraceOperator& op);
   void replay_with_blocks(const TraceOperator& op, std::span<void*> outputs);
-  void* allocate(size_t bytes, PlacementHint hint = PlacementHint::kTransient);
+  void* allocate(size_t bytes, End end = End::kLow);
   void free_bytes(void* address) { runtime_->free(address); }
   void advance(uint64_t ns);
 
@@ -110,8 +114,9 @@ class SimulatedJob final : public remat::Backend {
   BudgetedAllocator& allocator_;
   remat::Runtime* runtime_ = nullptr;
   const size_t usable_bytes_;
+  ComparisonStrategy* const partition_;
   std::vector<remat::RecordType> types_;  // by name of operator; records refer to them
-  std::vector<PlacementHint> hints_;      // likewise
+  std::vector<End> ends_;                 // likewise; all low without a partition
   std::vector<Storage> storages_;
   std::vector<void*> blocks_;    // by number; nullptr: freed, or a storage's
   std::vector<uint32_t> calls_;  // by operator: how many calls there are before it
@@ -119,6 +124,7 @@ class SimulatedJob final : public remat::Backend {
   JobCounts counts_;
   uint64_t limit_ns_ = UINT64_MAX;
   StopToken* stop_ = nullptr;
+  bool updates_recorded_ = true;
   std::vector<uint32_t> evictions_;
   uint64_t evictions_seen_ = 0;
   uint64_t remapped_seen_ = 0;

@@ -43,7 +43,7 @@ std::vector<void*> SimulatedJob::run_changes(const TraceOperator& op, bool repla
   try {
     for (const BlockChange& change : trace_.changes(op)) {
       if (change.bytes > 0) {
-        own.push_back(allocate(change.bytes, hints_[op.name]));
+        own.push_back(allocate(change.bytes, ends_[op.name]));
       } else if (change.block >= first) {
         free_bytes(std::exchange(own[change.block - first], nullptr));
       } else if (!replayed) {

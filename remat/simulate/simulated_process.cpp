@@ -15,7 +15,7 @@ remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
   remat::RuntimeConfig out;
   out.policy = config.policy;
   out.limits = config.limits;
-  out.record_in_place = config.record_in_place;
+  out.step_history_at_once = config.step_history_at_once;
   return out;
 }
 
@@ -27,10 +27,10 @@ std::unique_ptr<SimulatedProcess> SimulatedProcess::make(const Trace& trace,
   if (granularity == 0) {
     granularity = trace.facts.device == "cuda" ? 2 * kMiB : PrivateHostSpace::kGranularity;
   }
-  auto memory = make_memory(config.memory, config.budget_bytes, granularity);
+  auto memory = make_memory(config.memory, config.budget_bytes, granularity,
+                            {config.evict_singly, config.partition});
   if (!memory) return nullptr;
   memory->config.remap_ns_per_page = trace.facts.map_ns;
-  memory->config.evict_singly = config.evict_singly;
   return std::unique_ptr<SimulatedProcess>(new SimulatedProcess(trace, config, std::move(*memory)));
 }
 
@@ -40,10 +40,12 @@ SimulatedProcess::SimulatedProcess(const Trace& trace, const SimulationConfig& c
       config_(config),
       memory_(std::move(memory)),
       allocator_(*memory_.space, mutex_, memory_.config),
-      job_(trace, allocator_, config.budget_bytes, config.partition),
+      job_(trace, allocator_, config.budget_bytes,
+           config.partition ? memory_.strategy.get() : nullptr),
       runtime_(allocator_, job_, runtime_config(config)) {
   job_.set_runtime(&runtime_);
   job_.set_stop(config.stop);
+  job_.set_updates_recorded(config.record_in_place);
 }
 
 SimulatedProcess::Sums SimulatedProcess::sums() const {

@@ -19,13 +19,14 @@ class SimulatedProcess {
   // Throws: as check_policy().
   static std::unique_ptr<SimulatedProcess> make(const Trace& trace, const SimulationConfig& config);
 
-  void learn_from(const SimulatedProcess& other) { runtime_.learn_from(other.runtime_); }
   void learn(const remat::StepHistory& step_history) { runtime_.learn(step_history); }
   void set_plan(const remat::StepPlan& plan) {
     const DeviceLock lock(runtime_.mutex());
     runtime_.set_plan(plan);
   }
   const remat::Runtime& runtime() const { return runtime_; }
+  remat::Runtime& runtime() { return runtime_; }
+  BudgetedAllocator& allocator() { return allocator_; }
   // See SimulatedJob.
   void set_log(WorkLog* log) { job_.set_log(log); }
 

@@ -49,18 +49,14 @@ struct SimulationConfig {
   bool record_in_place = true;  // off: what was written in place is a root
   size_t granularity = 0;       // of pages; 0: by the trace's device
   double most_overhead = 5;     // more compute than this times the baseline's is a failure
-  // From the second iteration on the trace is known: an iteration that would fail under its budget
-  // runs under a smaller one under which it does not (plan/fallback.h).
-  bool fallback = false;
+  // Where the policy looks ahead: it does so from the beginning, or, as in a running job, once
+  // something was evicted.
+  bool step_history_at_once = true;
   StopToken* stop = nullptr;      // once it says so, all simulations fail
   bool check_invariants = false;  // of allocator and runtime, after each iteration
-  // For the policy `planned`: from the second iteration on steps follow plans found on those
-  // before, and `fallback` holds.
-  PlannerConfig planner;
+  PlannerConfig planner;          // for the policy `planned`
 
-  bool searches_plans() const {
-    return policy == "planned" && iterations > 1 && planner.simulations > 0;
-  }
+  bool searches_plans() const { return policy == "planned" && planner.simulations > 0; }
 };
 
 enum class SimulationStatus : uint8_t {
@@ -70,13 +66,13 @@ enum class SimulationStatus : uint8_t {
 };
 const char* name_of(SimulationStatus status);
 
-// Of the last iteration, unless it says otherwise.
+// Of the last iteration, or of the one that failed, unless it says otherwise.
 struct SimulationResult {
   SimulationStatus status = SimulationStatus::kOk;
   std::string reason;      // why it failed
   double overhead = 0;     // compute, priced copies and maps included / baseline; 0 if it failed
   uint64_t iteration = 0;  // the iteration that the figures are of, from 1
-  size_t limit_bytes = 0;  // the budget that it ran under; a fallback's is smaller than the given
+  size_t limit_bytes = 0;  // the budget that it ran under: an oracle's may be smaller (fallback.h)
   uint64_t compute_ns = 0, baseline_ns = 0;
   uint64_t evictions = 0, evicted_bytes = 0;
   uint64_t operators_replayed = 0;

@@ -138,9 +138,7 @@ class Model {
  private:
   void allocate(const Operation& op, Totals& totals) {
     char* address = nullptr;
-    auto hint = op.number % 7 == 0   ? PlacementHint::kLongLived
-                : op.number % 7 == 1 ? PlacementHint::kCheap
-                                     : PlacementHint::kTransient;
+    const auto hint = op.number % 7 == 0 ? PlacementHint::kLongLived : PlacementHint::kTransient;
     try {
       address = static_cast<char*>(allocator_.allocate(op.bytes, hint));
     } catch (const OutOfMemory&) {

@@ -217,37 +217,32 @@ TEST_CASE("a forked child has no budget, evicts nothing and leaves the parent's 
   allocator.check_invariants();
 }
 
-TEST_CASE("what is cheap comes from the high end of a free block, and of a window") {
-  World world(config_of(64));
-  char* whole = world.allocate(10 * kPage);
-  world.allocate(kPage);
-  world.allocator.free(whole);
-  world.allocator.check_invariants();
-  char* dear = world.allocate(2 * kPage);
-  char* cheap = world.allocate(3 * kPage, PlacementHint::kCheap);
-  CHECK(dear == whole);
-  CHECK(cheap == whole + 7 * kPage);
-  CHECK(world.allocate(2 * kPage) == whole + 2 * kPage);
-  CHECK(world.allocate(kPage, PlacementHint::kCheap) == whole + 6 * kPage);
-  world.allocator.check_invariants();
-}
-
-TEST_CASE("a cheap block lies at the high end of the window that goes for it") {
-  AllocatorConfig config = config_of(64);
-  config.allow_remap = false;
-  for (const PlacementHint hint : {PlacementHint::kTransient, PlacementHint::kCheap}) {
-    World world(config);
-    char* const low = static_cast<char*>(world.owned(32 * kPage, 1)->address);
-    world.allocate(32 * kPage);
-    CHECK(world.allocate(5 * kPage, hint) ==
-          (hint == PlacementHint::kCheap ? low + 27 * kPage : low));
-    world.allocator.check_invariants();
+TEST_CASE("one zone gives the whole range to any request") {
+  AllocatorConfig config;
+  config.budget_bytes = config.range_bytes = 16 * kPage;
+  config.page_bytes = kPage;
+  for (const bool one_zone : {false, true}) {
+    config.placement = one_zone ? kOneZone : Placement();
+    SimulatedSpace space{kPage};
+    DeviceMutex mutex;
+    BudgetedAllocator allocator(space, mutex, config);
+    void* small = allocator.allocate(64);
+    if (one_zone) {
+      void* rest = allocator.allocate(15 * kPage);
+      allocator.free(rest);
+    } else {
+      CHECK_THROWS_AS(allocator.allocate(15 * kPage), OutOfMemory);
+    }
+    allocator.free(small);
+    allocator.check_invariants();
+    allocator.give_back_free_pages();
+    allocator.check_invariants();
   }
 }
 
 AllocatorConfig one_zone() {
   AllocatorConfig config = config_of(64);
-  config.one_zone = true;
+  config.placement = kOneZone;
   return config;
 }
 

@@ -4,6 +4,7 @@
 #include "tests/cuda/fake_driver.h"
 #include "tests/support/catch.h"
 #include "tests/support/death.h"
+#include "tests/support/host_fence.h"
 
 namespace tidepool::device {
 namespace {
@@ -92,7 +93,7 @@ TEST_CASE("a refused call throws and loses no event") {
 
 TEST_CASE("a fence of another kind is the caller's bug") {
   World world;
-  HostFence fence;
+  test::HostFence fence;
   CHECK(tidepool::test::dies([&] { world.pool->wait(nullptr, fence); }));
 }
 

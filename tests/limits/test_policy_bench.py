@@ -76,7 +76,7 @@ def test_ratios(text: str, ratios: list[float]) -> None:
 
 
 def point(policy: str, ratio: float, overhead: float | None) -> dict:
-    return {"trace": "t", "policy": policy, "memory": "exact", "ratio": ratio, "iteration": 1,
+    return {"trace": "t", "policy": policy, "memory": "exact", "ratio": ratio, "iterations": 1,
             "overhead": overhead, "search_ns": 1, "planning_ns": 1, "baseline_ns": 100}
 
 

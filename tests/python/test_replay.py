@@ -103,6 +103,20 @@ def test_a_wrong_command_line_is_refused() -> None:
     assert "no/such.jsonl" in done.stderr
 
 
+def test_baselines_are_listed_apart() -> None:
+    own, _, baselines = replay("--list-policies").stdout.partition("\nbaselines, for comparison:\n")
+    assert own.split() == ["planned", "needed-cost", "next-use"]
+    assert {"coop", "dtr", "lru"} <= set(baselines.split())
+
+
+def test_more_than_jobs_know_is_said_to_be_an_oracles(trace: Path) -> None:
+    settings = [str(trace), "--budget", "5000", "--memory", "exact", "--json", "--iterations", "3"]
+    failed = json.loads(replay(*settings).stdout)
+    assert failed["iterations"] == 3 and failed["iteration"] == 1 and "oracle" not in failed
+    known = json.loads(replay(*settings, "--oracle").stdout)
+    assert known["iteration"] == 3 and known["oracle"] is True
+
+
 def test_a_package_without_the_program_says_so(tmp_path: Path) -> None:
     package = tmp_path / "tidepool"
     shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("lib", "__pycache__"))

@@ -200,24 +200,6 @@ TEST_CASE("chaos after every operator takes what may be taken") {
   CHECK(job.matches(a));
 }
 
-TEST_CASE("where in-place writes are not recorded, their results are roots") {
-  for (const bool recorded : {true, false}) {
-    remat::RuntimeConfig config;
-    config.record_in_place = recorded;
-    RematFixture job(1 << 20, config);
-    Tensor x = job.input();
-    Tensor a = job.pure({x});
-    Tensor b = job.pure({a});
-    job.update(a, {x});
-    CHECK(job.is_root(a) == !recorded);
-    CHECK(job.evict(a) == recorded);
-    CHECK(job.evict(b));  // what it was made from can be made again in any case
-    CHECK(job.matches(b));
-    CHECK(job.matches(a));
-    job.check();
-  }
-}
-
 TEST_CASE("a call that writes many operands looks a few times at each, whatever protects them") {
   constexpr size_t kOperands = 300;
   const bool evicted = GENERATE(false, true);

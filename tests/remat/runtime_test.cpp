@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "remat/restore/policy_table.h"
+#include "remat/simulate/comparison_strategy.h"
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"
 
@@ -284,7 +285,8 @@ TEST_CASE("one-by-one eviction takes what the policy's paper would") {
     INFO(policy);
     remat::RuntimeConfig config;
     config.policy = policy;
-    RematFixture job(10 * 4096, config, true);
+    plan::ComparisonStrategy loop({.evict_singly = true});
+    RematFixture job(10 * 4096, config, &loop);
     constexpr uint32_t kPageWords = 4096 / 8;
     auto* x = job.input(kPageWords);
     std::vector<RematFixture::Tensor> made{

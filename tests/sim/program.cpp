@@ -56,7 +56,6 @@ Program Program::make(uint64_t seed) {
   program.allow_remap = !program.allow_windows || !random.one_in(3);
   program.allow_moves = seed % 4 != 0;
   program.evict_singly = random.one_in(6);
-  program.record_in_place = !random.one_in(8);
   program.check_each_step = random.one_in(8);
   if (random.one_in(6)) program.fail_execute_at = 1 + random.below(12);
   const size_t count = 12 + random.below(52);
@@ -82,11 +81,10 @@ std::string Program::text() const {
       "program.policy = \"{}\";\nprogram.chaos = static_cast<remat::Chaos>({});\n"
       "program.limits = {{{}, {}, {}, {}}};\nprogram.allow_windows = {};\n"
       "program.allow_remap = {};\nprogram.allow_moves = {};\nprogram.evict_singly = {};\n"
-      "program.record_in_place = {};\n"
       "program.fail_execute_at = {};\nprogram.operations = {{\n",
       seed, seed, budget_bytes, policy, static_cast<int>(chaos), limits.depth, limits.versions,
       limits.age_steps, limits.records, allow_windows, allow_remap, allow_moves, evict_singly,
-      record_in_place, fail_execute_at);
+      fail_execute_at);
   for (const Operation& each : operations) {
     out += fmt::format("    {{Kind::{}, {}, {}, {}, {}, {}, {}u}},\n",
                        kKindNames[static_cast<size_t>(each.kind)], each.a, each.b, each.c,

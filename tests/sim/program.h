@@ -63,7 +63,6 @@ struct Program {
   bool allow_remap = true;
   bool allow_moves = true;
   bool evict_singly = false;
-  bool record_in_place = true;
   bool check_each_step = false;
   uint64_t fail_execute_at = 0;  // the n-th replay throws; 0: none
   std::vector<Operation> operations;

@@ -9,15 +9,15 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-AllocatorConfig allocator_config(const Program& program) {
+AllocatorConfig allocator_config(const Program& program, RoomStrategy* strategy) {
   AllocatorConfig config;
   config.budget_bytes = program.budget_bytes;
   config.page_bytes = kPageBytes;
   config.poison = true;
   config.allow_windows = program.allow_windows;
   config.allow_remap = program.allow_remap;
-  config.allow_moves = program.allow_moves;
-  config.evict_singly = program.evict_singly;
+  config.allow_moves = program.allow_moves && strategy == nullptr;
+  config.strategy = strategy;
   return config;
 }
 
@@ -26,7 +26,6 @@ remat::RuntimeConfig runtime_config(const Program& program) {
   config.policy = program.policy;
   config.chaos = program.chaos;
   config.seed = program.seed;
-  config.record_in_place = program.record_in_place;
   config.limits = program.limits;
   return config;
 }
@@ -36,7 +35,9 @@ remat::RuntimeConfig runtime_config(const Program& program) {
 Simulator::Simulator(const Program& program)
     : program_(program),
       space_(kPageBytes),
-      allocator_(space_, mutex_, allocator_config(program)),
+      strategy_({.evict_singly = true}),
+      allocator_(space_, mutex_,
+                 allocator_config(program, program.evict_singly ? &strategy_ : nullptr)),
       framework_(allocator_, mutex_),
       runtime_(std::make_unique<remat::Runtime>(allocator_, framework_, runtime_config(program))) {
   framework_.set_runtime(runtime_.get());

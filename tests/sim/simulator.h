@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "allocator/space/private_host_space.h"
+#include "remat/simulate/comparison_strategy.h"
 #include "tests/sim/program.h"
 #include "tests/support/simulated_framework.h"
 
@@ -66,6 +67,7 @@ class Simulator {
   const Program& program_;
   PrivateHostSpace space_;
   DeviceMutex mutex_;
+  plan::ComparisonStrategy strategy_;  // followed if the program says so
   BudgetedAllocator allocator_;
   SimulatedFramework framework_;
   std::unique_ptr<remat::Runtime> runtime_;

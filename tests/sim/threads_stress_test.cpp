@@ -34,7 +34,7 @@ struct Shared {
     config.budget_bytes = budget_bytes;
     if (slab) {
       config.range_bytes = budget_bytes;
-      config.one_zone = true;
+      config.placement = kOneZone;
       config.allow_remap = false;
     }
     config.page_bytes = 4096;

@@ -63,7 +63,7 @@ struct SixteenPages : AllocatorWorld {
   static AllocatorConfig config(bool allow_remap) {
     AllocatorConfig config = config_of(16);
     config.range_bytes = (allow_remap ? 32 : 16) * kPage;
-    config.one_zone = true;
+    config.placement = kOneZone;
     config.allow_remap = allow_remap;
     return config;
   }

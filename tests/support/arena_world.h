@@ -15,7 +15,7 @@ struct ArenaWorld {
   }
   static AllocatorConfig config(bool one_zone) {
     AllocatorConfig config = config_of(8);
-    config.one_zone = one_zone;
+    if (one_zone) config.placement = kOneZone;
     return config;
   }
   static Request request(size_t bytes) {

@@ -18,8 +18,8 @@ class RematFixture {
   using Tensors = std::vector<Tensor>;
 
   explicit RematFixture(size_t budget_bytes = 1 << 20, const remat::RuntimeConfig& config = {},
-                        bool evict_singly = false)
-      : allocator(space, mutex, allocator_config(budget_bytes, evict_singly)),
+                        RoomStrategy* strategy = nullptr)
+      : allocator(space, mutex, allocator_config(budget_bytes, strategy)),
         framework(allocator, mutex),
         runtime(allocator, framework, config) {
     framework.set_runtime(&runtime);
@@ -72,9 +72,9 @@ class RematFixture {
   remat::Runtime runtime;
 
  private:
-  static AllocatorConfig allocator_config(size_t budget_bytes, bool evict_singly) {
+  static AllocatorConfig allocator_config(size_t budget_bytes, RoomStrategy* strategy) {
     AllocatorConfig config;
-    config.evict_singly = evict_singly;
+    config.strategy = strategy;
     config.budget_bytes = budget_bytes;
     config.page_bytes = 4096;
     config.poison = true;

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 
 from . import _sizes
 
-# As in remat/restore/policy_table.cpp, which has the list; the default first.
-POLICIES = ("planned", "needed-cost", "next-use", "coop", "dtr", "dtr-eq", "dtr-local", "lru",
-            "size", "msps", "dte", "random")
+# As in remat/restore/policy_table.cpp, which has the list; the default first. The baselines are for
+# comparison.
+OWN_POLICIES = ("planned", "needed-cost", "next-use")
+POLICIES = (*OWN_POLICIES, "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps", "dte",
+            "random")
 DEFAULT_POLICY = "default"  # another name for the first
 NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
@@ -68,11 +70,12 @@ SETTINGS = (
             "machine's, or its cgroup's limit if that is smaller; on cuda, of each device's memory."
             " It is per process: a process that the job starts has the same budget again, a forked "
             "child has none. Chaos or a trace needs no budget, and then has all memory.", _BOTH),
-    Setting("policy", "NAME", POLICIES[0], f"what to evict: {', '.join(POLICIES)}",
+    Setting("policy", "NAME", POLICIES[0], f"what to evict: {', '.join(OWN_POLICIES)}",
             "`default` is another name for `planned`, and `need1` an old name of `needed-cost`. "
             "On cuda also `none`: a caching allocator "
             "with a budget, which evicts nothing. "
-            "[What they do](life-of-an-eviction.md#policies).", _BOTH),
+            "[What they do, and published ones to compare with](life-of-an-eviction.md#policies).",
+            _BOTH),
     Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
             "What is special on cuda: [the allocator](cuda-allocator.md), "
             "[rematerialization](cuda-rematerialization.md).", _BOTH),

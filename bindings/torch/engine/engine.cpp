@@ -43,7 +43,7 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
     runtime_.set_observer(recorder_.get());
   } else if (plans(settings)) {
     plan::BackgroundPlannerConfig config;
-    config.limits = settings.config.limits;
+    config.job.limits = settings.config.limits;
     config.facts = trace_facts(device, *backend_, allocator);
     planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
     runtime_.set_observer(planner_.get());

@@ -4,9 +4,8 @@
 // 2023, section 3, and the authors' source). The allocator sums h over a window and takes the
 // window with the least sum, so that h does not need the size. A price takes O(inputs and siblings
 // · α(values)).
-// Coop's other parts have switches of their own: AllocatorConfig::evict_singly is without windows,
-// RuntimeConfig::record_in_place says whether in-place writes can be recomputed, and
-// coop_placement() says what is cheap to whoever allocates.
+// Coop's other parts are the simulator's: remat/simulate/comparison_strategy.h keeps what is cheap
+// apart, and SimulatedJob may leave out that in-place writes can be recomputed.
 #pragma once
 
 #include <algorithm>

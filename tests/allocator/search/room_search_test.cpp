@@ -22,7 +22,7 @@ struct World : test::AllocatorWorld {
   explicit World(uint64_t remap_ns = 0) : AllocatorWorld(config(remap_ns)) {}
   static AllocatorConfig config(uint64_t remap_ns) {
     AllocatorConfig config = config_of(64);
-    config.one_zone = true;
+    config.placement = kOneZone;
     config.remap_ns_per_page = remap_ns;
     return config;
   }

@@ -5,6 +5,7 @@
 
 #include "allocator/streams/stream_clocks.h"
 #include "tests/support/catch.h"
+#include "tests/support/host_fence.h"
 #include "tests/support/operation_fuzz.h"
 
 namespace tidepool {
@@ -65,7 +66,7 @@ class StreamClocksModel {
         const Epoch back = op.b % std::min<Epoch>(stream.open, 4);
         const StreamUse latest{StreamId{number}, stream.open - 1 - back};
         if (stream.fences.contains(latest.epoch)) return false;
-        auto fence = std::make_shared<HostFence>();
+        auto fence = std::make_shared<test::HostFence>();
         clocks_.add_fence(latest, fence);
         stream.fences[latest.epoch] = fence;
         if (latest.epoch <= stream.passed) stream.fences[latest.epoch] = nullptr;  // too late

@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/death.h"
+#include "tests/support/host_fence.h"
 
 namespace tidepool {
 namespace {
@@ -41,7 +42,7 @@ TEST_CASE("an epoch has passed once a fence of it or of a later one has") {
   CHECK(world.clocks.passed({kB, 0}));
   CHECK_FALSE(world.clocks.passed(first));
   world.clocks.close(kB);  // its fence was refused
-  auto fence = std::make_shared<HostFence>();
+  auto fence = std::make_shared<test::HostFence>();
   StreamUse second = world.end_epoch(kB, fence);
   CHECK(second.epoch > first.epoch);
   StreamClocks::Milestone milestone = world.clocks.milestone_for(first);
@@ -60,8 +61,8 @@ TEST_CASE("the earliest fence that covers a use is taken, also when recorded lat
   World world;
   StreamUse first{kB, world.clocks.close(kB)};
   StreamUse second{kB, world.clocks.close(kB)};
-  auto fence_two = std::make_shared<HostFence>();
-  auto fence_one = std::make_shared<HostFence>();
+  auto fence_two = std::make_shared<test::HostFence>();
+  auto fence_one = std::make_shared<test::HostFence>();
   world.clocks.add_fence(second, fence_two);
   world.clocks.add_fence(first, fence_one);
   world.clocks.check_invariants();
@@ -80,7 +81,7 @@ TEST_CASE("a stream is ordered after its own work, what has passed, and what it 
   StreamUse use{kA, world.clocks.open(kA)};
   CHECK(world.clocks.ordered(kA, use));
   CHECK_FALSE(world.clocks.ordered(kB, use));
-  StreamUse closed = world.end_epoch(kA, std::make_shared<HostFence>());
+  StreamUse closed = world.end_epoch(kA, std::make_shared<test::HostFence>());
   world.clocks.note_waited(kB, closed);
   CHECK(world.clocks.ordered(kB, use));
   CHECK_FALSE(world.clocks.ordered(kC, use));
@@ -94,7 +95,7 @@ TEST_CASE("a stream is ordered after its own work, what has passed, and what it 
 TEST_CASE("a fence of an epoch that is still open is the caller's bug") {
   World world;
   StreamUse open{kB, world.clocks.open(kB)};
-  CHECK(test::dies([&] { world.clocks.add_fence(open, std::make_shared<HostFence>()); }));
+  CHECK(test::dies([&] { world.clocks.add_fence(open, std::make_shared<test::HostFence>()); }));
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST_CASE("nothing is looked for where nothing is evicted") {
   PlannedJob job(trace, 2, planner_of(trace, 20));
   job.steps(8);
   CHECK(job.planner.statistics().searches == 0);
-  CHECK(job.runtime.steps() == 0);
+  CHECK(job.runtime.step_history().last_fingerprint() == 0);
 }
 
 TEST_CASE("a plan whose steps replay more than those before it is taken back") {
@@ -117,7 +117,7 @@ TEST_CASE("a plan whose steps replay more than those before it is taken back") {
   const uint64_t without = job.steps(4);
   REQUIRE(job.planner.statistics().plans == 1);
   remat::StepPlan bad;
-  bad.fingerprint = job.runtime.last_fingerprint();
+  bad.fingerprint = job.runtime.step_history().last_fingerprint();
   bad.policy = "size";
   {
     const DeviceLock lock(job.runtime.mutex());

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "remat/plan/simulator.h"
 #include "remat/trace/trace_peak.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
@@ -76,28 +75,6 @@ TEST_CASE("whatever holes a policy has, what runs under a budget runs under ever
     }
     CHECK(feasible);
   }
-}
-
-TEST_CASE("a simulation falls back from the second iteration on") {
-  const Trace trace = network_trace(40, 1000);
-  SimulationConfig config;
-  config.memory = MemoryModel::kExact;
-  config.fallback = true;
-  config.most_overhead = 1.6;
-  bool feasible = false;
-  for (size_t budget = 4300; budget <= 43'000; budget += 430) {
-    config.budget_bytes = budget;
-    config.iterations = 2;
-    const SimulationResult second = simulate(trace, config);
-    const bool ok = second.status == SimulationStatus::kOk;
-    CHECK((ok || !feasible));
-    feasible |= ok;
-    CHECK(second.iteration == 2);
-    CHECK(second.limit_bytes <= budget);
-    config.iterations = 1;
-    CHECK(simulate(trace, config).limit_bytes == budget);
-  }
-  CHECK(feasible);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "remat/plan/least_budget.h"
 
+#include "remat/plan/simulator.h"
 #include "remat/trace/trace_peak.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"

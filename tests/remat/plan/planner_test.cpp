@@ -44,52 +44,6 @@ TEST_CASE("plans come the best first, and the climb beats all policies") {
   CHECK(better >= 5);
 }
 
-TEST_CASE("a simulated job follows its plan from the second iteration on") {
-  for (uint64_t seed = 1; seed <= 4; ++seed) {
-    const Trace trace = network_trace(24, 1000, 1000, seed);
-    SimulationConfig config = job_of(trace, 0.5);
-    config.iterations = 2;
-    config.check_invariants = true;
-    const double plain = simulate(trace, config).overhead;
-    config.policy = "planned";
-    config.planner.simulations = 300;
-    const SimulationResult planned = simulate(trace, config);
-    REQUIRE(planned.status == SimulationStatus::kOk);
-    CHECK(planned.overhead < plain);
-    CHECK(planned.overhead >= 1);
-    config.iterations = 1;
-    config.fallback = false;
-    const double first = simulate(trace, config).overhead;
-    config.policy = "needed-cost";
-    CHECK(first == simulate(trace, config).overhead);
-  }
-}
-
-// Candidates begin where a step without a plan has left things.
-TEST_CASE("what a plan promises is what the second iteration has") {
-  for (const MemoryModel memory : {MemoryModel::kArena, MemoryModel::kPages}) {
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
-      const Trace trace = network_trace(24, 100'000, 1000, seed);
-      SimulationConfig config = job_of(trace, 0.6);
-      config.memory = memory;
-      config.granularity = 4096;
-      config.iterations = 2;
-      config.policy = "planned";
-      config.planner.simulations = 60;
-      config.planner.perturbed = 0;
-      const SimulationResult result = simulate(trace, config);
-      REQUIRE(result.status == SimulationStatus::kOk);
-      // Fallbacks count in steps of the peak.
-      SimulationConfig job = config;
-      job.budget_bytes = result.limit_bytes;
-      const Trace step = step_trace(trace, 0, trace.events.size());
-      const auto plans = find_plans(step, job, config.planner);
-      REQUIRE(!plans.empty());
-      CHECK(plans[0].overhead == result.overhead);
-    }
-  }
-}
-
 TEST_CASE("searches for room count as time of the step") {
   const Trace step = step_of(3);
   PlannerConfig config;
@@ -110,47 +64,6 @@ TEST_CASE("searches for room count as time of the step") {
   }
   CHECK(dearer == with.size());
   CHECK(with[0].overhead >= without[0].overhead);
-}
-
-TEST_CASE("two kinds of steps in turn have a plan each from the second iteration on") {
-  size_t better = 0;
-  for (uint64_t seed = 1; seed <= 8; ++seed) {
-    const Trace trace = two_networks_trace(24, 1000, 1000, seed);
-    SimulationConfig config = job_of(trace, 0.5);
-    config.iterations = 2;
-    config.check_invariants = true;
-    config.planner.simulations = 300;
-    const double plain = simulate(trace, config).overhead;
-    config.policy = "planned";
-    const SimulationResult planned = simulate(trace, config);
-    REQUIRE(planned.status == SimulationStatus::kOk);
-    CHECK(planned.overhead >= 1);
-    CHECK(planned.overhead <= plain);
-    better += planned.overhead < plain;
-  }
-  CHECK(better >= 6);
-}
-
-TEST_CASE("with plans, what runs under a budget runs under every greater one") {
-  const Trace trace = network_trace(16, 1000, 1000, 3);
-  const size_t peak = trace_peak(trace).peak_bytes;
-  SimulationConfig config;
-  config.policy = "planned";
-  config.memory = MemoryModel::kArena;
-  config.iterations = 2;
-  config.planner.simulations = 12;
-  config.planner.perturbed = 0;
-  config.most_overhead = 2;
-  bool feasible = false;
-  size_t ran = 0;
-  for (size_t percent = 15; percent <= 100; percent += 5) {
-    config.budget_bytes = peak * percent / 100;
-    const bool ok = simulate(trace, config).status == SimulationStatus::kOk;
-    CHECK((ok || !feasible));
-    feasible |= ok;
-    ran += ok;
-  }
-  CHECK(ran > 3);
 }
 
 TEST_CASE("a search that may simulate few operators tries few policies, but one at least") {

@@ -39,8 +39,7 @@ TEST_CASE("options are read, in either spelling") {
                                         "singly",
                                         "--partition=yes",
                                         "--in-place=no",
-                                        "--fallback",
-                                        "yes",
+                                        "--oracle",
                                         "--map-ns",
                                         "100",
                                         "b.jsonl"});
@@ -57,11 +56,12 @@ TEST_CASE("options are read, in either spelling") {
   CHECK(options.lineage_limits == true);
   CHECK(options.page_bytes == 2u << 20);
   CHECK(options.map_ns == 100);
-  CHECK(options.fallback);
+  CHECK(options.oracle);
   CHECK(options.evict_singly);
   CHECK(options.partition);
   CHECK_FALSE(options.record_in_place);
   CHECK_FALSE(options.grid);
+  CHECK_FALSE(parsed({"a.jsonl", "--budget-ratio=0.5"}).oracle);
 }
 
 TEST_CASE("the default policy has a name of its own, and a search a bound") {
@@ -127,6 +127,7 @@ TEST_CASE("a wrong command line is refused with what was expected") {
       {{"a", "--budget-ratio", "1", "--policy", "needed-cost,coop", "--log", "x"},
        "--log goes with"},
       {{"a", "--budget-ratio", "1", "--iterations", "2", "--log", "x"}, "--log goes with"},
+      {{"a", "--budget-ratio", "1", "--oracle"}, "goes with --iterations"},
   };
   for (const Case& each : cases) {
     CHECK_THROWS_WITH(parsed(each.arguments), ContainsSubstring(each.reason));

@@ -15,6 +15,7 @@ Run good() {
   run.memory = MemoryModel::kArena;
   run.ratio = 0.5;
   run.budget_bytes = 1000;
+  run.iterations = 3;
   run.result.overhead = 1.25;
   run.result.limit_bytes = 1000;
   run.result.iteration = 2;
@@ -37,6 +38,8 @@ TEST_CASE("a JSON object has the documented keys") {
   CHECK(object["memory"] == "arena");
   CHECK(object["ratio"] == 0.5);
   CHECK(object["iteration"] == 2);
+  CHECK(object["iterations"] == 3);
+  CHECK(!object.contains("oracle"));
   CHECK(object["overhead"] == 1.25);
   CHECK(object["status"] == "ok");
   CHECK(object["peak_bytes"] == 900);
@@ -45,6 +48,8 @@ TEST_CASE("a JSON object has the documented keys") {
   Run bounded = good();
   bounded.lower_bound = 1.125;
   CHECK(nlohmann::json::parse(json_line(bounded))["lower_bound"] == 1.125);
+  bounded.oracle = true;
+  CHECK(nlohmann::json::parse(json_line(bounded))["oracle"] == true);
   CHECK(json_line(good()).find('\n') == std::string::npos);
 }
 
@@ -60,7 +65,7 @@ TEST_CASE("CSV has one heading, and cells of any text stay one cell") {
   const std::string text = csv_text(runs);
   CHECK_THAT(text, Catch::Matchers::StartsWith("trace,policy,memory,ratio,budget_bytes,"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
-  CHECK_THAT(text, ContainsSubstring("\nnet,needed-cost,arena,0.5,1000,1000,2,ok,1.25,,900,"));
+  CHECK_THAT(text, ContainsSubstring("\nnet,needed-cost,arena,0.5,1000,1000,3,2,ok,1.25,,900,"));
   CHECK_THAT(text, ContainsSubstring(R"("no room, ""at all""")"));
 }
 
@@ -84,7 +89,7 @@ TEST_CASE("a table shows each run, and why a single one failed") {
   const std::vector<Run> both = {good(), failed()};
   const std::string text = table_text(both);
   CHECK_THAT(text, ContainsSubstring("1.2500"));
-  CHECK_THAT(text, ContainsSubstring("out_of_memory"));
+  CHECK_THAT(text, ContainsSubstring("out_of_memory in iteration 2\n"));
   CHECK_THAT(text, !ContainsSubstring("no room"));
   CHECK_THAT(table_text({&both[1], 1}), ContainsSubstring("no room"));
 }

@@ -14,6 +14,8 @@ TEST_CASE("an unknown policy is named, and so are the known ones") {
   LineageBuilder built;
   CHECK(policy_names().size() == 12);
   CHECK(policy_names()[0] == RuntimeConfig().policy);
+  CHECK(baseline_names().size() == 9);
+  CHECK(baseline_names()[0] == "coop");
   for (const std::string& name : policy_names()) CHECK(make_policy(name, built.store) != nullptr);
   try {
     make_policy("dtr_eq", built.store);

@@ -121,10 +121,11 @@ TEST_CASE("partitioning puts what is cheap at the other end") {
 {"end":2}
 )");
   for (const bool partition : {false, true}) {
-    SimulatedMemory memory = *make_memory(MemoryModel::kArena, 1 << 20, 0);
+    SimulatedMemory memory =
+        *make_memory(MemoryModel::kArena, 1 << 20, 0, {.partition = partition});
     DeviceMutex mutex;
     BudgetedAllocator allocator(*memory.space, mutex, memory.config);
-    SimulatedJob job(trace, allocator, 1 << 20, partition);
+    SimulatedJob job(trace, allocator, 1 << 20, memory.strategy.get());
     remat::Runtime runtime(allocator, job, {});
     job.set_runtime(&runtime);
     for (const TraceEvent& event : trace.events) job.run(event);

@@ -32,7 +32,8 @@ TEST_CASE("a process runs the trace as often as asked, and counts what it evicts
     evictions += result.evictions;
     const auto counted = process->evictions();
     CHECK(std::accumulate(counted.begin(), counted.end(), uint64_t{0}) == evictions);
-    CHECK(process->runtime().steps() == 0);  // needed-cost does not look ahead
+    // needed-cost does not look ahead
+    CHECK(process->runtime().step_history().last_fingerprint() == 0);
   }
 }
 
@@ -57,10 +58,10 @@ TEST_CASE("what one process has learnt of its step, another knows") {
   SimulationResult result;
   REQUIRE(teacher->run_iteration(&result));
   const auto other = SimulatedProcess::make(trace, config);
-  other->learn_from(*teacher);
-  CHECK(other->runtime().steps() == 1);
+  other->learn(teacher->runtime().step_history());
+  CHECK(other->runtime().step_history().step() == 2);
   REQUIRE(other->run_iteration(&result));
-  CHECK(other->runtime().step_repeated());
+  CHECK(other->runtime().step_history().repeated());
 }
 
 TEST_CASE("on a CPU pages are those that jobs have, unless told otherwise") {

@@ -1,9 +1,9 @@
-#include "remat/policies/baselines/coop_placement.h"
+#include "remat/simulate/coop_placement.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace tidepool::remat {
+namespace tidepool::plan {
 namespace {
 
 constexpr std::string_view kDear[] = {
@@ -18,11 +18,11 @@ constexpr std::string_view kDear[] = {
 
 }  // namespace
 
-PlacementHint coop_placement(std::string_view name) {
+End coop_placement(std::string_view name) {
   if (const size_t space = name.rfind("::"); space != name.npos) name.remove_prefix(space + 2);
   name = name.substr(0, name.find('.'));
   const bool dear = std::find(std::begin(kDear), std::end(kDear), name) != std::end(kDear);
-  return dear ? PlacementHint::kTransient : PlacementHint::kCheap;
+  return dear ? End::kLow : End::kHigh;
 }
 
-}  // namespace tidepool::remat
+}  // namespace tidepool::plan
