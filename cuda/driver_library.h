@@ -16,7 +16,7 @@ class DriverLibrary {
   static DriverLibrary& instance();
 
   const DriverFunctions& functions() const { return functions_; }
-  int device_count() const;                  // Throws: DeviceError, as the next.
+  int device_count() const;  // Throws: DeviceError, as the next.
   size_t memory_bytes(int ordinal) const;
 
  private:

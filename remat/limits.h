@@ -18,8 +18,8 @@ namespace tidepool::remat {
 struct Limits {
   uint32_t depth = 128;
   uint32_t versions = 32;
-  uint32_t age_steps = 4;       // lineage older than this many steps of the job is cut
-  size_t records = 1u << 20;    // records alive at once
+  uint32_t age_steps = 4;     // lineage older than this many steps of the job is cut
+  size_t records = 1u << 20;  // records alive at once
   // The bytes of all that is kept for lineage and residency, beside contents. A record of a few
   // operands takes about 700 bytes, with the value and the storage of its result.
   size_t bookkeeping_bytes = size_t{256} << 20;

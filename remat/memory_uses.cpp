@@ -75,12 +75,17 @@ std::string MemoryUses::user(const RestorationQueue::Holder& holder) const {
 std::string MemoryUses::of_storage(const Storage& storage) const {
   if (gradients_.contains(&storage)) return "gradients";
   switch (storage.role) {
-    case Role::kParameter: return "parameters";
-    case Role::kOptimizerState: return "optimizer state";
-    case Role::kInput: return "inputs";
-    case Role::kGradient: return "gradients";
+    case Role::kParameter:
+      return "parameters";
+    case Role::kOptimizerState:
+      return "optimizer state";
+    case Role::kInput:
+      return "inputs";
+    case Role::kGradient:
+      return "gradients";
     case Role::kOther:
-    case Role::kCount: break;
+    case Role::kCount:
+      break;
   }
   const auto operand = operands_.find(&storage);
   if (operand != operands_.end()) return "operands of " + user(*operand->second);

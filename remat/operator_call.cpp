@@ -119,7 +119,8 @@ bool OperatorCall::prepare(DeviceLock& lock) {
   settlements_ = context_.settlements;
   if (context_.step_history != nullptr) begin_foreseen();
   try {
-    if (evicted_) [[unlikely]] restore_operands(lock);
+    if (evicted_) [[unlikely]]
+      restore_operands(lock);
     if (writes_) protect_written(lock);
     if (contents_.replay_order.has_streams()) order_operands(lock);
   } catch (...) {
@@ -216,8 +217,7 @@ void OperatorCall::attach_record(std::span<Storage* const> outputs) {
     Storage& storage = *outputs[k];
     storage.last_access = contents_.residency.now();
     if (!recorded || k >= record_->output_count) {
-      storage.current->reason =
-          reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_;
+      storage.current->reason = reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_;
       continue;
     }
     contents_.store.set_producer(*storage.current, *record_, static_cast<uint32_t>(k));

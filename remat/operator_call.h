@@ -104,10 +104,10 @@ class OperatorCall {
   uint64_t site_ = 0;
   uint64_t settlements_ = 0;  // when the call was prepared
   StepHistory::Call foreseen_;
-  size_t edges_ = 0;       // operands that are read or updated
-  bool writes_ = false;    // one of the operands
-  bool evicted_ = false;   // one of the operands, when it was added
-  bool refused_ = false;   // by the caller, or because of an operand
+  size_t edges_ = 0;      // operands that are read or updated
+  bool writes_ = false;   // one of the operands
+  bool evicted_ = false;  // one of the operands, when it was added
+  bool refused_ = false;  // by the caller, or because of an operand
   bool prepared_ = false;
   bool finished_ = false;
   absl::InlinedVector<Operand, 8> operands_;

@@ -48,7 +48,7 @@ struct RuntimeConfig {
 struct RuntimeStatistics {
   uint64_t operators_seen = 0, operators_recorded = 0, operators_replayed = 0;
   uint64_t evictions = 0, evicted_bytes = 0;
-  uint64_t rematerializations = 0;  // storages made resident again
+  uint64_t rematerializations = 0;                 // storages made resident again
   uint64_t ghosts = 0, retained = 0, escapes = 0;  // how many there have been
   uint64_t retained_bytes = 0;                     // held now
   uint64_t plans = 0, longest_plan = 0;
@@ -60,7 +60,7 @@ struct RuntimeStatistics {
   // calls.
   uint64_t operand_checks = 0, dependent_checks = 0;
   uint64_t contents_compared = 0;  // under chaos: restored contents compared with those evicted
-  std::map<std::string, uint64_t> contents_different;  // by the operator that made them
+  std::map<std::string, uint64_t> contents_different;            // by the operator that made them
   std::map<std::string, ContentCheck::Coverage> chaos_coverage;  // by operator
   uint64_t replay_ns = 0, bookkeeping_ns = 0;
   uint64_t values = 0, records = 0, storages = 0, lineage_bytes = 0;  // alive now

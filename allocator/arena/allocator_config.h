@@ -17,10 +17,10 @@ struct AllocatorConfig {
   // Below the cap memory is taken only while the device keeps so much for others: libraries,
   // contexts, other processes. Once it would not, requests are served as at the cap.
   size_t device_reserve_bytes = 0;
-  size_t range_bytes = 0;   // addresses reserved; 0: 8 x budget, at least 64 pages
-  size_t page_bytes = 0;    // the unit of commits; 0: by the budget, 4 KiB to 2 MiB
-  size_t alignment = 64;    // unit of block sizes and addresses
-  bool poison = false;      // for debugging: overwrite new, freed and evicted bytes
+  size_t range_bytes = 0;  // addresses reserved; 0: 8 x budget, at least 64 pages
+  size_t page_bytes = 0;   // the unit of commits; 0: by the budget, 4 KiB to 2 MiB
+  size_t alignment = 64;   // unit of block sizes and addresses
+  bool poison = false;     // for debugging: overwrite new, freed and evicted bytes
   Placement placement;
   bool allow_windows = true;  // make room by evicting windows
   bool allow_remap = true;    // make room by moving pages

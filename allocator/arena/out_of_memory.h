@@ -31,7 +31,7 @@ struct OutOfMemoryReport {
   // A budget under which, by simulation of what the job has done, the request would have been
   // served; 0: unknown.
   size_t budget_to_try_bytes = 0;
-  bool tried_steps = false;              // what was simulated has whole steps
+  bool tried_steps = false;       // what was simulated has whole steps
   std::vector<UsedBytes> pinned;  // what cannot be evicted, the greatest first; as `evictable`
   std::vector<UsedBytes> evictable;
   size_t pinned_bytes() const;

@@ -28,8 +28,8 @@ struct AllocatorStatistics {
   uint64_t retries = 0;       // requests that waited for other threads and searched again
   uint64_t out_of_memory = 0;
   uint64_t device_refusals = 0;  // times that the device had no memory below the budget
-  uint64_t search_ns = 0;  // time spent searching for room (misses only)
-  uint64_t prices = 0;     // asked for by searches, whose time grows with their number
+  uint64_t search_ns = 0;        // time spent searching for room (misses only)
+  uint64_t prices = 0;           // asked for by searches, whose time grows with their number
 };
 
 }  // namespace tidepool

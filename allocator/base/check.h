@@ -5,12 +5,14 @@
 
 namespace tidepool {
 
-[[noreturn]] [[gnu::cold]] [[gnu::format(printf, 4, 5)]] void check_failed(
-    const char* file, int line, const char* condition, const char* format, ...);
+[[noreturn]] [[gnu::cold]] [[gnu::format(printf, 4, 5)]] void check_failed(const char* file,
+                                                                           int line,
+                                                                           const char* condition,
+                                                                           const char* format, ...);
 
 }  // namespace tidepool
 
-#define TIDEPOOL_CHECK(condition, ...)                                              \
-  (static_cast<bool>(condition)                                                     \
-       ? static_cast<void>(0)                                                       \
+#define TIDEPOOL_CHECK(condition, ...) \
+  (static_cast<bool>(condition)        \
+       ? static_cast<void>(0)          \
        : ::tidepool::check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__))

@@ -32,13 +32,13 @@ struct alignas(64) Block {
     size_t requested_bytes = 0;  // kAllocated: what the caller asked for
     Epoch freed_epoch;           // free: when its stream's last use ended; see stream_clocks.h
   };
-  Owner owner = nullptr;       // kAllocated: its storage, or null
-  BlockId previous{};          // neighbours in address order
+  Owner owner = nullptr;  // kAllocated: its storage, or null
+  BlockId previous{};     // neighbours in address order
   BlockId next{};
   BlockId link_previous{};  // in the list that its state puts it in; kAllocated: see origin()
   BlockId link_next{};
-  uint32_t generation = 0;      // counts the uses of this record
-  uint32_t refused_search = 0;  // the search in which evicting it was refused
+  uint32_t generation = 0;               // counts the uses of this record
+  uint32_t refused_search = 0;           // the search in which evicting it was refused
   StreamId stream = StreamId::kDefault;  // whose work may use it without waiting
   BlockState state = BlockState::kHole;
   Zone zone = Zone::kTiny;

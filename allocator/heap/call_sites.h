@@ -39,7 +39,8 @@ class CallSites {
     const Entry* entry = find(site);
     const Kind kind =
         entry != nullptr ? entry->kind.load(std::memory_order_relaxed) : Kind::kUnknown;
-    if (kind == Kind::kPassing) [[likely]] return PlacementHint::kTransient;
+    if (kind == Kind::kPassing) [[likely]]
+      return PlacementHint::kTransient;
     if (kind == Kind::kKeeping) return PlacementHint::kLongLived;
     return learn(site);
   }

@@ -8,9 +8,7 @@
 namespace tidepool {
 
 FreeIndex::FreeIndex(BlockList& blocks, size_t unit, BlockState state)
-    : blocks_(blocks),
-      unit_shift_(static_cast<unsigned>(std::countr_zero(unit))),
-      state_(state) {}
+    : blocks_(blocks), unit_shift_(static_cast<unsigned>(std::countr_zero(unit))), state_(state) {}
 
 size_t FreeIndex::class_of(size_t bytes) const {
   size_t units = bytes >> unit_shift_;

@@ -113,13 +113,14 @@ BlockId Heap::allocated_at(size_t offset) const {
 
 void Heap::release(BlockId id) {
   Block& block = blocks_[id];
-  TIDEPOOL_CHECK(block.state == BlockState::kAllocated, "block at %zu is in state %d",
-                 block.offset, static_cast<int>(block.state));
+  TIDEPOOL_CHECK(block.state == BlockState::kAllocated, "block at %zu is in state %d", block.offset,
+                 static_cast<int>(block.state));
   allocated_bytes_ -= block.bytes;
   requested_bytes_ -= block.requested_bytes;
   block.owner = nullptr;
   block.freed_epoch = clocks_.open(block.stream);
-  if (block.shared) [[unlikely]] return release_shared(id);
+  if (block.shared) [[unlikely]]
+    return release_shared(id);
   make_free(id);
 }
 
@@ -229,7 +230,8 @@ BlockId Heap::merge_as(BlockId id, BlockState state) {
     differed |= absorb_next(previous);
     id = previous;
   }
-  if (differed) [[unlikely]] return merge_further(id);
+  if (differed) [[unlikely]]
+    return merge_further(id);
   link(id);
   return id;
 }
@@ -402,10 +404,10 @@ void Heap::check_block(BlockId id, const PageTable& pages) const {
                    "(4) hole of %zu bytes at %zu", block.bytes, block.offset);
   }
   if (block.state != BlockState::kClaimed) {
-    PageTable::PageState expected =
-        hole ? PageTable::PageState::kEmpty
-             : block.state == BlockState::kQuarantined ? PageTable::PageState::kInaccessible
-                                                       : PageTable::PageState::kAccessible;
+    PageTable::PageState expected = hole ? PageTable::PageState::kEmpty
+                                    : block.state == BlockState::kQuarantined
+                                        ? PageTable::PageState::kInaccessible
+                                        : PageTable::PageState::kAccessible;
     for (size_t page = block.offset / page_bytes_; page * page_bytes_ < block.end(); ++page) {
       TIDEPOOL_CHECK(pages.page(page).state == expected, "(4) page %zu under the block at %zu",
                      page, block.offset);

@@ -52,7 +52,7 @@ class PageSelector {
   // Pages that the same blocks lie in: all pages inside one block are one run, and each other page
   // is a run of its own.
   struct Run {
-    size_t number = 0;       // of the first page
+    size_t number = 0;  // of the first page
     size_t pages = 1;
     uint64_t price = 0;      // of the evictable blocks, roughly by their shares in the pages
     uint32_t occupants = 0;  // evictable blocks not yet picked
@@ -84,7 +84,7 @@ class PageSelector {
   void unpick(size_t item);
 
   const size_t page_bytes_;
-  const double page_share_;  // exact: a power of two
+  const double page_share_;                   // exact: a power of two
   const EvictionCandidates* room_ = nullptr;  // what is laid out
   std::vector<Run> runs_;  // committed ones, in address order: the first run_count_; reused
   size_t run_count_ = 0;

@@ -69,8 +69,12 @@ void search_run(const EvictionCandidates& room, size_t begin, size_t end, size_t
       first = affordable_start(room, first, stop, greatest);
       continue;
     }
-    const Window window{first, stop - 1, price, room.bytes(first, stop),
-                        room.evicted_bytes(first, stop), room.evicted_blocks(first, stop)};
+    const Window window{first,
+                        stop - 1,
+                        price,
+                        room.bytes(first, stop),
+                        room.evicted_bytes(first, stop),
+                        room.evicted_blocks(first, stop)};
     if (!best || better(window, *best)) {
       best = window;
       greatest = price;

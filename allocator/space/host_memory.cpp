@@ -14,8 +14,8 @@ namespace tidepool::host {
 Address reserve(size_t bytes, size_t alignment) {
   size_t padded = bytes + alignment;
   if (padded < bytes) throw DeviceError(fmt::format("reserve of {} bytes: too large", bytes));
-  void* start = mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                     0);
+  void* start =
+      mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (start == MAP_FAILED) throw_errno("reserve", {}, bytes);
   Address from = Address::of(start);
   Address aligned{round_up(from.value, alignment)};
@@ -40,8 +40,8 @@ size_t kernel_mapping_limit() {
 
 void throw_errno(const char* call, Address address, size_t bytes) {
   int error = errno;
-  throw DeviceError(fmt::format("{} of {} bytes at {:#x}: {}", call, bytes, address.value,
-                                std::strerror(error)));
+  throw DeviceError(
+      fmt::format("{} of {} bytes at {:#x}: {}", call, bytes, address.value, std::strerror(error)));
 }
 
 }  // namespace tidepool::host

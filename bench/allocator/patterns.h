@@ -40,7 +40,7 @@ size_t mixed_bytes(size_t k, size_t most);
 
 struct Pattern {
   const char* name;
-  size_t device_bytes;  // on which it is to run
+  size_t device_bytes;              // on which it is to run
   void (*run)(Workload& workload);  // frees all that it takes
 };
 

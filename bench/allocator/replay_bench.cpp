@@ -18,8 +18,8 @@ constexpr size_t kStep = TidepoolPeer::kPageBytes;
 
 template <class P>
 void run_replay(benchmark::State& state, const Trace& trace) {
-  const size_t smallest = smallest_device(
-      trace, [](size_t bytes) { return std::make_unique<P>(bytes); }, kStep);
+  const size_t smallest =
+      smallest_device(trace, [](size_t bytes) { return std::make_unique<P>(bytes); }, kStep);
   if (smallest == 0) state.SkipWithError("no device is large enough");
   P peer(2 * smallest);
   (void)replay(trace, peer);  // takes its memory from the device

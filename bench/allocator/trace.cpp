@@ -129,16 +129,16 @@ class LogParser {
         refuse(fmt::format("free of {}, which is not allocated", fields[3]));
       }
     } else {
-      refuse(fmt::format("Action: '{:.40}' is neither allocate, allocate failure nor free",
-                         action));
+      refuse(
+          fmt::format("Action: '{:.40}' is neither allocate, allocate failure nor free", action));
     }
   }
 
   void take_snapshot(const Fields& fields) {
     // Memory can be used again when a free is completed: until then another stream uses it.
-    constexpr std::string_view kOthers[] = {"free_requested", "segment_alloc", "segment_free",
-                                            "segment_map",    "segment_unmap", "snapshot",
-                                            "oom",            "user_defined"};
+    constexpr std::string_view kOthers[] = {
+        "free_requested", "segment_alloc", "segment_free", "segment_map",
+        "segment_unmap",  "snapshot",      "oom",          "user_defined"};
     const std::string_view action = fields[1];
     Device& device = devices_[number(fields[0], "Device")];
     if (action == "alloc") {

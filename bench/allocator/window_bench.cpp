@@ -58,8 +58,8 @@ std::vector<RoomItem> make_items(size_t count, size_t wanted_bytes, Random& rand
 // The lowest price of a window, by sums from the start and a binary search for each end: nothing in
 // common with either search.
 uint64_t lowest_price(const std::vector<RoomItem>& items, size_t bytes) {
-  std::vector<size_t> ends;       // bytes of the first n items
-  std::vector<uint64_t> prices;   // their price
+  std::vector<size_t> ends;      // bytes of the first n items
+  std::vector<uint64_t> prices;  // their price
   ends.push_back(0);
   prices.push_back(0);
   uint64_t lowest = UINT64_MAX;
@@ -117,11 +117,15 @@ void window_search_reference(benchmark::State& state) {
   search<std::vector<RoomItem>>(state, &search_reference, false);
 }
 // Windows of about 50 blocks; shorter ones, which leave less to leap over, on the second line.
-BENCHMARK(window_search)->ArgNames({"blocks", "wanted_MiB"})->Unit(benchmark::kMicrosecond)
+BENCHMARK(window_search)
+    ->ArgNames({"blocks", "wanted_MiB"})
+    ->Unit(benchmark::kMicrosecond)
     ->ArgsProduct({{1'000, 10'000, 100'000, 1'000'000}, {64}})
     ->ArgsProduct({{1'000, 10'000, 100'000}, {1, 8}});
-BENCHMARK(window_search_reference)->ArgNames({"blocks", "wanted_MiB"})
-    ->Unit(benchmark::kMicrosecond)->ArgsProduct({{1'000, 10'000, 100'000, 1'000'000}, {64}});
+BENCHMARK(window_search_reference)
+    ->ArgNames({"blocks", "wanted_MiB"})
+    ->Unit(benchmark::kMicrosecond)
+    ->ArgsProduct({{1'000, 10'000, 100'000, 1'000'000}, {64}});
 
 // What a block's price depends on, as far from the others' as an owner's own memory is.
 struct alignas(64) Content {
@@ -215,7 +219,9 @@ void miss_with_eviction(benchmark::State& state) {
                                 static_cast<double>(state.iterations()) / 1000;
   for (void* block : blocks) allocator.free(block);
 }
-BENCHMARK(miss_with_eviction)->ArgNames({"live", "pages"})->Unit(benchmark::kMicrosecond)
+BENCHMARK(miss_with_eviction)
+    ->ArgNames({"live", "pages"})
+    ->Unit(benchmark::kMicrosecond)
     ->ArgsProduct({{1'000, 10'000, 100'000}, {0, 1}});
 
 }  // namespace

@@ -205,9 +205,8 @@ void price_events(Device& device, size_t count, double work_milliseconds,
     });
     record.time([&] { device.check(call.cuEventRecord(event, device.busy()), "cuEventRecord"); });
     query.time([&] { (void)call.cuEventQuery(event); });
-    wait.time([&] {
-      device.check(call.cuStreamWaitEvent(nullptr, event, 0), "cuStreamWaitEvent");
-    });
+    wait.time(
+        [&] { device.check(call.cuStreamWaitEvent(nullptr, event, 0), "cuStreamWaitEvent"); });
     scope.time([&] { Driver::Scope inner(device.driver()); });
   }
   device.finish();

@@ -148,9 +148,9 @@ void price(benchmark::State& state, const std::string& name) {
     prices += lineage.search();
   }
   state.SetItemsProcessed(static_cast<int64_t>(prices));
-  state.counters["price_ns"] = benchmark::Counter(
-      static_cast<double>(prices) * 1e-9,
-      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["price_ns"] =
+      benchmark::Counter(static_cast<double>(prices) * 1e-9,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 // Evictions and returns between two searches: time by change.
@@ -164,9 +164,9 @@ void change(benchmark::State& state, const std::string& name) {
     for (int k = 0; k < kChanges; ++k) lineage.change(k % 2 == 0);
   }
   state.SetItemsProcessed(state.iterations() * kChanges);
-  state.counters["change_ns"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * kChanges * 1e-9,
-      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["change_ns"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * kChanges * 1e-9,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 void register_all(const std::vector<int64_t>& sizes) {

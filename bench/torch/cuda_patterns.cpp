@@ -30,8 +30,8 @@ class TorchPeer final : public Peer {
       : allocator_(allocator) {
     allocator_.emptyCache();
     allocator_.resetPeakStats(0);
-    allocator_.setMemoryFraction(
-        static_cast<double>(device_bytes) / static_cast<double>(all_bytes), 0);
+    allocator_.setMemoryFraction(static_cast<double>(device_bytes) / static_cast<double>(all_bytes),
+                                 0);
   }
   ~TorchPeer() override {
     allocator_.emptyCache();
@@ -64,9 +64,10 @@ class TorchPeer final : public Peer {
 
 void print(const char* kind, const std::string& name, const char* allocator, double reserved,
            size_t refused, const std::vector<double>& samples) {
-  std::printf("{\"kind\": \"%s\", \"name\": \"%s\", \"allocator\": \"%s\", \"reserved\": %.5f, "
-              "\"refused\": %zu, \"ns\": [",
-              kind, name.c_str(), allocator, reserved, refused);
+  std::printf(
+      "{\"kind\": \"%s\", \"name\": \"%s\", \"allocator\": \"%s\", \"reserved\": %.5f, "
+      "\"refused\": %zu, \"ns\": [",
+      kind, name.c_str(), allocator, reserved, refused);
   for (size_t k = 0; k < samples.size(); ++k) std::printf("%s%.0f", k ? ", " : "", samples[k]);
   std::printf("]}\n");
   std::fflush(stdout);

@@ -13,9 +13,9 @@
 
 namespace {
 
+using tidepool::human_bytes;
 using tidepool::OutOfMemory;
 using tidepool::OutOfMemoryReport;
-using tidepool::human_bytes;
 using tidepool::device::driver::Stream;
 using tidepool::pluggable::PluggableAllocator;
 
@@ -99,8 +99,7 @@ void tidepool_memory_fraction(double fraction, int device) {
 }
 
 void* tidepool_base_alloc(void* address, size_t* size) {
-  const size_t bytes =
-      guarded<size_t>(0, 0, [&] { return allocator().block_bytes(address); });
+  const size_t bytes = guarded<size_t>(0, 0, [&] { return allocator().block_bytes(address); });
   if (size != nullptr) *size = bytes;
   return bytes > 0 ? address : nullptr;
 }
@@ -110,8 +109,7 @@ void tidepool_record_stream(void* address, CUstream_st* stream) {
   guarded([&] { allocator().record_stream(address, handle(stream)); });
 }
 
-void tidepool_begin_allocate_to_pool(int device, TidepoolPoolId pool,
-                                     TidepoolStreamFilter filter) {
+void tidepool_begin_allocate_to_pool(int device, TidepoolPoolId pool, TidepoolStreamFilter filter) {
   guarded([&] {
     allocator().pools(device).begin(pool, [filter = std::move(filter)](Stream stream) {
       return filter(reinterpret_cast<CUstream_st*>(stream));

@@ -5,11 +5,11 @@
 // of an address aborts with a line that names it. See docs/pluggable.md.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <utility>
-
-#include <sys/types.h>
 
 #define TIDEPOOL_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -77,7 +77,8 @@ void GraphPools::reclaim() {
 }
 
 std::optional<PoolId> GraphPools::pool_of(device::driver::Stream stream) {
-  if (capture_count_.load(std::memory_order_relaxed) == 0) [[likely]] return std::nullopt;
+  if (capture_count_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return std::nullopt;
   std::lock_guard lock(mutex_);
   for (const auto& [id, filter] : captures_) {
     if (filter(stream)) return id;
@@ -112,7 +113,8 @@ void* GraphPools::allocate(PoolId id, size_t bytes, device::driver::Stream strea
 }
 
 bool GraphPools::free(void* address, size_t bytes, device::driver::Stream stream) {
-  if (block_count_.load(std::memory_order_relaxed) == 0) [[likely]] return false;
+  if (block_count_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
   {
     std::lock_guard lock(mutex_);
     auto found = blocks_.find(address);
@@ -138,7 +140,8 @@ bool GraphPools::free(void* address, size_t bytes, device::driver::Stream stream
 }
 
 void GraphPools::record_stream(void* address) {
-  if (block_count_.load(std::memory_order_relaxed) == 0) [[likely]] return;
+  if (block_count_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return;
   std::lock_guard lock(mutex_);
   auto found = blocks_.find(address);
   if (found != blocks_.end()) found->second.shared = true;

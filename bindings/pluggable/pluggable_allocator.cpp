@@ -34,7 +34,8 @@ void PluggableAllocator::set_budget(const std::string& text) {
 PluggableAllocator::Device& PluggableAllocator::device(int ordinal) {
   if (ordinal >= 0 && static_cast<size_t>(ordinal) < kDevices) [[likely]] {
     Device* device = devices_[static_cast<size_t>(ordinal)].load(std::memory_order_acquire);
-    if (device != nullptr) [[likely]] return *device;
+    if (device != nullptr) [[likely]]
+      return *device;
   }
   return make_device(ordinal);
 }
@@ -93,7 +94,8 @@ void PluggableAllocator::free(void* address, size_t bytes, int ordinal, Stream s
   Device* device = known ? devices_[static_cast<size_t>(ordinal)].load() : nullptr;
   TIDEPOOL_CHECK(device != nullptr, "%p is freed on device %d, which has allocated nothing",
                  address, ordinal);
-  if (device->pools.free(address, bytes, stream)) [[unlikely]] return;
+  if (device->pools.free(address, bytes, stream)) [[unlikely]]
+    return;
   device->arena.free_checked(address, bytes, stream);
 }
 

@@ -29,137 +29,137 @@ enum { kStatusWithout = 2 };  // of a process that ends as it cannot have Tidepo
 
 // A part of a settings string, not NUL-terminated.
 typedef struct {
-    const char *begin;
-    size_t length;
+  const char* begin;
+  size_t length;
 } Text;
 
 static int is_blank(char c) { return c == ' ' || c == '\t'; }
 
 static Text trimmed(Text text) {
-    while (text.length > 0 && is_blank(text.begin[0])) {
-        text.begin++;
-        text.length--;
-    }
-    while (text.length > 0 && is_blank(text.begin[text.length - 1])) text.length--;
-    return text;
+  while (text.length > 0 && is_blank(text.begin[0])) {
+    text.begin++;
+    text.length--;
+  }
+  while (text.length > 0 && is_blank(text.begin[text.length - 1])) text.length--;
+  return text;
 }
 
-static int equals(Text text, const char *word) {
-    return text.length == strlen(word) && memcmp(text.begin, word, text.length) == 0;
+static int equals(Text text, const char* word) {
+  return text.length == strlen(word) && memcmp(text.begin, word, text.length) == 0;
 }
 
 // The item that starts at `at`, up to the next comma outside of brackets (values may be lists).
-static Text next_item(const char *at) {
-    int depth = 0;
-    size_t length = 0;
-    for (; at[length] != '\0' && (depth > 0 || at[length] != ','); length++) {
-        if (at[length] == '[') depth++;
-        if (at[length] == ']' && depth > 0) depth--;
-    }
-    return (Text){at, length};
+static Text next_item(const char* at) {
+  int depth = 0;
+  size_t length = 0;
+  for (; at[length] != '\0' && (depth > 0 || at[length] != ','); length++) {
+    if (at[length] == '[') depth++;
+    if (at[length] == ']' && depth > 0) depth--;
+  }
+  return (Text){at, length};
 }
 
-static void split(Text item, Text *key, Text *value) {
-    const char *colon = memchr(item.begin, ':', item.length);
-    size_t key_length = colon ? (size_t)(colon - item.begin) : item.length;
-    *key = trimmed((Text){item.begin, key_length});
-    *value = (Text){item.begin + item.length, 0};
-    if (colon) *value = trimmed((Text){colon + 1, item.length - key_length - 1});
+static void split(Text item, Text* key, Text* value) {
+  const char* colon = memchr(item.begin, ':', item.length);
+  size_t key_length = colon ? (size_t)(colon - item.begin) : item.length;
+  *key = trimmed((Text){item.begin, key_length});
+  *value = (Text){item.begin + item.length, 0};
+  if (colon) *value = trimmed((Text){colon + 1, item.length - key_length - 1});
 }
 
 static int is_ours(Text key, Text value) {
-    static const char kPrefix[] = "tidepool_";
-    const size_t length = sizeof kPrefix - 1;
-    if (equals(key, "backend")) return equals(value, "tidepool");
-    return key.length > length && memcmp(key.begin, kPrefix, length) == 0;
+  static const char kPrefix[] = "tidepool_";
+  const size_t length = sizeof kPrefix - 1;
+  if (equals(key, "backend")) return equals(value, "tidepool");
+  return key.length > length && memcmp(key.begin, kPrefix, length) == 0;
 }
 
 // Puts one of our items into the environment: `tidepool_budget:8GiB` becomes TIDEPOOL_BUDGET=8GiB.
 static void publish(Text key, Text value) {
-    static const char kBackend[] = "tidepool_backend";
-    if (equals(key, "backend")) key = (Text){kBackend, sizeof kBackend - 1};
-    char *name = strndup(key.begin, key.length);
-    char *text = strndup(value.begin, value.length);
-    if (name && text) {
-        for (char *c = name; *c; c++) {
-            if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
-        }
-        setenv(name, text, 0);
+  static const char kBackend[] = "tidepool_backend";
+  if (equals(key, "backend")) key = (Text){kBackend, sizeof kBackend - 1};
+  char* name = strndup(key.begin, key.length);
+  char* text = strndup(value.begin, value.length);
+  if (name && text) {
+    for (char* c = name; *c; c++) {
+      if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
     }
-    free(name);
-    free(text);
+    setenv(name, text, 0);
+  }
+  free(name);
+  free(text);
 }
 
 // Moves our items out of one settings variable. PyTorch fails on a backend that it does not know,
 // so an item of ours must be gone before it looks.
-static void rewrite_settings(const char *variable) {
-    const char *old = getenv(variable);
-    if (!old || !strstr(old, "tidepool")) return;
-    char *source = strdup(old);  // setenv may move what getenv returned
-    char *kept = malloc(strlen(old) + 1);
-    if (source && kept) {
-        size_t kept_length = 0;
-        int moved = 0;
-        for (const char *at = source; *at;) {
-            Text item = next_item(at), key, value;
-            split(item, &key, &value);
-            if (is_ours(key, value)) {
-                publish(key, value);
-                moved = 1;
-            } else if (item.length > 0) {
-                if (kept_length > 0) kept[kept_length++] = ',';
-                memcpy(kept + kept_length, item.begin, item.length);
-                kept_length += item.length;
-            }
-            at += item.length;
-            if (*at == ',') at++;
-        }
-        kept[kept_length] = '\0';
-        if (moved && kept_length > 0) setenv(variable, kept, 1);
-        if (moved && kept_length == 0) unsetenv(variable);
+static void rewrite_settings(const char* variable) {
+  const char* old = getenv(variable);
+  if (!old || !strstr(old, "tidepool")) return;
+  char* source = strdup(old);  // setenv may move what getenv returned
+  char* kept = malloc(strlen(old) + 1);
+  if (source && kept) {
+    size_t kept_length = 0;
+    int moved = 0;
+    for (const char* at = source; *at;) {
+      Text item = next_item(at), key, value;
+      split(item, &key, &value);
+      if (is_ours(key, value)) {
+        publish(key, value);
+        moved = 1;
+      } else if (item.length > 0) {
+        if (kept_length > 0) kept[kept_length++] = ',';
+        memcpy(kept + kept_length, item.begin, item.length);
+        kept_length += item.length;
+      }
+      at += item.length;
+      if (*at == ',') at++;
     }
-    free(source);
-    free(kept);
+    kept[kept_length] = '\0';
+    if (moved && kept_length > 0) setenv(variable, kept, 1);
+    if (moved && kept_length == 0) unsetenv(variable);
+  }
+  free(source);
+  free(kept);
 }
 
 // Whether a process that cannot have Tidepool must end (`_settings.required` says the same).
 static int is_required(void) {
-    static const char *const kNo[] = {"", "0", "false", "no", "off"};
-    const char *text = getenv("TIDEPOOL_REQUIRED");
-    for (size_t i = 0; text && i < sizeof kNo / sizeof kNo[0]; i++) {
-        if (strcasecmp(text, kNo[i]) == 0) return 0;
-    }
-    return text != NULL;
+  static const char* const kNo[] = {"", "0", "false", "no", "off"};
+  const char* text = getenv("TIDEPOOL_REQUIRED");
+  for (size_t i = 0; text && i < sizeof kNo / sizeof kNo[0]; i++) {
+    if (strcasecmp(text, kNo[i]) == 0) return 0;
+  }
+  return text != NULL;
 }
 
 static int is_asked_for(void) {
-    for (char **entry = environ; entry && *entry; entry++) {
-        if (strncmp(*entry, "TIDEPOOL_", sizeof "TIDEPOOL_" - 1) == 0) return 1;
-    }
-    return 0;
+  for (char** entry = environ; entry && *entry; entry++) {
+    if (strncmp(*entry, "TIDEPOOL_", sizeof "TIDEPOOL_" - 1) == 0) return 1;
+  }
+  return 0;
 }
 
 // ---- import of torch ----------------------------------------------------------------------------
 
 // An entry of Python's table of built-in modules, `struct _inittab`.
 typedef struct {
-    const char *name;
-    void *(*start)(void);
+  const char* name;
+  void* (*start)(void);
 } BuiltinModule;
 
 // What we need of Python, by dlsym: the program may be any Python from 3.8 on, or none.
 static struct {
-    void *(*tuple_get_item)(void *, ssize_t);
-    const char *(*as_utf8)(void *);
-    void *(*decode_path)(const char *);
-    void *(*dict_new)(void);
-    int (*dict_set)(void *, const char *, void *);
-    void *(*builtins)(void);
-    void *(*run)(const char *, int, void *, void *);
-    void (*release)(void *);
-    void (*error_clear)(void);
-    int (*add_audit_hook)(int (*)(const char *, void *, void *), void *);
-    BuiltinModule **builtin_modules;
+  void* (*tuple_get_item)(void*, ssize_t);
+  const char* (*as_utf8)(void*);
+  void* (*decode_path)(const char*);
+  void* (*dict_new)(void);
+  int (*dict_set)(void*, const char*, void*);
+  void* (*builtins)(void);
+  void* (*run)(const char*, int, void*, void*);
+  void (*release)(void*);
+  void (*error_clear)(void);
+  int (*add_audit_hook)(int (*)(const char*, void*, void*), void*);
+  BuiltinModule** builtin_modules;
 } python;
 
 // Runs in the job's interpreter: waits for `torch` and then hands over to the package that lies
@@ -237,98 +237,103 @@ static const char kWatcher[] =
     "sys.meta_path.insert(0, TidepoolImportWatcher())\n";
 
 static int find_python(void) {
-    struct {
-        void *slot;
-        const char *name;
-    } wanted[] = {
-        {&python.tuple_get_item, "PyTuple_GetItem"}, {&python.as_utf8, "PyUnicode_AsUTF8"},
-        {&python.decode_path, "PyUnicode_DecodeFSDefault"}, {&python.dict_new, "PyDict_New"},
-        {&python.dict_set, "PyDict_SetItemString"}, {&python.builtins, "PyEval_GetBuiltins"},
-        {&python.run, "PyRun_String"}, {&python.release, "Py_DecRef"},
-        {&python.error_clear, "PyErr_Clear"}, {&python.add_audit_hook, "PySys_AddAuditHook"},
-        {&python.builtin_modules, "PyImport_Inittab"},
-    };
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        void *symbol = dlsym(RTLD_DEFAULT, wanted[i].name);
-        if (!symbol) return 0;
-        memcpy(wanted[i].slot, &symbol, sizeof symbol);
-    }
-    return 1;
+  struct {
+    void* slot;
+    const char* name;
+  } wanted[] = {
+      {&python.tuple_get_item, "PyTuple_GetItem"},
+      {&python.as_utf8, "PyUnicode_AsUTF8"},
+      {&python.decode_path, "PyUnicode_DecodeFSDefault"},
+      {&python.dict_new, "PyDict_New"},
+      {&python.dict_set, "PyDict_SetItemString"},
+      {&python.builtins, "PyEval_GetBuiltins"},
+      {&python.run, "PyRun_String"},
+      {&python.release, "Py_DecRef"},
+      {&python.error_clear, "PyErr_Clear"},
+      {&python.add_audit_hook, "PySys_AddAuditHook"},
+      {&python.builtin_modules, "PyImport_Inittab"},
+  };
+  for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    void* symbol = dlsym(RTLD_DEFAULT, wanted[i].name);
+    if (!symbol) return 0;
+    memcpy(wanted[i].slot, &symbol, sizeof symbol);
+  }
+  return 1;
 }
 
 // The package's folder as a Python string: the shim is <package>/lib/libtidepool_preload.so.
-static void *package_folder(void) {
-    Dl_info here;
-    if (!dladdr((void *)&is_asked_for, &here) || !here.dli_fname) return NULL;
-    char *path = realpath(here.dli_fname, NULL);
-    void *folder = NULL;
-    if (path) {
-        for (int up = 0; up < 2; up++) {
-            char *slash = strrchr(path, '/');
-            if (slash) *slash = '\0';
-        }
-        folder = python.decode_path(path);
+static void* package_folder(void) {
+  Dl_info here;
+  if (!dladdr((void*)&is_asked_for, &here) || !here.dli_fname) return NULL;
+  char* path = realpath(here.dli_fname, NULL);
+  void* folder = NULL;
+  if (path) {
+    for (int up = 0; up < 2; up++) {
+      char* slash = strrchr(path, '/');
+      if (slash) *slash = '\0';
     }
-    free(path);
-    return folder;
+    folder = python.decode_path(path);
+  }
+  free(path);
+  return folder;
 }
 
 static int install_watcher(void) {
-    enum { kFileInput = 257 };  // Py_file_input: a whole program, not one expression
-    void *folder = package_folder();
-    void *globals = python.dict_new();
-    void *result = NULL;
-    if (folder && globals && python.dict_set(globals, "__builtins__", python.builtins()) == 0 &&
-        python.dict_set(globals, "tidepool_folder", folder) == 0) {
-        result = python.run(kWatcher, kFileInput, globals, globals);
-    }
-    int ok = result != NULL;
-    if (!ok) python.error_clear();
-    if (result) python.release(result);
-    if (globals) python.release(globals);
-    if (folder) python.release(folder);
-    return ok;
+  enum { kFileInput = 257 };  // Py_file_input: a whole program, not one expression
+  void* folder = package_folder();
+  void* globals = python.dict_new();
+  void* result = NULL;
+  if (folder && globals && python.dict_set(globals, "__builtins__", python.builtins()) == 0 &&
+      python.dict_set(globals, "tidepool_folder", folder) == 0) {
+    result = python.run(kWatcher, kFileInput, globals, globals);
+  }
+  int ok = result != NULL;
+  if (!ok) python.error_clear();
+  if (result) python.release(result);
+  if (globals) python.release(globals);
+  if (folder) python.release(folder);
+  return ok;
 }
 
 static atomic_int is_listening;
 
 // Python's audit hook. `importlib` counts as well: importlib.import_module("torch") raises no event
 // of its own, but whoever calls it has imported importlib before.
-static int on_audit(const char *event, void *arguments, void *unused) {
-    static atomic_int done;
-    (void)unused;
-    if (strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) atomic_store(&is_listening, 0);
-    if (event[0] != 'i' || strcmp(event, "import") != 0 || atomic_load(&done)) return 0;
-    void *name_object = python.tuple_get_item(arguments, 0);
-    const char *name = name_object ? python.as_utf8(name_object) : NULL;
-    if (!name) {
-        python.error_clear();
-        return 0;
-    }
-    int is_torch = strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
-    if (!is_torch && strcmp(name, "importlib") != 0) return 0;
-    atomic_store(&done, 1);
-    if (install_watcher()) return 0;
-    if (is_torch) {
-        fputs("tidepool: cannot watch for the import of torch: ", stderr);
-        if (is_required()) {
-            fputs("this process ends, as the budget cannot be kept\n", stderr);
-            fflush(NULL);
-            _exit(kStatusWithout);
-        }
-        fputs("running without Tidepool\n", stderr);
-    } else {
-        atomic_store(&done, 0);  // once more when torch is imported, if it ever is
-    }
+static int on_audit(const char* event, void* arguments, void* unused) {
+  static atomic_int done;
+  (void)unused;
+  if (strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) atomic_store(&is_listening, 0);
+  if (event[0] != 'i' || strcmp(event, "import") != 0 || atomic_load(&done)) return 0;
+  void* name_object = python.tuple_get_item(arguments, 0);
+  const char* name = name_object ? python.as_utf8(name_object) : NULL;
+  if (!name) {
+    python.error_clear();
     return 0;
+  }
+  int is_torch = strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
+  if (!is_torch && strcmp(name, "importlib") != 0) return 0;
+  atomic_store(&done, 1);
+  if (install_watcher()) return 0;
+  if (is_torch) {
+    fputs("tidepool: cannot watch for the import of torch: ", stderr);
+    if (is_required()) {
+      fputs("this process ends, as the budget cannot be kept\n", stderr);
+      fflush(NULL);
+      _exit(kStatusWithout);
+    }
+    fputs("running without Tidepool\n", stderr);
+  } else {
+    atomic_store(&done, 0);  // once more when torch is imported, if it ever is
+  }
+  return 0;
 }
 
-static void *(*start_posix)(void);
+static void* (*start_posix)(void);
 
 // Starts Python's module `posix` and, once in a run of Python, our listening to its events.
-static void *start_posix_and_listen(void) {
-    if (!atomic_exchange(&is_listening, 1)) python.add_audit_hook(on_audit, NULL);
-    return start_posix();
+static void* start_posix_and_listen(void) {
+  if (!atomic_exchange(&is_listening, 1)) python.add_audit_hook(on_audit, NULL);
+  return start_posix();
 }
 
 // Sees to it that we listen once Python is up. Until then no function of Python's may be called:
@@ -336,18 +341,18 @@ static void *start_posix_and_listen(void) {
 // its exit, where -X dev or PYTHONMALLOC name one, and it would abort there. But its table of
 // built-in modules may be changed, and whenever Python starts it starts `posix`.
 static void listen_when_python_starts(void) {
-    BuiltinModule *module = *python.builtin_modules;
-    for (; module && module->name; module++) {
-        if (strcmp(module->name, "posix") != 0) continue;
-        start_posix = module->start;
-        module->start = start_posix_and_listen;
-        return;
-    }
+  BuiltinModule* module = *python.builtin_modules;
+  for (; module && module->name; module++) {
+    if (strcmp(module->name, "posix") != 0) continue;
+    start_posix = module->start;
+    module->start = start_posix_and_listen;
+    return;
+  }
 }
 
 // ---- threads ------------------------------------------------------------------------------------
 
-typedef int (*CreateThread)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+typedef int (*CreateThread)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 typedef int (*SwitchThread)(int on);
 typedef int (*ThreadIsOn)(void);
 
@@ -357,54 +362,54 @@ static _Atomic(ThreadIsOn) thread_is_on;
 // Registers the plugin's `tidepool_thread` and `tidepool_thread_is_on`: from now on a thread starts
 // with interception on if the thread that creates it has it on. NULL switches that off again.
 TIDEPOOL_EXPORT void tidepool_preload_set_thread_start(SwitchThread start, ThreadIsOn is_on) {
-    atomic_store_explicit(&thread_is_on, is_on, memory_order_relaxed);
-    atomic_store_explicit(&switch_thread, start, memory_order_release);
+  atomic_store_explicit(&thread_is_on, is_on, memory_order_relaxed);
+  atomic_store_explicit(&switch_thread, start, memory_order_release);
 }
 
 typedef struct {
-    void *(*start)(void *);
-    void *argument;
-    SwitchThread on;
+  void* (*start)(void*);
+  void* argument;
+  SwitchThread on;
 } ThreadStart;
 
-static void *start_switched_on(void *argument) {
-    ThreadStart start = *(ThreadStart *)argument;
-    free(argument);
-    start.on(1);
-    return start.start(start.argument);
+static void* start_switched_on(void* argument) {
+  ThreadStart start = *(ThreadStart*)argument;
+  free(argument);
+  start.on(1);
+  return start.start(start.argument);
 }
 
 static CreateThread real_create_thread(void) {
-    static _Atomic(CreateThread) known;
-    CreateThread real = atomic_load_explicit(&known, memory_order_relaxed);
-    if (!real) {
-        void *symbol = dlsym(RTLD_NEXT, "pthread_create");
-        memcpy(&real, &symbol, sizeof symbol);
-        atomic_store_explicit(&known, real, memory_order_relaxed);
-    }
-    return real;
+  static _Atomic(CreateThread) known;
+  CreateThread real = atomic_load_explicit(&known, memory_order_relaxed);
+  if (!real) {
+    void* symbol = dlsym(RTLD_NEXT, "pthread_create");
+    memcpy(&real, &symbol, sizeof symbol);
+    atomic_store_explicit(&known, real, memory_order_relaxed);
+  }
+  return real;
 }
 
-TIDEPOOL_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                                   void *(*start)(void *), void *argument) {
-    CreateThread real = real_create_thread();
-    if (!real) return EAGAIN;
-    SwitchThread on = atomic_load_explicit(&switch_thread, memory_order_acquire);
-    ThreadIsOn is_on = atomic_load_explicit(&thread_is_on, memory_order_relaxed);
-    if (!on || !is_on || !is_on()) return real(thread, attributes, start, argument);
-    ThreadStart *ours = malloc(sizeof *ours);
-    if (!ours) return EAGAIN;  // a thread with interception off would be a silent miss
-    *ours = (ThreadStart){start, argument, on};
-    int failure = real(thread, attributes, start_switched_on, ours);
-    if (failure) free(ours);
-    return failure;
+TIDEPOOL_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                   void* (*start)(void*), void* argument) {
+  CreateThread real = real_create_thread();
+  if (!real) return EAGAIN;
+  SwitchThread on = atomic_load_explicit(&switch_thread, memory_order_acquire);
+  ThreadIsOn is_on = atomic_load_explicit(&thread_is_on, memory_order_relaxed);
+  if (!on || !is_on || !is_on()) return real(thread, attributes, start, argument);
+  ThreadStart* ours = malloc(sizeof *ours);
+  if (!ours) return EAGAIN;  // a thread with interception off would be a silent miss
+  *ours = (ThreadStart){start, argument, on};
+  int failure = real(thread, attributes, start_switched_on, ours);
+  if (failure) free(ours);
+  return failure;
 }
 
 // ---- start --------------------------------------------------------------------------------------
 
 __attribute__((constructor)) static void start(void) {
-    rewrite_settings("PYTORCH_ALLOC_CONF");  // first: PyTorch prefers it as well
-    rewrite_settings("PYTORCH_CUDA_ALLOC_CONF");
-    if (!is_asked_for()) return;
-    if (find_python()) listen_when_python_starts();
+  rewrite_settings("PYTORCH_ALLOC_CONF");  // first: PyTorch prefers it as well
+  rewrite_settings("PYTORCH_CUDA_ALLOC_CONF");
+  if (!is_asked_for()) return;
+  if (find_python()) listen_when_python_starts();
 }

@@ -60,9 +60,9 @@ void attach_cpu(const torch_glue::Settings& settings) {
     g_allocation_log = new AllocationLog;
     memory->allocator.set_observer(g_allocation_log);
   }
-  auto engine = std::make_unique<torch_glue::Engine>(
-      c10::Device(c10::kCPU), memory->allocator, make_backend(settings, *memory, costs.get()),
-      settings.runtime);
+  auto engine = std::make_unique<torch_glue::Engine>(c10::Device(c10::kCPU), memory->allocator,
+                                                     make_backend(settings, *memory, costs.get()),
+                                                     settings.runtime);
   torch_glue::install_engines(c10::kCPU, settings.runtime.recording);
   torch_glue::add_engine(std::move(engine));
   (void)memory.release();

@@ -18,8 +18,8 @@ DrivenBackend::DrivenBackend(BudgetedAllocator& allocator, plan::RecordedCosts c
       costs_(std::move(costs)),
       log_(std::move(log)) {}
 
-DrivenBackend::Call DrivenBackend::begin(const remat::RecordType& type,
-                                         const remat::Record* record, uint64_t) {
+DrivenBackend::Call DrivenBackend::begin(const remat::RecordType& type, const remat::Record* record,
+                                         uint64_t) {
   cost_ns_ = costs_.begin_call(type.name);
   if (log_ != nullptr) log_->begin_call(costs_.call());
   if (record != nullptr) calls_[record] = costs_.call();  // in place of one that has died

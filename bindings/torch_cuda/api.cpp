@@ -8,12 +8,12 @@
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
 
+using tidepool::torch_cuda::CudaAllocator;
+using tidepool::torch_cuda::Settings;
 using tidepool::torch_glue::fail;
 using tidepool::torch_glue::give_text;
 using tidepool::torch_glue::kFailed;
 using tidepool::torch_glue::kOutOfMemory;
-using tidepool::torch_cuda::CudaAllocator;
-using tidepool::torch_cuda::Settings;
 
 uint32_t tidepool_built_for() { return TIDEPOOL_TORCH_MAJOR << 8 | TIDEPOOL_TORCH_MINOR; }
 

@@ -121,7 +121,8 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
   } catch (const OutOfMemory&) {
     address = allocate_at_last(own, memory, stream, bytes, hint);
   }
-  if (hint == PlacementHint::kLongLived) [[unlikely]] call_sites_.given(site, address);
+  if (hint == PlacementHint::kLongLived) [[unlikely]]
+    call_sites_.given(site, address);
   if (auto* trace = gpu_trace()) [[unlikely]] {
     (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
@@ -144,7 +145,8 @@ void CudaAllocator::prepare_to_allocate(torch_glue::Engine& engine) {
   } catch (const OutOfMemory&) {
     torch_glue::rethrow_as_torch_error(engine);
   }
-  if (!engine.chaos_at_allocations()) [[likely]] return;
+  if (!engine.chaos_at_allocations()) [[likely]]
+    return;
   DeviceLock lock(engine.mutex());
   engine.runtime().chaos_at_allocation();
 }
@@ -230,8 +232,8 @@ void CudaAllocator::free(void* address) {
   if (auto* trace = gpu_trace()) [[unlikely]] {
     (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
-  if (foreign_users_.any() && !foreign_users_.order_before_free(address, memory->stream_of(address),
-                                                                memory->index())) {
+  if (foreign_users_.any() &&
+      !foreign_users_.order_before_free(address, memory->stream_of(address), memory->index())) {
     return;  // lost, but never used too early
   }
   const bool profiled = c10::memoryProfilingEnabled();

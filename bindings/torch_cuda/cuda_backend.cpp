@@ -17,11 +17,11 @@ namespace {
 
 // Explicit instantiations may name private members.
 using GeneratorState = c10::intrusive_ptr<at::CUDAGeneratorState>;
-template <GeneratorState at::CUDAGeneratorImpl::*Member>
+template <GeneratorState at::CUDAGeneratorImpl::* Member>
 struct ReachState {
-  friend GeneratorState at::CUDAGeneratorImpl::*state_member() { return Member; }
+  friend GeneratorState at::CUDAGeneratorImpl::* state_member() { return Member; }
 };
-GeneratorState at::CUDAGeneratorImpl::*state_member();
+GeneratorState at::CUDAGeneratorImpl::* state_member();
 template struct ReachState<&at::CUDAGeneratorImpl::state_>;
 
 // Each byte is read and written, at the bandwidth that the device's data sheet gives.

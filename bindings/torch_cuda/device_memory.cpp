@@ -35,7 +35,8 @@ DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions
       arena_(functions, index, config, this) {}
 
 void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream, PlacementHint hint) {
-  if (!history_.watched()) [[likely]] return arena_.allocate(bytes, handle(stream), hint);
+  if (!history_.watched()) [[likely]]
+    return arena_.allocate(bytes, handle(stream), hint);
   ContextScope scope(history_.gather(RecordContext::STATE));
   return arena_.allocate(bytes, handle(stream), hint);
 }
@@ -44,7 +45,8 @@ void DeviceMemory::free(void* address) {
   const auto release = [&] {
     engine_ != nullptr ? engine_->runtime().free(address) : arena_.free(address);
   };
-  if (!history_.watched()) [[likely]] return release();
+  if (!history_.watched()) [[likely]]
+    return release();
   ContextScope scope(history_.gather(RecordContext::ALL));
   release();
 }
@@ -73,19 +75,23 @@ cudaStream_t DeviceMemory::stream_of(const void* address) {
 // --- AllocatorObserver ---------------------------------------------------------------------------
 
 void DeviceMemory::allocated(const BlockView& block) {
-  if (AllocatorObserver* meter = meter_of(engine_)) [[unlikely]] meter->allocated(block);
+  if (AllocatorObserver* meter = meter_of(engine_)) [[unlikely]]
+    meter->allocated(block);
   statistics_.allocated(block.requested_bytes, block.bytes);
-  if (!history_.watched()) [[likely]] return;
+  if (!history_.watched()) [[likely]]
+    return;
   history_.block_allocated(block.address, t_context);
   history_.add(TraceEntry::ALLOC, block.address, block.requested_bytes, handle_of(block.stream),
                t_context);
 }
 
 void DeviceMemory::freed(const BlockView& block, bool still_used) {
-  if (AllocatorObserver* meter = meter_of(engine_)) [[unlikely]] meter->freed(block, still_used);
+  if (AllocatorObserver* meter = meter_of(engine_)) [[unlikely]]
+    meter->freed(block, still_used);
   statistics_.freed(block.requested_bytes, block.bytes);
   history_.block_freed(block.address);
-  if (!history_.watched()) [[likely]] return;
+  if (!history_.watched()) [[likely]]
+    return;
   void* stream = handle_of(block.stream);
   history_.add(TraceEntry::FREE_REQUESTED, block.address, block.requested_bytes, stream, t_context);
   if (!still_used) {

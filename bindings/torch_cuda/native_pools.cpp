@@ -19,8 +19,8 @@ void NativePools::begin(MempoolId_t pool, StreamFilter filter,
 
 bool NativePools::end(MempoolId_t pool) {
   std::lock_guard<std::mutex> guard(pools_mutex_);
-  auto found = std::find_if(pools_.begin(), pools_.end(),
-                            [&](const Pool& each) { return each.id == pool; });
+  auto found =
+      std::find_if(pools_.begin(), pools_.end(), [&](const Pool& each) { return each.id == pool; });
   if (found == pools_.end()) return false;
   const bool capture = found->capturing.has_value();
   pools_.erase(found);
@@ -135,7 +135,8 @@ void NativePools::leave(DeviceMemory& memory, size_t growth) {
 }
 
 void NativePools::settle(DeviceMemory& memory) {
-  if (changed_.load(std::memory_order_relaxed)) [[unlikely]] count_again(memory);
+  if (changed_.load(std::memory_order_relaxed)) [[unlikely]]
+    count_again(memory);
   if (settled_.load(std::memory_order_relaxed) == reserved()) [[likely]]
     return;
   std::lock_guard<std::mutex> guard(mutex_);

@@ -109,8 +109,8 @@ class NativePools {
 
   std::mutex count_mutex_;  // taken before PyTorch's allocator takes its own
   std::mutex mutex_;
-  size_t requests_ = 0;             // under way
-  size_t growths_ = 0;              // of those, in all
+  size_t requests_ = 0;  // under way
+  size_t growths_ = 0;   // of those, in all
   std::atomic<bool> changed_{false};
   std::atomic<size_t> settled_{0};  // reserved(), when the arena's limit was set
 };

@@ -15,7 +15,7 @@ struct Settings {
   bool budget_auto = false;   // what the device gives, but for a reserve; see CudaAllocator
   bool rematerialize = true;  // false: a caching allocator with a budget, and nothing more
   torch_glue::RuntimeSettings runtime;
-  bool native = false;        // for debugging: PyTorch's own allocator serves all, under the budget
+  bool native = false;  // for debugging: PyTorch's own allocator serves all, under the budget
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
   static Settings parse(const std::string& json);

@@ -28,7 +28,8 @@ class ContentCheck {
   void restored(Value& value, const void* address);
   // An operator of this type has made contents that can be made again.
   void made(const RecordType& type) {
-    if (enabled_) [[unlikely]] ++coverage_[&type].made;
+    if (enabled_) [[unlikely]]
+      ++coverage_[&type].made;
   }
 
   // How many contents an operator has made, and how many of them were evicted and came back.

@@ -69,12 +69,12 @@ struct alignas(64) Storage {
   // Each is valid while its epoch is the policy's.
   uint64_t cost_above = 0, cost_below = 0;
   uint32_t above_epoch = 0, below_epoch = 0;
-  uint32_t locks = 0;      // operators and plans that need its bytes where they are
-  uint32_t versions = 0;   // in-place versions since a root or a full overwrite
+  uint32_t locks = 0;     // operators and plans that need its bytes where they are
+  uint32_t versions = 0;  // in-place versions since a root or a full overwrite
   bool evicted = false;
-  bool dead = false;       // the framework's storage is gone; this one goes when `locks` is 0
-  bool dying = false;      // the backend said so; its death will be reported soon
-  bool writing = false;    // an operator is writing its bytes
+  bool dead = false;     // the framework's storage is gone; this one goes when `locks` is 0
+  bool dying = false;    // the backend said so; its death will be reported soon
+  bool writing = false;  // an operator is writing its bytes
   bool escaped = false;
   bool fixed = false;  // its address was handed out: it stays, but operators' writes are seen
   Role role = Role::kOther;
@@ -89,7 +89,7 @@ struct alignas(64) Storage {
   // expectation.
   uint32_t needed_below = 0;
   uint32_t needed_step = 0;
-  uint32_t observed = 0;       // the JobObserver's
+  uint32_t observed = 0;  // the JobObserver's
 };
 
 // Static facts of one kind of record, owned by the backend for the life of the process.
@@ -107,7 +107,7 @@ struct Record {
   const RecordType* type = nullptr;
   uint32_t slab_grains = 0;  // of SlabPool
   uint32_t heap_grains = 0;  // what its body keeps on the heap, in the same unit
-  uint32_t references = 0;  // outputs alive + who else holds it
+  uint32_t references = 0;   // outputs alive + who else holds it
   uint32_t depth = 0;
   uint32_t epoch = 0;       // mark of the last walk that saw it
   bool needed = false;      // that walk's: something that is needed lies below
@@ -115,7 +115,7 @@ struct Record {
   bool overwrites = false;
   bool linked = false;
   uint64_t cost_ns = 0;
-  uint64_t step = 0;        // step of the job in which it was recorded
+  uint64_t step = 0;  // step of the job in which it was recorded
   uint32_t edge_count = 0;
   uint32_t output_count = 0;
   // For an operator that writes into a storage, whose new version is its only output. written_edge:

@@ -11,10 +11,9 @@
 namespace tidepool::remat {
 namespace {
 
-constexpr const char* kNames[] = {
-    "",
+constexpr const char* kNames[] = {"",
 #define TIDEPOOL_MUTANT_ENTRY(rule, name, text) #rule "." #name,
-    TIDEPOOL_MUTANT_TABLE(TIDEPOOL_MUTANT_ENTRY)
+                                  TIDEPOOL_MUTANT_TABLE(TIDEPOOL_MUTANT_ENTRY)
 #undef TIDEPOOL_MUTANT_ENTRY
 };
 

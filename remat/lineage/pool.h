@@ -116,9 +116,7 @@ class SlabPool {
   };
 
   // Even a request of no bytes has a slab, because a free slab holds a link.
-  static size_t class_of(size_t bytes) {
-    return bytes == 0 ? 1 : (bytes + kGrain - 1) / kGrain;
-  }
+  static size_t class_of(size_t bytes) { return bytes == 0 ? 1 : (bytes + kGrain - 1) / kGrain; }
   static void* checked(void* memory) {
     if (memory == nullptr) throw std::bad_alloc();
     return memory;

@@ -55,7 +55,7 @@ struct BackgroundPlanner::Recording {
   std::vector<uint32_t> outputs;  // of operators, as StepHistory has them: their storages, or kDead
   size_t limit_bytes = 0;         // on committed memory, when it began; as the next
   size_t allocated_bytes = 0;
-  size_t resident_bytes = 0;      // of these, of storages that lived then
+  size_t resident_bytes = 0;  // of these, of storages that lived then
   uint64_t fingerprint = 0;
 };
 
@@ -233,8 +233,7 @@ void BackgroundPlanner::try_plan(Kind& kind) {
 }
 
 // On a thread of its own, if there can be one.
-bool BackgroundPlanner::start(std::shared_ptr<Recording> recorded,
-                              std::shared_ptr<Search> search) {
+bool BackgroundPlanner::start(std::shared_ptr<Recording> recorded, std::shared_ptr<Search> search) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (stopped_ || search_ != nullptr) return false;
   try {

@@ -44,8 +44,8 @@ struct BackgroundPlannerConfig {
 
 // Counters since the start.
 struct BackgroundPlannerStatistics {
-  uint64_t searches = 0;   // begun
-  uint64_t plans = 0;      // found, and better than what the policy does without one
+  uint64_t searches = 0;  // begun
+  uint64_t plans = 0;     // found, and better than what the policy does without one
   uint64_t taken_back = 0;
   uint64_t search_ns = 0;  // of threads' time
 };
@@ -86,13 +86,13 @@ class BackgroundPlanner final : public EventRecorder {
   // A kind of step: all that have one fingerprint.
   struct Kind {
     uint64_t fingerprint = 0;
-    bool evicted = false;        // the last one had to
+    bool evicted = false;  // the last one had to
     bool searched = false;
-    uint32_t trial_steps = 0;    // under a new plan, that are still to be looked at
+    uint32_t trial_steps = 0;  // under a new plan, that are still to be looked at
     // What the last one replayed and, by estimate, searched, of its own operators' time.
     double share = 0;
-    double share_before = 0;     // the mean of two without a plan
-    double planned_shares = 0;   // sum of those under the new plan
+    double share_before = 0;    // the mean of two without a plan
+    double planned_shares = 0;  // sum of those under the new plan
   };
 
   void before_event() override;
@@ -122,8 +122,8 @@ class BackgroundPlanner final : public EventRecorder {
   std::shared_ptr<const JobEvents>
       beginning_;                      // of the job, once it is over; null: it was too long
   std::atomic<uint64_t> tried_ns_{0};  // of threads' time: for budgets to try
-  uint32_t repeats_ = 0;   // steps in a row that did the same as the one before
-  uint32_t patience_ = 1;  // so many have to, before one is recorded
+  uint32_t repeats_ = 0;               // steps in a row that did the same as the one before
+  uint32_t patience_ = 1;              // so many have to, before one is recorded
   remat::StepEnd last_;
   std::vector<Kind> kinds_;  // the latest last
   std::unique_ptr<Recording> recording_;

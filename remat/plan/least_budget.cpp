@@ -11,9 +11,9 @@ namespace tidepool::plan {
 namespace {
 
 constexpr size_t kOtherTimes = 2;
-constexpr double kSpread = 0.1;      // of operators' times, as planners have it
-constexpr size_t kParts = 100;       // a budget is found to within its 100th part
-constexpr size_t kGrowths = 8;       // by a quarter each, of the peak, until the trace runs
+constexpr double kSpread = 0.1;  // of operators' times, as planners have it
+constexpr size_t kParts = 100;   // a budget is found to within its 100th part
+constexpr size_t kGrowths = 8;   // by a quarter each, of the peak, until the trace runs
 
 bool runs_once(const Trace& trace, const SimulationConfig& config) {
   const auto process = SimulatedProcess::make(trace, config);

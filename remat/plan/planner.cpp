@@ -29,8 +29,8 @@ class Random : public SplitMix {
 // A candidate and what it came to.
 struct Candidate {
   StepPlan plan;
-  std::vector<double> overheads;   // with searches; by the recorded times, then by the others
-  double overhead = 0;             // without searches, by the recorded times
+  std::vector<double> overheads;    // with searches; by the recorded times, then by the others
+  double overhead = 0;              // without searches, by the recorded times
   std::vector<uint32_t> evictions;  // by output, with the recorded times
 
   double score() const {

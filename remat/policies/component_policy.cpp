@@ -19,9 +19,8 @@ void ComponentPolicy::availability_changed(Value& value) {
     return;
   }
   value.component = components_.add(value.producer->cost_ns);
-  for_each_kin(value, [&](const Value& other) {
-    components_.unite(value.component, other.component);
-  });
+  for_each_kin(value,
+               [&](const Value& other) { components_.unite(value.component, other.component); });
 }
 
 void ComponentPolicy::value_dies(Value& value) {

@@ -29,9 +29,8 @@ void PlannedPolicy::set_plan(const StepPlan& plan) {
     throw std::invalid_argument(fmt::format("unknown policy '{}' in a plan; expected one of {}",
                                             plan.policy, fmt::join(names, ", ")));
   }
-  std::erase_if(plans_, [&](const StepPlan& other) {
-    return other.fingerprint == plan.fingerprint;
-  });
+  std::erase_if(plans_,
+                [&](const StepPlan& other) { return other.fingerprint == plan.fingerprint; });
   if (plans_.size() == kMostPlans) plans_.pop_front();
   plans_.push_back(plan);
   // A step under way that the plan is for goes on without a plan.
@@ -85,8 +84,7 @@ void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference p
   active_->forget_all();
   active_ = &policy;
   scale_ = policy.unit() / unit();
-  store_.for_each_storage(
-      [](Storage& storage) { storage.above_epoch = storage.below_epoch = 0; });
+  store_.for_each_storage([](Storage& storage) { storage.above_epoch = storage.below_epoch = 0; });
   store_.for_each_value([&](Value& value) {
     if (!value.available() && value.producer != nullptr) policy.availability_changed(value);
   });

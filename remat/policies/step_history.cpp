@@ -40,7 +40,8 @@ StepHistory::Call StepHistory::begin(uint64_t site, std::span<Storage* const> op
   if (present_.entries.empty()) present_.start_ns = now_ns;
   const Call call{step_, static_cast<Position>(present_.entries.size())};
   if (present_.operands.size() + operands.size() + present_.outputs.size() +
-          present_.entries.size() > kMostOperands) {
+          present_.entries.size() >
+      kMostOperands) {
     present_.complete = false;
     give_up();
   }
@@ -201,8 +202,7 @@ uint64_t StepHistory::time_until_ns(Position position) const {
   TIDEPOOL_CHECK(matching_ && position != kUnknown, "position %u at %zu", position, now);
   if (position < now) return 0;
   const List& list = expected();
-  const uint64_t start_ns =
-      now < list.entries.size() ? list.entries[now].start_ns : list.length_ns;
+  const uint64_t start_ns = now < list.entries.size() ? list.entries[now].start_ns : list.length_ns;
   const uint64_t end_ns = position == kNever ? 2 * list.length_ns : list.entries[position].start_ns;
   return end_ns - start_ns;
 }

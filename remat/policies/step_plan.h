@@ -16,8 +16,8 @@ namespace tidepool::remat {
 
 struct StepPlan {
   std::string policy = "needed-cost";  // one that PlannedPolicy has
-  double use_share = 0.5;        // of next-use: how much the time of the next use counts
-  std::vector<float> weights;    // by output; empty: all are 1
+  double use_share = 0.5;              // of next-use: how much the time of the next use counts
+  std::vector<float> weights;          // by output; empty: all are 1
   Preference preference = Preference::kCheapest;
   uint64_t fingerprint = 0;  // of the step that it is for (StepHistory::last_fingerprint())
 

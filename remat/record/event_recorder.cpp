@@ -72,7 +72,8 @@ void EventRecorder::make_output(remat::Storage& storage) {
 }
 
 void EventRecorder::tell_role(remat::Storage& storage) {
-  if (storage.observed_role == storage.role) [[likely]] return;
+  if (storage.observed_role == storage.role) [[likely]]
+    return;
   if (kind_of(storage.observed_role) == kind_of(storage.role)) return;
   storage.observed_role = storage.role;
   JobEvent& event = add(EventKind::kRole);

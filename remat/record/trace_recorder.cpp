@@ -25,9 +25,9 @@ struct TraceRecorder::Queue {
   std::condition_variable changed;
   std::vector<std::unique_ptr<JobEvents>> waiting;
   std::vector<std::unique_ptr<JobEvents>> spare;  // empty ones, for their memory
-  bool last = false;     // nothing comes after those that wait
-  std::string given_up;  // by the recorder, for this reason
-  bool finished = false;  // the thread has ended
+  bool last = false;                              // nothing comes after those that wait
+  std::string given_up;                           // by the recorder, for this reason
+  bool finished = false;                          // the thread has ended
 };
 
 // What the recorder's thread does.
@@ -65,8 +65,8 @@ class TraceRecorder::Writer {
     bool last = false;
     {
       std::unique_lock<std::mutex> guard(queue_->mutex);
-      queue_->changed.wait(
-          guard, [&] { return !queue_->waiting.empty() || !queue_->given_up.empty(); });
+      queue_->changed.wait(guard,
+                           [&] { return !queue_->waiting.empty() || !queue_->given_up.empty(); });
       if (!queue_->given_up.empty()) throw std::runtime_error(queue_->given_up);
       chunk = std::move(queue_->waiting.front());
       queue_->waiting.erase(queue_->waiting.begin());
@@ -96,10 +96,9 @@ TraceRecorder::TraceRecorder(const RecordingSettings& settings, const TraceFacts
       say_(std::move(say)),
       queue_(std::make_shared<Queue>()) {
   set_recording(settings_.first_step <= 1);
-  start_service_thread("tidepool-trace", [writer = std::make_shared<Writer>(queue_, settings.path,
-                                                                            facts, say_)] {
-    writer->run();
-  });
+  start_service_thread(
+      "tidepool-trace",
+      [writer = std::make_shared<Writer>(queue_, settings.path, facts, say_)] { writer->run(); });
 }
 
 TraceRecorder::~TraceRecorder() { finish(); }
@@ -111,8 +110,7 @@ void TraceRecorder::finish() {
   std::unique_lock<std::mutex> guard(queue_->mutex);
   if (queue_->changed.wait_for(guard, kPatience, [&] { return queue_->finished; })) return;
   gave_up_ = true;
-  say_(fmt::format("no trace: {}: is still being written, and will be incomplete",
-                   settings_.path));
+  say_(fmt::format("no trace: {}: is still being written, and will be incomplete", settings_.path));
 }
 
 void TraceRecorder::before_event() {

@@ -8,8 +8,8 @@ namespace tidepool::plan {
 namespace {
 
 struct Measurement {
-  const WorkspaceMeter* meter = nullptr;  // whose it is; nullptr: none under way
-  uint64_t generation = 0;                // of the meter when it began
+  const WorkspaceMeter* meter = nullptr;               // whose it is; nullptr: none under way
+  uint64_t generation = 0;                             // of the meter when it began
   std::vector<std::pair<const void*, size_t>> blocks;  // made by the operator, and not freed
   size_t bytes = 0, peak_bytes = 0;
 };

@@ -48,7 +48,8 @@ class DependentCut {
   size_t sweep();
   // Calls sweep() if something may have changed for a retained root since the last one.
   void sweep_if_due() {
-    if (sweep_due_) [[unlikely]] sweep();
+    if (sweep_due_) [[unlikely]]
+      sweep();
   }
   bool sweep_is_due() const { return sweep_due_; }
   void make_sweep_due() { sweep_due_ = !residency_.kept().empty(); }

@@ -38,7 +38,8 @@ class ReplayStreamOrder {
   // Notes that work on `stream` uses the block, which is not handed out again before that has run.
   void use_block(void* address, StreamId stream) {
     if (stream != StreamId::kDefault) other_streams_ = true;
-    if (!other_streams_) [[likely]] return;
+    if (!other_streams_) [[likely]]
+      return;
     if (allocator_.stream(address) != stream) allocator_.record_stream_locked(address, stream);
   }
 

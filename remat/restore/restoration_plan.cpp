@@ -13,9 +13,8 @@ RestorationPlan::~RestorationPlan() {
 
 void RestorationPlan::enter(Record& record) {
   if (order_.size() + frames_.size() >= kMostRecords) {
-    throw RestorationError(
-        fmt::format("restoring would replay more than {} operators (at {})", kMostRecords,
-                    record.type->name));
+    throw RestorationError(fmt::format("restoring would replay more than {} operators (at {})",
+                                       kMostRecords, record.type->name));
   }
   frames_.push_back({&record, 0});
   record.epoch = epoch_;
@@ -52,9 +51,10 @@ Value* RestorationPlan::next_input(Frame& frame) const {
     Value* value = record.edges[k].value;
     if (value->available()) continue;
     if (value->producer == nullptr) {
-      throw RestorationError(fmt::format("cannot restore the result of {}: {} bytes that it read "
-                                         "were lost",
-                                         record.type->name, value->bytes));
+      throw RestorationError(
+          fmt::format("cannot restore the result of {}: {} bytes that it read "
+                      "were lost",
+                      record.type->name, value->bytes));
     }
     if (value->producer->epoch == epoch_) continue;
     if (!few) {

@@ -41,9 +41,11 @@ class RestorationQueue {
   static const void* this_thread() { return Origin::this_thread(); }
 
   void enter(Holder& holder) {
-    if (!patience_.empty()) [[unlikely]] renew_patience();
+    if (!patience_.empty()) [[unlikely]]
+      renew_patience();
     holder.thread = this_thread();
-    if (holder.thread != last_thread_) [[unlikely]] note_thread(holder.thread);
+    if (holder.thread != last_thread_) [[unlikely]]
+      note_thread(holder.thread);
     holder.next = holders_.next;
     holder.previous = &holders_;
     holders_.next->previous = &holder;
@@ -60,7 +62,8 @@ class RestorationQueue {
   // Says that locks ended or bytes were freed, so that those who wait for room should look again.
   void something_changed() {
     ++generation_;
-    if (!waiters_.empty()) [[unlikely]] wake();
+    if (!waiters_.empty()) [[unlikely]]
+      wake();
   }
 
   template <typename Visit>

@@ -8,12 +8,31 @@ namespace {
 
 constexpr std::string_view kDear[] = {
     // OneFlow
-    "conv2d", "conv_data_grad", "conv_filter_grad", "add_n", "matmul", "batch_matmul",
+    "conv2d",
+    "conv_data_grad",
+    "conv_filter_grad",
+    "add_n",
+    "matmul",
+    "batch_matmul",
     // PyTorch
-    "convolution", "_convolution", "convolution_overrideable", "cudnn_convolution",
-    "mkldnn_convolution", "_slow_conv2d_forward", "_conv_depthwise2d", "convolution_backward",
-    "convolution_backward_overrideable", "mkldnn_convolution_backward", "_slow_conv2d_backward",
-    "mm", "bmm", "addmm", "baddbmm", "linear", "mkldnn_linear", "_addmm_activation",
+    "convolution",
+    "_convolution",
+    "convolution_overrideable",
+    "cudnn_convolution",
+    "mkldnn_convolution",
+    "_slow_conv2d_forward",
+    "_conv_depthwise2d",
+    "convolution_backward",
+    "convolution_backward_overrideable",
+    "mkldnn_convolution_backward",
+    "_slow_conv2d_backward",
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "linear",
+    "mkldnn_linear",
+    "_addmm_activation",
 };
 
 }  // namespace

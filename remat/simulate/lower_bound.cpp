@@ -22,8 +22,11 @@ struct Version {
 class Sums {
  public:
   explicit Sums(const std::vector<Version>& versions)
-      : versions_(versions), bytes_(versions.size() + 1), ns_(versions.size() + 1),
-        order_(versions.size()), rank_(versions.size()) {
+      : versions_(versions),
+        bytes_(versions.size() + 1),
+        ns_(versions.size() + 1),
+        order_(versions.size()),
+        rank_(versions.size()) {
     std::iota(order_.begin(), order_.end(), 0U);
     std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
       return versions[a].ns_per_byte < versions[b].ns_per_byte;

@@ -40,8 +40,8 @@ uint64_t RecordedCosts::begin_call(std::string_view name) {
   }
   const Call& call = calls_[next_];
   if (call.name != name) {
-    throw std::runtime_error(fmt::format("{}: call {} is {}, but the job calls {}", path_, next_,
-                                         call.name, name));
+    throw std::runtime_error(
+        fmt::format("{}: call {} is {}, but the job calls {}", path_, next_, call.name, name));
   }
   ++next_;
   return call.cost_ns;

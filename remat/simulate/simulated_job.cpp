@@ -318,8 +318,6 @@ void SimulatedJob::copy(void*, const void*, size_t bytes) {
   advance(copy_ns(bytes));
 }
 
-uint64_t SimulatedJob::copy_ns(size_t bytes) const {
-  return trace_.facts.copy_ns(bytes);
-}
+uint64_t SimulatedJob::copy_ns(size_t bytes) const { return trace_.facts.copy_ns(bytes); }
 
 }  // namespace tidepool::plan

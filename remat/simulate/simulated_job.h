@@ -118,8 +118,8 @@ class SimulatedJob final : public remat::Backend {
   std::vector<remat::RecordType> types_;  // by name of operator; records refer to them
   std::vector<End> ends_;                 // likewise; all low without a partition
   std::vector<Storage> storages_;
-  std::vector<void*> blocks_;    // by number; nullptr: freed, or a storage's
-  std::vector<uint32_t> calls_;  // by operator: how many calls there are before it
+  std::vector<void*> blocks_;      // by number; nullptr: freed, or a storage's
+  std::vector<uint32_t> calls_;    // by operator: how many calls there are before it
   std::vector<uint32_t> created_;  // by operators, in this iteration
   JobCounts counts_;
   uint64_t limit_ns_ = UINT64_MAX;

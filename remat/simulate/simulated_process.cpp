@@ -113,9 +113,8 @@ void SimulatedProcess::report(SimulationResult* result) {
   result->reserved_peak_bytes = after.allocator.reserved_peak_bytes;
   const uint64_t tight = after.job.tight_requests - before_.job.tight_requests;
   if (tight > 0) {
-    result->fragmentation =
-        (after.job.free_share_when_tight - before_.job.free_share_when_tight) /
-        static_cast<double>(tight);
+    result->fragmentation = (after.job.free_share_when_tight - before_.job.free_share_when_tight) /
+                            static_cast<double>(tight);
   }
   result->rematerializations =
       after.runtime.rematerializations - before_.runtime.rematerializations;

@@ -111,15 +111,15 @@ class Copier {
   const Trace& trace_;
   TraceBuilder builder_;
   std::vector<uint64_t> number_;  // in the new trace, by index in the old one
-  std::vector<bool> alive_;  // when the step begins
-  std::vector<RootKind> roles_;  // likewise
+  std::vector<bool> alive_;       // when the step begins
+  std::vector<RootKind> roles_;   // likewise
 };
 
 }  // namespace
 
 Trace step_trace(const Trace& trace, size_t begin, size_t end) {
-  TIDEPOOL_CHECK(begin <= end && end <= trace.events.size(), "events %zu to %zu of %zu", begin,
-                 end, trace.events.size());
+  TIDEPOOL_CHECK(begin <= end && end <= trace.events.size(), "events %zu to %zu of %zu", begin, end,
+                 trace.events.size());
   Copier copier(trace);
   for (size_t k = 0; k < begin; ++k) copier.pass(trace.events[k]);
   copier.begin();

@@ -84,8 +84,8 @@ void TextFile::write_plain() {
 }
 
 void TextFile::write_compressed() {
-  const int written = zlib().write(file_of(compressed_), pending_.data(),
-                                   static_cast<unsigned>(pending_.size()));
+  const int written =
+      zlib().write(file_of(compressed_), pending_.data(), static_cast<unsigned>(pending_.size()));
   if (written > 0) return;
   int code = Z_OK;
   const char* why = zlib().error(file_of(compressed_), &code);

@@ -224,8 +224,7 @@ uint64_t TraceBuilder::call(const OperatorCallEntry& entry) {
   for (size_t k = 0; k < entry.output_bytes.size(); ++k) {
     const uint32_t block =
         entry.output_blocks.empty() ? BlockChange::kNone : entry.output_blocks[k];
-    trace_.operands.push_back(
-        add_storage({entry.output_bytes[k], false, RootKind::kOther, block}));
+    trace_.operands.push_back(add_storage({entry.output_bytes[k], false, RootKind::kOther, block}));
     ++op.outputs;
   }
   trace_.events.push_back(

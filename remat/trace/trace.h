@@ -153,7 +153,7 @@ struct OperatorCallEntry {
   bool draws = false;
   bool recordable = true;
   std::span<const BlockChange> block_changes = {};
-  std::span<const uint32_t> output_blocks = {};  // by output; empty in a trace without blocks
+  std::span<const uint32_t> output_blocks = {};   // by output; empty in a trace without blocks
   std::span<const TraceArgument> arguments = {};  // empty: as in Trace::arguments()
 };
 

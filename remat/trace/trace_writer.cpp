@@ -24,10 +24,9 @@ std::string json_text(std::string_view text) {
 }  // namespace
 
 TraceWriter::TraceWriter(const std::string& path, const TraceFacts& facts) : file_(path) {
-  line_ =
-      fmt::format(R"({{"tidepool_trace":{},"name":{},"device":{},"alignment":{})",
-                  facts.blocks ? kBlocksVersion : kTraceVersion, json_text(facts.name),
-                  json_text(facts.device), facts.alignment);
+  line_ = fmt::format(R"({{"tidepool_trace":{},"name":{},"device":{},"alignment":{})",
+                      facts.blocks ? kBlocksVersion : kTraceVersion, json_text(facts.name),
+                      json_text(facts.device), facts.alignment);
   auto out = std::back_inserter(line_);
   if (facts.copy_bytes_per_ns > 0) {
     fmt::format_to(out, R"(,"copy_bytes_per_ns":{})", facts.copy_bytes_per_ns);
@@ -106,7 +105,7 @@ uint64_t TraceWriter::call(const OperatorCallEntry& entry) {
 
 void TraceWriter::block(BlockChange change) {
   line_ = change.bytes > 0 ? fmt::format(R"({{"block":{},"bytes":{})", change.block, change.bytes)
-                        : fmt::format(R"({{"free":{})", change.block);
+                           : fmt::format(R"({{"free":{})", change.block);
   write_line();
 }
 

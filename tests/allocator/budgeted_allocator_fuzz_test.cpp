@@ -66,7 +66,8 @@ template <typename Space, bool kHasMemory>
 class Model {
  public:
   Model(const AllocatorConfig& config, bool shortlists)
-      : counting_(inner_, config.budget_bytes), space_(counting_),
+      : counting_(inner_, config.budget_bytes),
+        space_(counting_),
         allocator_(space_, mutex_, config) {
     reclaimer_.shortlists = shortlists;
     allocator_.set_reclaimer(&reclaimer_);
@@ -240,10 +241,9 @@ std::vector<Operation> random_list(uint64_t seed) {
     uint64_t choice = random.below(100);
     size_t number = random.below(1000);
     if (choice < 58) {
-      size_t bytes = few_sizes ? kPage * (random.chance(90) ? 1 : 2)
-                     : random.chance(large)
-                         ? random.between(1, 14 * kPage)
-                         : random.between(1, size_t{1} << random.between(4, 15));
+      size_t bytes = few_sizes              ? kPage * (random.chance(90) ? 1 : 2)
+                     : random.chance(large) ? random.between(1, 14 * kPage)
+                                            : random.between(1, size_t{1} << random.between(4, 15));
       operations.push_back({Kind::kAllocate, bytes, number});
     } else if (choice < 80) {
       operations.push_back({Kind::kFree, 0, number});
@@ -267,10 +267,9 @@ void fuzz(uint64_t first_seed, uint64_t lists) {
     run_list<Space, kHasMemory>(random_list(seed), fuzz_config(seed), seed % 2 != 0, totals);
   }
   INFO(totals.served << " served, " << totals.refused << " refused, " << totals.windows
-                     << " windows, " << totals.remaps << " remaps, "
-                     << totals.shortlisted << " from shortlists, "
-                     << totals.moves << " moves, " << totals.compacted << " pages by compaction, "
-                     << totals.faults << " faults");
+                     << " windows, " << totals.remaps << " remaps, " << totals.shortlisted
+                     << " from shortlists, " << totals.moves << " moves, " << totals.compacted
+                     << " pages by compaction, " << totals.faults << " faults");
   CHECK(totals.windows > lists);
   CHECK(totals.remaps > lists);
   if (lists >= 100) {  // a few in a hundred lists

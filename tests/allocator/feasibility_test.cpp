@@ -42,8 +42,8 @@ class Load {
 
   bool request(size_t bytes, bool barrier) {
     void* address = nullptr;
-    auto hint = barrier && random_.chance(50) ? PlacementHint::kLongLived
-                                              : PlacementHint::kTransient;
+    auto hint =
+        barrier && random_.chance(50) ? PlacementHint::kLongLived : PlacementHint::kTransient;
     try {
       address = allocator_->allocate(bytes, hint);
     } catch (const OutOfMemory&) {
@@ -122,8 +122,8 @@ struct Tally {
 };
 
 TEST_CASE("what fits beside the barriers is served") {
-  Tally in_pages;                        // barriers' pages + request <= budget: a guarantee
-  Tally in_bytes[2][4];                  // barriers' bytes + request + slack <= budget
+  Tally in_pages;        // barriers' pages + request <= budget: a guarantee
+  Tally in_bytes[2][4];  // barriers' bytes + request + slack <= budget
   constexpr size_t kSlackPercent[4] = {0, 5, 10, 20};
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     const bool many_pages = seed % 3 != 0;
@@ -133,9 +133,8 @@ TEST_CASE("what fits beside the barriers is served") {
       size_t barriers = load.barrier_bytes();
       size_t budget = load.budget_bytes();
       size_t most = budget - std::min(budget, barriers);
-      size_t bytes = load.random().chance(50)
-                         ? load.random_bytes()
-                         : most / 100 * load.random().between(20, 100) + 1;
+      size_t bytes = load.random().chance(50) ? load.random_bytes()
+                                              : most / 100 * load.random().between(20, 100) + 1;
       size_t pages = (bytes + kPage - 1) / kPage * kPage;
       bool guaranteed = load.barrier_page_bytes() + pages <= budget;
       bool served = load.request(bytes, false);
@@ -157,9 +156,9 @@ TEST_CASE("what fits beside the barriers is served") {
   // 0/1780, 0/1579.
   for (bool many_pages : {false, true}) {
     for (size_t i = 0; i < 4; ++i) {
-      UNSCOPED_INFO((many_pages ? 512 : 64) << " pages, slack of " << kSlackPercent[i] << " %: "
-                                            << in_bytes[many_pages][i].failed << " failed of "
-                                            << in_bytes[many_pages][i].asked);
+      UNSCOPED_INFO((many_pages ? 512 : 64) << " pages, slack of " << kSlackPercent[i]
+                                            << " %: " << in_bytes[many_pages][i].failed
+                                            << " failed of " << in_bytes[many_pages][i].asked);
     }
   }
   CHECK(in_bytes[false][3].failed * 25 < in_bytes[false][3].asked);

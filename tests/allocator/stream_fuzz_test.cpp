@@ -264,10 +264,9 @@ std::vector<Operation> random_list(uint64_t seed) {
     }
     const uint64_t choice = random.below(100);
     if (choice < 46) {
-      size_t bytes = few_sizes ? kPage * (random.chance(90) ? 1 : 2)
-                     : random.chance(large)
-                         ? random.between(1, 14 * kPage)
-                         : random.between(1, size_t{1} << random.between(4, 15));
+      size_t bytes = few_sizes              ? kPage * (random.chance(90) ? 1 : 2)
+                     : random.chance(large) ? random.between(1, 14 * kPage)
+                                            : random.between(1, size_t{1} << random.between(4, 15));
       operations.push_back({Kind::kAllocate, bytes, number, stream});
     } else if (choice < 66) {
       operations.push_back({Kind::kFree, 0, number, 0});

@@ -27,14 +27,13 @@ std::string refusal(const std::string& text) {
 }
 
 TEST_CASE("a log of RMM's becomes a trace") {
-  const std::vector<Trace> traces =
-      parse(kRmm +
-            "1,09:00:00.1,allocate,0x7f00,1000,0x0\n"
-            "2,09:00:00.2,allocate,0x8f00,24,0x55\n"
-            "1,09:00:00.3,allocate failure,0x0,99999,0x0\n"
-            "1,09:00:00.4,free,0x7f00,1000,0x0\r\n"
-            "\n"
-            "1,09:00:00.5,allocate,0x7f00,8,0x55\n");
+  const std::vector<Trace> traces = parse(kRmm +
+                                          "1,09:00:00.1,allocate,0x7f00,1000,0x0\n"
+                                          "2,09:00:00.2,allocate,0x8f00,24,0x55\n"
+                                          "1,09:00:00.3,allocate failure,0x0,99999,0x0\n"
+                                          "1,09:00:00.4,free,0x7f00,1000,0x0\r\n"
+                                          "\n"
+                                          "1,09:00:00.5,allocate,0x7f00,8,0x55\n");
   REQUIRE(traces.size() == 1);
   const Trace& trace = traces[0];
   CHECK(trace.name == "a.csv");
@@ -50,15 +49,14 @@ TEST_CASE("a log of RMM's becomes a trace") {
 }
 
 TEST_CASE("a snapshot's log becomes a trace for each device") {
-  const std::vector<Trace> traces =
-      parse(kSnapshot +
-            "0,segment_alloc,0x100,2097152,0x0\n"
-            "0,alloc,0x100,512,0x0\n"
-            "1,alloc,0x100,1024,0x0\n"
-            "0,free_requested,0x100,512,0x0\n"
-            "0,alloc,0x200,512,0x0\n"  // the first is not free yet
-            "0,free_completed,0x100,512,0x0\n"
-            "1,free_completed,0x900,512,0x0\n");
+  const std::vector<Trace> traces = parse(kSnapshot +
+                                          "0,segment_alloc,0x100,2097152,0x0\n"
+                                          "0,alloc,0x100,512,0x0\n"
+                                          "1,alloc,0x100,1024,0x0\n"
+                                          "0,free_requested,0x100,512,0x0\n"
+                                          "0,alloc,0x200,512,0x0\n"  // the first is not free yet
+                                          "0,free_completed,0x100,512,0x0\n"
+                                          "1,free_completed,0x900,512,0x0\n");
   REQUIRE(traces.size() == 2);
   CHECK(traces[0].name == "a.csv[0]");
   CHECK(traces[0].live_peak_bytes == 1024);

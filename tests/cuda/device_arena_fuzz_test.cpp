@@ -19,11 +19,22 @@ using tidepool::test::OperationKind;
 
 class DeviceArenaModel {
  public:
-  enum Kind { kAllocate, kFree, kFreeChecked, kRecord, kProgress, kFinish, kGiveBack, kSetLimit,
-              kAddPeer, kSynchronize, kFail };
+  enum Kind {
+    kAllocate,
+    kFree,
+    kFreeChecked,
+    kRecord,
+    kProgress,
+    kFinish,
+    kGiveBack,
+    kSetLimit,
+    kAddPeer,
+    kSynchronize,
+    kFail
+  };
   static constexpr OperationKind kKinds[] = {
-      {"kAllocate", 20}, {"kFree", 8},     {"kFreeChecked", 8}, {"kRecord", 6},
-      {"kProgress", 6},  {"kFinish", 2},   {"kGiveBack", 2},    {"kSetLimit", 1},
+      {"kAllocate", 20}, {"kFree", 8},        {"kFreeChecked", 8}, {"kRecord", 6},
+      {"kProgress", 6},  {"kFinish", 2},      {"kGiveBack", 2},    {"kSetLimit", 1},
       {"kAddPeer", 1},   {"kSynchronize", 1}, {"kFail", 3}};
 
   explicit DeviceArenaModel(uint64_t seed) {
@@ -51,9 +62,9 @@ class DeviceArenaModel {
     expect_equal(arena_->allocator().statistics().allocated_bytes, size_t{0});
     if (fake_.virtual_memory) expect_equal(fake_.handle_count(), size_t{0});
     arena_.reset();
-    expect_equal(fake_.range_count() + fake_.handle_count() + fake_.allocation_count() +
-                     fake_.event_count(),
-                 size_t{0});
+    expect_equal(
+        fake_.range_count() + fake_.handle_count() + fake_.allocation_count() + fake_.event_count(),
+        size_t{0});
     expect_equal(fake_.primary_references(kDevice), 0);
   }
 
@@ -73,7 +84,8 @@ class DeviceArenaModel {
   bool step(const Operation& op) {
     const driver::Stream stream = streams_[op.c % streams_.size()];
     switch (op.kind) {
-      case kAllocate: return allocate(op, stream);
+      case kAllocate:
+        return allocate(op, stream);
       case kFree:
       case kFreeChecked:
         if (blocks_.empty()) return false;
@@ -84,16 +96,25 @@ class DeviceArenaModel {
         fake_.launch(stream, kDevice);
         arena_->record_stream(some(op.a)->first, stream);
         return true;
-      case kProgress: fake_.finish(stream, kDevice); return true;
-      case kFinish: fake_.finish(); return true;
-      case kGiveBack: return arena_->allocator().give_back_free_pages() > 0;
+      case kProgress:
+        fake_.finish(stream, kDevice);
+        return true;
+      case kFinish:
+        fake_.finish();
+        return true;
+      case kGiveBack:
+        return arena_->allocator().give_back_free_pages() > 0;
       case kSetLimit:
         return arena_->allocator().set_limit((1 + op.a % kBudgetPages) * kPage), true;
       case kAddPeer:
         if (fake_.virtual_memory) peers_ |= attempt([&] { arena_->add_peer(kPeer); });
         return fake_.virtual_memory;
-      case kSynchronize: attempt([&] { arena_->synchronize(); }); return true;
-      default: fake_.fail_at(1 + op.a % 12, 1 + op.b % 4); return true;
+      case kSynchronize:
+        attempt([&] { arena_->synchronize(); });
+        return true;
+      default:
+        fake_.fail_at(1 + op.a % 12, 1 + op.b % 4);
+        return true;
     }
   }
 

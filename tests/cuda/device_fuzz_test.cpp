@@ -82,12 +82,23 @@ using MallocModel = AddressSpaceModel<MallocWorld, kMallocPage>;
 // given and what of that has run; a fence, the stream and the count it stands for.
 class StreamsModel {
  public:
-  enum Kind { kLaunch, kProgress, kRecord, kDropFence, kAsk, kHostWait, kWait, kCopy, kFinish,
-              kSwitchDevice, kFail };
+  enum Kind {
+    kLaunch,
+    kProgress,
+    kRecord,
+    kDropFence,
+    kAsk,
+    kHostWait,
+    kWait,
+    kCopy,
+    kFinish,
+    kSwitchDevice,
+    kFail
+  };
   static constexpr OperationKind kKinds[] = {
-      {"kLaunch", 8}, {"kProgress", 4}, {"kRecord", 8}, {"kDropFence", 5}, {"kAsk", 6},
-      {"kHostWait", 1}, {"kWait", 4}, {"kCopy", 4}, {"kFinish", 1}, {"kSwitchDevice", 1},
-      {"kFail", 3}};
+      {"kLaunch", 8}, {"kProgress", 4},     {"kRecord", 8}, {"kDropFence", 5},
+      {"kAsk", 6},    {"kHostWait", 1},     {"kWait", 4},   {"kCopy", 4},
+      {"kFinish", 1}, {"kSwitchDevice", 1}, {"kFail", 3}};
 
   explicit StreamsModel(uint64_t) {
     copies_.emplace(driver_, pool_);
@@ -142,20 +153,28 @@ class StreamsModel {
       case kProgress:
         fake_.finish(lane->second.stream, kDevice);
         return std::exchange(lane->second.done, lane->second.given) < lane->second.given;
-      case kRecord: return record(lane->first, op);
+      case kRecord:
+        return record(lane->first, op);
       case kDropFence:
         if (any) fences_.erase(fences_.begin() + op.b % fences_.size());
         return any;
-      case kAsk: return any && ask(*mark);
-      case kHostWait: return any && host_wait(*mark);
-      case kWait: return any && wait(lane->first, *mark);
-      case kCopy: return copy(op, mark);
-      case kFinish: return finish_all();
+      case kAsk:
+        return any && ask(*mark);
+      case kHostWait:
+        return any && host_wait(*mark);
+      case kWait:
+        return any && wait(lane->first, *mark);
+      case kCopy:
+        return copy(op, mark);
+      case kFinish:
+        return finish_all();
       case kSwitchDevice:
         fake_.make_current(static_cast<int>(op.a % 3) - 1);
         current_ = fake_.current_device();
         return true;
-      default: fake_.fail_at(1 + op.a % 6, 1 + op.b % 2); return true;
+      default:
+        fake_.fail_at(1 + op.a % 6, 1 + op.b % 2);
+        return true;
     }
   }
 

@@ -13,7 +13,7 @@ constexpr driver::Result kInvalidContext = 201;
 constexpr driver::Result kInvalidHandle = 400;
 constexpr driver::Result kNotSupported = 801;
 constexpr driver::Result kNotFound = 500;
-constexpr size_t kSmall = 4096;  // allocations up to here have memory
+constexpr size_t kSmall = 4096;     // allocations up to here have memory
 constexpr size_t kAlignment = 256;  // of allocations
 
 FakeDriver* the_driver = nullptr;

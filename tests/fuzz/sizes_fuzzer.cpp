@@ -24,10 +24,16 @@ std::optional<size_t> parsed(const std::string& text, size_t whole_bytes) {
 
 // Of an accepted text: bytes·10^k <= digits·unit < (bytes + 1)·10^k.
 void check_value(const std::string& text, size_t whole_bytes, size_t bytes) {
-  static const std::map<std::string, uint64_t> units = {
-      {"", 1},           {"B", 1},
-      {"KB", 1000},      {"MB", 1000000},   {"GB", 1000000000}, {"TB", 1000000000000},
-      {"KiB", 1 << 10},  {"MiB", 1 << 20},  {"GiB", 1 << 30},   {"TiB", uint64_t{1} << 40}};
+  static const std::map<std::string, uint64_t> units = {{"", 1},
+                                                        {"B", 1},
+                                                        {"KB", 1000},
+                                                        {"MB", 1000000},
+                                                        {"GB", 1000000000},
+                                                        {"TB", 1000000000000},
+                                                        {"KiB", 1 << 10},
+                                                        {"MiB", 1 << 20},
+                                                        {"GiB", 1 << 30},
+                                                        {"TiB", uint64_t{1} << 40}};
   Wide digits = 0, divisor = 1;
   bool fraction = false;
   std::string unit;

@@ -57,9 +57,9 @@ void check(const Trace& trace) {
 std::string written(const Trace& trace) {
   std::string text = "Thread,Time,Action,Pointer,Size,Stream\n";
   for (const TraceEvent& event : trace.events) {
-    text += fmt::format("1,0,{},{:#x},{},{}\n", event.allocates ? "allocate" : "free",
-                        event.block + uint64_t{1}, event.bytes,
-                        static_cast<uint32_t>(event.stream));
+    text +=
+        fmt::format("1,0,{},{:#x},{},{}\n", event.allocates ? "allocate" : "free",
+                    event.block + uint64_t{1}, event.bytes, static_cast<uint32_t>(event.stream));
   }
   return text;
 }
@@ -73,11 +73,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     TIDEPOOL_CHECK(again.size() == 1 && again[0].blocks == trace.blocks &&
                        again[0].live_peak_bytes == trace.live_peak_bytes,
                    "%zu traces of %zu blocks", again.size(), trace.blocks);
-    const bool same = std::equal(
-        again[0].events.begin(), again[0].events.end(), trace.events.begin(), trace.events.end(),
-        [](const TraceEvent& a, const TraceEvent& b) {
-          return a.allocates == b.allocates && a.block == b.block && a.bytes == b.bytes;
-        });
+    const bool same =
+        std::equal(again[0].events.begin(), again[0].events.end(), trace.events.begin(),
+                   trace.events.end(), [](const TraceEvent& a, const TraceEvent& b) {
+                     return a.allocates == b.allocates && a.block == b.block && a.bytes == b.bytes;
+                   });
     TIDEPOOL_CHECK(same, "other events, of %zu", trace.events.size());
   }
   return 0;

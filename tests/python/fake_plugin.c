@@ -13,71 +13,71 @@
 static _Thread_local int thread_on;
 static int attached, escapes, steps, threads_started;
 
-static void note(const char *text, const char *detail) {
-    const char *path = getenv("FAKE_PLUGIN_LOG");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (!file) return;
-    fprintf(file, "%s %s\n", text, detail);
-    fclose(file);
+static void note(const char* text, const char* detail) {
+  const char* path = getenv("FAKE_PLUGIN_LOG");
+  FILE* file = path ? fopen(path, "a") : NULL;
+  if (!file) return;
+  fprintf(file, "%s %s\n", text, detail);
+  fclose(file);
 }
 
 uint32_t tidepool_built_for(void) { return FAKE_VERSION; }
 
-int tidepool_attach(const char *settings, char *error, size_t error_bytes) {
-    const char *refusal = getenv("FAKE_PLUGIN_REFUSES");
-    note("attach", settings);
-    if (refusal) {
-        snprintf(error, error_bytes, "%s", refusal);
-        return 1;
-    }
-    attached = thread_on = 1;
-    return 0;
+int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
+  const char* refusal = getenv("FAKE_PLUGIN_REFUSES");
+  note("attach", settings);
+  if (refusal) {
+    snprintf(error, error_bytes, "%s", refusal);
+    return 1;
+  }
+  attached = thread_on = 1;
+  return 0;
 }
 
 int tidepool_attached(void) { return attached; }
 
-size_t tidepool_statistics(char *out, size_t capacity) {
-    char text[40000];
-    memset(text, ' ', sizeof text);  // longer than a first guess at the size
-    int used = snprintf(text, sizeof text,
-                        "{\"cpu\": {\"reserved_peak_bytes\": 1610612736, \"evictions\": 3, "
-                        "\"evicted_bytes\": 3145728, \"operators_replayed\": 4, "
-                        "\"bookkeeping_bytes\": 2048, \"replay_ns\": "
-                        "1500000000, \"escapes\": %d, \"steps\": %d, \"threads\": %d}",
-                        escapes, steps, threads_started);
-    text[used] = ' ';
-    text[sizeof text - 2] = '}';
-    text[sizeof text - 1] = '\0';
-    if (capacity >= sizeof text) memcpy(out, text, sizeof text);
-    return sizeof text;
+size_t tidepool_statistics(char* out, size_t capacity) {
+  char text[40000];
+  memset(text, ' ', sizeof text);  // longer than a first guess at the size
+  int used = snprintf(text, sizeof text,
+                      "{\"cpu\": {\"reserved_peak_bytes\": 1610612736, \"evictions\": 3, "
+                      "\"evicted_bytes\": 3145728, \"operators_replayed\": 4, "
+                      "\"bookkeeping_bytes\": 2048, \"replay_ns\": "
+                      "1500000000, \"escapes\": %d, \"steps\": %d, \"threads\": %d}",
+                      escapes, steps, threads_started);
+  text[used] = ' ';
+  text[sizeof text - 2] = '}';
+  text[sizeof text - 1] = '\0';
+  if (capacity >= sizeof text) memcpy(out, text, sizeof text);
+  return sizeof text;
 }
 
 int tidepool_thread(int on) {
-    int before = thread_on;
-    if (on && !before) __atomic_add_fetch(&threads_started, 1, __ATOMIC_RELAXED);
-    thread_on = on;
-    return before;
+  int before = thread_on;
+  if (on && !before) __atomic_add_fetch(&threads_started, 1, __ATOMIC_RELAXED);
+  thread_on = on;
+  return before;
 }
 
 int tidepool_thread_is_on(void) { return thread_on; }
-int tidepool_hold(void *s, void **h, char *e, size_t n) {
+int tidepool_hold(void* s, void** h, char* e, size_t n) {
   return (void)s, (void)e, (void)n, *h = 0, 0;
 }
-void tidepool_let_go(void *s, void *h) { (void)s, (void)h; }
-int tidepool_make_resident(void *s, char *e, size_t n) { return (void)s, (void)e, (void)n, 0; }
-int tidepool_escape(void *s, char *e, size_t n) { return (void)s, (void)e, (void)n, escapes++, 0; }
-int tidepool_written(void *s, char *e, size_t n) { return (void)s, (void)e, (void)n, 0; }
-int tidepool_state(void *storage) { return (void)storage, 0; }
-int tidepool_evict(void *storage) { return (void)storage, 0; }
+void tidepool_let_go(void* s, void* h) { (void)s, (void)h; }
+int tidepool_make_resident(void* s, char* e, size_t n) { return (void)s, (void)e, (void)n, 0; }
+int tidepool_escape(void* s, char* e, size_t n) { return (void)s, (void)e, (void)n, escapes++, 0; }
+int tidepool_written(void* s, char* e, size_t n) { return (void)s, (void)e, (void)n, 0; }
+int tidepool_state(void* storage) { return (void)storage, 0; }
+int tidepool_evict(void* storage) { return (void)storage, 0; }
 size_t tidepool_evict_all(void) { return 0; }
 void tidepool_optimizer_scope(int entering) { steps += !entering; }
 void tidepool_finish(void) {}
 void tidepool_rescan_operators(void) {}
-int tidepool_begin_settling(char *e, size_t n) {
+int tidepool_begin_settling(char* e, size_t n) {
   return (void)e, (void)n, note("begin_settling", ""), 0;
 }
 void tidepool_end_settling(void) { note("end_settling", ""); }
-void tidepool_distrust(const char *name) { note("distrust", name); }
+void tidepool_distrust(const char* name) { note("distrust", name); }
 void tidepool_note_own_kernel(void) { note("own kernel", ""); }
 int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }
 void tidepool_recording(int on) { (void)on; }

@@ -27,9 +27,9 @@ constexpr const char* kPolicies[] = {"needed-cost", "dtr", "msps", "coop", "dtr-
 class LineageModel {
  public:
   enum Kind { kRoot, kResult, kPair, kEvict, kInstall, kDie, kSweep, kPrice, kSearch };
-  static constexpr OperationKind kKinds[] = {
-      {"kRoot", 3},    {"kResult", 12}, {"kPair", 4},  {"kEvict", 12}, {"kInstall", 6},
-      {"kDie", 8},     {"kSweep", 1},   {"kPrice", 8}, {"kSearch", 1}};
+  static constexpr OperationKind kKinds[] = {{"kRoot", 3},   {"kResult", 12}, {"kPair", 4},
+                                             {"kEvict", 12}, {"kInstall", 6}, {"kDie", 8},
+                                             {"kSweep", 1},  {"kPrice", 8},   {"kSearch", 1}};
 
   explicit LineageModel(uint64_t seed)
       : policy_(kPolicies[seed % std::size(kPolicies)]), built_(policy_) {}
@@ -81,7 +81,8 @@ class LineageModel {
         live_.erase(at);
         built_.die(storage);
         return true;
-      default: return price(*storage);
+      default:
+        return price(*storage);
     }
   }
 

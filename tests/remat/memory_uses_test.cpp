@@ -121,10 +121,18 @@ TEST_CASE("whatever a job has done, its report adds up and every line says somet
       const Tensor from = tensors[random() % tensors.size()];
       try {
         switch (random() % 5) {
-          case 0: job.update(tensors[random() % tensors.size()], {from}); break;
-          case 1: job.evict(from); break;
-          case 2: tensors.push_back(job.run({from}, {100}, 100, 0, random() % 2 == 0)[0]); break;
-          default: tensors.push_back(job.pure({from}, 100 + random() % 900)); break;
+          case 0:
+            job.update(tensors[random() % tensors.size()], {from});
+            break;
+          case 1:
+            job.evict(from);
+            break;
+          case 2:
+            tensors.push_back(job.run({from}, {100}, 100, 0, random() % 2 == 0)[0]);
+            break;
+          default:
+            tensors.push_back(job.pure({from}, 100 + random() % 900));
+            break;
         }
       } catch (const OutOfMemory& error) {
         CHECK(error.report().lower_bound_budget_bytes > error.report().budget_bytes);

@@ -10,9 +10,9 @@ namespace tidepool::sim {
 namespace {
 
 const char* const kKindNames[static_cast<size_t>(Kind::kCount)] = {
-    "kInput",     "kPure",     "kDraw",        "kView", "kUpdate",   "kOverwrite",
-    "kSideWrite", "kListWrite", "kUnsupported", "kDrop", "kDropLate", "kEvict",
-    "kEvictAll",  "kRead",     "kRawWrite",    "kEscape", "kReplace", "kFailingUpdate",
+    "kInput",     "kPure",         "kDraw",        "kView",   "kUpdate",   "kOverwrite",
+    "kSideWrite", "kListWrite",    "kUnsupported", "kDrop",   "kDropLate", "kEvict",
+    "kEvictAll",  "kRead",         "kRawWrite",    "kEscape", "kReplace",  "kFailingUpdate",
     "kEndStep",   "kRecordingOff", "kRecordingOn", "kFork"};
 
 // How often each kind occurs, in the order of Kind.

@@ -20,23 +20,23 @@ class Random : public SplitMix {
 };
 
 enum class Kind : uint8_t {
-  kInput,         // a tensor whose contents come from outside
-  kPure,          // 1 to 3 inputs, 1 or 2 outputs
-  kDraw,          // the same, with a random draw
-  kView,          // another handle on a part of a storage
-  kUpdate,        // in-place, on a part or all of a storage
-  kOverwrite,     // writes all of a storage and reads none of it
-  kSideWrite,     // an output, and a write that a replay must not repeat
-  kListWrite,     // updates two storages
-  kUnsupported,   // results without lineage
-  kDrop,          // a handle dies
-  kDropLate,      // a handle dies, and the death of its storage is reported some steps later
-  kEvict,         // evicts one storage
+  kInput,        // a tensor whose contents come from outside
+  kPure,         // 1 to 3 inputs, 1 or 2 outputs
+  kDraw,         // the same, with a random draw
+  kView,         // another handle on a part of a storage
+  kUpdate,       // in-place, on a part or all of a storage
+  kOverwrite,    // writes all of a storage and reads none of it
+  kSideWrite,    // an output, and a write that a replay must not repeat
+  kListWrite,    // updates two storages
+  kUnsupported,  // results without lineage
+  kDrop,         // a handle dies
+  kDropLate,     // a handle dies, and the death of its storage is reported some steps later
+  kEvict,        // evicts one storage
   kEvictAll,
-  kRead,          // from outside: restores and compares
-  kRawWrite,      // from outside: announced, then written
-  kEscape,        // a raw pointer leaves; written unseen from then on
-  kReplace,       // a storage gets other bytes
+  kRead,           // from outside: restores and compares
+  kRawWrite,       // from outside: announced, then written
+  kEscape,         // a raw pointer leaves; written unseen from then on
+  kReplace,        // a storage gets other bytes
   kFailingUpdate,  // an in-place operator that throws when it has written half
   kEndStep,
   kRecordingOff,

@@ -107,8 +107,8 @@ void Simulator::compute(const Operation& operation) {
   if (inputs.empty() && operation.kind != Kind::kDraw) inputs.push_back(argument(operation.a));
   Argument target;
   if (operation.kind == Kind::kSideWrite) target = argument(operation.c);
-  add_outputs(framework_.run(body, inputs, target, remat::Access::kSideWrite, {},
-                             operation.cost_ns, operation.kind != Kind::kUnsupported, false));
+  add_outputs(framework_.run(body, inputs, target, remat::Access::kSideWrite, {}, operation.cost_ns,
+                             operation.kind != Kind::kUnsupported, false));
 }
 
 void Simulator::write(const Operation& operation) {
@@ -187,12 +187,17 @@ bool Simulator::step_on_operators(const Operation& operation) {
     case Kind::kPure:
     case Kind::kDraw:
     case Kind::kSideWrite:
-    case Kind::kUnsupported: compute(operation); return true;
+    case Kind::kUnsupported:
+      compute(operation);
+      return true;
     case Kind::kUpdate:
     case Kind::kOverwrite:
     case Kind::kListWrite:
-    case Kind::kFailingUpdate: write(operation); return true;
-    default: return false;
+    case Kind::kFailingUpdate:
+      write(operation);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -206,13 +211,27 @@ void Simulator::step_from_outside(const Operation& operation) {
       framework_.take_reference(handles_[at].storage);
       break;
     }
-    case Kind::kDrop: drop(at, false); break;
-    case Kind::kDropLate: drop(at, true); break;
-    case Kind::kRead: read(handles_[at]); break;
-    case Kind::kRawWrite: raw_write(handles_[at], operation.scalar); break;
-    case Kind::kEscape: escape(handles_[at]); break;
-    case Kind::kReplace: framework_.replace_bytes(handles_[at].storage, operation.scalar); break;
-    default: step_on_runtime(operation); break;
+    case Kind::kDrop:
+      drop(at, false);
+      break;
+    case Kind::kDropLate:
+      drop(at, true);
+      break;
+    case Kind::kRead:
+      read(handles_[at]);
+      break;
+    case Kind::kRawWrite:
+      raw_write(handles_[at], operation.scalar);
+      break;
+    case Kind::kEscape:
+      escape(handles_[at]);
+      break;
+    case Kind::kReplace:
+      framework_.replace_bytes(handles_[at].storage, operation.scalar);
+      break;
+    default:
+      step_on_runtime(operation);
+      break;
   }
 }
 
@@ -228,9 +247,15 @@ void Simulator::step_on_runtime(const Operation& operation) {
       runtime_->evict_everything();
       break;
     }
-    case Kind::kEndStep: runtime_->end_step(); break;
-    case Kind::kRecordingOff: runtime_->set_recording(false); break;
-    case Kind::kRecordingOn: runtime_->set_recording(true); break;
+    case Kind::kEndStep:
+      runtime_->end_step();
+      break;
+    case Kind::kRecordingOff:
+      runtime_->set_recording(false);
+      break;
+    case Kind::kRecordingOn:
+      runtime_->set_recording(true);
+      break;
     case Kind::kFork:
       if (forked_) break;
       forked_ = true;
@@ -238,7 +263,8 @@ void Simulator::step_on_runtime(const Operation& operation) {
       allocator_.become_forked_child();
       runtime_->become_forked_child();
       break;
-    default: break;
+    default:
+      break;
   }
 }
 

@@ -78,11 +78,11 @@ TEST_CASE("random programs give what an unlimited run gives") {
             << sum.runtime.evictions << " evictions, " << sum.runtime.operators_replayed
             << " replays, " << sum.runtime.ghosts << " ghosts, " << sum.runtime.retained
             << " retained, " << sum.runtime.clones << " clones, " << sum.runtime.snapshots
-            << " snapshots, " << sum.runtime.lean_plans << " lean plans, "
-            << sum.allocator.windows << " windows, " << sum.allocator.remaps << " remaps, "
-            << sum.allocator.moves << " moves, "
-            << sum.out_of_memory << " out of memory (" << sum.out_of_memory_below_bound
-            << " where the bound fits), " << sum.faults << " faults\n";
+            << " snapshots, " << sum.runtime.lean_plans << " lean plans, " << sum.allocator.windows
+            << " windows, " << sum.allocator.remaps << " remaps, " << sum.allocator.moves
+            << " moves, " << sum.out_of_memory << " out of memory ("
+            << sum.out_of_memory_below_bound << " where the bound fits), " << sum.faults
+            << " faults\n";
   // Each mechanism has been at work.
   CHECK(sum.runtime.evictions > programs);
   CHECK(sum.runtime.operators_replayed > programs / 4);

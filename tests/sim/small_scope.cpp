@@ -82,15 +82,21 @@ bool SmallScope::possible(const Event& event) const {
   const remat::Storage& storage = tracked(event.tensor);
   switch (event.kind) {
     case Event::kUpdate:
-    case Event::kOverwrite: return !slot.late && is_live(event.other);
+    case Event::kOverwrite:
+      return !slot.late && is_live(event.other);
     case Event::kDie:
-    case Event::kDieLate: return !slot.late;
-    case Event::kReport: return slot.late;
+    case Event::kDieLate:
+      return !slot.late;
+    case Event::kReport:
+      return slot.late;
     case Event::kEvict:
       return !forked_ && !storage.evicted && !storage.dying && storage.current->producer != nullptr;
-    case Event::kEscape: return !slot.late && !slot.escaped;
-    case Event::kTouch: return !slot.late && (storage.evicted || slot.escaped);
-    default: return false;
+    case Event::kEscape:
+      return !slot.late && !slot.escaped;
+    case Event::kTouch:
+      return !slot.late && (storage.evicted || slot.escaped);
+    default:
+      return false;
   }
 }
 
@@ -123,13 +129,19 @@ void SmallScope::write(const Event& event) {
 void SmallScope::act_on(const Event& event) {
   Slot& slot = slots_[event.tensor];
   switch (event.kind) {
-    case Event::kDie: job_->drop(std::exchange(slot.storage, nullptr)); break;
+    case Event::kDie:
+      job_->drop(std::exchange(slot.storage, nullptr));
+      break;
     case Event::kDieLate:
       slot.late = true;
       job_->framework.drop_reference_silently(slot.storage);
       break;
-    case Event::kReport: job_->framework.report_death(std::exchange(slot, {}).storage); break;
-    case Event::kEvict: job_->evict(slot.storage); break;
+    case Event::kReport:
+      job_->framework.report_death(std::exchange(slot, {}).storage);
+      break;
+    case Event::kEvict:
+      job_->evict(slot.storage);
+      break;
     case Event::kEscape: {
       DeviceLock lock(job_->mutex);
       job_->runtime.escape(slot.storage->tracked, lock);
@@ -144,7 +156,8 @@ void SmallScope::act_on(const Event& event) {
         failure_ = fmt::format("tensor {} has other contents", event.tensor);
       }
       break;
-    default: break;
+    default:
+      break;
   }
 }
 

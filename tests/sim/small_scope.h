@@ -20,12 +20,12 @@ struct Event {
     kUpdate,     // in place; reads `other`, too, if that is another tensor
     kOverwrite,  // likewise, but reads none of its old contents
     kDie,
-    kDieLate,    // dead, but nobody has said so yet
-    kReport,     // the late death is reported
+    kDieLate,  // dead, but nobody has said so yet
+    kReport,   // the late death is reported
     kEvict,
-    kEscape,     // a raw pointer leaves and is written through
-    kTouch,      // evicted: read, and so restored; escaped: written unseen
-    kFork,       // from now on this is the child: it restores, and evicts nothing
+    kEscape,  // a raw pointer leaves and is written through
+    kTouch,   // evicted: read, and so restored; escaped: written unseen
+    kFork,    // from now on this is the child: it restores, and evicts nothing
     kCount
   };
   Kind kind = kUpdate;

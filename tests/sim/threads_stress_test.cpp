@@ -200,7 +200,7 @@ struct Totals {
 };
 
 Totals run_threads(uint64_t seed, int threads, int steps, size_t budget_bytes,
-                     const std::string& policy, bool slab) {
+                   const std::string& policy, bool slab) {
   remat::RuntimeConfig config;
   config.policy = policy;
   config.seed = seed;

@@ -84,8 +84,7 @@ TEST_CASE("host memory is known once it is allocated or registered") {
   CHECK(cudaHostRegister(pageable.data() + 50, 10, 0) ==
         static_cast<int>(Error::kHostMemoryAlreadyRegistered));
   CHECK(cudaHostUnregister(pageable.data()) == kOk);
-  CHECK(cudaHostUnregister(pageable.data()) ==
-        static_cast<int>(Error::kHostMemoryNotRegistered));
+  CHECK(cudaHostUnregister(pageable.data()) == static_cast<int>(Error::kHostMemoryNotRegistered));
   CHECK(cudaFreeHost(pinned) == kOk);
   CHECK(cudaFreeHost(pinned) == kInvalid);
   CHECK(cuda.machine.allocations.live_host() == 0);

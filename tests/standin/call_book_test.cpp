@@ -32,10 +32,10 @@ TEST_CASE("the n-th call of a kind fails, does nothing, and can be armed again")
 }
 
 TEST_CASE("every kind of call of a program can be made to fail") {
-  for (const char* const kind : {"malloc", "free", "reserve", "create", "map", "access", "unmap",
-                                 "release", "event_create", "event_record", "event_query",
-                                 "stream_create", "stream_wait", "stream_query", "synchronize",
-                                 "copy", "fill", "launch"}) {
+  for (const char* const kind :
+       {"malloc", "free", "reserve", "create", "map", "access", "unmap", "release", "event_create",
+        "event_record", "event_query", "stream_create", "stream_wait", "stream_query",
+        "synchronize", "copy", "fill", "launch"}) {
     Driver cuda;
     REQUIRE(fake_cuda_set("FAIL", (std::string(kind) + ":1=719").c_str()) == 0);
     std::vector<int> results;
@@ -109,18 +109,18 @@ class Environment {
 
 TEST_CASE("settings are read from the environment") {
   const Environment environment(Environment::Variables{{"FAKE_CUDA_DEVICES", "3"},
-                                 {"FAKE_CUDA_MEMORY", "80GiB,512MiB"},
-                                 {"FAKE_CUDA_MAPPING_LIMIT", "100"},
-                                 {"FAKE_CUDA_LATE", "asked"},
-                                 {"FAKE_CUDA_TOUCH", "0"},
-                                 {"FAKE_CUDA_PEERS", "0"},
-                                 {"FAKE_CUDA_FATAL", "1"},
-                                 {"FAKE_CUDA_LOG_ENTRIES", "7"},
-                                 {"FAKE_CUDA_BLAS_WORKSPACE", "4KiB"},
-                                 {"FAKE_CUDA_DNN_WORKSPACE", "5"},
-                                 {"FAKE_CUDA_FAIL", "map:3"},
-                                 {"FAKE_CUDA_PRICE", "map:3"},
-                                 {"CUDA_VISIBLE_DEVICES", "0,1"}});
+                                                       {"FAKE_CUDA_MEMORY", "80GiB,512MiB"},
+                                                       {"FAKE_CUDA_MAPPING_LIMIT", "100"},
+                                                       {"FAKE_CUDA_LATE", "asked"},
+                                                       {"FAKE_CUDA_TOUCH", "0"},
+                                                       {"FAKE_CUDA_PEERS", "0"},
+                                                       {"FAKE_CUDA_FATAL", "1"},
+                                                       {"FAKE_CUDA_LOG_ENTRIES", "7"},
+                                                       {"FAKE_CUDA_BLAS_WORKSPACE", "4KiB"},
+                                                       {"FAKE_CUDA_DNN_WORKSPACE", "5"},
+                                                       {"FAKE_CUDA_FAIL", "map:3"},
+                                                       {"FAKE_CUDA_PRICE", "map:3"},
+                                                       {"CUDA_VISIBLE_DEVICES", "0,1"}});
   const Settings settings = settings_from_environment();
   CHECK(settings.devices == 2);
   CHECK(settings.memory_of(0) == size_t{80} << 30);
@@ -139,10 +139,14 @@ TEST_CASE("settings are read from the environment") {
 }
 
 TEST_CASE("a setting that is unknown or wrong is named") {
-  for (const auto& [name, value] : Environment::Variables{
-           {"FAKE_CUDA_MEMROY", "1"}, {"FAKE_CUDA_MEMORY", "1GB"}, {"FAKE_CUDA_MEMORY", ""},
-           {"FAKE_CUDA_MEMORY", "1GiB,"}, {"FAKE_CUDA_DEVICES", "-1"},
-           {"FAKE_CUDA_TOUCH", "yes"}, {"FAKE_CUDA_LATE", "late"}, {"FAKE_CUDA_FAIL", "map"}}) {
+  for (const auto& [name, value] : Environment::Variables{{"FAKE_CUDA_MEMROY", "1"},
+                                                          {"FAKE_CUDA_MEMORY", "1GB"},
+                                                          {"FAKE_CUDA_MEMORY", ""},
+                                                          {"FAKE_CUDA_MEMORY", "1GiB,"},
+                                                          {"FAKE_CUDA_DEVICES", "-1"},
+                                                          {"FAKE_CUDA_TOUCH", "yes"},
+                                                          {"FAKE_CUDA_LATE", "late"},
+                                                          {"FAKE_CUDA_FAIL", "map"}}) {
     const Environment environment(Environment::Variables{{name, value}});
     INFO(name << "=" << value);
     try {

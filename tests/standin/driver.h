@@ -7,9 +7,8 @@
 #include "tests/support/fake_cuda/core/machine.h"
 #include "tests/support/fake_cuda/driver/abi.h"
 
-extern "C" int cudaGetDriverEntryPointByVersion(const char* name, void** function,
-                                                unsigned version, unsigned long long flags,
-                                                int* status);
+extern "C" int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                                unsigned long long flags, int* status);
 
 namespace tidepool::fake_cuda {
 
@@ -58,8 +57,8 @@ struct Driver {
   DRIVER_FUNCTION(copy_to_host, "cuMemcpyDtoH", void*, DeviceAddress, size_t);
   DRIVER_FUNCTION(copy_to_device, "cuMemcpyHtoD", DeviceAddress, const void*, size_t);
   DRIVER_FUNCTION(fill_async, "cuMemsetD8Async", DeviceAddress, unsigned char, size_t, void*);
-  DRIVER_FUNCTION(launch, "cuLaunchKernel", void*, unsigned, unsigned, unsigned, unsigned,
-                  unsigned, unsigned, unsigned, void*, void**, void**);
+  DRIVER_FUNCTION(launch, "cuLaunchKernel", void*, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  unsigned, unsigned, void*, void**, void**);
   DRIVER_FUNCTION(create_stream, "cuStreamCreate", void**, unsigned);
   DRIVER_FUNCTION(destroy_stream, "cuStreamDestroy", void*);
   DRIVER_FUNCTION(wait, "cuStreamWaitEvent", void*, void*, unsigned);

@@ -127,7 +127,7 @@ TEST_CASE("calls cost the host their price, work keeps its stream busy, and even
   void* const stream = cuda.stream();
   void* const start = cuda.event();
   void* const end = cuda.event();
-  cuda.record(start, stream);                       // host 10, stream 10
+  cuda.record(start, stream);                           // host 10, stream 10
   for (int i = 0; i < 3; ++i) cuda.run_kernel(stream);  // host 310; stream 110, then + 3000
   cuda.record(end, stream);
   CHECK(fake_cuda_host_time_ns() == 320);

@@ -66,13 +66,20 @@ class RandomProgram {
     Lane& lane = lanes_[random_.below(std::size(lanes_))];
     Mark& mark = marks_[random_.below(std::size(marks_))];
     switch (random_.below(9)) {
-      case 0: return record(lane, mark);
-      case 1: return wait(lane, mark);
-      case 2: return synchronize(mark);
-      case 3: return live_ ? free() : allocate(lane);
-      case 4: return live_ ? use(lane) : allocate(lane);
-      case 5: return live_ ? share(lane) : allocate(lane);
-      default: return launch(lane);
+      case 0:
+        return record(lane, mark);
+      case 1:
+        return wait(lane, mark);
+      case 2:
+        return synchronize(mark);
+      case 3:
+        return live_ ? free() : allocate(lane);
+      case 4:
+        return live_ ? use(lane) : allocate(lane);
+      case 5:
+        return live_ ? share(lane) : allocate(lane);
+      default:
+        return launch(lane);
     }
   }
 

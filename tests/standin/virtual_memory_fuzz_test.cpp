@@ -15,18 +15,25 @@ constexpr size_t kDevicePages = 6;
 class ModelledMemory {
  public:
   explicit ModelledMemory(uint64_t seed)
-      : random_(seed), cuda_({.memory_bytes = {kDevicePages * kPage}}),
+      : random_(seed),
+        cuda_({.memory_bytes = {kDevicePages * kPage}}),
         range_(cuda_.reserved(kPages * kPage)) {}
 
   // One call, which succeeds exactly if the model says so; then everything is compared.
   void step() {
     switch (random_.below(6)) {
-      case 0: return create();
-      case 1: return release();
-      case 2: return retain();
-      case 3: return unmap();
-      case 4: return allow();
-      default: return map();
+      case 0:
+        return create();
+      case 1:
+        return release();
+      case 2:
+        return retain();
+      case 3:
+        return unmap();
+      case 4:
+        return allow();
+      default:
+        return map();
     }
   }
 
@@ -120,8 +127,7 @@ class ModelledMemory {
     const bool works = found != handles_.end() && found->second.owners > 0 &&
                        found->second.stamps.size() == pages && page + pages <= kPages &&
                        !overlaps(page, pages);
-    REQUIRE(cuda_.map(range_ + page * kPage, pages * kPage, 0, id, 0) ==
-            (works ? kOk : kInvalid));
+    REQUIRE(cuda_.map(range_ + page * kPage, pages * kPage, 0, id, 0) == (works ? kOk : kInvalid));
     if (works) mappings_[page] = Mapping{id, pages};
   }
   void unmap() {

@@ -111,27 +111,27 @@ TEST_CASE("misuse of virtual memory is refused with CUDA's error and changes not
   CHECK(cuda.create(&handle, kPage, &nowhere, 0) == static_cast<int>(Error::kInvalidDevice));
   CHECK(cuda.create(&handle, kPage, nullptr, 0) == kInvalid);
 
-  CHECK(cuda.map(range, kPage, 0, one, 0) == kInvalid);               // mapped already
-  CHECK(cuda.map(range + 2 * kPage, kPage, 0, one, 0) == kInvalid);   // inside a mapping
+  CHECK(cuda.map(range, kPage, 0, one, 0) == kInvalid);                  // mapped already
+  CHECK(cuda.map(range + 2 * kPage, kPage, 0, one, 0) == kInvalid);      // inside a mapping
   CHECK(cuda.map(range + 7 * kPage, 2 * kPage, 0, two, 0) == kInvalid);  // past the range
-  CHECK(cuda.map(range + 4 * kPage, kPage, 0, two, 0) == kInvalid);   // a part of a handle
+  CHECK(cuda.map(range + 4 * kPage, kPage, 0, two, 0) == kInvalid);      // a part of a handle
   CHECK(cuda.map(range + 4 * kPage, kPage, kPage, two, 0) == kInvalid);  // an offset
   CHECK(cuda.map(range + 4 * kPage + 512, kPage, 0, one, 0) == kInvalid);
   CHECK(cuda.map(uintptr_t{1} << 46, kPage, 0, one, 0) == kInvalid);  // not reserved
   CHECK(cuda.map(range + 4 * kPage, kPage, 0, 999, 0) == kInvalid);   // no handle
 
-  CHECK(cuda.allow(range + 3 * kPage, kPage) == kInvalid);      // nothing mapped
-  CHECK(cuda.allow(range, 4 * kPage) == kInvalid);              // a gap at the end
-  CHECK(cuda.allow(range + kPage, kPage) == kInvalid);          // a part of a mapping
-  CHECK(cuda.allow(range + 2 * kPage, kPage) == kInvalid);      // begins inside one
-  CHECK(cuda.allow(range, kPage, 0, 2) == kInvalid);            // no such flags
+  CHECK(cuda.allow(range + 3 * kPage, kPage) == kInvalid);  // nothing mapped
+  CHECK(cuda.allow(range, 4 * kPage) == kInvalid);          // a gap at the end
+  CHECK(cuda.allow(range + kPage, kPage) == kInvalid);      // a part of a mapping
+  CHECK(cuda.allow(range + 2 * kPage, kPage) == kInvalid);  // begins inside one
+  CHECK(cuda.allow(range, kPage, 0, 2) == kInvalid);        // no such flags
   CHECK(cuda.set_access(range, kPage, nullptr, 0) == kInvalid);
 
-  CHECK(cuda.unmap(range, 2 * kPage) == kInvalid);              // ends inside a mapping
-  CHECK(cuda.unmap(range + 2 * kPage, kPage) == kInvalid);      // begins inside one
-  CHECK(cuda.unmap(range + 3 * kPage, kPage) == kInvalid);      // nothing mapped
+  CHECK(cuda.unmap(range, 2 * kPage) == kInvalid);          // ends inside a mapping
+  CHECK(cuda.unmap(range + 2 * kPage, kPage) == kInvalid);  // begins inside one
+  CHECK(cuda.unmap(range + 3 * kPage, kPage) == kInvalid);  // nothing mapped
   CHECK(cuda.unmap(range, 0) == kInvalid);
-  CHECK(cuda.release_range(range, 8 * kPage) == kInvalid);      // mappings in it
+  CHECK(cuda.release_range(range, 8 * kPage) == kInvalid);  // mappings in it
   CHECK(cuda.release_range(range, 4 * kPage) == kInvalid);
   CHECK(cuda.release_range(range + kPage, kPage) == kInvalid);
 
@@ -140,7 +140,7 @@ TEST_CASE("misuse of virtual memory is refused with CUDA's error and changes not
   CHECK(cuda.machine.memory(0).used_bytes() == 3 * kPage);
   CHECK(cuda.allow(range, 3 * kPage) == kOk);
   bytes_at(range)[3 * kPage - 1] = 1;
-  CHECK(cuda.unmap(range, 3 * kPage) == kOk);  // several whole ones at once
+  CHECK(cuda.unmap(range, 3 * kPage) == kOk);   // several whole ones at once
   CHECK(cuda.unmap(range, kPage) == kInvalid);  // a second time
 }
 

@@ -83,17 +83,17 @@ void check_rules() {
   Address range = space.reserve(8 * kPage);
   HandleId a = space.create_handle(kPage);
   HandleId b = space.create_handle(kPage);
-  CHECK_THROWS_AS(space.map(range + 1, kPage, a), DeviceError);           // not aligned
-  CHECK_THROWS_AS(space.map(range + 8 * kPage, kPage, a), DeviceError);   // outside
-  CHECK_THROWS_AS(space.map(range, 2 * kPage, a), DeviceError);           // not its size
-  CHECK_THROWS_AS(space.set_access(range, kPage), DeviceError);           // nothing mapped
+  CHECK_THROWS_AS(space.map(range + 1, kPage, a), DeviceError);          // not aligned
+  CHECK_THROWS_AS(space.map(range + 8 * kPage, kPage, a), DeviceError);  // outside
+  CHECK_THROWS_AS(space.map(range, 2 * kPage, a), DeviceError);          // not its size
+  CHECK_THROWS_AS(space.set_access(range, kPage), DeviceError);          // nothing mapped
   CHECK_THROWS_AS(space.unmap(range, kPage), DeviceError);
   space.map(range, kPage, a);
-  CHECK_THROWS_AS(space.map(range + kPage, kPage, a), DeviceError);       // mapped already
-  CHECK_THROWS_AS(space.map(range, kPage, b), DeviceError);               // taken
-  CHECK_THROWS_AS(space.release_handle(a), DeviceError);                  // still mapped
+  CHECK_THROWS_AS(space.map(range + kPage, kPage, a), DeviceError);  // mapped already
+  CHECK_THROWS_AS(space.map(range, kPage, b), DeviceError);          // taken
+  CHECK_THROWS_AS(space.release_handle(a), DeviceError);             // still mapped
   CHECK_THROWS_AS(space.release_range(range, 8 * kPage), DeviceError);
-  CHECK_THROWS_AS(space.set_access(range, 2 * kPage), DeviceError);       // a gap
+  CHECK_THROWS_AS(space.set_access(range, 2 * kPage), DeviceError);  // a gap
   space.map(range + kPage, kPage, b);
   CHECK(space.move(a, range, range + kPage, kPage) == MoveResult::kStayed);
   CHECK(space.move(a, range + kPage, range + 2 * kPage, kPage) == MoveResult::kStayed);

@@ -23,7 +23,16 @@ template <typename World, size_t kPage>
 class AddressSpaceModel {
  public:
   enum Kind {
-    kReserve, kReleaseRange, kCreate, kRelease, kMap, kOpen, kUnmap, kMove, kFill, kFail
+    kReserve,
+    kReleaseRange,
+    kCreate,
+    kRelease,
+    kMap,
+    kOpen,
+    kUnmap,
+    kMove,
+    kFill,
+    kFail
   };
   static constexpr OperationKind kKinds[] = {
       {"kReserve", 2}, {"kReleaseRange", 1}, {"kCreate", 8}, {"kRelease", 4}, {"kMap", 16},
@@ -61,16 +70,27 @@ class AddressSpaceModel {
 
   bool step(const Operation& op) {
     switch (op.kind) {
-      case kReserve: return reserve(op);
-      case kReleaseRange: return release_range(op);
-      case kCreate: return create(op);
-      case kRelease: return release(op);
-      case kMap: return map(op);
-      case kOpen: return open(op);
-      case kUnmap: return unmap(op);
-      case kMove: return move(op);
-      case kFill: return fill(op);
-      default: world_.fail_at(1 + op.a % 8, op.b % 2 == 0); return true;
+      case kReserve:
+        return reserve(op);
+      case kReleaseRange:
+        return release_range(op);
+      case kCreate:
+        return create(op);
+      case kRelease:
+        return release(op);
+      case kMap:
+        return map(op);
+      case kOpen:
+        return open(op);
+      case kUnmap:
+        return unmap(op);
+      case kMove:
+        return move(op);
+      case kFill:
+        return fill(op);
+      default:
+        world_.fail_at(1 + op.a % 8, op.b % 2 == 0);
+        return true;
     }
   }
 
@@ -186,8 +206,8 @@ class AddressSpaceModel {
     const Address from = op.c % 16 == 0 ? place({0, op.a, op.c, 1}) : handle.at;
     const Address to = place(op);
     const size_t pages = handle.pages + (op.c % 32 == 1);
-    const bool allowed = handle.mapped && from == handle.at && pages == handle.pages &&
-                         vacant(to, pages);
+    const bool allowed =
+        handle.mapped && from == handle.at && pages == handle.pages && vacant(to, pages);
     const MoveResult result = space().move(handle.id, from, to, pages * kPage);
     const bool failed = world_.take_failure();
     const bool moves = allowed && World::kMoves && !failed;

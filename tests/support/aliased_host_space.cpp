@@ -58,8 +58,8 @@ void AliasedHostSpace::release_handle(HandleId handle) {
   std::lock_guard lock(mutex_);
   ledger_.check_release_handle(handle);
   Piece piece = pieces_.at(static_cast<uint64_t>(handle));
-  if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                static_cast<off_t>(piece.offset), static_cast<off_t>(piece.bytes)) != 0) {
+  if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset),
+                static_cast<off_t>(piece.bytes)) != 0) {
     host::throw_errno("fallocate", {}, piece.bytes);
   }
   pieces_.erase(static_cast<uint64_t>(handle));

@@ -19,7 +19,7 @@ struct FakeOwner {
   size_t bytes = 0;
   uint64_t price = 0;
   bool barrier = false;
-  bool refuses = false;  // has a price, but evict() returns false
+  bool refuses = false;          // has a price, but evict() returns false
   size_t free_beside_bytes = 0;  // when its price was last asked for
   std::optional<uint64_t> move_price = {};
 };

@@ -4,15 +4,24 @@ namespace tidepool {
 
 const char* name_of(DeviceCall call) {
   switch (call) {
-    case DeviceCall::kReserve: return "reserve";
-    case DeviceCall::kReleaseRange: return "release_range";
-    case DeviceCall::kCreateHandle: return "create_handle";
-    case DeviceCall::kReleaseHandle: return "release_handle";
-    case DeviceCall::kMap: return "map";
-    case DeviceCall::kSetAccess: return "set_access";
-    case DeviceCall::kUnmap: return "unmap";
-    case DeviceCall::kMove: return "move";
-    case DeviceCall::kAny: return "any call";
+    case DeviceCall::kReserve:
+      return "reserve";
+    case DeviceCall::kReleaseRange:
+      return "release_range";
+    case DeviceCall::kCreateHandle:
+      return "create_handle";
+    case DeviceCall::kReleaseHandle:
+      return "release_handle";
+    case DeviceCall::kMap:
+      return "map";
+    case DeviceCall::kSetAccess:
+      return "set_access";
+    case DeviceCall::kUnmap:
+      return "unmap";
+    case DeviceCall::kMove:
+      return "move";
+    case DeviceCall::kAny:
+      return "any call";
   }
   return "?";
 }

@@ -99,14 +99,14 @@ std::vector<Operation> random_list(uint64_t seed, std::span<const OperationKind>
 // In a process of its own, since a failed check aborts.
 bool fails(uint64_t seed, std::span<const Operation> list, const detail::RunList& run) {
   return status_of_child([&] {
-    try {
-      run(seed, list);
-      return 0;
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "of %zu operations: %s\n", list.size(), error.what());
-      return 1;
-    }
-  }) != 0;
+           try {
+             run(seed, list);
+             return 0;
+           } catch (const std::exception& error) {
+             std::fprintf(stderr, "of %zu operations: %s\n", list.size(), error.what());
+             return 1;
+           }
+         }) != 0;
 }
 
 // Leaves out operations as long as the list still fails.
@@ -145,7 +145,8 @@ std::string place_text(std::source_location place) {
 }  // namespace
 
 void expect(bool holds, std::source_location place) {
-  if (!holds) [[unlikely]] throw std::logic_error(place_text(place));
+  if (!holds) [[unlikely]]
+    throw std::logic_error(place_text(place));
 }
 
 void fail_unequal(const std::string& found, const std::string& expected,

@@ -43,12 +43,16 @@ void expect(bool holds, std::source_location place = std::source_location::curre
 template <typename Found, typename Expected>
 void expect_equal(const Found& found, const Expected& expected,
                   std::source_location place = std::source_location::current()) {
-  if (found == static_cast<Found>(expected)) [[likely]] return;
+  if (found == static_cast<Found>(expected)) [[likely]]
+    return;
   auto text = [](const auto& value) {
     using Value = std::decay_t<decltype(value)>;
-    if constexpr (std::is_integral_v<Value>) return std::to_string(value);
-    else if constexpr (std::is_enum_v<Value>) return std::to_string(static_cast<uint64_t>(value));
-    else return std::string("another value");
+    if constexpr (std::is_integral_v<Value>)
+      return std::to_string(value);
+    else if constexpr (std::is_enum_v<Value>)
+      return std::to_string(static_cast<uint64_t>(value));
+    else
+      return std::string("another value");
   };
   fail_unequal(text(found), text(static_cast<Found>(expected)), place);
 }

@@ -34,8 +34,8 @@ class RematFixture {
     body.draw = draw;
     body.outputs = static_cast<uint32_t>(words.size());
     for (size_t k = 0; k < words.size(); ++k) body.output_words[k] = words[k];
-    return framework.run(body, arguments(inputs), argument(side_written),
-                         remat::Access::kSideWrite, {}, cost_ns, supported, false);
+    return framework.run(body, arguments(inputs), argument(side_written), remat::Access::kSideWrite,
+                         {}, cost_ns, supported, false);
   }
   Tensor pure(const Tensors& inputs, uint32_t words = 64, uint64_t cost_ns = 100) {
     return run(inputs, {words}, cost_ns)[0];

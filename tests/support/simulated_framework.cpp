@@ -29,9 +29,7 @@ void* SimulatedFramework::allocate(size_t bytes) {
   return allocator_.allocate(bytes, PlacementHint::kTransient, stream_);
 }
 
-void SimulatedFramework::free_bytes(void* address) {
-  runtime_->free(address);
-}
+void SimulatedFramework::free_bytes(void* address) { runtime_->free(address); }
 
 SimulatedStorage* SimulatedFramework::new_storage(uint32_t words) {
   void* address = allocate(words * sizeof(uint64_t));
@@ -96,8 +94,8 @@ void SimulatedFramework::scribble(SimulatedStorage* storage, uint64_t seed) {
 
 remat::Storage* SimulatedFramework::tracked(SimulatedStorage* storage) {
   if (storage->tracked == nullptr) {
-    storage->tracked = runtime_->track(storage, storage->address, storage->bytes(),
-                                       remat::RootReason::kUntracked);
+    storage->tracked =
+        runtime_->track(storage, storage->address, storage->bytes(), remat::RootReason::kUntracked);
   }
   return storage->tracked;
 }
@@ -112,9 +110,11 @@ void SimulatedFramework::write(const OperatorBody& body, uint64_t hash, remat::A
   }
 }
 
-std::vector<SimulatedStorage*> SimulatedFramework::run(
-    OperatorBody body, const std::vector<Argument>& inputs, Argument target, remat::Access access,
-    Argument second, uint64_t cost_ns, bool supported, bool fail) {
+std::vector<SimulatedStorage*> SimulatedFramework::run(OperatorBody body,
+                                                       const std::vector<Argument>& inputs,
+                                                       Argument target, remat::Access access,
+                                                       Argument second, uint64_t cost_ns,
+                                                       bool supported, bool fail) {
   remat::OperatorCall call(*runtime_);
   call.set_type(kHashing);
   body.inputs = static_cast<uint32_t>(inputs.size());
@@ -128,8 +128,7 @@ std::vector<SimulatedStorage*> SimulatedFramework::run(
     if (second.storage != nullptr) call.add(tracked(second.storage), remat::Access::kUpdate);
     if (!supported) call.refuse(remat::RootReason::kUnsupported);
     if (call.prepare(lock)) {
-      remat::Record* record = call.begin_record(kHashing, sizeof(OperatorBody), body.outputs);
-      new (record->body) OperatorBody(body);
+      new (call.begin_record(kHashing, sizeof(body), body.outputs)->body) OperatorBody(body);
     }
   }
   std::vector<SimulatedStorage*> outputs;
@@ -154,8 +153,8 @@ std::vector<SimulatedStorage*> SimulatedFramework::run(
   for (size_t k = 0; k < inputs.size(); ++k) {
     real[k] = inputs[k].storage->words();
     expected[k] = inputs[k].storage->expected;
+    use(inputs[k].storage->address, inputs[k].storage->bytes());
   }
-  for (const Argument& input : inputs) use(input.storage->address, input.storage->bytes());
   for (const Argument& each : {target, second}) {
     if (each.storage != nullptr) use(each.storage->address, each.storage->bytes());
   }

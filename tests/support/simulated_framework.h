@@ -63,7 +63,7 @@ struct OperatorBody {
 
   uint64_t scalar = 0;
   uint64_t draw = 0;
-  uint32_t inputs = 0;   // slices[0 .. inputs): what it reads, apart from the target
+  uint32_t inputs = 0;  // slices[0 .. inputs): what it reads, apart from the target
   uint32_t outputs = 0;
   Slice slices[kMostInputs];
   Slice target;

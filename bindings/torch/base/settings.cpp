@@ -9,7 +9,6 @@
 namespace tidepool::torch_glue {
 namespace {
 
-
 remat::Chaos chaos_of(const std::string& text, uint64_t& seed) {
   if (text == "none" || text.empty()) return remat::Chaos::kNone;
   if (text == "op") return remat::Chaos::kOperator;
@@ -29,8 +28,7 @@ remat::Chaos chaos_of(const std::string& text, uint64_t& seed) {
 
 void read_limits(const SettingsReader& reader, remat::Limits& limits) {
   auto narrow = [&](const char* name, uint32_t& limit) {
-    limit = static_cast<uint32_t>(
-        reader.number(name, limit, std::numeric_limits<uint32_t>::max()));
+    limit = static_cast<uint32_t>(reader.number(name, limit, std::numeric_limits<uint32_t>::max()));
   };
   narrow("depth", limits.depth);
   narrow("versions", limits.versions);

@@ -14,9 +14,8 @@ namespace tidepool::torch_glue {
 
 namespace {
 const uint64_t kReplayedKeys =
-    c10::DispatchKeySet(
-        {c10::DispatchKey::CPU, c10::DispatchKey::CUDA, c10::DispatchKey::Conjugate,
-         c10::DispatchKey::Negative})
+    c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::CUDA, c10::DispatchKey::Conjugate,
+                         c10::DispatchKey::Negative})
         .raw_repr();
 
 constexpr size_t round_up(size_t bytes) { return (bytes + 15) & ~size_t{15}; }
@@ -29,12 +28,22 @@ constexpr size_t bytes_with_malloc(size_t bytes) {
 // Mostly four numbers or fewer, for which a call of memcpy is a long way.
 void copy_numbers(int64_t* to, const int64_t* from, size_t count) {
   switch (count) {
-    case 4: to[3] = from[3]; [[fallthrough]];
-    case 3: to[2] = from[2]; [[fallthrough]];
-    case 2: to[1] = from[1]; [[fallthrough]];
-    case 1: to[0] = from[0]; [[fallthrough]];
-    case 0: return;
-    default: std::memcpy(to, from, count * sizeof(int64_t));
+    case 4:
+      to[3] = from[3];
+      [[fallthrough]];
+    case 3:
+      to[2] = from[2];
+      [[fallthrough]];
+    case 2:
+      to[1] = from[1];
+      [[fallthrough]];
+    case 1:
+      to[0] = from[0];
+      [[fallthrough]];
+    case 0:
+      return;
+    default:
+      std::memcpy(to, from, count * sizeof(int64_t));
   }
 }
 }  // namespace

@@ -37,7 +37,7 @@ struct TensorSlot {
   int8_t scalar_type = 0;
   uint32_t dimensions = 0;
   int64_t offset = 0;
-  uint64_t keys = 0;             // dispatch keys that a kernel sees: backend, conj, neg
+  uint64_t keys = 0;  // dispatch keys that a kernel sees: backend, conj, neg
   bool on_host() const {
     return c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys)
         .has_backend(c10::BackendComponent::CPUBit);
@@ -105,8 +105,8 @@ inline uint64_t supported_keys() {
   constexpr c10::DispatchKeySet kHost({DispatchKey::CPU, DispatchKey::ADInplaceOrView,
                                        DispatchKey::AutogradCPU, DispatchKey::AutocastCPU,
                                        DispatchKey::Conjugate, DispatchKey::Negative});
-  constexpr c10::DispatchKeySet kCuda({DispatchKey::CUDA, DispatchKey::AutogradCUDA,
-                                       DispatchKey::AutocastCUDA});
+  constexpr c10::DispatchKeySet kCuda(
+      {DispatchKey::CUDA, DispatchKey::AutogradCUDA, DispatchKey::AutocastCUDA});
   return host_is_foreign() ? (kHost | kCuda).raw_repr() : kHost.raw_repr();
 }
 

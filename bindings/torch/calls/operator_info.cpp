@@ -18,10 +18,21 @@ namespace {
 
 // Operators that write every element of their one written argument and read none of it.
 constexpr std::array kFullOverwrites = {
-    "aten::zero_",          "aten::fill_.Scalar",   "aten::fill_.Tensor",  "aten::normal_",
-    "aten::uniform_",       "aten::random_",        "aten::random_.to",    "aten::random_.from",
-    "aten::exponential_",   "aten::log_normal_",    "aten::cauchy_",       "aten::geometric_",
-    "aten::bernoulli_.float", "aten::bernoulli_.Tensor", "aten::copy_",
+    "aten::zero_",
+    "aten::fill_.Scalar",
+    "aten::fill_.Tensor",
+    "aten::normal_",
+    "aten::uniform_",
+    "aten::random_",
+    "aten::random_.to",
+    "aten::random_.from",
+    "aten::exponential_",
+    "aten::log_normal_",
+    "aten::cauchy_",
+    "aten::geometric_",
+    "aten::bernoulli_.float",
+    "aten::bernoulli_.Tensor",
+    "aten::copy_",
 };
 
 // Operators, in all their overloads, that write arguments which their schema says they only read:
@@ -52,12 +63,20 @@ constexpr std::array kMetadataNames = {"aten::set_", "aten::shallow_copy_data_"}
 // Operators whose effect is not on contents alone: they change the storage itself, or hand out an
 // alias that nothing shows. They run, on restored operands, and their results are roots.
 constexpr std::array kStorageSurgery = {
-    "aten::resize_",      "aten::resize_as_",    "aten::resize_as_sparse_", "aten::resize.out",
-    "aten::_lazy_clone",  "aten::_resize_output_", "aten::_pin_memory",     "aten::set_data",
+    "aten::resize_",
+    "aten::resize_as_",
+    "aten::resize_as_sparse_",
+    "aten::resize.out",
+    "aten::_lazy_clone",
+    "aten::_resize_output_",
+    "aten::_pin_memory",
+    "aten::set_data",
     "aten::resize_output_",
     // These compare the pointers of the old and the new storage.
-    "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset",
-    "aten::set_.source_Tensor",  "aten::set_.source_Tensor_storage_offset",
+    "aten::set_.source_Storage",
+    "aten::set_.source_Storage_storage_offset",
+    "aten::set_.source_Tensor",
+    "aten::set_.source_Tensor_storage_offset",
 };
 
 // Operators that draw only by calling one that takes a generator, through the dispatcher.
@@ -269,7 +288,8 @@ class OperatorTable {
     const void* key = &op.operator_name();
     for (size_t slot = hash(key);; slot = (slot + 1) & (kSlots - 1)) {
       const void* found = slots_[slot].key.load(std::memory_order_acquire);
-      if (found == key) [[likely]] return *slots_[slot].info;
+      if (found == key) [[likely]]
+        return *slots_[slot].info;
       if (found == nullptr) break;
     }
     return add(key, op);

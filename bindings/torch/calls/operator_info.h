@@ -49,9 +49,9 @@ struct OperatorInfo : remat::RecordType {
   // The operator never looks at bytes itself, and is not intercepted: views, `empty`, and what
   // draws only by calling an operator with a generator, which is seen in its place.
   bool is_metadata = false;
-  bool writes = false;         // any writing argument
-  bool overwrites = false;     // writes all of its one written argument and never reads it
-  bool replayable = true;      // false: arguments or effects that a replay cannot reproduce
+  bool writes = false;      // any writing argument
+  bool overwrites = false;  // writes all of its one written argument and never reads it
+  bool replayable = true;   // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
   bool returns_tensor = false;
   bool draws_by_default_only =

@@ -53,7 +53,8 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
   };
   body.push_arguments(stack, [&](const TensorSlot& slot) {
     switch (slot.kind) {
-      case TensorSlot::Kind::kEdge: return make_tensor(input(edge++), slot);
+      case TensorSlot::Kind::kEdge:
+        return make_tensor(input(edge++), slot);
       case TensorSlot::Kind::kBlank:
         return make_tensor(borrow(replay.target, record.overwritten_bytes, device), slot);
       case TensorSlot::Kind::kImmediate:
@@ -63,7 +64,8 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
       case TensorSlot::Kind::kEmpty:
         return make_tensor(borrow(nullptr, 0, slot.on_host() ? c10::Device(at::kCPU) : device),
                            slot);
-      case TensorSlot::Kind::kAbsent: break;
+      case TensorSlot::Kind::kAbsent:
+        break;
     }
     return at::Tensor();
   });

@@ -102,7 +102,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
       seen_.add_components(seen_[k].tensor, seen_[k].written);
   }
   for (size_t k = seen_.slots(); k < seen_.size(); ++k) resolve(seen_[k]);
-  if (!foreign_.empty()) [[unlikely]] copy_foreign(lock);
+  if (!foreign_.empty()) copy_foreign(lock);
   if (info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite)) seen_.find_shared();
   for (Seen& seen : seen_) {
     if (seen.storage == nullptr) continue;
@@ -221,7 +221,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   }
   try {
     body = begin_locked();
-    if (spread_) [[unlikely]] hold_elsewhere();
+    if (spread_) hold_elsewhere();
   } catch (const OutOfMemory&) {
     rethrow_as_torch_error(engine());
   }
@@ -244,8 +244,8 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   if (storage == nullptr) return nullptr;
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
-  if (host_is_foreign() && (engine_of(data.device()) != engine_ ||
-                            !engine().allocator().contains(data.get()))) {
+  if (host_is_foreign() &&
+      (engine_of(data.device()) != engine_ || !engine().allocator().contains(data.get()))) {
     return nullptr;
   }
   if (TIDEPOOL_MUTANT(5, aliasing_output)) {
@@ -436,7 +436,7 @@ void InterceptedCall::finish() {
     say_inexact();
     call().refuse(remat::RootReason::kUnsupported);
   }
-  if (copies_foreign_) [[unlikely]] verify_foreign();
+  if (copies_foreign_) verify_foreign();
   DeviceLock lock(engine().mutex());
   if (copies_foreign_ && reads_foreign_) [[unlikely]]
     mark_inputs();
@@ -471,7 +471,7 @@ void InterceptedCall::finish() {
     g_passive.store(!engine().runtime().recording(), std::memory_order_relaxed);
   }
   for (c10::TensorImpl* tensor : outputs_) {
-    if (tensor != nullptr && !is_supported(tensor)) [[unlikely]] keep_components(tensor, lock);
+    if (tensor != nullptr && !is_supported(tensor)) keep_components(tensor, lock);
   }
   if (const c10::GeneratorImpl* captured = draw_.captured_generator()) [[unlikely]]
     keep_captured_state(*captured, lock);

@@ -120,10 +120,10 @@ class InterceptedCall {
   Engine* engine_ = nullptr;  // null: none of the arguments has an engine
   std::optional<remat::OperatorCall> call_;
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
-  bool switched_ = false;     // the operator's switch is on
-  bool spread_ = false;       // the operands are on several devices
-  bool trusted_ = true;       // the operator is trusted, and does not run in a compiled region
-  bool inside_ = false;       // it runs for another operator, which is not trusted
+  bool switched_ = false;  // the operator's switch is on
+  bool spread_ = false;    // the operands are on several devices
+  bool trusted_ = true;    // the operator is trusted, and does not run in a compiled region
+  bool inside_ = false;    // it runs for another operator, which is not trusted
   uint64_t own_kernels_before_ = 0;  // t_own_kernels before the kernel
   CallBody* body_ = nullptr;         // of the record
   std::optional<UntrustedCall> untrusted_;

@@ -35,7 +35,8 @@ void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
 }
 
 void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]] rescan_operators();
+  if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]]
+    rescan_operators();
   const OperatorInfo& info = info_of(op);
   if (info.is_metadata || g_passive.load(std::memory_order_relaxed)) {
     run_below(op, keys, stack);
@@ -208,9 +209,10 @@ thread_local bool t_known = false;  // to be intercepted, or switched off on pur
 void stop_for_unseen_thread() {
   static std::atomic<bool> said{false};
   if (!said.exchange(true)) {
-    std::fputs("tidepool: a thread that is not watched works on tensors: nothing is evicted from "
-               "now on (start the job with `tidepool run`)\n",
-               stderr);
+    std::fputs(
+        "tidepool: a thread that is not watched works on tensors: nothing is evicted from "
+        "now on (start the job with `tidepool run`)\n",
+        stderr);
   }
   for_each_engine([](Engine& engine) {
     DeviceLock lock(engine.mutex());
@@ -222,7 +224,8 @@ void stop_for_unseen_thread() {
 void notice_thread() {
   // The answer is not remembered, because some threads are intercepted only while they work for
   // another.
-  if (t_known || is_thread_intercepted() || at::in_parallel_region()) [[likely]] return;
+  if (t_known || is_thread_intercepted() || at::in_parallel_region()) [[likely]]
+    return;
   t_known = true;  // restoring allocates, too
   try {
     stop_for_unseen_thread();

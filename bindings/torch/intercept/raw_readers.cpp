@@ -176,9 +176,9 @@ Arguments arguments_of(const RawReader& reader, const c10::FunctionSchema& schem
 void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    const auto reader = std::find_if(
-        kRawReaders.begin(), kRawReaders.end(),
-        [&](const RawReader& candidate) { return candidate.name == name.name; });
+    const auto reader =
+        std::find_if(kRawReaders.begin(), kRawReaders.end(),
+                     [&](const RawReader& candidate) { return candidate.name == name.name; });
     if (reader == kRawReaders.end()) continue;
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || !is_composite_only(*op)) continue;

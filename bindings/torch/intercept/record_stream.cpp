@@ -61,10 +61,10 @@ void record_stream(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 
 void register_record_stream(std::vector<c10::RegistrationHandleRAII>& handles) {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  handles.push_back(dispatcher.registerImpl(
-      {"aten::record_stream", ""}, kInterceptionKey,
-      c10::KernelFunction::makeFromBoxedFunction<&record_stream>(), std::nullopt, nullptr,
-      "tidepool"));
+  handles.push_back(
+      dispatcher.registerImpl({"aten::record_stream", ""}, kInterceptionKey,
+                              c10::KernelFunction::makeFromBoxedFunction<&record_stream>(),
+                              std::nullopt, nullptr, "tidepool"));
 }
 
 }  // namespace tidepool::torch_glue

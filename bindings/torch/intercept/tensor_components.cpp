@@ -49,14 +49,14 @@ absl::InlinedVector<at::Tensor, 3> components_of(c10::TensorImpl* tensor) {
     case c10::kStrided: {
       if (!tensor->key_set().has(c10::DispatchKey::QuantizedCPU)) break;
       const at::QuantizerPtr quantizer = static_cast<at::QTensorImpl*>(tensor)->quantizer();
-      const auto* per_channel =
-          dynamic_cast<const at::PerChannelAffineQuantizer*>(quantizer.get());
+      const auto* per_channel = dynamic_cast<const at::PerChannelAffineQuantizer*>(quantizer.get());
       if (per_channel == nullptr) break;
       add(per_channel->scales());
       add(per_channel->zero_points());
       break;
     }
-    default: break;
+    default:
+      break;
   }
   return found;
 }

@@ -99,7 +99,8 @@ struct TypedOperator<Op, R(A...)> {
   static inline const OperatorInfo* info = nullptr;
 
   static R call(c10::DispatchKeySet keys, A... arguments) {
-    if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]] rescan_operators();
+    if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]]
+      rescan_operators();
     if (g_passive.load(std::memory_order_relaxed)) [[unlikely]] {
       BelowInterception below;
       return Op::redispatch(keys & kBelowInterception, std::forward<A>(arguments)...);
@@ -132,10 +133,10 @@ void add(std::vector<c10::RegistrationHandleRAII>& handles) {
   const c10::OperatorHandle op = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name);
   if (is_composite_only(op) || info_of(op).is_metadata) return;
   Typed::info = &info_of(op);
-  handles.push_back(dispatcher.registerImpl(
-      op.operator_name(), kInterceptionKey,
-      c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN((Typed::call))), std::nullopt, nullptr,
-      "tidepool"));
+  handles.push_back(
+      dispatcher.registerImpl(op.operator_name(), kInterceptionKey,
+                              c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN((Typed::call))),
+                              std::nullopt, nullptr, "tidepool"));
 }
 
 }  // namespace typed

@@ -2,8 +2,7 @@
 
 namespace tidepool::torch_glue {
 
-nlohmann::json device_json(const AllocatorStatistics& memory,
-                           const remat::RuntimeStatistics& remat,
+nlohmann::json device_json(const AllocatorStatistics& memory, const remat::RuntimeStatistics& remat,
                            const plan::BackgroundPlannerStatistics& planning) {
   nlohmann::json roots = nlohmann::json::object();
   for (size_t k = 1; k < static_cast<size_t>(remat::RootReason::kCount); ++k) {

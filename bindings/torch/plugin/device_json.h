@@ -11,8 +11,7 @@
 
 namespace tidepool::torch_glue {
 
-nlohmann::json device_json(const AllocatorStatistics& memory,
-                           const remat::RuntimeStatistics& remat,
+nlohmann::json device_json(const AllocatorStatistics& memory, const remat::RuntimeStatistics& remat,
                            const plan::BackgroundPlannerStatistics& planning);
 
 }  // namespace tidepool::torch_glue

@@ -36,11 +36,11 @@ constexpr uint32_t kFloatingPointControl = 0xffc0;
 // may name private members. The nodes of the map stay where they are.
 using PrecisionKey = std::pair<at::Float32Backend, at::Float32Op>;
 using Precisions = std::unordered_map<PrecisionKey, at::Float32Precision, c10::hash<PrecisionKey>>;
-template <Precisions at::Context::*Member>
+template <Precisions at::Context::* Member>
 struct PrecisionsMember {
-  friend Precisions at::Context::*precisions_member() { return Member; }
+  friend Precisions at::Context::* precisions_member() { return Member; }
 };
-Precisions at::Context::*precisions_member();
+Precisions at::Context::* precisions_member();
 template struct PrecisionsMember<&at::Context::fp32_precision>;
 
 using PrecisionNodes = std::array<at::Float32Precision*, 9>;
@@ -49,11 +49,12 @@ const PrecisionNodes& precision_nodes() {
     using Backend = at::Float32Backend;
     using Op = at::Float32Op;
     Precisions& all = at::globalContext().*precisions_member();
-    return PrecisionNodes{&all.at({Backend::GENERIC, Op::ALL}), &all.at({Backend::MKLDNN, Op::ALL}),
-                          &all.at({Backend::MKLDNN, Op::CONV}), &all.at({Backend::MKLDNN, Op::RNN}),
-                          &all.at({Backend::MKLDNN, Op::MATMUL}), &all.at({Backend::CUDA, Op::ALL}),
-                          &all.at({Backend::CUDA, Op::CONV}), &all.at({Backend::CUDA, Op::RNN}),
-                          &all.at({Backend::CUDA, Op::MATMUL})};
+    return PrecisionNodes{
+        &all.at({Backend::GENERIC, Op::ALL}),   &all.at({Backend::MKLDNN, Op::ALL}),
+        &all.at({Backend::MKLDNN, Op::CONV}),   &all.at({Backend::MKLDNN, Op::RNN}),
+        &all.at({Backend::MKLDNN, Op::MATMUL}), &all.at({Backend::CUDA, Op::ALL}),
+        &all.at({Backend::CUDA, Op::CONV}),     &all.at({Backend::CUDA, Op::RNN}),
+        &all.at({Backend::CUDA, Op::MATMUL})};
   }();
   return nodes;
 }
@@ -61,11 +62,11 @@ const PrecisionNodes& precision_nodes() {
 // Settings that are reached directly, because they are read at each recorded operator and their
 // getters are calls into another library, or because their setters warn or check before they set.
 #define TIDEPOOL_CONTEXT_MEMBER(type, name)                       \
-  template <type at::Context::*Member>                            \
+  template <type at::Context::* Member>                           \
   struct Reach_##name {                                           \
-    friend type at::Context::*member_##name() { return Member; }  \
+    friend type at::Context::* member_##name() { return Member; } \
   };                                                              \
-  type at::Context::*member_##name();                             \
+  type at::Context::* member_##name();                            \
   template struct Reach_##name<&at::Context::name>
 TIDEPOOL_CONTEXT_MEMBER(bool, _deterministic_algorithms);
 TIDEPOOL_CONTEXT_MEMBER(bool, _deterministic_algorithms_warn_only);
@@ -90,8 +91,8 @@ void visit_newer_switches(Context& context, Visit&& visit) {
           [&](bool on) { context.setPreferCublasltGroupedGemm(on); }, 1);
   }
   if constexpr (requires { context.allowNativeAot(); }) {
-    visit([&] { return context.allowNativeAot(); },
-          [&](bool on) { context.setAllowNativeAot(on); }, 1);
+    visit([&] { return context.allowNativeAot(); }, [&](bool on) { context.setAllowNativeAot(on); },
+          1);
     visit([&] { return context.maskUnconditionalNativeAot(); },
           [&](bool on) { context.setMaskUnconditionalNativeAot(on); }, 1);
   }
@@ -116,9 +117,8 @@ uint32_t capture_cuda_switches(at::Context& context) {
   add(context.allowFP16AccumulationCuBLAS(), 1);
   add(static_cast<uint32_t>(context.allowFP16ReductionCuBLAS()), 2);
   add(static_cast<uint32_t>(context.allowBF16ReductionCuBLAS()), 2);
-  visit_newer_switches(context, [&](auto read, auto, int width) {
-    add(static_cast<uint32_t>(read()), width);
-  });
+  visit_newer_switches(
+      context, [&](auto read, auto, int width) { add(static_cast<uint32_t>(read()), width); });
   return bits;
 }
 
@@ -249,8 +249,8 @@ NumericState NumericState::capture(bool cuda) {
     state.blas_library = static_cast<int8_t>(context.*member_blas_preferred_backend());
     state.linalg_library = static_cast<int8_t>(context.*member_linalg_preferred_backend());
   }
-  state.quantized_engine = static_cast<uint8_t>(
-      (context.*member_quantized_engine()).load(std::memory_order_relaxed));
+  state.quantized_engine =
+      static_cast<uint8_t>((context.*member_quantized_engine()).load(std::memory_order_relaxed));
   state.floating_point = _mm_getcsr() & kFloatingPointControl;
   state.threads = threads_now();
   state.grad_mode = c10::GradMode::is_enabled();

@@ -16,18 +16,18 @@ namespace {
 
 // Access to the engine's table, of which its getters only make copies of 2.5 KB. Explicit
 // instantiations may name private members.
-template <at::mt19937 at::CPUGeneratorImpl::*Engine>
+template <at::mt19937 at::CPUGeneratorImpl::* Engine>
 struct EngineMember {
-  friend at::mt19937 at::CPUGeneratorImpl::*engine_member() { return Engine; }
+  friend at::mt19937 at::CPUGeneratorImpl::* engine_member() { return Engine; }
 };
-at::mt19937 at::CPUGeneratorImpl::*engine_member();
+at::mt19937 at::CPUGeneratorImpl::* engine_member();
 template struct EngineMember<&at::CPUGeneratorImpl::engine_>;
 
-template <at::mt19937_data_pod at::mt19937::*Data>
+template <at::mt19937_data_pod at::mt19937::* Data>
 struct DataMember {
-  friend at::mt19937_data_pod at::mt19937::*data_member() { return Data; }
+  friend at::mt19937_data_pod at::mt19937::* data_member() { return Data; }
 };
-at::mt19937_data_pod at::mt19937::*data_member();
+at::mt19937_data_pod at::mt19937::* data_member();
 template struct DataMember<&at::mt19937::data_>;
 
 at::mt19937_data_pod& twister(at::CPUGeneratorImpl& generator) {

@@ -53,7 +53,8 @@ void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
     return;
   }
   const auto* known = static_cast<const Accumulator*>(storage.notes);
-  if (known != nullptr && !known->expired()) [[likely]] return;
+  if (known != nullptr && !known->expired()) [[likely]]
+    return;
   const BorrowedTensor borrowed(tensor);
   const at::Tensor& used = *borrowed;
   Held node;

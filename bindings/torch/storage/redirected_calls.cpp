@@ -81,7 +81,7 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
   const ElfW(Phdr)* dynamic = nullptr;
   uintptr_t fixed_begin = 0, fixed_end = 0;  // read-only once the loader is done
   for (int k = 0; k < library->dlpi_phnum; ++k) {
-    const ElfW(Phdr)& header = library->dlpi_phdr[k];
+    const ElfW(Phdr) & header = library->dlpi_phdr[k];
     if (header.p_type == PT_DYNAMIC) dynamic = &header;
     if (header.p_type != PT_GNU_RELRO) continue;
     fixed_begin = library->dlpi_addr + header.p_vaddr;
@@ -91,9 +91,9 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
   const Calls calls = calls_of(*library, *dynamic);
   if (calls.slots == nullptr || calls.symbols == nullptr || calls.names == nullptr) return 0;
   for (size_t k = 0; k < calls.slot_bytes / sizeof(ElfW(Rela)); ++k) {
-    const ElfW(Rela)& slot = calls.slots[k];
+    const ElfW(Rela) & slot = calls.slots[k];
     if (ELF64_R_TYPE(slot.r_info) != R_X86_64_JUMP_SLOT) continue;
-    const ElfW(Sym)& symbol = calls.symbols[ELF64_R_SYM(slot.r_info)];
+    const ElfW(Sym) & symbol = calls.symbols[ELF64_R_SYM(slot.r_info)];
     const uintptr_t place = library->dlpi_addr + slot.r_offset;
     if (place >= fixed_begin && place < fixed_end) continue;
     for (const Redirection& each : kRedirections) {

@@ -18,11 +18,11 @@ const char* const kEvictedMessage =
 #if TIDEPOOL_TORCH_MINOR < 12
 // PyTorch 2.11 has no clear_data_ptr_access_error_msg_(). The flag is reached by the rule that
 // explicit instantiations may name private members.
-template <bool c10::StorageImpl::*Member>
+template <bool c10::StorageImpl::* Member>
 struct ThrowFlag {
-  friend bool c10::StorageImpl::*throw_flag() { return Member; }
+  friend bool c10::StorageImpl::* throw_flag() { return Member; }
 };
-bool c10::StorageImpl::*throw_flag();
+bool c10::StorageImpl::* throw_flag();
 template struct ThrowFlag<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
 
 // Has to be called before set_data_ptr_noswap(), which recomputes the storage's summary flag.

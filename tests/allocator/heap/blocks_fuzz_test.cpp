@@ -224,8 +224,8 @@ class ExactBinsModel : SomeBlocks {
         return true;
       }
       case kPop: {
-        const BlockId like = op.b % 4 != 0 && !inside.empty() ? *some(inside, op.a)
-                                                              : blocks.first();
+        const BlockId like =
+            op.b % 4 != 0 && !inside.empty() ? *some(inside, op.a) : blocks.first();
         const auto& stack = stacks_[key(like)];
         const BlockId expected = stack.empty() ? BlockId::kNone : stack.back();
         expect(bins_.pop(blocks[like].zone, blocks[like].bytes) == expected);

@@ -13,8 +13,7 @@ constexpr size_t kUnit = 64;
 
 // Lays out free blocks of the given sizes, each behind an allocated one, and indexes them.
 struct Layout {
-  explicit Layout(const std::vector<size_t>& sizes)
-      : blocks(total(sizes)), index(blocks, kUnit) {
+  explicit Layout(const std::vector<size_t>& sizes) : blocks(total(sizes)), index(blocks, kUnit) {
     for (size_t bytes : sizes) {
       BlockId id = blocks.append(bytes, Zone::kTransient);
       blocks[id].state = BlockState::kFree;

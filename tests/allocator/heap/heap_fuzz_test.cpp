@@ -25,14 +25,22 @@ constexpr size_t kUnits = kPages * kPage / kUnit, kPageUnits = kPage / kUnit;
 class HeapModel {
  public:
   enum Kind {
-    kTake, kRelease, kUse, kClose, kPass, kReleasePassed, kMergePassed, kFlush, kHold,
-    kClaim, kGiveBack
+    kTake,
+    kRelease,
+    kUse,
+    kClose,
+    kPass,
+    kReleasePassed,
+    kMergePassed,
+    kFlush,
+    kHold,
+    kClaim,
+    kGiveBack
   };
   static constexpr OperationKind kKinds[] = {
-      {"kTake", 30},         {"kRelease", 24},     {"kUse", 6},
-      {"kClose", 6},         {"kPass", 4},         {"kReleasePassed", 3},
-      {"kMergePassed", 2},   {"kFlush", 3},        {"kHold", 1},
-      {"kClaim", 16},        {"kGiveBack", 2}};
+      {"kTake", 30}, {"kRelease", 24},      {"kUse", 6},         {"kClose", 6},
+      {"kPass", 4},  {"kReleasePassed", 3}, {"kMergePassed", 2}, {"kFlush", 3},
+      {"kHold", 1},  {"kClaim", 16},        {"kGiveBack", 2}};
 
   explicit HeapModel(uint64_t) {
     clocks_.know(StreamId{kStreams - 1});
@@ -81,20 +89,32 @@ class HeapModel {
   bool step(const Operation& op) {
     const uint32_t stream = op.c % kStreams;
     switch (op.kind) {
-      case kTake: return take(op, stream);
-      case kRelease: return !live_.empty() && release(some_live(op.a));
-      case kUse: return use(op, stream);
+      case kTake:
+        return take(op, stream);
+      case kRelease:
+        return !live_.empty() && release(some_live(op.a));
+      case kUse:
+        return use(op, stream);
       case kClose:
         clocks_.close(StreamId{stream});
         if (op.a % 16 == 0) heap_.spare_pages(), spares_pages_ = true;
         return true;
-      case kPass: return pass(stream);
-      case kReleasePassed: return heap_.release_passed();
-      case kMergePassed: heap_.merge_passed(); return true;
-      case kFlush: return heap_.flush();
-      case kHold: heap_.hold_merging(); return true;
-      case kClaim: return claim(op, stream);
-      default: return give_back();
+      case kPass:
+        return pass(stream);
+      case kReleasePassed:
+        return heap_.release_passed();
+      case kMergePassed:
+        heap_.merge_passed();
+        return true;
+      case kFlush:
+        return heap_.flush();
+      case kHold:
+        heap_.hold_merging();
+        return true;
+      case kClaim:
+        return claim(op, stream);
+      default:
+        return give_back();
     }
   }
 
@@ -312,10 +332,14 @@ class HeapModel {
 
   static Use use_of(BlockState state) {
     switch (state) {
-      case BlockState::kHole: return Use::kHole;
-      case BlockState::kAllocated: return Use::kTaken;
-      case BlockState::kQuarantined: return Use::kQuarantined;
-      default: return Use::kGiven;
+      case BlockState::kHole:
+        return Use::kHole;
+      case BlockState::kAllocated:
+        return Use::kTaken;
+      case BlockState::kQuarantined:
+        return Use::kQuarantined;
+      default:
+        return Use::kGiven;
     }
   }
 

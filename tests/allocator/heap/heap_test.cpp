@@ -88,8 +88,7 @@ TEST_CASE("a claimed range settles as its pages are") {
   // without access.
   BlockId first = world.take(64);
   BlockId free = world.heap[first].next;
-  BlockId claimed =
-      world.heap.claim(free, world.heap[free].offset, world.begin + 5 * kPage);
+  BlockId claimed = world.heap.claim(free, world.heap[free].offset, world.begin + 5 * kPage);
   world.commit(world.begin / kPage + 2, true);
   world.commit(world.begin / kPage + 3, false);
   world.heap.settle(claimed, world.pages);

@@ -101,8 +101,8 @@ TEST_CASE("a selection frees the pages it names, finds them where they exist, an
     std::vector<size_t> free = free_pages(items, evicted);
     CHECK(selection->price == price);
     CHECK(selection->pages.size() == wanted);
-    CHECK(std::includes(free.begin(), free.end(), selection->pages.begin(),
-                        selection->pages.end()));
+    CHECK(
+        std::includes(free.begin(), free.end(), selection->pages.begin(), selection->pages.end()));
     for (size_t victim : selection->victims) {
       evicted[victim] = false;
       if (free_pages(items, evicted).size() >= wanted) FAIL("victim " << victim << " is needless");

@@ -21,9 +21,9 @@ using PageState = PageTable::PageState;
 class PageTableModel {
  public:
   enum Kind { kPromise, kKeep, kBreak, kMap, kTake, kAddSpare, kTakeSpare, kForget, kSetBudget };
-  static constexpr OperationKind kKinds[] = {
-      {"kPromise", 6}, {"kKeep", 5},      {"kBreak", 1},  {"kMap", 8},      {"kTake", 4},
-      {"kAddSpare", 2}, {"kTakeSpare", 2}, {"kForget", 2}, {"kSetBudget", 1}};
+  static constexpr OperationKind kKinds[] = {{"kPromise", 6},   {"kKeep", 5},   {"kBreak", 1},
+                                             {"kMap", 8},       {"kTake", 4},   {"kAddSpare", 2},
+                                             {"kTakeSpare", 2}, {"kForget", 2}, {"kSetBudget", 1}};
 
   explicit PageTableModel(uint64_t) {}
 
@@ -56,8 +56,8 @@ class PageTableModel {
         return true;
       case kMap:
         if (in_hand_.empty() || mapped_.contains(page)) return false;
-        mapped_[page] = {in_hand_.back(), op.b % 4 == 0 ? PageState::kInaccessible
-                                                       : PageState::kAccessible};
+        mapped_[page] = {in_hand_.back(),
+                         op.b % 4 == 0 ? PageState::kInaccessible : PageState::kAccessible};
         table_.set_mapped(page, in_hand_.back(), op.b % 4 != 0);
         in_hand_.pop_back();
         return true;
@@ -91,9 +91,7 @@ class PageTableModel {
     }
   }
 
-  size_t committed() const {
-    return promised_ + in_hand_.size() + spares_.size() + mapped_.size();
-  }
+  size_t committed() const { return promised_ + in_hand_.size() + spares_.size() + mapped_.size(); }
   void compare() const {
     table_.check_invariants();
     expect_equal(table_.committed(), committed());
@@ -120,9 +118,9 @@ class PageTableModel {
 class PageTransactionModel {
  public:
   enum Kind { kMove, kCommit, kGiveBack, kGiveBackSpare, kRun, kFail };
-  static constexpr OperationKind kKinds[] = {
-      {"kMove", 6}, {"kCommit", 6}, {"kGiveBack", 4}, {"kGiveBackSpare", 1}, {"kRun", 3},
-      {"kFail", 1}};
+  static constexpr OperationKind kKinds[] = {{"kMove", 6},     {"kCommit", 6},
+                                             {"kGiveBack", 4}, {"kGiveBackSpare", 1},
+                                             {"kRun", 3},      {"kFail", 1}};
 
   explicit PageTransactionModel(uint64_t) {}
 
@@ -159,7 +157,8 @@ class PageTransactionModel {
         if (table_.spare_count() == 0) return false;
         transaction_->give_back_spare(table_);
         return true;
-      case kRun: return run_planned();
+      case kRun:
+        return run_planned();
       default:
         space_.set_moves_fail_half_way(op.b % 2 == 0);
         space_.fail_at(DeviceCall::kAny, 1 + op.a % 20, op.c % 4 == 0);

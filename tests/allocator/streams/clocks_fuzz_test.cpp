@@ -53,7 +53,9 @@ class StreamClocksModel {
     Stream& stream = streams_[number];
     const StreamUse closed{StreamId{number}, op.b % stream.open};
     switch (op.kind) {
-      case kClose: expect_equal(clocks_.close(StreamId{number}), stream.open++); return true;
+      case kClose:
+        expect_equal(clocks_.close(StreamId{number}), stream.open++);
+        return true;
       case kCloseAll: {
         const std::vector<StreamUse> all = clocks_.close_all();
         expect_equal(all.size(), kStreams);

@@ -11,9 +11,9 @@ namespace {
 
 TEST_CASE("mutants have names of their own, of rules that there are") {
   std::set<std::string> names;
-#define TIDEPOOL_MUTANT_ENTRY(rule, name, text)        \
-  CHECK((rule >= 1 && rule <= 10));                    \
-  CHECK(std::string(text).size() > 10);                \
+#define TIDEPOOL_MUTANT_ENTRY(rule, name, text) \
+  CHECK((rule >= 1 && rule <= 10));             \
+  CHECK(std::string(text).size() > 10);         \
   CHECK(names.insert(#rule "." #name).second);
   TIDEPOOL_MUTANT_TABLE(TIDEPOOL_MUTANT_ENTRY)
 #undef TIDEPOOL_MUTANT_ENTRY

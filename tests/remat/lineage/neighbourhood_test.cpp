@@ -86,8 +86,8 @@ TEST_CASE("the frontier is what a change of availability concerns") {
 
 TEST_CASE("what lies above is told once, until its descendants are summed again") {
   using Sum = uint64_t (Neighbourhood::*)(const remat::Value&);
-  for (const Sum sum : {&Neighbourhood::needed_descendants_ns,
-                        &Neighbourhood::descendant_values_ns}) {
+  for (const Sum sum :
+       {&Neighbourhood::needed_descendants_ns, &Neighbourhood::descendant_values_ns}) {
     LineageBuilder built;
     Neighbourhood near(built.store);
     Storage* left = built.result({built.root()}, 1);

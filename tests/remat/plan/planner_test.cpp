@@ -20,8 +20,7 @@ Trace step_of(uint64_t seed) {
 SimulationConfig job_of(const Trace& step, double ratio) {
   SimulationConfig job;
   job.memory = MemoryModel::kExact;
-  job.budget_bytes =
-      static_cast<size_t>(static_cast<double>(trace_peak(step).peak_bytes) * ratio);
+  job.budget_bytes = static_cast<size_t>(static_cast<double>(trace_peak(step).peak_bytes) * ratio);
   job.planner.price_ns = 0;  // operators of a microsecond: searches would count for more
   return job;
 }
@@ -57,8 +56,8 @@ TEST_CASE("searches for room count as time of the step") {
   size_t dearer = 0;
   for (const RankedPlan& plan : with) {
     for (const RankedPlan& other : without) {
-      const bool same = plan.plan.policy == other.plan.policy &&
-                        plan.plan.use_share == other.plan.use_share;
+      const bool same =
+          plan.plan.policy == other.plan.policy && plan.plan.use_share == other.plan.use_share;
       if (same && plan.score > other.score + 1) ++dearer;
     }
   }

@@ -33,7 +33,9 @@ TEST_CASE("cached costs stay exact through random changes") {
           }
           break;
         }
-        case 2: built.evict(storage); break;
+        case 2:
+          built.evict(storage);
+          break;
         case 3:
           if (storage->evicted) built.install(storage);
           break;

@@ -62,7 +62,7 @@ HeuristicModel::Nodes HeuristicModel::find_missing() const {
   return found;
 }
 
-HeuristicModel::Nodes HeuristicModel::reach(size_t node, Nodes Node::*towards) const {
+HeuristicModel::Nodes HeuristicModel::reach(size_t node, Nodes Node::* towards) const {
   Nodes found = 0;
   Nodes next = nodes_[node].*towards & missing_;
   while (next != found) {
@@ -91,7 +91,7 @@ void HeuristicModel::change(size_t node, State state) {
 
 // Who is not missing any more leaves its component, and those that it joined stay joined. Who is
 // newly missing (one at most) joins the components of its inputs and of its `further` kin.
-void HeuristicModel::update(std::vector<Nodes>& components, Nodes Node::*further) const {
+void HeuristicModel::update(std::vector<Nodes>& components, Nodes Node::* further) const {
   Nodes known = 0;
   for (Nodes& component : components) known |= component &= missing_;
   for (size_t k = 0; k < nodes_.size(); ++k) {

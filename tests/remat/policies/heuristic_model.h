@@ -51,9 +51,9 @@ class HeuristicModel {
   // reads of which an output is remembered.
   Nodes find_missing() const;
   // All that is missing and reached from `node` through missing values, upwards or downwards.
-  Nodes reach(size_t node, Nodes Node::*towards) const;
+  Nodes reach(size_t node, Nodes Node::* towards) const;
   double sum(Nodes nodes) const;
-  void update(std::vector<Nodes>& components, Nodes Node::*further) const;
+  void update(std::vector<Nodes>& components, Nodes Node::* further) const;
 
   double cost_needed(size_t node) const;
   double cost_eq(size_t node) const;

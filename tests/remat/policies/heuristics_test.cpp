@@ -71,12 +71,12 @@ TEST_CASE("by hand: dtr with b and c1 evicted") {
   Example at("dtr");
   at.built.evict(at.b);
   at.built.evict(at.c1);
-  CHECK(near(at.h(at.a), (2.0 + 3 + 5) / (128 * 10)));   // below: b, and c1 through b
-  CHECK(near(at.h(at.c2), (5.0 + 3) / (192 * 10)));      // above: b; c1 is a sibling, no ancestor
-  CHECK(near(at.h(at.d), (7.0 + 5 + 3) / (256 * 10)));   // above: c1, and b through c1
-  CHECK(near(at.h(at.e), 11.0 / (64 * 10)));             // d is resident
+  CHECK(near(at.h(at.a), (2.0 + 3 + 5) / (128 * 10)));  // below: b, and c1 through b
+  CHECK(near(at.h(at.c2), (5.0 + 3) / (192 * 10)));     // above: b; c1 is a sibling, no ancestor
+  CHECK(near(at.h(at.d), (7.0 + 5 + 3) / (256 * 10)));  // above: c1, and b through c1
+  CHECK(near(at.h(at.e), 11.0 / (64 * 10)));            // d is resident
   at.built.install(at.b);
-  CHECK(near(at.h(at.a), 2.0 / (128 * 10)));             // c1 is below b only
+  CHECK(near(at.h(at.a), 2.0 / (128 * 10)));  // c1 is below b only
   CHECK(near(at.h(at.b), (3.0 + 5) / (64 * 10)));
   CHECK(near(at.h(at.d), (7.0 + 5) / (256 * 10)));
 }
@@ -89,10 +89,10 @@ TEST_CASE("by hand: dtr-eq with b and c1 evicted") {
   CHECK(near(at.h(at.c2), (5.0 + 8) / (192 * 10)));  // 5 too many: c1 is no ancestor
   CHECK(near(at.h(at.d), (7.0 + 8) / (256 * 10)));
   CHECK(near(at.h(at.e), 11.0 / (64 * 10)));
-  at.built.evict(at.d);    // joins c1: {b, c1, d} = 15
+  at.built.evict(at.d);     // joins c1: {b, c1, d} = 15
   at.built.install(at.c1);  // {b, d} = 10, joined by nothing but what has come back
   CHECK(near(at.h(at.c1), (5.0 + 10) / (64 * 10)));
-  CHECK(near(at.h(at.a), (2.0 + 10) / (128 * 10)));  // exact here, too: b and d both read a
+  CHECK(near(at.h(at.a), (2.0 + 10) / (128 * 10)));   // exact here, too: b and d both read a
   CHECK(near(at.h(at.c2), (5.0 + 10) / (192 * 10)));  // 7 too many
   CHECK(near(at.h(at.e), (11.0 + 10) / (64 * 10)));   // 3 too many
 }
@@ -124,8 +124,8 @@ TEST_CASE("by hand: msps with b and c1 evicted") {
 
 TEST_CASE("by hand: coop and dte with b and c1 evicted") {
   Example coop("coop");
-  coop.built.evict(coop.b);   // {b} = 3
-  coop.built.evict(coop.c1);  // input b: {b, c1} = 8
+  coop.built.evict(coop.b);                          // {b} = 3
+  coop.built.evict(coop.c1);                         // input b: {b, c1} = 8
   CHECK(near(coop.h(coop.a), 2.0 / 10));             // readers do not count
   CHECK(near(coop.h(coop.c2), (5.0 + 8 + 8) / 10));  // input b and sibling c1, one component twice
   CHECK(near(coop.h(coop.d), (7.0 + 8) / 10));       // input c1

@@ -46,9 +46,9 @@ TEST_CASE("the time until a use counts, foreseen from the second step on") {
   job.use(job.c), job.use(job.a), job.use(job.b);
   job.end();
   job.make();
-  CHECK(job.policy.price(*job.c, {49, 0}) == 400.0 / 7);         // needed at once
-  CHECK(job.policy.price(*job.a, {90, 0}) == 100.0 / 30);        // in 10 ns
-  CHECK(job.policy.price(*job.b, {80, 0}) == 200.0 / 40);        // in 20
+  CHECK(job.policy.price(*job.c, {49, 0}) == 400.0 / 7);   // needed at once
+  CHECK(job.policy.price(*job.a, {90, 0}) == 100.0 / 30);  // in 10 ns
+  CHECK(job.policy.price(*job.b, {80, 0}) == 200.0 / 40);  // in 20
   job.use(job.c);
   CHECK(job.policy.price(*job.c, {20, 0}) == 400.0 / 40);  // 20 ns are left, and a step of 60
   CHECK(job.policy.price(*job.a, {49, 0}) == 100.0 / 7);
@@ -85,7 +85,7 @@ TEST_CASE("when another step is expected, what was needed at a place in the firs
   job.built.evict(job.c);
   CHECK(job.policy.price(*job.b, {50, 0}) == (200.0 + 400) / 100);  // in 200 ns, for c
   job.use(job.a);  // as in the first step, which has five calls
-  CHECK(job.policy.price(*job.b, {50, 0}) == (200.0 + 400) / 50);   // not before the next step
+  CHECK(job.policy.price(*job.b, {50, 0}) == (200.0 + 400) / 50);  // not before the next step
   job.built.check();
 }
 

@@ -91,12 +91,22 @@ TEST_CASE("from the first difference on nothing is foreseen, until the next step
     job.first();
     REQUIRE(job.step_history.matching());
     switch (kind) {
-      case 0: job.call(9, {job.a}); break;         // another operator
-      case 1: job.call(2, {job.x}); break;         // another storage
-      case 2: job.call(2, {job.a, job.x}); break;  // one more
-      case 3: job.call(2, {}); break;              // none
-      case 4: job.call(2, {job.a}, false); break;  // its result is no memory of ours
-      case 5: {                                    // larger
+      case 0:
+        job.call(9, {job.a});
+        break;  // another operator
+      case 1:
+        job.call(2, {job.x});
+        break;  // another storage
+      case 2:
+        job.call(2, {job.a, job.x});
+        break;  // one more
+      case 3:
+        job.call(2, {});
+        break;  // none
+      case 4:
+        job.call(2, {job.a}, false);
+        break;   // its result is no memory of ours
+      case 5: {  // larger
         Storage* operands[] = {job.a};
         const auto call = job.step_history.begin(2, operands, job.now_ns);
         Storage* made = job.built.root(128);

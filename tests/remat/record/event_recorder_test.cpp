@@ -34,8 +34,9 @@ class EverySecond final : public EventRecorder {
 
 // One root that lives on, and the same step four times.
 const std::string kSteps = [] {
-  std::string text = "{\"tidepool_trace\":1,\"name\":\"job\",\"device\":\"cpu\"}\n"
-                     "{\"root\":0,\"bytes\":100}\n";
+  std::string text =
+      "{\"tidepool_trace\":1,\"name\":\"job\",\"device\":\"cpu\"}\n"
+      "{\"root\":0,\"bytes\":100}\n";
   for (int step = 1; step <= 4; ++step) {
     const std::string made = std::to_string(step);
     text += "{\"op\":\"f\",\"ns\":5,\"in\":[0],\"out\":[[" + made + ",200]],\"site\":1}\n";
@@ -70,8 +71,8 @@ TEST_CASE("each recording numbers storages anew, whatever numbers they had befor
     CHECK(step.storages[0].root);
     CHECK(step.baseline_ns() == 11);
     for (const TraceEvent& each : step.events) {
-      recordings[steps / 2 - 1] += std::to_string(static_cast<int>(each.kind)) + " " +
-                                   std::to_string(each.index) + "\n";
+      recordings[steps / 2 - 1] +=
+          std::to_string(static_cast<int>(each.kind)) + " " + std::to_string(each.index) + "\n";
     }
   }
   CHECK(recordings[0] == recordings[1]);

@@ -9,10 +9,9 @@ using Operand = MergedOperands::Operand;
 
 TEST_CASE("each storage is there once, and what is written is not among what is read") {
   MergedOperands merged;
-  const std::vector<Operand> operands = {{4, Access::kRead},  {2, Access::kUpdate},
-                                         {4, Access::kRead},  {7, Access::kOverwrite},
-                                         {2, Access::kRead},  {7, Access::kRead},
-                                         {9, Access::kUpdate}, {9, Access::kSideWrite}};
+  const std::vector<Operand> operands = {
+      {4, Access::kRead}, {2, Access::kUpdate}, {4, Access::kRead},   {7, Access::kOverwrite},
+      {2, Access::kRead}, {7, Access::kRead},   {9, Access::kUpdate}, {9, Access::kSideWrite}};
   merged.merge(operands);
   REQUIRE(merged.reads().size() == 1);
   CHECK(merged.reads()[0] == 4);

@@ -266,7 +266,7 @@ const std::string kBlocksJob = R"({"tidepool_trace":2,"name":"job","device":"cpu
 {"block":2,"bytes":60}
 {"root":0,"bytes":100,"block":0}
 {"op":"f","ns":5,"in":[0],"out":[[1,40,3],[2,8,5]],"blocks":[[3,40],[4,70],4,[5,8],[6,9]],)"
-    R"("workspace":53,"site":1}
+                               R"("workspace":53,"site":1}
 {"free":1}
 {"op":"g","ns":7,"in":[1],"out":[[3,60,2]],"blocks":[[7,20],7],"workspace":20,"site":1}
 {"release":2}

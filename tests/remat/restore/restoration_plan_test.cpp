@@ -159,9 +159,8 @@ TEST_CASE("an input without bytes and producer is an error that names the operat
   x->writing = true;  // as if it were being overwritten
   {
     RestorationPlan plan(built.contents, Mode::kFirm);
-    CHECK_THROWS_WITH(plan.add(*b->current),
-                      Catch::Matchers::ContainsSubstring("test::operator") &&
-                          Catch::Matchers::ContainsSubstring("64 bytes"));
+    CHECK_THROWS_WITH(plan.add(*b->current), Catch::Matchers::ContainsSubstring("test::operator") &&
+                                                 Catch::Matchers::ContainsSubstring("64 bytes"));
   }
   x->writing = false;
   built.check();

@@ -23,11 +23,11 @@ TEST_CASE("the bound of a case worked out by hand") {
 )");
   const double baseline = 50 + 10 + 30 + 5;
   CHECK(*lower_bound(trace, 80) == 1);
-  CHECK(*lower_bound(trace, 79) == 1 + 0.5 / baseline);   // 1 of the 20 bytes of b, 10 ns for all
-  CHECK(*lower_bound(trace, 60) == 1 + 10 / baseline);    // all of b
-  CHECK(*lower_bound(trace, 55) == 1 + 35 / baseline);    // and half of a
-  CHECK(*lower_bound(trace, 50) == 1 + 60 / baseline);    // both
-  CHECK(!lower_bound(trace, 49));                         // c does not fit
+  CHECK(*lower_bound(trace, 79) == 1 + 0.5 / baseline);  // 1 of the 20 bytes of b, 10 ns for all
+  CHECK(*lower_bound(trace, 60) == 1 + 10 / baseline);   // all of b
+  CHECK(*lower_bound(trace, 55) == 1 + 35 / baseline);   // and half of a
+  CHECK(*lower_bound(trace, 50) == 1 + 60 / baseline);   // both
+  CHECK(!lower_bound(trace, 49));                        // c does not fit
 }
 
 TEST_CASE("what nobody reads any more is free, unless it has to be there at the end") {

@@ -235,8 +235,7 @@ TEST_CASE("what is done for a job is logged with the numbers of its trace") {
   }
   world.job.run(trace.events[4]);
   world.job.copy(nullptr, nullptr, 9);
-  CHECK(file.read() ==
-        "1 evict 2 128\n1 evict 1 64\n1 replay 0\n1 restore 1 64\n2 copy 9\n");
+  CHECK(file.read() == "1 evict 2 128\n1 evict 1 64\n1 replay 0\n1 restore 1 64\n2 copy 9\n");
 }
 
 }  // namespace

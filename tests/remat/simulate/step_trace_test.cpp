@@ -101,9 +101,8 @@ TEST_CASE("operators after the last mark belong to the last step") {
   CHECK(step_begin(trace, 5) == 0);
   const Trace step = step_trace(trace, 0, 5);
   CHECK(step.operators.size() == 2);
-  CHECK(std::count_if(step.events.begin(), step.events.end(), [](const TraceEvent& event) {
-          return event.kind == EventKind::kStep;
-        }) == 1);
+  CHECK(std::count_if(step.events.begin(), step.events.end(),
+                      [](const TraceEvent& event) { return event.kind == EventKind::kStep; }) == 1);
   const Trace two = trace_of(kTwoSteps);
   CHECK(last_step_end(two) == two.events.size());
 }

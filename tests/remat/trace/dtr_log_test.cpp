@@ -71,10 +71,10 @@ TEST_CASE("every instruction, mutation by copy as DTR's simulator has it") {
                                 "view 2: r0 r1",             // x5 is a view of argument 1: x3's
                                                              // RELEASE x3: x5 still needs it
                                 "relu_ 7: r2 r1 o3=40",      // x5 is now storage 3 …
-                                "release 1",  // … and nobody has storage 1 any more
-                                              // COPY_FROM: x6 goes from 2 to 3
-                                "release 2",  // RELEASE x4; x77 is unknown: ignored
-                            });               // RELEASE x5: x6 is left, at the end
+                                "release 1",                 // … and nobody has storage 1 any more
+                                                             // COPY_FROM: x6 goes from 2 to 3
+                                "release 2",                 // RELEASE x4; x77 is unknown: ignored
+                            });                              // RELEASE x5: x6 is left, at the end
   CHECK(trace.facts.name == "log");
   CHECK(trace.facts.alignment == 1);
   const TracePeak peak = trace_peak(trace);

@@ -142,10 +142,9 @@ Trace random_trace(uint64_t seed, size_t events) { return RandomTrace(seed).make
 
 std::string difference(const Trace& a, const Trace& b) {
   auto text = [](const Trace& trace) {
-    std::vector<std::string> lines = {
-        fmt::format("{} {} {} {} {} {}", trace.facts.name, trace.facts.device,
-                    trace.facts.alignment, trace.facts.copy_bytes_per_ns, trace.facts.map_ns,
-                    trace.facts.blocks)};
+    std::vector<std::string> lines = {fmt::format(
+        "{} {} {} {} {} {}", trace.facts.name, trace.facts.device, trace.facts.alignment,
+        trace.facts.copy_bytes_per_ns, trace.facts.map_ns, trace.facts.blocks)};
     for (const TraceEvent& event : trace.events) {
       std::string line = fmt::format("{} {} {}", static_cast<int>(event.kind), event.stream,
                                      static_cast<int>(event.role));
@@ -169,8 +168,8 @@ std::string difference(const Trace& a, const Trace& b) {
           line += fmt::format(" o{}={}/{}", number(output), made.bytes, made.block);
         }
         for (const TraceArgument& argument : trace.arguments(op)) {
-          line += fmt::format(" a{}/{}", number(argument.storage),
-                              static_cast<int>(argument.access));
+          line +=
+              fmt::format(" a{}/{}", number(argument.storage), static_cast<int>(argument.access));
         }
         for (const BlockChange& change : trace.changes(op)) {
           line += fmt::format(" b{}={}", change.block, change.bytes);

@@ -50,12 +50,18 @@ void copy_row(char* to, int64_t to_stride, const char* from, int64_t from_stride
 void copy_row(size_t bytes, char* to, int64_t to_stride, const char* from, int64_t from_stride,
               int64_t count) {
   switch (bytes) {
-    case 1: return copy_row<1>(to, to_stride, from, from_stride, count);
-    case 2: return copy_row<2>(to, to_stride, from, from_stride, count);
-    case 4: return copy_row<4>(to, to_stride, from, from_stride, count);
-    case 8: return copy_row<8>(to, to_stride, from, from_stride, count);
-    case 16: return copy_row<16>(to, to_stride, from, from_stride, count);
-    default: TORCH_CHECK(false, "value kernels: elements of ", bytes, " bytes");
+    case 1:
+      return copy_row<1>(to, to_stride, from, from_stride, count);
+    case 2:
+      return copy_row<2>(to, to_stride, from, from_stride, count);
+    case 4:
+      return copy_row<4>(to, to_stride, from, from_stride, count);
+    case 8:
+      return copy_row<8>(to, to_stride, from, from_stride, count);
+    case 16:
+      return copy_row<16>(to, to_stride, from, from_stride, count);
+    default:
+      TORCH_CHECK(false, "value kernels: elements of ", bytes, " bytes");
   }
 }
 
@@ -77,19 +83,44 @@ template <class Body>
 bool with_type(c10::ScalarType type, Body&& body) {
   using c10::ScalarType;
   switch (type) {
-    case ScalarType::Float: body(float{}); return true;
-    case ScalarType::Double: body(double{}); return true;
-    case ScalarType::Half: body(c10::Half{}); return true;
-    case ScalarType::BFloat16: body(c10::BFloat16{}); return true;
-    case ScalarType::Byte: body(uint8_t{}); return true;
-    case ScalarType::Char: body(int8_t{}); return true;
-    case ScalarType::Short: body(int16_t{}); return true;
-    case ScalarType::Int: body(int32_t{}); return true;
-    case ScalarType::Long: body(int64_t{}); return true;
-    case ScalarType::Bool: body(bool{}); return true;
-    case ScalarType::ComplexFloat: body(c10::complex<float>{}); return true;
-    case ScalarType::ComplexDouble: body(c10::complex<double>{}); return true;
-    default: return false;
+    case ScalarType::Float:
+      body(float{});
+      return true;
+    case ScalarType::Double:
+      body(double{});
+      return true;
+    case ScalarType::Half:
+      body(c10::Half{});
+      return true;
+    case ScalarType::BFloat16:
+      body(c10::BFloat16{});
+      return true;
+    case ScalarType::Byte:
+      body(uint8_t{});
+      return true;
+    case ScalarType::Char:
+      body(int8_t{});
+      return true;
+    case ScalarType::Short:
+      body(int16_t{});
+      return true;
+    case ScalarType::Int:
+      body(int32_t{});
+      return true;
+    case ScalarType::Long:
+      body(int64_t{});
+      return true;
+    case ScalarType::Bool:
+      body(bool{});
+      return true;
+    case ScalarType::ComplexFloat:
+      body(c10::complex<float>{});
+      return true;
+    case ScalarType::ComplexDouble:
+      body(c10::complex<double>{});
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -222,11 +253,9 @@ void write_number(const at::Tensor& tensor, const c10::Scalar& number) {
     using Element = decltype(kind);
     const Element element = number.isComplex()
                                 ? from_double<Element>(number.toComplexDouble().real())
-                            : number.isFloatingPoint()
-                                ? from_double<Element>(number.toDouble())
-                                : static_cast<Element>(number.to<int64_t>());
-    write_contents(tensor,
-                   fill_packed<Element>(tensor.numel(), [&](int64_t) { return element; }));
+                            : number.isFloatingPoint() ? from_double<Element>(number.toDouble())
+                                                       : static_cast<Element>(number.to<int64_t>());
+    write_contents(tensor, fill_packed<Element>(tensor.numel(), [&](int64_t) { return element; }));
   });
   TORCH_CHECK(known, "value kernels: a number of dtype ", tensor.scalar_type());
 }

@@ -31,10 +31,22 @@ constexpr std::array kSpecials = {
 
 // Operators without an `out` that write every element of their first argument and read none of it.
 constexpr std::array kOverwrites = {
-    "aten::copy_",        "aten::_foreach_copy_", "aten::fill_.Scalar",    "aten::fill_.Tensor",
-    "aten::zero_",        "aten::_foreach_zero_", "aten::normal_",         "aten::uniform_",
-    "aten::random_",      "aten::random_.to",     "aten::random_.from",    "aten::exponential_",
-    "aten::log_normal_",  "aten::cauchy_",        "aten::geometric_",      "aten::bernoulli_.float",
+    "aten::copy_",
+    "aten::_foreach_copy_",
+    "aten::fill_.Scalar",
+    "aten::fill_.Tensor",
+    "aten::zero_",
+    "aten::_foreach_zero_",
+    "aten::normal_",
+    "aten::uniform_",
+    "aten::random_",
+    "aten::random_.to",
+    "aten::random_.from",
+    "aten::exponential_",
+    "aten::log_normal_",
+    "aten::cauchy_",
+    "aten::geometric_",
+    "aten::bernoulli_.float",
     "aten::bernoulli_.Tensor",
 };
 

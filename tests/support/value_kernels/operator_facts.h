@@ -23,14 +23,14 @@ struct ArgumentFacts {
 
 struct OperatorFacts {
   enum class Kind : uint8_t {
-    kHash,      // outputs are hashes
-    kCopy,      // written argument 0 is a true copy of argument 1; lists too
-    kFill,      // written argument 0 is filled with argument 1, a number or a tensor with one
-    kZero,      // written argument 0 is filled with zeros; lists too
-    kEqual,     // returns whether two tensors are equal
-    kNonzero,   // returns the places of elements other than zero
-    kBlank,     // returns memory that nobody has written
-    kShare,     // says that a stream uses a tensor; touches nothing
+    kHash,     // outputs are hashes
+    kCopy,     // written argument 0 is a true copy of argument 1; lists too
+    kFill,     // written argument 0 is filled with argument 1, a number or a tensor with one
+    kZero,     // written argument 0 is filled with zeros; lists too
+    kEqual,    // returns whether two tensors are equal
+    kNonzero,  // returns the places of elements other than zero
+    kBlank,    // returns memory that nobody has written
+    kShare,    // says that a stream uses a tensor; touches nothing
   };
 
   explicit OperatorFacts(const c10::OperatorHandle& op);

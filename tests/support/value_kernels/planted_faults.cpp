@@ -14,7 +14,8 @@ bool is_last(std::atomic<uint64_t>& left) {
 }  // namespace
 
 uint64_t PlantedFaults::read(const at::Tensor& tensor, uint64_t hash) {
-  if (stale_reads_left_.load(std::memory_order_relaxed) == 0) [[likely]] return hash;
+  if (stale_reads_left_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return hash;
   std::lock_guard lock(mutex_);
   const auto older = older_.find(tensor.const_data_ptr());
   if (older == older_.end() || older->second == hash || !is_last(stale_reads_left_)) return hash;

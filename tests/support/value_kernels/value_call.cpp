@@ -136,8 +136,7 @@ void ValueCall::read_value(const c10::IValue& value) {
 }
 
 void ValueCall::find_random_state(const torch::jit::Stack& stack, size_t base) {
-  if (facts_.generator_argument >= 0 &&
-      stack[base + facts_.generator_argument].isGenerator()) {
+  if (facts_.generator_argument >= 0 && stack[base + facts_.generator_argument].isGenerator()) {
     generator_ = stack[base + facts_.generator_argument].toGenerator();
   } else {
     for (size_t k = base; k < stack.size() && !generator_.defined(); ++k) {
@@ -167,8 +166,8 @@ void ValueCall::prepare_copy(const torch::jit::Stack& stack, size_t base) {
               sources.size(), " tensors to ", written_.size());
   for (size_t k = 0; k < sources.size(); ++k) {
     const at::Tensor& to = written_[k].tensor;
-    written_[k].exact = convert(read_expanded(sources[k], to.sizes()), sources[k].scalar_type(),
-                                to.scalar_type());
+    written_[k].exact =
+        convert(read_expanded(sources[k], to.sizes()), sources[k].scalar_type(), to.scalar_type());
   }
 }
 
@@ -193,9 +192,8 @@ void ValueCall::write_results(const torch::jit::Stack& stack) {
   for (const Written& written : written_) write_argument(written, seed = mixed(seed, 1));
   seed = mixed(hash_, 7);  // whether batch norm's statistics are given does not matter
   for (size_t k = stack.size() - facts_.returns; k < stack.size(); ++k) {
-    for_each_tensor(stack[k], [&](const at::Tensor& tensor) {
-      write_result(tensor, seed = mixed(seed, 1));
-    });
+    for_each_tensor(stack[k],
+                    [&](const at::Tensor& tensor) { write_result(tensor, seed = mixed(seed, 1)); });
   }
 }
 

@@ -32,7 +32,7 @@ class ValueCall {
   struct Written {
     at::Tensor tensor;
     size_t argument;
-    uint64_t old_hash = 0;       // 0: blank
+    uint64_t old_hash = 0;        // 0: blank
     std::optional<Packed> exact;  // what it gets, where that is known
   };
   struct Philox {

@@ -16,8 +16,7 @@ namespace tidepool::fake_cuda {
 
 class Allocations {
  public:
-  explicit Allocations(std::vector<std::unique_ptr<PhysicalMemory>>& devices)
-      : devices_(devices) {}
+  explicit Allocations(std::vector<std::unique_ptr<PhysicalMemory>>& devices) : devices_(devices) {}
   ~Allocations();
   Allocations(const Allocations&) = delete;
   Allocations& operator=(const Allocations&) = delete;

@@ -27,8 +27,8 @@ uint64_t number(std::string_view digits, std::string_view whole) {
 
 Call known_call(std::string_view name, std::string_view whole) {
   if (const std::optional<Call> call = call_of(name)) return *call;
-  throw std::invalid_argument(fmt::format("'{}' in '{}' is not one of: {}", name, whole,
-                                          fmt::join(kCallNames, " ")));
+  throw std::invalid_argument(
+      fmt::format("'{}' in '{}' is not one of: {}", name, whole, fmt::join(kCallNames, " ")));
 }
 
 }  // namespace

@@ -17,16 +17,36 @@ namespace tidepool::fake_cuda {
 
 // What settings and tests call the kinds: the names of kCallNames, in the same order.
 enum class Call : uint8_t {
-  kMalloc, kFree, kReserve, kCreate, kMap, kAccess, kUnmap, kRelease, kHostAlloc,
-  kEventCreate, kEventRecord, kEventQuery, kStreamCreate, kStreamWait, kStreamQuery,
-  kSynchronize, kCopy, kFill, kLaunch, kCapture, kGraphLaunch, kOther,
+  kMalloc,
+  kFree,
+  kReserve,
+  kCreate,
+  kMap,
+  kAccess,
+  kUnmap,
+  kRelease,
+  kHostAlloc,
+  kEventCreate,
+  kEventRecord,
+  kEventQuery,
+  kStreamCreate,
+  kStreamWait,
+  kStreamQuery,
+  kSynchronize,
+  kCopy,
+  kFill,
+  kLaunch,
+  kCapture,
+  kGraphLaunch,
+  kOther,
   kCount,
 };
 constexpr size_t kCalls = static_cast<size_t>(Call::kCount);
 constexpr std::array<const char*, kCalls> kCallNames = {
-    "malloc", "free", "reserve", "create", "map", "access", "unmap", "release", "host_alloc",
-    "event_create", "event_record", "event_query", "stream_create", "stream_wait", "stream_query",
-    "synchronize", "copy", "fill", "launch", "capture", "graph_launch", "other"};
+    "malloc",        "free",        "reserve",      "create",       "map",          "access",
+    "unmap",         "release",     "host_alloc",   "event_create", "event_record", "event_query",
+    "stream_create", "stream_wait", "stream_query", "synchronize",  "copy",         "fill",
+    "launch",        "capture",     "graph_launch", "other"};
 
 std::optional<Call> call_of(std::string_view name);
 const char* name_of(Call call);
@@ -71,7 +91,9 @@ class CallBook {
   uint64_t device_price_ns(Call call) const { return prices_[static_cast<size_t>(call)].device_ns; }
 
   uint64_t host_time_ns() const { return host_time_ns_; }
-  void wait_until(uint64_t time_ns) { if (time_ns > host_time_ns_) host_time_ns_ = time_ns; }
+  void wait_until(uint64_t time_ns) {
+    if (time_ns > host_time_ns_) host_time_ns_ = time_ns;
+  }
 
  private:
   std::array<uint64_t, kCalls> counts_{};

@@ -103,9 +103,9 @@ void Captures::check_unsafe(CaptureMode thread_mode, const char* function) {
   bool is_forbidden = false;
   for (auto& [id, capture] : captures_) {
     const bool is_ours = capture.thread == std::this_thread::get_id();
-    const bool counts = is_ours ? capture.mode != CaptureMode::kRelaxed
-                                : capture.mode == CaptureMode::kGlobal &&
-                                      thread_mode == CaptureMode::kGlobal;
+    const bool counts =
+        is_ours ? capture.mode != CaptureMode::kRelaxed
+                : capture.mode == CaptureMode::kGlobal && thread_mode == CaptureMode::kGlobal;
     if (!counts) continue;
     capture.is_spoiled = true;
     is_forbidden = true;

@@ -29,36 +29,64 @@ inline constexpr int kHighestPriority = -5;
 // 0 for an attribute not listed.
 constexpr int device_attribute(int attribute) {
   switch (attribute) {
-    case 1:  return kThreadsPerBlock;
+    case 1:
+      return kThreadsPerBlock;
     case 2:
-    case 3:  return kThreadsPerBlock;           // block dimensions x and y
-    case 4:  return kMaxBlockZ;
-    case 5:  return kMaxGridX;
+    case 3:
+      return kThreadsPerBlock;  // block dimensions x and y
+    case 4:
+      return kMaxBlockZ;
+    case 5:
+      return kMaxGridX;
     case 6:
-    case 7:  return kMaxGridYZ;
-    case 8:  return kSharedPerBlock;
-    case 10: return kWarpSize;
-    case 12: return kRegistersPerBlock;
-    case 14: return kTextureAlignment;
-    case 16: return kMultiprocessors;
-    case 19: return 1;                           // can map host memory
-    case 31: return 1;                           // concurrent kernels
-    case 38: return kL2CacheBytes;
-    case 39: return kThreadsPerMultiprocessor;
-    case 40: return 3;                           // asynchronous engines
-    case 41: return 1;                           // unified addressing
-    case 75: return kComputeMajor;
-    case 76: return kComputeMinor;
-    case 78: return 1;                           // stream priorities
-    case 81: return kSharedPerMultiprocessor;
-    case 82: return kRegistersPerBlock;          // registers per multiprocessor
-    case 95: return 1;                           // cooperative launch
-    case 97: return kSharedPerBlockOptIn;
-    case 102: return 1;                          // virtual memory management
-    case 103: return 1;                          // handles as file descriptors
-    case 106: return kBlocksPerMultiprocessor;
-    case 115: return 1;                          // memory pools
-    default: return 0;
+    case 7:
+      return kMaxGridYZ;
+    case 8:
+      return kSharedPerBlock;
+    case 10:
+      return kWarpSize;
+    case 12:
+      return kRegistersPerBlock;
+    case 14:
+      return kTextureAlignment;
+    case 16:
+      return kMultiprocessors;
+    case 19:
+      return 1;  // can map host memory
+    case 31:
+      return 1;  // concurrent kernels
+    case 38:
+      return kL2CacheBytes;
+    case 39:
+      return kThreadsPerMultiprocessor;
+    case 40:
+      return 3;  // asynchronous engines
+    case 41:
+      return 1;  // unified addressing
+    case 75:
+      return kComputeMajor;
+    case 76:
+      return kComputeMinor;
+    case 78:
+      return 1;  // stream priorities
+    case 81:
+      return kSharedPerMultiprocessor;
+    case 82:
+      return kRegistersPerBlock;  // registers per multiprocessor
+    case 95:
+      return 1;  // cooperative launch
+    case 97:
+      return kSharedPerBlockOptIn;
+    case 102:
+      return 1;  // virtual memory management
+    case 103:
+      return 1;  // handles as file descriptors
+    case 106:
+      return kBlocksPerMultiprocessor;
+    case 115:
+      return 1;  // memory pools
+    default:
+      return 0;
   }
 }
 

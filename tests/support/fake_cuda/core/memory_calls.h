@@ -31,8 +31,7 @@ struct PointerInfo {
 Error pointer_info(const char* function, const void* address, PointerInfo* info);
 
 // Copying back to pageable memory waits in any case, as CUDA does.
-Error copy(const char* function, void* to, const void* from, size_t bytes, void* stream,
-           Wait wait);
+Error copy(const char* function, void* to, const void* from, size_t bytes, void* stream, Wait wait);
 // Each operand is reached by its own device, whether or not the other one has access to it.
 Error copy_between(const char* function, void* to, int to_device, const void* from, int from_device,
                    size_t bytes, void* stream);

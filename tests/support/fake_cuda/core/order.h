@@ -26,7 +26,7 @@ struct Stream {
   int priority = 0;
   unsigned flags = 0;
   bool is_legacy = false;
-  bool blocks = true;  // ordered with its device's legacy stream
+  bool blocks = true;       // ordered with its device's legacy stream
   Tick tick = 0;            // of what was enqueued last, an event's record included
   Tick operation_tick = 0;  // of its newest operation
   VectorClock clock;
@@ -48,8 +48,8 @@ struct Event {
   CaptureId capture = CaptureId::kNone;  // the one it was recorded in
 };
 
-constexpr unsigned kNonBlocking = 1;     // of a stream's flags
-constexpr unsigned kDisableTiming = 2;   // of an event's flags
+constexpr unsigned kNonBlocking = 1;    // of a stream's flags
+constexpr unsigned kDisableTiming = 2;  // of an event's flags
 
 class Order {
  public:

@@ -75,8 +75,7 @@ void release_addresses(uintptr_t start, size_t bytes) {
 void map_extent(uintptr_t address, const Extent& extent, bool accessible) {
   const int protection = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
   void* const mapped = mmap(reinterpret_cast<void*>(address), extent.bytes, protection,
-                            MAP_SHARED | MAP_FIXED, extent.file,
-                            static_cast<off_t>(extent.offset));
+                            MAP_SHARED | MAP_FIXED, extent.file, static_cast<off_t>(extent.offset));
   if (mapped == MAP_FAILED) throw Refusal(Error::kOutOfMemory, "the host refused a mapping");
 }
 

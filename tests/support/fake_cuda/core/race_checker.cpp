@@ -16,17 +16,21 @@ void merge(std::map<StreamId, Tick>& into, const std::map<StreamId, Tick>& from)
 
 const char* name_of(Race::Kind kind) {
   switch (kind) {
-    case Race::Kind::kReuse: return "reuse";
-    case Race::Kind::kReturned: return "returned";
-    case Race::Kind::kUsedAfterFree: return "used_after_free";
-    case Race::Kind::kMisdeclared: return "misdeclared";
+    case Race::Kind::kReuse:
+      return "reuse";
+    case Race::Kind::kReturned:
+      return "returned";
+    case Race::Kind::kUsedAfterFree:
+      return "used_after_free";
+    case Race::Kind::kMisdeclared:
+      return "misdeclared";
   }
   return "?";
 }
 
 std::string describe(const Race& race) {
-  std::string text = fmt::format("{}: {} bytes at {:#x}", name_of(race.kind), race.bytes,
-                                 race.address);
+  std::string text =
+      fmt::format("{}: {} bytes at {:#x}", name_of(race.kind), race.bytes, race.address);
   if (race.kind == Race::Kind::kReuse) {
     text += fmt::format(", stream {} uses them", static_cast<uint32_t>(race.stream));
   }
@@ -52,8 +56,7 @@ std::map<uintptr_t, RaceChecker::Range>::iterator RaceChecker::live_at(uintptr_t
 void RaceChecker::allocated(uintptr_t address, size_t bytes, StreamId owner, Tick now) {
   if (bytes == 0) return;
   const auto above = live_.lower_bound(address);
-  if (live_at(address) != live_.end() ||
-      (above != live_.end() && above->first < address + bytes)) {
+  if (live_at(address) != live_.end() || (above != live_.end() && above->first < address + bytes)) {
     report(Race::Kind::kMisdeclared, address, bytes, owner);
     return;
   }
@@ -165,8 +168,7 @@ void RaceChecker::returned(uintptr_t address, size_t bytes, const VectorClock& n
   auto next = live_.lower_bound(address);
   if (next != live_.begin() && std::prev(next)->second.end > address) --next;
   while (next != live_.end() && next->first < end) {
-    report(Race::Kind::kReturned, next->first, next->second.end - next->first,
-           next->second.owner);
+    report(Race::Kind::kReturned, next->first, next->second.end - next->first, next->second.owner);
     bury(next->first, next->second.end, uses_of(next->second, newest));
     next = live_.erase(next);
   }

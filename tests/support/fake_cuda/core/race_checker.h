@@ -30,8 +30,8 @@ struct Race {
   Kind kind;
   uintptr_t address;
   size_t bytes;
-  StreamId stream{};    // of the later use
-  StreamId earlier{};   // of the use not known to be over
+  StreamId stream{};   // of the later use
+  StreamId earlier{};  // of the use not known to be over
   Tick earlier_tick = 0;
 };
 
@@ -45,8 +45,7 @@ class RaceChecker {
   void shared(uintptr_t address, StreamId stream);
   // By an operation of a stream, which has this clock now. Memory that nobody declared is of no
   // interest.
-  void used(uintptr_t address, size_t bytes, StreamId stream, Tick tick,
-            const VectorClock& clock);
+  void used(uintptr_t address, size_t bytes, StreamId stream, Tick tick, const VectorClock& clock);
   // `newest` gives the newest operation of each stream.
   void freed(uintptr_t address, const VectorClock& newest);
 
@@ -68,7 +67,7 @@ class RaceChecker {
   struct Range {
     uintptr_t end = 0;
     StreamId owner{};
-    uint64_t born = 0;  // the checker's count of declarations and replays
+    uint64_t born = 0;               // the checker's count of declarations and replays
     std::map<StreamId, Tick> since;  // what owner and sharers enqueued after this counts
     Uses operands;
     Uses inherited;
@@ -94,7 +93,7 @@ class RaceChecker {
 
   std::map<uintptr_t, Range> live_;
   std::map<uintptr_t, Freed> freed_;
-  std::map<StreamId, std::vector<uintptr_t>> unchecked_;  // ranges the stream has yet to use
+  std::map<StreamId, std::vector<uintptr_t>> unchecked_;    // ranges the stream has yet to use
   std::map<StreamId, std::map<StreamId, Replay>> replays_;  // by captured stream
   std::vector<Race> races_;
   uint64_t count_ = 0;

@@ -27,7 +27,7 @@ struct Settings {
   // How often an event or stream whose work the host has not waited for answers "not ready".
   uint64_t late_queries = 0;
   bool touch_memory = true;  // false: copies and fills move no device byte, copies back give zeros
-  bool peers = true;  // every device can reach every other's memory
+  bool peers = true;         // every device can reach every other's memory
   bool races_are_fatal = false;
   bool log_to_stderr = false;
   size_t log_entries = 1 << 16;  // the newest ones are kept

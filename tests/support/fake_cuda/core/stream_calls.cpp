@@ -129,8 +129,8 @@ Error event_record(const char* function, void* event, void* stream) {
     Stream& on = resolve(m, stream);
     if (recorded.device != on.device) {
       throw Refusal(Error::kInvalidHandle,
-                    fmt::format("an event of device {} on a stream of device {}",
-                                recorded.device, on.device));
+                    fmt::format("an event of device {} on a stream of device {}", recorded.device,
+                                on.device));
     }
     m.record(recorded, on);
     return Error::kSuccess;

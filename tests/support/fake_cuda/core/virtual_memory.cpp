@@ -97,8 +97,7 @@ void VirtualMemory::check_in_one_reservation(uintptr_t address, size_t bytes) co
   auto found = reservations_.upper_bound(address);
   require(found != reservations_.begin(), "{:#x} is not reserved", address);
   --found;
-  require(address < found->first + found->second &&
-              bytes <= found->first + found->second - address,
+  require(address < found->first + found->second && bytes <= found->first + found->second - address,
           "{} bytes at {:#x} are not in one reservation", bytes, address);
 }
 
@@ -112,8 +111,8 @@ void VirtualMemory::map(uintptr_t address, size_t bytes, size_t offset, Handle h
           bytes);
   check_in_one_reservation(address, bytes);
   const auto above = mappings_.lower_bound(address);
-  require(above == mappings_.end() || above->first >= address + bytes,
-          "{:#x} is mapped already", above == mappings_.end() ? 0 : above->first);
+  require(above == mappings_.end() || above->first >= address + bytes, "{:#x} is mapped already",
+          above == mappings_.end() ? 0 : above->first);
   if (above != mappings_.begin()) {
     const auto below = std::prev(above);
     require(below->first + below->second.bytes <= address, "{:#x} is mapped already", address);
@@ -212,8 +211,8 @@ std::optional<VirtualMemory::Place> VirtualMemory::find(uintptr_t address, int d
   --found;
   const auto& [start, mapping] = *found;
   if (address >= start + mapping.bytes) return std::nullopt;
-  Place place{.device = handles_.at(mapping.handle).extent.device, .start = start,
-              .bytes = mapping.bytes};
+  Place place{
+      .device = handles_.at(mapping.handle).extent.device, .start = start, .bytes = mapping.bytes};
   for (const auto& [owner, access] : mapping.access) {
     if (device != kAnyDevice && device != owner) continue;
     place.can_read |= access != Access::kNone;

@@ -6,8 +6,7 @@ namespace tidepool::fake_cuda::driver {
 
 using calls::Wait;
 
-FAKE_CUDA_API int cuMemcpyAsync(DeviceAddress to, DeviceAddress from, size_t bytes,
-                                void* stream) {
+FAKE_CUDA_API int cuMemcpyAsync(DeviceAddress to, DeviceAddress from, size_t bytes, void* stream) {
   return code(calls::copy(__func__, pointer(to), pointer(from), bytes, stream, Wait::kNo));
 }
 
@@ -16,8 +15,7 @@ FAKE_CUDA_API int cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_
   return code(calls::copy(__func__, pointer(to), from, bytes, stream, Wait::kNo));
 }
 
-FAKE_CUDA_API int cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes,
-                                       void* stream) {
+FAKE_CUDA_API int cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, void* stream) {
   return code(calls::copy(__func__, to, pointer(from), bytes, stream, Wait::kNo));
 }
 
@@ -58,8 +56,7 @@ FAKE_CUDA_API int cuMemsetD16Async(DeviceAddress to, unsigned short value, size_
   return code(calls::fill(__func__, pointer(to), value, 2, count, stream, Wait::kNo));
 }
 
-FAKE_CUDA_API int cuMemsetD32Async(DeviceAddress to, unsigned value, size_t count,
-                                   void* stream) {
+FAKE_CUDA_API int cuMemsetD32Async(DeviceAddress to, unsigned value, size_t count, void* stream) {
   return code(calls::fill(__func__, pointer(to), value, 4, count, stream, Wait::kNo));
 }
 

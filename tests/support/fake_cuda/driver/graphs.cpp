@@ -23,8 +23,7 @@ FAKE_CUDA_API int cuStreamIsCapturing(void* stream, int* status) {
   return code(error);
 }
 
-FAKE_CUDA_API int cuGraphInstantiateWithFlags(void** executable, void* graph,
-                                              unsigned long long) {
+FAKE_CUDA_API int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
   return code(calls::graph_instantiate(__func__, executable, graph));
 }
 

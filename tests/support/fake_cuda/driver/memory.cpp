@@ -200,9 +200,7 @@ FAKE_CUDA_API int cuMemAllocHost_v2(void** address, size_t bytes) {
   return code(calls::allocate_host(__func__, address, bytes));
 }
 
-FAKE_CUDA_API int cuMemFreeHost(void* address) {
-  return code(calls::free_host(__func__, address));
-}
+FAKE_CUDA_API int cuMemFreeHost(void* address) { return code(calls::free_host(__func__, address)); }
 
 FAKE_CUDA_API int cuMemHostRegister_v2(void* address, size_t bytes, unsigned) {
   return code(calls::register_host(__func__, address, bytes));

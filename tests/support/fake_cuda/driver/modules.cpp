@@ -93,11 +93,18 @@ FAKE_CUDA_API int cuPointerGetAttribute(void* value, int attribute, DeviceAddres
   const bool on_device = info.kind == calls::PointerInfo::Kind::kDevice;
   const int memory_type = on_device ? 2 : 1;
   switch (attribute) {
-    case 2: std::memcpy(value, &memory_type, sizeof memory_type); break;
+    case 2:
+      std::memcpy(value, &memory_type, sizeof memory_type);
+      break;
     case 3:
-    case 4: std::memcpy(value, &address, sizeof address); break;
-    case 9: std::memcpy(value, &info.device, sizeof info.device); break;
-    default: return code(Error::kNotSupported);
+    case 4:
+      std::memcpy(value, &address, sizeof address);
+      break;
+    case 9:
+      std::memcpy(value, &info.device, sizeof info.device);
+      break;
+    default:
+      return code(Error::kNotSupported);
   }
   return code(Error::kSuccess);
 }

@@ -1,6 +1,5 @@
 // Driver functions of streams and events.
 #include "tests/support/fake_cuda/core/stream_calls.h"
-
 #include "tests/support/fake_cuda/driver/abi.h"
 
 namespace tidepool::fake_cuda::driver {

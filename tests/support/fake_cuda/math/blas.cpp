@@ -122,8 +122,7 @@ FAKE_CUDA_API int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, 
 }
 
 FAKE_CUDA_API int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*,
-                                                 int wanted, HeuristicResult* results,
-                                                 int* found) {
+                                                 int wanted, HeuristicResult* results, int* found) {
   return heuristic(wanted, results, found);
 }
 

@@ -57,8 +57,8 @@ FAKE_CUDA_API cudnnStatus_t cudnnGetBatchNormalizationForwardTrainingExWorkspace
 FAKE_CUDA_API cudnnStatus_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     cudnnHandle_t, cudnnBatchNormMode_t, cudnnBatchNormOps_t, const cudnnTensorDescriptor_t,
     const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t,
-    const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t,
-    const cudnnActivationDescriptor_t, size_t* bytes) {
+    const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t, const cudnnActivationDescriptor_t,
+    size_t* bytes) {
   *bytes = machine().settings.dnn_workspace_bytes;
   return CUDNN_STATUS_SUCCESS;
 }

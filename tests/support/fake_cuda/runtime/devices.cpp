@@ -14,9 +14,7 @@ namespace {
 
 bool exists(int device) { return device >= 0 && device < machine().settings.devices; }
 
-int check(int device) {
-  return finish(exists(device) ? Error::kSuccess : Error::kInvalidDevice);
-}
+int check(int device) { return finish(exists(device) ? Error::kSuccess : Error::kInvalidDevice); }
 
 }  // namespace
 

@@ -143,8 +143,8 @@ FAKE_CUDA_API int cudaLaunchKernel(const void* kernel, Dimensions, Dimensions, v
   return launch(__func__, kernel, stream);
 }
 
-FAKE_CUDA_API int cudaLaunchKernelExC(const LaunchConfiguration* configuration,
-                                      const void* kernel, void**) {
+FAKE_CUDA_API int cudaLaunchKernelExC(const LaunchConfiguration* configuration, const void* kernel,
+                                      void**) {
   return launch(__func__, kernel, configuration->stream);
 }
 

@@ -85,21 +85,20 @@ FAKE_CUDA_API int cudaMemcpyPeerAsync(void* to, int to_device, const void* from,
   return finish(calls::copy_between(__func__, to, to_device, from, from_device, bytes, stream));
 }
 
-FAKE_CUDA_API int cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
-                                    size_t from_pitch, size_t row_bytes, size_t rows, int,
-                                    void* stream) {
-  return finish(calls::copy_rows(__func__, to, to_pitch, from, from_pitch, row_bytes, rows,
-                                 stream, Wait::kNo));
+FAKE_CUDA_API int cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                    size_t row_bytes, size_t rows, int, void* stream) {
+  return finish(calls::copy_rows(__func__, to, to_pitch, from, from_pitch, row_bytes, rows, stream,
+                                 Wait::kNo));
 }
 
 FAKE_CUDA_API int cudaMemset(void* to, int value, size_t bytes) {
-  return finish(calls::fill(__func__, to, static_cast<unsigned char>(value), 1, bytes, nullptr,
-                            Wait::kNo));
+  return finish(
+      calls::fill(__func__, to, static_cast<unsigned char>(value), 1, bytes, nullptr, Wait::kNo));
 }
 
 FAKE_CUDA_API int cudaMemsetAsync(void* to, int value, size_t bytes, void* stream) {
-  return finish(calls::fill(__func__, to, static_cast<unsigned char>(value), 1, bytes, stream,
-                            Wait::kNo));
+  return finish(
+      calls::fill(__func__, to, static_cast<unsigned char>(value), 1, bytes, stream, Wait::kNo));
 }
 
 // One pool per device, which keeps nothing: its handle is the device's number.

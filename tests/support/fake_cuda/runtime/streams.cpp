@@ -1,8 +1,7 @@
 // Runtime functions of streams, events, captures and graphs.
-#include "tests/support/fake_cuda/core/stream_calls.h"
-
 #include <memory>
 
+#include "tests/support/fake_cuda/core/stream_calls.h"
 #include "tests/support/fake_cuda/runtime/abi.h"
 
 namespace tidepool::fake_cuda::runtime {

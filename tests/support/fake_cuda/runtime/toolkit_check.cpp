@@ -61,14 +61,13 @@ static_assert(device_attribute(cudaDevAttrMaxThreadsPerMultiProcessor) ==
 static_assert(device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) == kSharedPerBlockOptIn);
 static_assert(device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) ==
               kSharedPerMultiprocessor);
-static_assert(device_attribute(cudaDevAttrMaxBlocksPerMultiprocessor) ==
-              kBlocksPerMultiprocessor);
+static_assert(device_attribute(cudaDevAttrMaxBlocksPerMultiprocessor) == kBlocksPerMultiprocessor);
 static_assert(device_attribute(cudaDevAttrL2CacheSize) == kL2CacheBytes);
 static_assert(device_attribute(cudaDevAttrMemoryPoolsSupported) == 1);
 static_assert(device_attribute(cudaDevAttrCooperativeLaunch) == 1);
 static_assert(device_attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 1);
-static_assert(
-    device_attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) == 1);
+static_assert(device_attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) ==
+              1);
 
 }  // namespace
 

@@ -3,10 +3,10 @@
 // in the trace: tests/support/operand_watch.py declares them.
 #include <c10/cuda/CUDACachingAllocator.h>
 
-#include "tests/support/fake_cuda/control.h"
-
 #include <mutex>
 #include <unordered_set>
+
+#include "tests/support/fake_cuda/control.h"
 
 namespace {
 
