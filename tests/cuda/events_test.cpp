@@ -93,7 +93,7 @@ TEST_CASE("a refused call throws and loses no event") {
 
 TEST_CASE("a fence of another kind is the caller's bug") {
   World world;
-  test::HostFence fence;
+  tidepool::test::HostFence fence;
   CHECK(tidepool::test::dies([&] { world.pool->wait(nullptr, fence); }));
 }
 
