@@ -172,7 +172,7 @@ BlockId WorkList::take_free_place(const Block& block) {
 
 }  // namespace
 
-Outcome BlockMover::empty(DeviceLock& lock, Request& request, const MovesPlan& plan) {
+Outcome BlockMover::empty_window(DeviceLock& lock, Request& request, const MovesPlan& plan) {
   const bool placed = WorkList(lock, arena_, search_, *this, request).run(plan);
   return placed ? Outcome::kRetry : Outcome::kNothing;
 }

@@ -20,7 +20,7 @@ class BlockMover {
   // the window cheaper. kNothing: there were not enough places, and only smaller blocks may move
   // for the request from now on. Takes one of the request's moves, and one more for each window
   // that is emptied to make a place.
-  Outcome empty(DeviceLock& lock, Request& request, const MovesPlan& plan);
+  Outcome empty_window(DeviceLock& lock, Request& request, const MovesPlan& plan);
 
   // Moves the contents of the block `from` to the allocated block `to`, if they are still `owner`'s
   // and may move. False: nothing has moved, and `to` is free again.

@@ -184,6 +184,11 @@ void BudgetedAllocator::resume_stream_order() {
   parts_->arena.streams.resume();
 }
 
+bool BudgetedAllocator::is_stream_order_suspended() const {
+  DeviceLock lock(mutex_);
+  return parts_->arena.streams.is_suspended();
+}
+
 size_t BudgetedAllocator::compact(DeviceLock& lock, StreamId stream) {
   return parts_->rooms.compact(lock, stream);
 }

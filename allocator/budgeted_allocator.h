@@ -99,6 +99,7 @@ class BudgetedAllocator {
   // Once suspended, no call of another thread's is under way.
   void suspend_stream_order();
   void resume_stream_order();
+  bool is_stream_order_suspended() const;  // takes the lock
 
   // Gives every wholly free page back to the device, once all work on freed blocks is done. Evicts
   // and frees nothing. Returns the bytes given back.

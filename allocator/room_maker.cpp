@@ -25,7 +25,6 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
   BlockId served{};
   int device_failures = 0;
   bool gave_back = false;
-  bool asked_again = false;
   (void)arena_.pages.device_limit().ask_again();
   for (int waits = 0; request.bytes <= arena_.config.range_bytes;) {
     arena_.poll(lock, request.stream);
@@ -51,7 +50,7 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
         supply_.give_back(lock);
         continue;
       case Outcome::kNothing:
-        if (++waits <= kWaits && wait_for_room(lock, gave_back, asked_again)) continue;
+        if (++waits <= kWaits && wait_for_room(lock, request, gave_back)) continue;
         break;
     }
     break;
@@ -59,7 +58,7 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
   throw OutOfMemory(report_shortage(arena_, search_, request));
 }
 
-bool RoomMaker::wait_for_room(DeviceLock& lock, bool& gave_back, bool& asked_again) {
+bool RoomMaker::wait_for_room(DeviceLock& lock, Request& request, bool& gave_back) {
   if (arena_.calls.any()) {  // pages are on their way: of another thread's request
     ++arena_.counts.retries;
     arena_.calls.wait_for_one(lock);
@@ -77,7 +76,8 @@ bool RoomMaker::wait_for_room(DeviceLock& lock, bool& gave_back, bool& asked_aga
     return true;
   }
   // Others may have given memory back since the device refused it.
-  if (!arena_.pages.device_limit().is_set() || std::exchange(asked_again, true)) return false;
+  if (!arena_.pages.device_limit().is_set() || std::exchange(request.takes_reserve, true))
+    return false;
   arena_.pages.device_limit().lift();
   return true;
 }
@@ -224,7 +224,7 @@ Outcome RoomMaker::carry_out(DeviceLock& lock, Request& request, const RoomPlan&
     return arena_.take_window(lock, request, *window, served);
   }
   if (const auto* moves = std::get_if<MovesPlan>(&plan)) {
-    return mover_.empty(lock, request, *moves);
+    return mover_.empty_window(lock, request, *moves);
   }
   if (const auto* pages = std::get_if<PagesPlan>(&plan)) {
     if (arena_.evict_all(pages->victims)) return supply_.fill(lock, request, *pages, served);

@@ -1,5 +1,5 @@
-// RoomMaker: serves requests that no cached or free block serves at once. The ways to do so stand
-// as lists of attempts, which are tried in order.
+// RoomMaker: serves requests that no cached or free block serves at once. Attempts
+// are tried in order (kAttempts); the last of them, reclaim(), tries Ways of its own.
 // Owns the searches for room; not the arena or its pages. Every function requires the device's
 // lock, and may release it for a while, in which other threads' requests are served. See
 // docs/life-of-an-allocation.md, "Room under the budget" and "Reclaim".
@@ -74,8 +74,9 @@ class RoomMaker {
   // be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
   // Waits for what other threads, or the device, may free, or has the device asked again for what
-  // it has refused. False: nothing more can be done. The flags say what was done for the request.
-  bool wait_for_room(DeviceLock& lock, bool& gave_back, bool& asked_again);
+  // it has refused. False: nothing more can be done. `gave_back`: free pages were, for this
+  // request.
+  bool wait_for_room(DeviceLock& lock, Request& request, bool& gave_back);
 
   Arena& arena_;
   PageSupply& supply_;

@@ -91,7 +91,8 @@ OutOfMemoryReport report_shortage(Arena& arena, RoomSearch& search, const Reques
   OutOfMemoryReport report;
   report.requested_bytes = request.asked_bytes;
   report.budget_bytes = arena.counts.budget_bytes;
-  report.limit_bytes = arena.limit_bytes();
+  const DeviceLimit& device = arena.pages.device_limit();
+  if (device.was_set()) report.limit_bytes = device.last_pages() * arena.page_bytes();
   report.committed_bytes = arena.committed_bytes();
   report.allocated_bytes = arena.heap.allocated_bytes();
   report.awaiting_bytes = arena.heap.awaiting_bytes();

@@ -26,12 +26,14 @@ size_t least_granularity(const Driver& driver, const driver::AllocationPropertie
 }
 
 // Whether the driver makes a handle of this kind. One that has no memory left may make it later.
-bool accepts(const Driver& driver, const driver::AllocationProperties& properties) {
+bool accepts(const Driver& driver, const driver::AllocationProperties& properties) try {
   driver::AllocationHandle handle = 0;
   const driver::Result result =
       driver.call().cuMemCreate(&handle, least_granularity(driver, properties), &properties, 0);
   if (result == driver::kSuccess) (void)driver.call().cuMemRelease(handle);
   return result == driver::kSuccess || result == driver::kOutOfMemory;
+} catch (const DeviceError&) {
+  return false;
 }
 
 // What PyTorch asks for, too. Some drivers refuse what their attributes promise (under WSL2, for

@@ -4,8 +4,8 @@
 // it, so that a job looks the same under every budget.
 // An observer may listen to some steps only; of the others it hears only their ends.
 // It is called with the device's lock held. So it must be quick, must take no lock that anybody
-// holds while calling the runtime, and must call neither the runtime nor the allocator. It may use
-// Storage::observed, which is its own.
+// holds while calling the runtime, and may call only functions of runtime and allocator that
+// require the lock. It may use Storage::observed, which is its own.
 #pragma once
 
 #include <cstddef>

@@ -233,7 +233,7 @@ void Arena::become_forked_child() {
   streams.forget_order();
   calls.forget_all();
   pages.set_budget(pages.page_count());
-  pages.device_limit().lift();
+  pages.device_limit() = {};
   counts.budget_bytes = config.range_bytes;
 }
 

@@ -76,7 +76,7 @@ Outcome PageSupply::fill(DeviceLock& lock, const Request& request, const PagesPl
   const size_t page_bytes = arena_.page_bytes();
   Claims claims = claim(plan);
   PageTransaction transaction(arena_.space, arena_.base, page_bytes,
-                              arena_.config.device_reserve_bytes);
+                              request.takes_reserve ? 0 : arena_.config.device_reserve_bytes);
   auto from = plan.moved_pages.begin();
   for (size_t page = plan.site.begin / page_bytes; page * page_bytes < plan.site.claim_end;
        ++page) {
@@ -188,7 +188,7 @@ size_t PageSupply::set_limit(DeviceLock& lock, size_t bytes) {
   pages.set_budget(std::max(wanted, pages.committed()));
   if (wanted < pages.committed()) give_back(lock);
   pages.set_budget(std::max(wanted, pages.committed()));
-  return pages.budget() * arena_.page_bytes();
+  return pages.given_budget() * arena_.page_bytes();
 }
 
 }  // namespace tidepool

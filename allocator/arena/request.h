@@ -20,11 +20,15 @@ struct Request {
   int moves_left = 16;
   // Blocks above this size do not move for this request, because there was no place for one.
   size_t move_limit_bytes = SIZE_MAX;
-  // Whether others are evicted to make places that blocks move to, which is the last resort.
+  // Whether others are evicted to make places that blocks move to, which is the last resort. It
+  // stays set when the request is tried again: there were no free places for it.
   bool evicts_for_places = false;
   // Whether the device refused to move pages for this request. Then only windows are looked for,
   // which take no device call.
   bool device_failed = false;
+  // Nothing else can serve the request: the device is asked again for what it has refused, and what
+  // it should keep for others is taken, too.
+  bool takes_reserve = false;
 };
 
 enum class Outcome : uint8_t {

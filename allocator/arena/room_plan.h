@@ -50,7 +50,8 @@ struct PagesPlan {
   std::vector<PageRun> sources;     // where moved pages come from; descending by address
 };
 
-// Move contents out of a window, to places elsewhere, and search again.
+// Move contents out of a window, to places elsewhere, and search again; what can be evicted in it
+// is left to that search.
 struct MovesPlan {
   ByteRange range;
   std::vector<BlockId> moved;  // blocks to move, ascending by address

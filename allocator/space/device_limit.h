@@ -19,6 +19,7 @@ class DeviceLimit {
   bool is_set() const { return pages_ != SIZE_MAX; }
   // What it was when the device refused last, until it has given more than that.
   size_t last_pages() const { return last_pages_; }
+  bool was_set() const { return last_pages_ != SIZE_MAX; }
 
   // The device has refused a page beyond the `committed` ones.
   void set(size_t committed) {
@@ -39,7 +40,7 @@ class DeviceLimit {
     lift();
     return true;
   }
-  // Forgets the limit: nothing else serves a request.
+  // The device is to be asked again: nothing else serves a request.
   void lift() { pages_ = SIZE_MAX; }
 
  private:

@@ -32,12 +32,15 @@ class PageTable {
   // How many pages may still be committed.
   size_t headroom() const { return budget() - committed_; }
   size_t committed() const { return committed_; }
+  // Without those that the device has been asked for and has not given yet.
+  size_t held() const { return committed_ - promised_; }
   size_t mapped() const { return mapped_; }
   // How many pages may be committed in all: the budget, or what the device has been able to give
   // if that is less.
   size_t budget() const { return std::min(budget_pages_, device_limit_.pages()); }
   // The same, where the device is about to be asked again for what it has refused.
   size_t attainable() const { return std::min(budget_pages_, device_limit_.last_pages()); }
+  size_t given_budget() const { return budget_pages_; }
   void set_budget(size_t pages) { budget_pages_ = pages; }
 
   // Counts `pages` as committed before the device is asked for them. Requires: headroom.

@@ -43,12 +43,14 @@ void PageTransaction::run() {
 
 HandleId PageTransaction::create_handle() {
   try {
-    const size_t available = reserve_bytes_ > 0 ? space_.available_bytes() : SIZE_MAX;
-    if (available < page_bytes_ + reserve_bytes_) {
+    if (reserve_bytes_ > 0 && !available_bytes_) available_bytes_ = space_.available_bytes();
+    if (available_bytes_ && *available_bytes_ < page_bytes_ + reserve_bytes_) {
       throw DeviceError(fmt::format("the device has {} left, of which {} stay for others",
-                                    human_bytes(available), human_bytes(reserve_bytes_)));
+                                    human_bytes(*available_bytes_), human_bytes(reserve_bytes_)));
     }
-    return space_.create_handle(page_bytes_);
+    const HandleId handle = space_.create_handle(page_bytes_);
+    if (available_bytes_) *available_bytes_ -= page_bytes_;
+    return handle;
   } catch (const DeviceError&) {
     device_refused_ = true;
     throw;
@@ -172,7 +174,7 @@ void PageTransaction::apply(PageTable& pages, AllocatorObserver* observer) {
         continue;
       }
       pages.keep_promise();
-      pages.device_limit().note_given(pages.committed());
+      pages.device_limit().note_given(pages.held());
     } else if (step.from != kNowhere) {
       if (step.fate == Fate::kUntouched) continue;  // still where it was
       pages.take(step.from);

@@ -6,6 +6,7 @@
 // has claimed. Not thread safe.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,7 @@ class PageTransaction {
   Address base_;
   size_t page_bytes_;
   size_t reserve_bytes_;
+  std::optional<size_t> available_bytes_;  // of the device, once it was asked
   std::vector<Step> steps_;
   std::string error_;
   bool device_refused_ = false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 
 #include "allocator/base/check.h"
@@ -57,7 +58,7 @@ PluggableAllocator::Device& PluggableAllocator::make_device(int ordinal) {
   try {
     if (!budget_.empty()) {
       config.budget_bytes = parse_size(budget_, memory_bytes);
-    } else if (variable != nullptr && *variable != '\0') {
+    } else if (variable != nullptr && *variable != '\0' && std::strcmp(variable, "auto") != 0) {
       config.budget_bytes = parse_size(variable, memory_bytes);
     }
   } catch (const std::invalid_argument& error) {

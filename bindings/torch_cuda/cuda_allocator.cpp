@@ -464,6 +464,7 @@ void CudaAllocator::make_shareable(c10::StorageImpl* storage) {
   c10::cuda::CUDAGuard guard(memory->index());
   auto stream = c10::cuda::getCurrentCUDAStream(memory->index());
   const size_t bytes = storage->nbytes();
+  memory->keep(data.get());  // room may have to be made for its new place
   void* address = allocate_native(memory->index(), stream, bytes);
   DataPtr moved(address, address, &delete_block, data.device());
   // Whatever stream wrote the contents last, it is through.

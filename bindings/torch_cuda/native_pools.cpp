@@ -92,8 +92,12 @@ void NativePools::restrict_native(size_t bytes) {
 }
 
 void NativePools::make_room(DeviceMemory& memory, size_t bytes) {
+  // During a capture nothing is evicted, and no page given back that is not free already.
+  if (memory.allocator().is_stream_order_suspended()) return;
   try {
-    memory.free(memory.allocate(bytes, nullptr, PlacementHint::kTransient));
+    // One page more, as the block may begin and end within pages.
+    const size_t whole = bytes + memory.allocator().page_bytes();
+    memory.free(memory.allocate(whole, nullptr, PlacementHint::kTransient));
   } catch (const OutOfMemory&) {
     // What is free goes, at least.
   } catch (const DeviceError&) {

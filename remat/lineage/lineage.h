@@ -69,12 +69,12 @@ struct alignas(64) Storage {
   // Each is valid while its epoch is the policy's.
   uint64_t cost_above = 0, cost_below = 0;
   uint32_t above_epoch = 0, below_epoch = 0;
-  uint32_t locks = 0;     // operators and plans that need its bytes where they are
+  uint32_t locks = 0;     // operators, moves and callers of restore() that need its bytes in place
   uint32_t versions = 0;  // in-place versions since a root or a full overwrite
-  bool evicted = false;
-  bool dead = false;     // the framework's storage is gone; this one goes when `locks` is 0
-  bool dying = false;    // the backend said so; its death will be reported soon
-  bool writing = false;  // an operator is writing its bytes
+  bool evicted = false;   // it has no bytes now: they were given up, or are being moved
+  bool dead = false;      // the framework's storage is gone; this one goes when `locks` is 0
+  bool dying = false;     // the backend said so; its death will be reported soon
+  bool writing = false;   // an operator is writing its bytes
   bool escaped = false;
   bool fixed = false;  // its address was handed out: it stays, but operators' writes are seen
   Role role = Role::kOther;

@@ -118,7 +118,7 @@ bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
     return false;
   }
   if (!end.repeated) return false;
-  if (kind.trial_steps > 0) try_plan(kind);
+  if (kind.trial_steps > 0) judge_plan(kind);
   const Kind* const next = find_kind(end.expected);
   if (next == nullptr || next->searched || !next->evicted || repeats_ < patience_) return false;
   start_recording(end);
@@ -221,7 +221,7 @@ void BackgroundPlanner::start_search(const remat::StepEnd& end, Kind& kind) {
   phase_ = Phase::kSearching;
 }
 
-void BackgroundPlanner::try_plan(Kind& kind) {
+void BackgroundPlanner::judge_plan(Kind& kind) {
   kind.planned_shares += kind.share;
   if (--kind.trial_steps > 0) return;
   if (kind.planned_shares / kTrialSteps <= kTolerance * kind.share_before + kToleratedShare) return;
@@ -296,6 +296,7 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
 
 void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
   if (forked_ || tried_ns_ >= kMostTryingsNs) return;
+  if (report.limit_bytes < report.budget_bytes) return;  // no budget gets more from the device
   std::shared_ptr<const JobEvents> events;
   uint32_t first_steps = 0;
   size_t first_end = 0;
@@ -321,8 +322,7 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
     StopToken stop;
     stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns, kMostTryingNs);
     job.stop = &stop;
-    const size_t least = std::max(report.lower_bound_budget_bytes,
-                                  std::min(report.budget_bytes, report.limit_bytes) + 1);
+    const size_t least = std::max(report.lower_bound_budget_bytes, report.budget_bytes + 1);
     auto found = least_budget(trace, job, least);
     // In the middle of the second step: what is missing will be as in the first.
     std::optional<size_t> again;

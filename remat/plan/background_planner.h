@@ -104,7 +104,7 @@ class BackgroundPlanner final : public EventRecorder {
   void finish_search();
   void start_recording(const remat::StepEnd& end);
   void start_search(const remat::StepEnd& end, Kind& kind);
-  void try_plan(Kind& kind);
+  void judge_plan(Kind& kind);
   bool start(std::shared_ptr<Recording> recorded, std::shared_ptr<Search> search);
   // With prices as they are known now.
   TraceFacts facts() const;

@@ -72,5 +72,13 @@ def test_a_part_of_what_nobody_uses_is_left_to_what_is_no_tensor(tmp_path, avail
     assert _sizes.cpu_budget_bytes(folder) == expected
 
 
+def test_what_others_in_the_group_use_is_not_there(tmp_path):
+    folder = fake_root(tmp_path, "0::/\n", memory_dot_max=f"{8 << 30}\n",
+                       memory_dot_current=f"{5 << 30}\n",
+                       memory_dot_stat=f"anon 1\ninactive_file {1 << 30}\n")
+    (folder / "proc/meminfo").write_text(f"MemTotal: {32 << 20} kB\nMemAvailable: {16 << 20} kB\n")
+    assert _sizes.cpu_budget_bytes(folder) == 3 << 30
+
+
 def test_this_machine_has_memory():
     assert _sizes.cpu_memory_bytes() > 2**26

@@ -63,7 +63,7 @@ def enable(
     job = _job.current()
     if job is None:
         _job.attach(settings)
-    elif job.settings != settings:
+    elif job.settings != settings.as_resolved_before(job.settings):
         raise AttachError(f"already attached with {job.settings.describe()}: enable() cannot "
                           f"change that to {settings.describe()}")
 

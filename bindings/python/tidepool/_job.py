@@ -157,10 +157,16 @@ def summary(settings: _settings.Settings, devices: dict) -> str:
     """Return the line at exit."""
     if settings.device == "cpu":
         return _summary_of(devices.get("cpu", {}), settings.describe_budget())
-    auto = f"{_settings.AUTO}, " if settings.budget_auto else ""
-    parts = [f"{name}: {_summary_of(values, auto + _sizes.format_size(values['limit_bytes']))}"
+    parts = [f"{name}: {_summary_of(values, _budget_of(settings, values))}"
              for name, values in devices.items()]
     return "; ".join(parts) or "no CUDA memory was asked for"
+
+
+def _budget_of(settings: _settings.Settings, values: dict) -> str:
+    if not settings.budget_auto:
+        return _sizes.format_size(values["budget_bytes"])
+    limit = values["limit_bytes"] + values["native_reserved_bytes"]
+    return f"{_settings.AUTO}, {_sizes.format_size(limit, exact=False)}"
 
 
 def _summary_of(values: dict, budget: str) -> str:

@@ -11,7 +11,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import _sizes
 
@@ -33,7 +33,7 @@ CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch pr
 
 # Names that settings and policies had before, which jobs may still give.
 OLD_KEYS = {"handle": "page"}
-OLD_POLICIES = {"need1": "needed-cost"}  # OLD_POLICIES is in remat/restore/policy_table.cpp
+OLD_POLICIES = {"need1": "needed-cost"}  # old name: kOldNames in policy_table.cpp
 
 LIMITS = {"limit_depth": "depth", "limit_versions": "versions", "limit_age": "age_steps",
           "limit_records": "records"}  # setting -> the plugin's name
@@ -188,6 +188,12 @@ class Settings:
         if self.limits:
             values["limits"] = dict(self.limits)
         return values
+
+    def as_resolved_before(self, other: Settings) -> Settings:
+        """Return these with what `auto` was for the other, if that has such a budget, too."""
+        if not (self.budget_auto and other.budget_auto):
+            return self
+        return replace(self, budget_bytes=other.budget_bytes)
 
     def describe(self) -> str:
         """Return budget, device, policy and chaos as one phrase."""
@@ -392,8 +398,8 @@ def _budget(given: Mapping, device: str) -> dict:
     chaos = "chaos" in given and given["chaos"][1] != "none"
     if device == "cpu" and (chaos or "trace" in given):
         return {"budget_bytes": _sizes.cpu_memory_bytes()}  # neither needs pressure
-    if device == "cuda" and ("backend" in given or "trace" in given):
-        return {"budget_auto": True}  # the caching allocator alone was asked for, or a trace
+    if device == "cuda" and (chaos or "backend" in given or "trace" in given):
+        return {"budget_auto": True}  # or the caching allocator alone was asked for
     others = ", ".join(origin for key, (origin, _) in given.items() if key not in _PASSIVE)
     beside = f" ({others} alone does not start Tidepool)" if others else ""
     raise SettingsError(f"no budget given{beside}: expected --budget, TIDEPOOL_BUDGET or budget=, "
@@ -453,8 +459,8 @@ def default_budget(given: Mapping[str, object], environ: Mapping[str, str]) -> s
         given: settings by key; None means not given.
         environ: after `take_from_conf`.
     """
-    device = given.get("device") or environ.get(PREFIX + "DEVICE")
-    on_cuda = gpu_is_visible() if device is None else device == "cuda"
+    device = str(given.get("device") or environ.get(PREFIX + "DEVICE") or "").strip()
+    on_cuda = device == "cuda" if device else gpu_is_visible()
     return AUTO if on_cuda else None
 
 

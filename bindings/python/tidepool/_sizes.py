@@ -82,7 +82,7 @@ def cpu_memory_bytes(root: Path = Path("/")) -> int:
 
     `root` stands for the file system's root, so that tests can bring their own.
     """
-    limits = _cgroup_limits(root)
+    limits = [limit for limit, _ in _cgroup_limits(root)]
     return min([_physical_memory_bytes(root), *limits])
 
 
@@ -92,8 +92,8 @@ def cpu_budget_bytes(root: Path = Path("/")) -> int:
     The reserve, an eighth and at least 1 GiB (half, where there is less than 2 GiB), is for what is
     no tensor: the interpreter, libraries, files that the system keeps in memory.
     """
-    memory = cpu_memory_bytes(root)
-    available = min(memory, _meminfo(root, "MemAvailable") or memory)
+    free = [max(limit - used, 0) for limit, used in _cgroup_limits(root)]
+    available = min([_meminfo(root, "MemAvailable") or _physical_memory_bytes(root), *free])
     reserve = max(available // _RESERVE_PARTS, min(_LEAST_RESERVE, available // 2))
     return available - reserve
 
@@ -113,8 +113,11 @@ def _meminfo(root: Path, name: str) -> int | None:
     return None
 
 
-def _cgroup_limits(root: Path) -> list[int]:
-    """Limits of this process's cgroup and of all above it, version 2 and version 1.
+def _cgroup_limits(root: Path) -> list[tuple[int, int]]:
+    """Limits of this process's cgroup and of all above it, version 2 and version 1, and their use.
+
+    Files that were not read lately do not count as used: the system takes their memory when it is
+    wanted.
 
     In a container the path in /proc/self/cgroup may be the host's, of which only the end exists:
     whatever does not exist is skipped, and the mount's root is always looked at.
@@ -127,17 +130,29 @@ def _cgroup_limits(root: Path) -> list[int]:
     for line in lines:
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
         if controllers == "":
-            mount, name = root / "sys/fs/cgroup", "memory.max"
+            mount, name, now = root / "sys/fs/cgroup", "memory.max", "memory.current"
         elif "memory" in controllers.split(","):
             mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            now = "memory.usage_in_bytes"
         else:
             continue
         group = PurePosixPath(path.lstrip("/"))
         for folder in (group, *group.parents):
             limit = _read_limit(mount / folder / name)
             if limit is not None:
-                limits.append(limit)
+                used = _read_limit(mount / folder / now) or 0
+                limits.append((limit, used - _inactive_files(mount / folder / "memory.stat")))
     return limits
+
+
+def _inactive_files(path: Path) -> int:
+    try:
+        for line in path.read_text().splitlines():
+            if line.startswith(("inactive_file ", "total_inactive_file ")):
+                return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
 
 
 def _read_limit(path: Path) -> int | None:

@@ -176,6 +176,31 @@ TEST_CASE("before memory is out the device is asked again for what it has refuse
   CHECK_NOTHROW(world.owned(kPage, 10));
 }
 
+TEST_CASE("where the device has refused nothing, an error says nothing of it") {
+  AllocatorConfig config = config_of(8);
+  config.budget_bytes += 1000;  // no whole pages
+  World world(config);
+  world.owned(8 * kPage, 10, true);
+  try {
+    world.owned(kPage, 10);
+    FAIL("out of memory is expected");
+  } catch (const OutOfMemory& error) {
+    CHECK(error.report().limit_bytes == SIZE_MAX);
+    CHECK(std::string(error.what()).find("The device") == std::string::npos);
+  }
+}
+
+TEST_CASE("what the device should keep for others is taken before memory is out") {
+  AllocatorConfig config = config_of(64);
+  config.device_reserve_bytes = 4 * kPage;
+  World world(config);
+  world.space.set_capacity(32 * kPage);
+  world.owned(28 * kPage, 10, true);
+  CHECK_NOTHROW(world.owned(4 * kPage, 10, true));
+  CHECK(world.space.held_bytes() == 32 * kPage);
+  CHECK_THROWS_AS(world.owned(kPage, 10), OutOfMemory);
+}
+
 TEST_CASE("so much of the device as the settings say is left to others") {
   AllocatorConfig config = config_of(64);
   config.device_reserve_bytes = 4 * kPage;
