@@ -25,7 +25,7 @@ AMPLE = "256MiB"
 CASES = ("other_stream_restores", "input_written_after_a_hidden_read",
          "input_dies_after_a_hidden_read", "recorded_while_evicted", "captured", "captured_draws",
          "two_devices", "drawn", "scalars_of_the_host", "varying", "switched",
-         "workspace_refused", "replay_refused")
+         "workspace_refused", "replay_refused", "capture_refused")
 CHAOTIC = [(job, chaos) for number, job in enumerate(JOBS) for chaos in CHAOS
            if FULL or number < len(CHAOS) and chaos == CHAOS[number % len(CHAOS)]]
 RESIDENT_ROOT, RESIDENT, EVICTED, ESCAPED = 1, 2, 3, 4
