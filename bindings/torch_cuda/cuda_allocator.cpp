@@ -245,8 +245,9 @@ void CudaAllocator::free(void* address) {
 
 void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
   void* address = data.get();
-  // Memory of others, as PyTorch's allocator does: where it came from is for them to know.
-  if (address == nullptr || data.get_deleter() != &delete_block) return;
+  if (address == nullptr) return;
+  // Memory from before us is PyTorch's, which leaves alone what is of others.
+  if (data.get_deleter() != &delete_block) return inner().recordStream(data, stream);
   if (DeviceMemory* memory = devices_.memory_of(address)) {
     if (stream.device_index() == memory->index()) {
       return memory->record_stream(address, stream.stream());

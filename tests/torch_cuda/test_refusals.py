@@ -39,8 +39,10 @@ def test_one_call_fails(jobs, room):
 
 def test_from_some_call_on_all_fail(jobs):
     kinds = refusals(jobs, "--lasting", *(() if FULL else (*OURS, "event_record")), **TIGHT)
-    for kind in ("create", "map", "access"):
+    for kind in ("map", "access"):
         assert set(kinds[kind]["ends"]) == {"OutOfMemoryError"}, kind
+    # A device that gives no more from some call on is pressure: late enough, what is held will do.
+    assert set(kinds["create"]["ends"]) == {"OutOfMemoryError", "well"}
 
 
 @pytest.mark.torch_floor
