@@ -4,19 +4,12 @@
 #include "remat/plan/simulator.h"
 #include "remat/simulate/step_trace.h"
 #include "remat/trace/trace_peak.h"
+#include "tests/remat/plan/job_of.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
 namespace tidepool::plan {
 namespace {
-
-SimulationConfig job_of(const Trace& step, double ratio) {
-  SimulationConfig job;
-  job.memory = MemoryModel::kExact;
-  job.budget_bytes = static_cast<size_t>(static_cast<double>(trace_peak(step).peak_bytes) * ratio);
-  job.planner.price_ns = 0;  // operators of a microsecond: searches would count for more
-  return job;
-}
 
 TEST_CASE("who looks ahead knows the trace in the second iteration, also if the first failed") {
   size_t better = 0;

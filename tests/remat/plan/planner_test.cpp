@@ -6,6 +6,7 @@
 #include "remat/plan/simulator.h"
 #include "remat/simulate/step_trace.h"
 #include "remat/trace/trace_peak.h"
+#include "tests/remat/plan/job_of.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
@@ -15,14 +16,6 @@ namespace {
 Trace step_of(uint64_t seed) {
   const Trace trace = network_trace(24, 1000, 1000, seed);
   return step_trace(trace, 0, trace.events.size());
-}
-
-SimulationConfig job_of(const Trace& step, double ratio) {
-  SimulationConfig job;
-  job.memory = MemoryModel::kExact;
-  job.budget_bytes = static_cast<size_t>(static_cast<double>(trace_peak(step).peak_bytes) * ratio);
-  job.planner.price_ns = 0;  // operators of a microsecond: searches would count for more
-  return job;
 }
 
 TEST_CASE("plans come the best first, and the climb beats all policies") {
