@@ -22,6 +22,10 @@ enum class Chaos : uint8_t {
   kOffload,
 };
 
+constexpr bool strikes_at_allocations(Chaos chaos) {
+  return chaos == Chaos::kAllocation || chaos == Chaos::kRandom || chaos == Chaos::kBounded;
+}
+
 class ChaosEvictions {
  public:
   ChaosEvictions(Chaos kind, uint64_t seed, Residency& residency, const Restorer& restorer)
@@ -36,8 +40,7 @@ class ChaosEvictions {
       evict(operators_run);
   }
   void at_allocation(uint64_t operators_run) {
-    if (kind_ == Chaos::kNone || kind_ == Chaos::kOperator || kind_ == Chaos::kOffload) return;
-    evict(operators_run);
+    if (strikes_at_allocations(kind_)) evict(operators_run);
   }
 
  private:

@@ -2,8 +2,8 @@
 // edges between them. Plain data; LineageStore allocates, links and frees it.
 // A record refers to values and holds no storage alive. A value is alive while a storage holds it
 // as its current contents or a record reads it. Not thread safe: the device's lock is held.
-// Invariants (LineageStore::check_invariants()): (1) the value of an evicted storage has a
-// producer or a copy; or its bytes are being moved, and it keeps them (Value::kept); (2) every edge of a
+// Invariants (LineageStore::check_invariants()): (1) the value of an evicted storage has a producer
+// or a copy; or its bytes are being moved, and it keeps them (Value::kept); (2) every edge of a
 // linked record is in its value's consumer list, and no other edge is; (3) a value's depth is
 // greater than that of each input of its producer, roots have depth 0; (4) reference counts equal
 // the references there are; (5) a value's bytes are in its storage or in `kept`; if both have

@@ -1,8 +1,8 @@
 // Neighbourhood: exact walks from a value, up and down, over all unavailable values that can be
 // reached through unavailable values. It gives the costs that policies price by, and against which
 // tests check those that policies approximate. A value that has a copy in a tier ends a walk, as
-// one that is available does; it costs what loading it does. Not thread safe: the device's lock is held. No
-// recursion; a walk takes time linear in its region.
+// one that is available does; it costs what loading it does.
+// Not thread safe: the device's lock is held. No recursion; a walk takes time linear in its region.
 #pragma once
 
 #include <cstdint>
