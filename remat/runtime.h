@@ -149,6 +149,8 @@ class Runtime final : public Reclaimer {
   // become roots when it is switched off. Takes the lock.
   void set_recording(bool on);
   bool recording() const;
+  // Whether there is a tier, so that also contents without lineage may be evicted.
+  bool offloads() const { return contents_.residency.copies.enabled(); }
   // Whether any record is alive, so that something may be evicted, or depend on contents that are
   // written. Requires: lock held.
   bool has_lineage() const;

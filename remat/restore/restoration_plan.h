@@ -2,7 +2,8 @@
 // to make a set of evicted values available again, in an order in which each record finds its
 // inputs. It is built once over the evicted values above these, and run by Restorer.
 // Holds a reference to each record and each value to be loaded until it is done, and a use of a
-// value for each time that one of its records reads it. A dead value's bytes are given up when it has no uses left.
+// value for each time that one of its records reads it. A dead value's bytes are given up when it
+// has no uses left.
 // Not thread safe: the device's lock is held.
 // Invariants: (1) for every record still to run, each of its edges counts one use of its value, and
 // one lock unless the plan is lean; (2) destruction undoes what is left of (1).

@@ -87,7 +87,8 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes) {
     extents_.give(*pieces);
     ++counts_.refusals;
     failed_ = true;
-    std::fprintf(stderr, "tidepool: nothing is offloaded any more, because writing to %s failed: %s\n",
+    std::fprintf(stderr,
+                 "tidepool: nothing is offloaded any more, because writing to %s failed: %s\n",
                  folder_.c_str(), std::strerror(transfer.error));
     return std::nullopt;
   }
@@ -114,8 +115,8 @@ void FileTier::load(TierSlot slot, void* to) {
   if (transfer.error != 0 || transfer.checksum != copy.checksum) {
     const char* const what =
         transfer.error != 0 ? std::strerror(transfer.error)
-        : forked_           ? "the process that this one was forked from has stored something else there"
-                            : "its checksum is wrong";
+        : forked_ ? "the process that this one was forked from has stored something else there"
+                  : "its checksum is wrong";
     throw TierError(fmt::format("{} bytes that were offloaded to the {} cannot be read back: {}",
                                 copy.bytes, describe(), what));
   }

@@ -24,7 +24,7 @@ struct TierStatistics {
   uint64_t stored_bytes = 0, loaded_bytes = 0;  // by them
   uint64_t store_ns = 0, load_ns = 0;           // for which callers have waited
   size_t held_bytes = 0, peak_bytes = 0;        // taken in the tier now, and at most so far
-  uint64_t refusals = 0;                        // stores for which there was no room, or that failed
+  uint64_t refusals = 0;  // stores for which there was no room, or that failed
 };
 
 class Tier {
