@@ -117,7 +117,7 @@ TEST_CASE("a write to contents in the tier leaves the old ones to those that nee
 
 TEST_CASE("a tier without room is no way out") {
   MemoryTier::Settings settings;
-  settings.capacity = 64 * sizeof(uint32_t);
+  settings.capacity = 64 * sizeof(uint64_t);
   OffloadingJob offloading(0.001, 1 << 20, settings);
   RematFixture& job = offloading.job;
   const Tensor first = job.input();
@@ -135,7 +135,10 @@ TEST_CASE("a job whose inputs exceed the budget runs") {
   OffloadingJob offloading(0.01, kBudget);
   RematFixture& job = offloading.job;
   RematFixture::Tensors inputs;
-  for (int k = 0; k < 20; ++k) inputs.push_back(job.input(4096));  // 16 KiB each
+  for (int k = 0; k < 20; ++k) {
+    inputs.push_back(job.input(2048));  // 16 KiB each
+    job.update(inputs.back());          // what no operator has seen stays
+  }
   for (int round = 0; round < 3; ++round) {
     for (const Tensor input : inputs) job.update(input);
   }

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <string>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -32,11 +31,11 @@ TEST_CASE("several transfers are under way at a time, each in pieces") {
   TransferThreads threads(file.descriptor(), 3);
   constexpr size_t kBytes = 2 * TransferThreads::kChunkBytes + 12345;
   constexpr size_t kWhole = 2 * TransferThreads::kChunkBytes + 16384;
-  std::vector<std::string> contents;
+  std::vector<std::vector<char>> contents;
   std::vector<Transfer> writes(4);
   std::vector<Transfer> reads(4);
   for (size_t k = 0; k < writes.size(); ++k) {
-    contents.push_back(std::string(kBytes, static_cast<char>('a' + k)));
+    contents.emplace_back(kBytes, static_cast<char>('a' + k));
     writes[k].kind = Transfer::Kind::kWrite;
     writes[k].memory = contents[k].data();
     writes[k].bytes = kBytes;
@@ -46,7 +45,7 @@ TEST_CASE("several transfers are under way at a time, each in pieces") {
     threads.begin(writes[k]);
   }
   for (size_t k = 0; k < writes.size(); ++k) threads.wait(writes[k]);
-  std::vector<std::string> back(4, std::string(kBytes, '-'));
+  std::vector<std::vector<char>> back(4, std::vector<char>(kBytes));
   for (size_t k = 0; k < reads.size(); ++k) {
     reads[k].kind = Transfer::Kind::kRead;
     reads[k].memory = back[k].data();
@@ -67,7 +66,7 @@ TEST_CASE("several transfers are under way at a time, each in pieces") {
 TEST_CASE("a transfer that fails says why") {
   const File file;
   TransferThreads threads(file.descriptor(), 1);
-  std::string memory(100, 'x');
+  std::vector<char> memory(100);
   Transfer transfer;
   transfer.kind = Transfer::Kind::kRead;
   transfer.memory = memory.data();
