@@ -151,6 +151,11 @@ class Runtime final : public Reclaimer {
   bool recording() const;
   // Whether there is a tier, so that also contents without lineage may be evicted.
   bool offloads() const { return contents_.residency.copies.enabled(); }
+  // For how long the job has waited for the tier so far. Requires: offloads().
+  uint64_t tier_wait_ns() const {
+    const TierStatistics counts = contents_.residency.copies.tier()->statistics();
+    return counts.store_ns + counts.load_ns;
+  }
   // Whether any record is alive, so that something may be evicted, or depend on contents that are
   // written. Requires: lock held.
   bool has_lineage() const;

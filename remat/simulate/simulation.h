@@ -9,6 +9,7 @@
 
 #include "remat/limits.h"
 #include "remat/simulate/memory_model.h"
+#include "remat/simulate/simulated_tier.h"
 #include "remat/simulate/stop_token.h"
 
 namespace tidepool::plan {
@@ -47,6 +48,8 @@ struct SimulationConfig {
   bool evict_singly = false;    // DTR's loop in place of windows and selections
   bool partition = false;       // Coop's: what is cheap lies at the other end of free memory
   bool record_in_place = true;  // off: what was written in place is a root
+  bool recompute = true;        // off: nothing is recorded; contents leave only by copies
+  TierModel tier;
   size_t granularity = 0;       // of pages; 0: by the trace's device
   double most_overhead = 5;     // more compute than this times the baseline's is a failure
   // Where the policy looks ahead: it does so from the beginning, or, as in a running job, once
@@ -77,6 +80,7 @@ struct SimulationResult {
   uint64_t evictions = 0, evicted_bytes = 0;
   uint64_t operators_replayed = 0;
   uint64_t copied_bytes = 0, remapped_bytes = 0;
+  uint64_t stored_bytes = 0, loaded_bytes = 0;  // to a tier, and back
   uint64_t windows = 0, remaps = 0;  // requests served so
   size_t peak_bytes = 0;             // handed out at once
   size_t reserved_peak_bytes = 0;    // of all iterations: held from the device
