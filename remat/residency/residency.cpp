@@ -50,10 +50,16 @@ double Residency::forgetting_price(Storage& storage, const Circumstances& now) c
   return policy_.price(storage, now);
 }
 
+// A copy is paid in full, while the price of forgetting counts all that is evicted around the
+// storage, most of which will be made again in any case: each such operator is counted once for
+// every storage beside it. The factor makes up for that. It was found by simulation of 12 traces at
+// 0.2 to 0.7 of their peaks, over links of 12, 55 and 450 GB/s, and holds on ten others.
 double Residency::copying_price(const Storage& storage, const Circumstances& now) const {
+  constexpr double kFactor = 4;
+  constexpr double kNever = std::numeric_limits<double>::infinity();
   const uint64_t ns = copies.cost_ns(*storage.current);
-  if (ns == UINT64_MAX) return std::numeric_limits<double>::infinity();
-  return policy_.time_price(ns, now).value_or(std::numeric_limits<double>::infinity());
+  if (ns == UINT64_MAX) return kNever;
+  return kFactor * policy_.time_price(ns, now).value_or(kNever);
 }
 
 double Residency::price(Storage& storage, size_t free_beside_bytes) const {
