@@ -61,6 +61,8 @@ class Captures {
   void check_unsafe(CaptureMode thread_mode, const char* function);
   // Refuses to wait for, or ask about, work that is captured and not run.
   void check_not_capturing(const Stream& stream, const char* function);
+  // Refuses to add to a capture that is spoiled.
+  void check_not_spoiled(const Stream& stream);
 
   Graph& graph(void* handle);
   Graph& instantiated(void* handle);

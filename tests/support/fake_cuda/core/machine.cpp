@@ -55,6 +55,7 @@ void Machine::operate(Stream& stream, Call call, const char* name) {
     }
   }
   order.advance(stream, book.device_price_ns(call));
+  captures.check_not_spoiled(stream);
   captures.on_operation(stream, call, name);
   races.operation(stream.id, stream.clock);
   note({.call = call, .name = name, .stream = stream.id, .tick = stream.operation_tick});
@@ -158,6 +159,7 @@ void Machine::launch_graph(const Graph& graph, Stream& stream, const char* name)
 
 void Machine::record(Event& event, Stream& stream) {
   order.record(event, stream);
+  captures.check_not_spoiled(stream);
   note({.call = Call::kEventRecord,
         .name = "record",
         .stream = stream.id,

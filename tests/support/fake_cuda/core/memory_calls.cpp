@@ -65,7 +65,7 @@ Error register_host(const char* function, void* address, size_t bytes) {
 }
 
 Error unregister_host(const char* function, void* address) {
-  return run(Call::kOther, function, [&](Machine& m) {
+  return run_unsafe(Call::kOther, function, [&](Machine& m) {
     m.allocations.unregister_host(number(address));
     return Error::kSuccess;
   });
