@@ -47,13 +47,9 @@ FAKE_CUDA_API int cuInit(unsigned flags) {
   return code(machine().settings.devices == 0 ? Error::kNoDevice : Error::kSuccess);
 }
 
-// Versions are not told apart: the stand-in has the newest of each function only.
-FAKE_CUDA_API int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long long,
-                                      int* status) {
-  constexpr int kNotFound = 1;
-  *function = driver_function(name);
-  if (status) *status = *function ? 0 : kNotFound;
-  return code(*function ? Error::kSuccess : Error::kSymbolNotFound);
+FAKE_CUDA_API int cuGetProcAddress_v2(const char* name, void** function, int version,
+                                      unsigned long long flags, int* status) {
+  return find_driver_function(name, function, version, flags, status);
 }
 
 FAKE_CUDA_API int cuDriverGetVersion(int* version) {

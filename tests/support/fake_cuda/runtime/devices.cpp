@@ -110,19 +110,22 @@ FAKE_CUDA_API int cudaProfilerStop() { return finish(Error::kSuccess); }
 
 // Also finds functions that the stand-in does not have, where its library carries a stub that says
 // so and aborts.
-FAKE_CUDA_API int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
-                                                   unsigned long long, int* status) {
+FAKE_CUDA_API int cudaGetDriverEntryPointByVersion(const char* name, void** function,
+                                                   unsigned version, unsigned long long flags,
+                                                   int* status) {
   constexpr int kFound = 0;
-  constexpr int kSymbolNotFound = 1;
-  *function = driver_function(name);
-  if (!*function) {
+  constexpr int kNotFound = 1;
+  int answer = kFound;
+  const int error = find_driver_function(name, function, static_cast<int>(version), flags, &answer);
+  if (answer == kNotFound) {
     if (void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) {
       *function = dlsym(library, name);
       dlclose(library);
     }
+    if (*function) answer = kFound;
   }
-  if (status) *status = *function ? kFound : kSymbolNotFound;
-  return finish(*function ? Error::kSuccess : Error::kSymbolNotFound);
+  if (status) *status = answer;
+  return finish(static_cast<Error>(error));
 }
 
 }  // namespace tidepool::fake_cuda::runtime
