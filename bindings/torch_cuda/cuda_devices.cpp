@@ -126,7 +126,12 @@ DeviceMemory* CudaDevices::memory_of(const void* address) const {
   return nullptr;
 }
 
-size_t CudaDevices::outside_bytes(DeviceIndex device) try {
+size_t CudaDevices::outside_bytes(DeviceIndex device) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess) {  // a forked child has none
+    (void)cudaGetLastError();
+    return 0;
+  }
   c10::cuda::CUDAGuard guard(device);
   size_t free_bytes = 0;
   size_t total = 0;
@@ -139,9 +144,6 @@ size_t CudaDevices::outside_bytes(DeviceIndex device) try {
   const size_t held =
       own.pools->reserved() + (memory == nullptr ? 0 : memory->allocator().committed_bytes());
   return total - free_bytes - std::min(total - free_bytes, held);
-} catch (const c10::Error&) {
-  (void)cudaGetLastError();
-  return 0;  // a forked child has no device
 }
 
 std::string CudaDevices::statistics_json() {

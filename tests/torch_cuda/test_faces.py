@@ -52,7 +52,8 @@ def test_a_fraction_of_the_settings_limits_the_job(jobs):
     environ = (("PYTORCH_CUDA_ALLOC_CONF", "per_process_memory_fraction:0.03125"),)  # 64 MiB
     said = [jobs.json("face_jobs.py", "limited", budget=budget, environ=environ, **DEVICE)
             for budget in (None, "1GiB")]
-    assert said[0]["limited"] == said[1]["limited"] == {"fraction": 1 / 32, "fits": 40, "error": "OutOfMemoryError"}
+    expected = {"fraction": 1 / 32, "fits": 40, "error": "OutOfMemoryError"}
+    assert said[0]["limited"] == said[1]["limited"] == expected
 
 
 def test_nothing_is_misused(jobs, ours):
