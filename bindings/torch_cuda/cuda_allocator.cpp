@@ -99,10 +99,7 @@ DataPtr CudaAllocator::allocate(size_t bytes) {
 }
 
 void* CudaAllocator::raw_alloc(size_t bytes) {
-  if (bytes == 0) return nullptr;
-  DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return allocate_on(device, c10::cuda::getCurrentCUDAStream(device), bytes);
+  return bytes == 0 ? nullptr : raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream());
 }
 
 void* CudaAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
@@ -185,9 +182,8 @@ void* CudaAllocator::allocate_at_last(CudaDevices::Device& own, DeviceMemory& me
   } catch (const OutOfMemory& error) {
     if (use_on_oom_) {  // pools that their owner lends for this case
       try {
-        return own.pools->allocate(
-            memory, bytes, [&] { return inner().raw_alloc_with_stream(bytes, stream); },
-            NativePools::Errors::kNotTold);
+        const auto ask = [&] { return inner().raw_alloc_with_stream(bytes, stream); };
+        return own.pools->allocate(memory, bytes, ask, NativePools::Errors::kNotTold);
       } catch (const c10::OutOfMemoryError&) {
         // The error is ours.
       }
@@ -297,8 +293,6 @@ double CudaAllocator::getMemoryFraction(DeviceIndex device) {
 }
 
 void CudaAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
-  TORCH_CHECK(0 <= fraction && fraction <= 1,
-              "Expected a fraction from 0 to 1 of the device's memory, got ", fraction);
   devices_.set_fraction(device, fraction);
 }
 
@@ -374,6 +368,14 @@ void CudaAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
 std::shared_ptr<c10::GatheredContext> CudaAllocator::getContextForPointer(const void* address) {
   DeviceMemory* memory = devices_.memory_of(address);
   return memory != nullptr ? memory->context_of(address) : inner().getContextForPointer(address);
+}
+#endif
+
+#ifdef TIDEPOOL_INTERFACE_HAS_annotateMemory
+void CudaAllocator::annotateMemory(const void* address, const std::string& words) {
+  DeviceMemory* memory = devices_.memory_of(address);
+  if (memory != nullptr && memory->add_words(TraceEntry::ANNOTATE, address, words)) return;
+  inner().annotateMemory(address, words);
 }
 #endif
 

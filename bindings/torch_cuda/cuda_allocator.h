@@ -70,6 +70,9 @@ class CudaAllocator final : public ForwardingAllocator {
 #ifdef TIDEPOOL_INTERFACE_HAS_getContextForPointer
   std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* address) override;
 #endif
+#ifdef TIDEPOOL_INTERFACE_HAS_annotateMemory
+  void annotateMemory(const void* address, const std::string& words) override;
+#endif
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
   void markCaptureBegin(DeviceIndex device) override;
   void markCaptureEnd(DeviceIndex device) override;

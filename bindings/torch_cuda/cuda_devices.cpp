@@ -174,6 +174,8 @@ std::string CudaDevices::statistics_json() {
 }
 
 void CudaDevices::set_fraction(DeviceIndex device, double fraction) {
+  TORCH_CHECK(0 <= fraction && fraction <= 1,
+              "Expected a fraction from 0 to 1 of the device's memory, got ", fraction);
   DeviceMemory& made = memory(device);
   limit_to_fraction(at(device), made, fraction);
 }

@@ -64,7 +64,7 @@ class CudaDevices {
   // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
   std::string statistics_json();
 
-  // The job gets no more than this fraction of the device.
+  // The job gets no more than this fraction of the device. Throws: c10::Error for what is none.
   void set_fraction(DeviceIndex device, double fraction);
   // Adds what there is of ours to a snapshot, with the histories if they are asked for.
   void add_to(SnapshotInfo& all, bool traces);

@@ -178,6 +178,19 @@ Context DeviceMemory::context_of(const void* address) {
   return history_.context_of(address);
 }
 
+bool DeviceMemory::add_words(TraceEntry::Action event, const void* address,
+                             const std::string& words) {
+  if (!owns_block(address)) return false;
+  if (!history_.watched()) return true;
+  const size_t bytes = block_bytes(address);
+  EventNotes notes = history_.notes(RecordContext::ALLOC);
+  notes.metadata = words;
+  cudaStream_t stream = stream_of(address);
+  DeviceLock lock(arena_.mutex());
+  history_.add(event, address, bytes, stream, notes);
+  return true;
+}
+
 std::vector<SegmentInfo> DeviceMemory::segments() {
   std::vector<SegmentInfo> segments;
   bool open = false;

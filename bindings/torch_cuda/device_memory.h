@@ -66,6 +66,9 @@ class DeviceMemory final : private AllocatorObserver {
   void configure_history(const MemoryHistory::Options& options);
   void add_tracker(AllocatorTraceTracker tracker);
   Context context_of(const void* address);
+  // Adds an event of an allocated block, with the user's words, to the history. False: no block
+  // starts there.
+  bool add_words(TraceEntry::Action event, const void* address, const std::string& words);
   // One segment per run of committed pages; entries of the history, times still in ticks.
   std::vector<c10::CachingDeviceAllocator::SegmentInfo> segments();
   std::vector<TraceEntry> entries();

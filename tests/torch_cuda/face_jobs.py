@@ -172,6 +172,8 @@ def noted() -> dict:
     torch._C._cuda_setMemoryMetadata("of a test")
     kept = block(30)
     torch._C._cuda_setMemoryMetadata("")
+    if hasattr(torch._C, "_cuda_annotateMemory"):  # as of PyTorch 2.15
+        torch._C._cuda_annotateMemory(kept.data_ptr(), "later words")
     del kept
     torch.cuda.empty_cache()
     trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
@@ -181,11 +183,12 @@ def noted() -> dict:
         entries = [entry for entry in trace if entry["action"] in actions]
         return [sorted({entry["user_metadata"] for entry in entries}),
                 sorted({entry["compile_context"] for entry in entries}),
-                all(any(frame["name"] == "noted" for frame in entry["frames"])
+                all(any(frame["name"] == "noted" for frame in entry.get("frames", []))
                     for entry in entries)]
 
     return {"taken": said("segment_alloc", "segment_map"), "alloc": said("alloc"),
-            "freed": said("free_requested"), "given_back": said("segment_free", "segment_unmap")}
+            "annotated": said("annotate"), "freed": said("free_requested"),
+            "given_back": said("segment_free", "segment_unmap")}
 
 
 def streams() -> dict:
