@@ -81,7 +81,10 @@ def forked() -> dict:
     def allocates() -> int:
         return 0 if "initialization error" in error_of(lambda: torch.cat(kept)) else 1
 
-    facts = {work.__name__: in_a_child(work) for work in (frees, asks, allocates)}
+    works = [frees, asks]
+    if not torch.__version__.startswith("2.11."):  # it ends a child that computes
+        works.append(allocates)
+    facts = {"children": [in_a_child(work) for work in works]}
     facts["ends"] = in_a_child(lambda: None)
     device.set(late=0)
     return {**facts, "parent": float((kept[2] + kept[3]).sum()) >= 0}
