@@ -5,6 +5,7 @@
 
 #include "tests/standin/driver.h"
 #include "tests/support/catch.h"
+#include "tests/support/fake_cuda/control.h"
 #include "tests/support/fake_cuda/core/stream_calls.h"
 
 extern "C" int cudaHostRegister(void* address, size_t bytes, unsigned flags);
@@ -159,6 +160,36 @@ TEST_CASE("a capture that is spoiled takes no more, and ends with nothing") {
   CHECK(graph == nullptr);
   CHECK(cuda.run_kernel(stream) == kOk);
   CHECK(cuda.allocate(&memory, 1) == kOk);
+}
+
+TEST_CASE("work of the host's that a graph has runs at each launch, and goes with the last graph") {
+  Driver cuda;
+  void* const stream = cuda.stream();
+  struct Counts {
+    int runs = 0;
+    int drops = 0;
+  } counts;
+  const auto take = [&] {
+    return fake_cuda_capture_work(
+        stream, [](void* data) { ++static_cast<Counts*>(data)->runs; },
+        [](void* data) { ++static_cast<Counts*>(data)->drops; }, &counts);
+  };
+  CHECK(take() == 0);
+  void* graph = nullptr;
+  void* executable = nullptr;
+  REQUIRE(begin(stream) == Error::kSuccess);
+  CHECK(take() == 1);
+  CHECK(fake_cuda_capture_work(stream, nullptr, nullptr, nullptr) == 1);  // only asks
+  REQUIRE(end(stream, &graph) == Error::kSuccess);
+  REQUIRE(calls::graph_instantiate("instantiate", &executable, graph) == Error::kSuccess);
+  CHECK(counts.runs == 0);
+  CHECK(calls::graph_launch("launch", executable, stream) == Error::kSuccess);
+  CHECK(calls::graph_launch("launch", executable, stream) == Error::kSuccess);
+  CHECK(counts.runs == 2);
+  CHECK(calls::graph_destroy("destroy", graph) == Error::kSuccess);
+  CHECK(counts.drops == 0);
+  CHECK(calls::graph_destroy_instantiated("destroy", executable) == Error::kSuccess);
+  CHECK(counts.drops == 1);
 }
 
 TEST_CASE("captured and other work do not wait for each other") {

@@ -86,7 +86,8 @@ void Captures::on_wait(Stream& stream, const Event& event, bool is_external) {
 }
 
 void Captures::on_operation(const Stream& stream, Call call, const char* name) {
-  if (Capture* capture = of(stream)) capture->graph->nodes.push_back({call, name, stream.id});
+  if (Capture* capture = of(stream))
+    capture->graph->nodes.push_back({.call = call, .name = name, .stream = stream.id});
 }
 
 std::vector<StreamId> Captures::blocking_streams(int device) const {

@@ -21,6 +21,8 @@ struct GraphNode {
   Call call;
   const char* name;
   StreamId stream;
+  void (*work)(void*) = nullptr;  // of the host's, for a device that computes nothing by itself
+  std::shared_ptr<void> data = nullptr;
 };
 
 struct Graph {
