@@ -16,6 +16,9 @@ Stages:
     e  whole networks with everything evicted and under budgets
     f  the training benchmark (bench/train_bench.py)
 
+First it says what the machine has of what is needed, and in capitals what is too old or too little.
+With b and a, in this order, one line each gives the verdict on prices and bits in some two minutes.
+
 Each part of a stage is kept in build/gpu-check as soon as it is done, and bench/results has
 gpu-STAGE-DATE.json, and the same in Markdown, as far as it has come. A call ends after --seconds;
 --resume goes on behind what is done; a part that went wrong counts as done, unless --part names it.
@@ -37,6 +40,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import gpu_needs
 import gpu_report
 import measure
 import run
@@ -231,6 +235,8 @@ class Stage:
             self.write()
             if found["unfinished"]:
                 return False
+            if verdict := gpu_report.verdict(self.letter, self.found):
+                print(verdict, flush=True)
         return True
 
     def write(self) -> None:
@@ -288,6 +294,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     end = time.monotonic() + options.seconds
+    print("\n".join(gpu_needs.lines()), flush=True)
     finished, wrong = True, False
     for letter in options.stage:
         stage = Stage(letter, options)

@@ -62,6 +62,49 @@ def part_lines(name: str, part: dict) -> list[str]:
     return lines + ([f"- ended: {part['error']}"] if part["error"] else [])
 
 
+def moved_page_us(part: dict, state: str) -> float | None:
+    """Return what it takes the host to move a page of 2 MiB, as a part's results say."""
+    medians = {each["name"]: each["median"] for each in part["results"]}
+    names = [f"{call} of 2.00 MiB, {state}" for call in ("cuMemUnmap", "cuMemMap",
+                                                         "cuMemSetAccess")]
+    return sum(medians[name] for name in names) if set(names) <= set(medians) else None
+
+
+def prices_verdict(found: dict[str, dict]) -> str:
+    idle = moved_page_us(found["prices"], "idle")
+    busy = moved_page_us(found["prices"], "with work in flight")
+    if idle is None or busy is None:
+        return f"verdict on prices: none, {found['prices']['error'] or 'no page was moved'}"
+    return (f"verdict on prices: moving a page of 2 MiB takes {idle:.0f} us, {busy:.0f} us with "
+            "work in flight")
+
+
+def bits_of(part: dict) -> str:
+    """Return in words whether a network has the same bits, in every mode that it ran in."""
+    facts = part["facts"]
+    modes = [name.rpartition(": ")[0] for name in facts if name.endswith(": the budget was kept")]
+    if not modes:
+        return "failed"
+    if not all(facts[f"{mode}: the budget was kept"] for mode in modes):
+        return "PASSED ITS BUDGET"
+    unequal = [mode for mode in modes if not facts[f"{mode}: the same bits under the budget"]]
+    if any(facts[f"{mode}: the plain job equals itself"] for mode in unequal):
+        return "DIFFERS"
+    return "varies by itself" if unequal else "the same"
+
+
+def bits_verdict(found: dict[str, dict]) -> str:
+    return "verdict on bits: " + ", ".join(
+        f"{network} {bits_of(part)}" for network, part in found.items())
+
+
+def verdict(letter: str, found: dict[str, dict]) -> str:
+    """Return one line on what was found so far of a stage; "" for stages that have none."""
+    if letter == "b" and "prices" in found:
+        return prices_verdict(found)
+    return bits_verdict(found) if letter == "a" and found else ""
+
+
 def markdown(title: str, content: dict) -> str:
     """Return a stage's results as a document."""
     device = ", ".join(content["gpu"].values()) or "unknown GPU"

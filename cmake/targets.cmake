@@ -79,6 +79,18 @@ function(tidepool_test name)
   endforeach()
 endfunction()
 
+# tidepool_runs_elsewhere(TARGET): what is carried to other machines needs no symbol newer than
+# GLIBCXX_3.4.29 and GLIBC_2.34 (cmake/needed_symbols.py), and no library that it does not use. The
+# object is machine code in every build: the linker does not find a replacement in GCC's own code.
+add_library(tidepool_condition_wait OBJECT ${PROJECT_SOURCE_DIR}/cmake/condition_wait.cpp)
+set_target_properties(tidepool_condition_wait PROPERTIES
+  POSITION_INDEPENDENT_CODE ON INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF)
+function(tidepool_runs_elsewhere name)
+  target_sources(${name} PRIVATE $<TARGET_OBJECTS:tidepool_condition_wait>)
+  target_link_options(${name} PRIVATE -Wl,--as-needed
+    -Wl,--wrap=_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE)
+endfunction()
+
 # tidepool_goes_into_jobs(TARGET): the shared library lands in TIDEPOOL_LIB_DIR, hides the symbols
 # of what it links, and finds its own dependencies (copied beside it) before the system's. An
 # RPATH, not a RUNPATH: it must also serve the dependencies' dependencies.
@@ -97,7 +109,8 @@ function(tidepool_lies_in_package name)
     RUNTIME_OUTPUT_DIRECTORY ${TIDEPOOL_LIB_DIR}
     BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN")
-  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags -Wl,--as-needed)
+  tidepool_runs_elsewhere(${name})
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
   get_target_property(type ${name} TYPE)
   set(kind LIBRARIES)
   if(type STREQUAL "EXECUTABLE")

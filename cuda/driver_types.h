@@ -22,6 +22,23 @@ inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kNotReady = 600;
 
+// Whether a context that has answered so answers nothing else any more: CUDA was never initialised
+// in this process (a forked child's), or is gone, or a kernel has broken the context.
+inline bool is_broken(Result result) {
+  constexpr Result kNotInitialized = 3;
+  constexpr Result kDeinitialized = 4;
+  constexpr Result kUncorrectable = 214;
+  constexpr Result kIllegalAddress = 700;
+  constexpr Result kLaunchTimeout = 702;
+  constexpr Result kContextDestroyed = 709;
+  constexpr Result kAssert = 710;
+  constexpr Result kHardwareStackError = 714;  // with the next five, what else a kernel did wrong
+  constexpr Result kLaunchFailed = 719;
+  return result == kNotInitialized || result == kDeinitialized || result == kUncorrectable ||
+         result == kIllegalAddress || result == kLaunchTimeout || result == kContextDestroyed ||
+         result == kAssert || (result >= kHardwareStackError && result <= kLaunchFailed);
+}
+
 inline constexpr int kVirtualMemorySupported = 102;  // CUdevice_attribute
 inline constexpr int kFileDescriptorsSupported = 103;
 inline constexpr int kGpuDirectRdmaSupported = 110;  // of memory that is mapped

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allocator/base/check.h"
+#include "allocator/base/device_broken.h"
 #include "allocator/base/sizes.h"
 #include "cuda/fill.h"
 
@@ -83,10 +84,13 @@ VirtualMemorySpace::VirtualMemorySpace(Driver& driver, const VirtualMemoryOption
       ledger_(granularity_for(driver, properties_, options), kMappings),
       ordinals_{driver.ordinal()} {}
 
-DeviceError VirtualMemorySpace::error(driver::Result result, const char* call, Address address,
-                                      size_t bytes) const {
-  return driver_.error(result, fmt::format("{} of {} at {}", call, human_and_exact_bytes(bytes),
-                                           fmt::ptr(address.pointer())));
+void VirtualMemorySpace::fail(driver::Result result, const char* call, Address address,
+                              size_t bytes) const {
+  const DeviceError error =
+      driver_.error(result, fmt::format("{} of {} at {}", call, human_and_exact_bytes(bytes),
+                                        fmt::ptr(address.pointer())));
+  if (driver::is_broken(result)) throw DeviceBroken(error.what());
+  throw error;
 }
 
 Address VirtualMemorySpace::reserve(size_t bytes) {
@@ -95,7 +99,7 @@ Address VirtualMemorySpace::reserve(size_t bytes) {
   driver::DevicePointer start = 0;
   driver::Result result =
       driver_.call().cuMemAddressReserve(&start, bytes, ledger_.granularity(), 0, 0);
-  if (result != driver::kSuccess) throw error(result, "cuMemAddressReserve", {}, bytes);
+  if (result != driver::kSuccess) fail(result, "cuMemAddressReserve", {}, bytes);
   Address address{static_cast<uintptr_t>(start)};
   ledger_.add_range(address, bytes);
   return address;
@@ -105,7 +109,7 @@ void VirtualMemorySpace::release_range(Address start, size_t bytes) {
   std::lock_guard lock(mutex_);
   ledger_.check_release_range(start, bytes);
   driver::Result result = driver_.call().cuMemAddressFree(pointer(start), bytes);
-  if (result != driver::kSuccess) throw error(result, "cuMemAddressFree", start, bytes);
+  if (result != driver::kSuccess) fail(result, "cuMemAddressFree", start, bytes);
   ledger_.release_range(start);
 }
 
@@ -114,7 +118,7 @@ HandleId VirtualMemorySpace::create_handle(size_t bytes) {
   ledger_.check_size("create_handle", bytes);
   driver::AllocationHandle created = 0;
   driver::Result result = driver_.call().cuMemCreate(&created, bytes, &properties_, 0);
-  if (result != driver::kSuccess) throw error(result, "cuMemCreate", {}, bytes);
+  if (result != driver::kSuccess) fail(result, "cuMemCreate", {}, bytes);
   HandleId handle = ledger_.create_handle(bytes);
   handles_.emplace(static_cast<uint64_t>(handle), created);
   return handle;
@@ -125,7 +129,7 @@ void VirtualMemorySpace::release_handle(HandleId handle) {
   ledger_.check_release_handle(handle);
   auto found = handles_.find(static_cast<uint64_t>(handle));
   driver::Result result = driver_.call().cuMemRelease(found->second);
-  if (result != driver::kSuccess) throw error(result, "cuMemRelease", {}, 0);
+  if (result != driver::kSuccess) fail(result, "cuMemRelease", {}, 0);
   handles_.erase(found);
   ledger_.release_handle(handle);
 }
@@ -135,7 +139,7 @@ void VirtualMemorySpace::map(Address address, size_t bytes, HandleId handle) {
   ledger_.check_map(address, bytes, handle);
   driver::Result result = driver_.call().cuMemMap(pointer(address), bytes, 0,
                                                   handles_.at(static_cast<uint64_t>(handle)), 0);
-  if (result != driver::kSuccess) throw error(result, "cuMemMap", address, bytes);
+  if (result != driver::kSuccess) fail(result, "cuMemMap", address, bytes);
   ledger_.map(address, handle);
 }
 
@@ -150,7 +154,7 @@ void VirtualMemorySpace::set_access(Address address, size_t bytes) {
   std::lock_guard lock(mutex_);
   ledger_.check_set_access(address, bytes);
   driver::Result result = grant(address, bytes, ordinals_);
-  if (result != driver::kSuccess) throw error(result, "cuMemSetAccess", address, bytes);
+  if (result != driver::kSuccess) fail(result, "cuMemSetAccess", address, bytes);
   ledger_.set_access(address, bytes);
 }
 
@@ -158,7 +162,7 @@ void VirtualMemorySpace::unmap(Address address, size_t bytes) {
   std::lock_guard lock(mutex_);
   ledger_.check_unmap(address, bytes);
   driver::Result result = driver_.call().cuMemUnmap(pointer(address), bytes);
-  if (result != driver::kSuccess) throw error(result, "cuMemUnmap", address, bytes);
+  if (result != driver::kSuccess) fail(result, "cuMemUnmap", address, bytes);
   ledger_.unmap(address, bytes);
 }
 
@@ -187,7 +191,7 @@ void VirtualMemorySpace::add_peer(int ordinal) {
   if (std::find(ordinals_.begin(), ordinals_.end(), ordinal) != ordinals_.end()) return;
   for (auto [start, bytes] : ledger_.accessible_runs()) {
     driver::Result result = grant(start, bytes, {&ordinal, 1});
-    if (result != driver::kSuccess) throw error(result, "cuMemSetAccess", start, bytes);
+    if (result != driver::kSuccess) fail(result, "cuMemSetAccess", start, bytes);
   }
   ordinals_.push_back(ordinal);
 }
@@ -200,7 +204,7 @@ VirtualMemorySpace::Exported VirtualMemorySpace::export_handle_at(Address addres
       &exported.file, handles_.at(static_cast<uint64_t>(mapping.handle)),
       driver::kHandleFileDescriptor, 0);
   if (result != driver::kSuccess) {
-    throw error(result, "cuMemExportToShareableHandle", start, mapping.bytes);
+    fail(result, "cuMemExportToShareableHandle", start, mapping.bytes);
   }
   return exported;
 }

@@ -63,7 +63,9 @@ class VirtualMemorySpace final : public AddressSpace {
   void check_invariants() const;
 
  private:
-  DeviceError error(driver::Result result, const char* call, Address address, size_t bytes) const;
+  // Throws: DeviceBroken, or else DeviceError.
+  [[noreturn]] void fail(driver::Result result, const char* call, Address address,
+                         size_t bytes) const;
   driver::Result grant(Address address, size_t bytes, std::span<const int> ordinals);
 
   Driver& driver_;

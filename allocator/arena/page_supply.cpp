@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "allocator/base/device_broken.h"
 #include "allocator/base/sizes.h"
 #include "allocator/base/steady_clock.h"
 
@@ -98,6 +99,7 @@ Outcome PageSupply::fill(DeviceLock& lock, const Request& request, const PagesPl
   }
   if (!transaction.succeeded()) {
     heap.settle(claims.target.block, arena_.pages, request.stream, claims.target.uses);
+    if (transaction.device_broken()) throw DeviceBroken(transaction.error());
     arena_.counts.device_refusals += transaction.device_refused();
     return transaction.device_refused() ? Outcome::kDeviceRefused : Outcome::kDeviceFailed;
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allocator/base/check.h"
+#include "allocator/base/device_broken.h"
 #include "allocator/base/sizes.h"
 
 namespace tidepool {
@@ -51,6 +52,8 @@ HandleId PageTransaction::create_handle() {
     const HandleId handle = space_.create_handle(page_bytes_);
     if (available_bytes_) *available_bytes_ -= page_bytes_;
     return handle;
+  } catch (const DeviceBroken&) {
+    throw;
   } catch (const DeviceError&) {
     device_refused_ = true;
     throw;
@@ -79,6 +82,9 @@ void PageTransaction::fill_targets() {
         space_.map(address(step.to), page_bytes_, step.handle);
         step.fate = Fate::kMapped;
       }
+    } catch (const DeviceBroken& error) {
+      device_broken_ = true;
+      return note(error.what());
     } catch (const DeviceError& error) {
       return note(error.what());
     }

@@ -44,6 +44,8 @@ class PageTransaction {
   const std::string& error() const { return error_; }
   // The device had no memory for a new page; apply() enters that as its limit.
   bool device_refused() const { return device_refused_; }
+  // The device will refuse all calls, as error() says.
+  bool device_broken() const { return device_broken_; }
   size_t moved() const { return moved_; }
   size_t given_back() const { return given_back_; }
 
@@ -61,7 +63,7 @@ class PageTransaction {
 
   Address address(size_t page) const { return base_ + page * page_bytes_; }
   void fill_targets();
-  // Throws: DeviceError; then there is none, and device_refused_ is set.
+  // Throws: DeviceError; then there is none, and device_refused_ is set, unless it is DeviceBroken.
   HandleId create_handle();
   void open_targets();
   // Makes the targets of these steps accessible, which are neighbouring pages.
@@ -79,6 +81,7 @@ class PageTransaction {
   std::vector<Step> steps_;
   std::string error_;
   bool device_refused_ = false;
+  bool device_broken_ = false;
   size_t moved_ = 0;
   size_t given_back_ = 0;
 };

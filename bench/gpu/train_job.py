@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from networks import NETWORKS, Network  # noqa: E402
 from networks.basic import Lstm  # noqa: E402
+from tensor_bytes import bytes_of  # noqa: E402
 
 # Large enough that activations fill a GPU's memory rather than launches its time.
 LARGE = {
@@ -65,9 +66,8 @@ def fingerprint(tensors) -> str:
         if tensor is None:
             found.update(b"none")
             continue
-        host = tensor.detach().cpu().contiguous()
-        found.update(f"{host.dtype} {tuple(host.shape)}".encode())
-        found.update(host.view(-1).view(torch.uint8).numpy().tobytes() if host.numel() else b"")
+        found.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(bytes_of(tensor))
     return found.hexdigest()[:16]
 
 

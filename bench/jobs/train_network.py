@@ -22,6 +22,7 @@ import time
 import saving_methods
 import torch
 from benchmark_networks import NETWORKS
+from tensor_bytes import bytes_of
 
 METHODS = ("plain", "checkpoint", "selective", "save_on_cpu", "compile")
 MIB = 1 << 20
@@ -90,8 +91,7 @@ def digest(tensors) -> str:
     """Return a hash of tensors' elements."""
     sha = hashlib.sha256()
     for tensor in tensors:
-        host = tensor.detach().cpu().contiguous()
-        sha.update(host.view(-1).view(torch.uint8).numpy().tobytes() if host.numel() else b"")
+        sha.update(bytes_of(tensor))
     return sha.hexdigest()[:16]
 
 

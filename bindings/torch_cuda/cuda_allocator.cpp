@@ -5,7 +5,6 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
-#include <c10/util/ApproximateClock.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -30,6 +29,15 @@ CudaAllocator* g_allocator = nullptr;
 
 const c10::impl::PyInterpreter* gpu_trace() { return c10::impl::GPUTrace::get_trace(); }
 
+// The deleter of blocks that PyTorch's allocator caches, also while a job has switched caching off.
+c10::DeleterFnPtr caching_deleter(CUDAAllocator& native) {
+  const bool was_enabled = native.isEnabled();
+  native.enable(true);
+  const c10::DeleterFnPtr deleter = native.raw_deleter();
+  native.enable(was_enabled);
+  return deleter;
+}
+
 bool run_free_memory_callbacks() {
   bool freed = false;
   for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
@@ -41,7 +49,10 @@ bool run_free_memory_callbacks() {
 }  // namespace
 
 CudaAllocator::CudaAllocator(CUDAAllocator& native, const Settings& settings)
-    : ForwardingAllocator(native), settings_(settings), devices_(*this, native, settings_) {}
+    : ForwardingAllocator(native),
+      settings_(settings),
+      native_deleter_(caching_deleter(native)),
+      devices_(*this, native, settings_) {}
 
 CudaAllocator* CudaAllocator::installed() { return g_allocator; }
 
@@ -74,6 +85,9 @@ void CudaAllocator::init(int device_count) {
 // --- Allocating ---------------------------------------------------------------------------------
 
 DataPtr CudaAllocator::allocate(size_t bytes) {
+  // What is not cached has a deleter of its own, which holds however it is when it is freed.
+  if (!caching_.load(std::memory_order_relaxed)) [[unlikely]]
+    return inner().allocate(bytes);
   DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   void* address = nullptr;
@@ -85,10 +99,7 @@ DataPtr CudaAllocator::allocate(size_t bytes) {
 }
 
 void* CudaAllocator::raw_alloc(size_t bytes) {
-  if (bytes == 0) return nullptr;
-  DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return allocate_on(device, c10::cuda::getCurrentCUDAStream(device), bytes);
+  return bytes == 0 ? nullptr : raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream());
 }
 
 void* CudaAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
@@ -133,7 +144,7 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
 }
 
 void CudaAllocator::tell_profiler(DeviceMemory& memory, void* address, int64_t bytes) {
-  const DeviceStats now = memory.statistics(inner().getDeviceStats(memory.index()));
+  const DeviceStats now = memory.statistics(devices_.at(memory.index()).pools->statistics());
   c10::reportMemoryUsageToProfiler(
       address, bytes, static_cast<size_t>(now.allocated_bytes[0].current),
       static_cast<size_t>(now.reserved_bytes[0].current), c10::Device(c10::kCUDA, memory.index()));
@@ -171,7 +182,8 @@ void* CudaAllocator::allocate_at_last(CudaDevices::Device& own, DeviceMemory& me
   } catch (const OutOfMemory& error) {
     if (use_on_oom_) {  // pools that their owner lends for this case
       try {
-        return allocate_native(memory.index(), stream, bytes);
+        const auto ask = [&] { return inner().raw_alloc_with_stream(bytes, stream); };
+        return own.pools->allocate(memory, bytes, ask, NativePools::Errors::kNotTold);
       } catch (const c10::OutOfMemoryError&) {
         // The error is ours.
       }
@@ -190,19 +202,11 @@ void CudaAllocator::raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryR
   CudaDevices::Device& own = devices_.at(memory.index());
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(memory.index());
   torch_glue::note_out_of_memory(report);
-  memory.count_out_of_memory(report.requested_bytes, stream,
-                             memory.history().gather(RecordContext::STATE));
-  std::vector<OutOfMemoryObserver> observers;
-  {
-    std::lock_guard<std::mutex> guard(mutex_);
-    observers = observers_;
-  }
+  memory.count_out_of_memory(report.requested_bytes, stream);
   const size_t native = own.pools->reserved();
   const size_t held = report.committed_bytes + native;
-  for (const OutOfMemoryObserver& observer : observers) {
-    observer(memory.index(), report.allocated_bytes, own.device_bytes,
-             own.budget_bytes - std::min(own.budget_bytes, held));
-  }
+  observers_.tell(memory.index(), report.allocated_bytes, own.device_bytes,
+                  own.budget_bytes - std::min(own.budget_bytes, held));
   // It begins as PyTorch's own does: programs that try a smaller batch look for these words.
   TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
                    human_bytes(report.requested_bytes), ". GPU ", int{memory.index()},
@@ -215,7 +219,9 @@ void CudaAllocator::raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryR
 
 // --- Freeing ------------------------------------------------------------------------------------
 
-c10::DeleterFnPtr CudaAllocator::raw_deleter() const { return &delete_block; }
+c10::DeleterFnPtr CudaAllocator::raw_deleter() const {
+  return caching_.load(std::memory_order_relaxed) ? &delete_block : inner().raw_deleter();
+}
 
 void CudaAllocator::raw_delete(void* address) {
   if (DeviceMemory* memory = devices_.memory_of(address)) {
@@ -256,7 +262,7 @@ void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
     return foreign_users_.add(address, stream);
   }
   // It takes only its own deleter.
-  DataPtr own(address, address, inner().raw_deleter(), data.device());
+  DataPtr own(address, address, native_deleter_, data.device());
   inner().recordStream(own, stream);
   own.release_context();
 }
@@ -277,21 +283,17 @@ void CudaAllocator::emptyCache(MempoolId_t pool) {
   if (pool != MempoolId_t{0, 0}) return;
   devices_.for_each([](CudaDevices::Device& own, DeviceMemory& memory) {
     own.pools->settle(memory);
-    if (own.captures == 0) memory.allocator().give_back_free_pages();
+    if (own.captures == 0) memory.give_back_free_pages();
   });
 }
 
-double CudaAllocator::getMemoryFraction(DeviceIndex device) { return devices_.at(device).fraction; }
+double CudaAllocator::getMemoryFraction(DeviceIndex device) {
+  const CudaDevices::Device& own = devices_.at(device);
+  return own.memory.load() != nullptr ? own.fraction : inner().getMemoryFraction(device);
+}
 
 void CudaAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
-  TORCH_CHECK(0 <= fraction && fraction <= 1,
-              "Expected a fraction from 0 to 1 of the device's memory, got ", fraction);
-  DeviceMemory& memory = devices_.memory(device);
-  CudaDevices::Device& own = devices_.at(device);
-  own.fraction = fraction;
-  const auto allowed = static_cast<size_t>(fraction * static_cast<double>(own.device_bytes));
-  own.pools->set_limit(std::min(own.budget_bytes, allowed), own.device_bytes);
-  own.pools->settle(memory);
+  devices_.set_fraction(device, fraction);
 }
 
 void CudaAllocator::cacheInfo(DeviceIndex device, size_t* largest) {
@@ -310,13 +312,14 @@ void* CudaAllocator::getBaseAllocation(void* address, size_t* bytes) {
 // --- Statistics and histories -------------------------------------------------------------------
 
 DeviceStats CudaAllocator::getDeviceStats(DeviceIndex device) {
-  const DeviceStats native = inner().getDeviceStats(device);
+  const DeviceStats native = devices_.at(device).pools->statistics();
   DeviceMemory* memory = devices_.at(device).memory.load();
   return memory != nullptr ? memory->statistics(native) : native;
 }
 
 void CudaAllocator::resetAccumulatedStats(DeviceIndex device) {
   inner().resetAccumulatedStats(device);
+  devices_.at(device).pools->reset_tried();
   if (DeviceMemory* memory = devices_.at(device).memory.load()) memory->reset_accumulated();
 }
 
@@ -324,29 +327,14 @@ void CudaAllocator::resetPeakStats(DeviceIndex device) {
   inner().resetPeakStats(device);
   DeviceMemory* memory = devices_.at(device).memory.load();
   if (memory == nullptr) return;
-  memory->set_native(inner().getDeviceStats(device));
+  memory->set_native(devices_.at(device).pools->statistics());
   memory->reset_peaks();
 }
 
 SnapshotInfo CudaAllocator::snapshot(MempoolId_t pool, bool traces) {
   SnapshotInfo all = inner().snapshot(pool, traces);
   if (pool != MempoolId_t{0, 0}) return all;
-  static c10::ApproximateClockToUnixTimeConverter clock;
-  const auto to_nanoseconds = clock.makeConverter();
-  devices_.for_each([&](CudaDevices::Device&, DeviceMemory& memory) {
-    for (auto& segment : memory.segments()) all.segments.push_back(std::move(segment));
-    if (!traces) return;
-    const auto device = static_cast<size_t>(memory.index());
-    if (all.device_traces.size() <= device) all.device_traces.resize(device + 1);
-    auto& entries = all.device_traces[device];
-    for (TraceEntry& entry : memory.entries()) {
-      entry.time_.t_ = to_nanoseconds(entry.time_.approx_t_) / 1000;  // microseconds
-      entries.push_back(std::move(entry));
-    }
-    std::stable_sort(entries.begin(), entries.end(), [](const TraceEntry& a, const TraceEntry& b) {
-      return a.time_.t_ < b.time_.t_;
-    });
-  });
+  devices_.add_to(all, traces);
   return all;
 }
 
@@ -357,10 +345,18 @@ void CudaAllocator::recordHistory(bool enabled, CreateContextFn recorder, size_t
   devices_.record_history({enabled, recorder, most_entries, when, clear, skipped});
 }
 
+void CudaAllocator::pushCompileContext(std::string& name) {
+  inner().pushCompileContext(name);
+  MemoryHistory::enter_region(name);
+}
+
+void CudaAllocator::popCompileContext() {
+  inner().popCompileContext();
+  MemoryHistory::leave_region();
+}
+
 void CudaAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) {
-  inner().attachOutOfMemoryObserver(observer);
-  std::lock_guard<std::mutex> guard(mutex_);
-  observers_.push_back(std::move(observer));
+  observers_.attach(inner(), std::move(observer));
 }
 
 void CudaAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
@@ -372,6 +368,14 @@ void CudaAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
 std::shared_ptr<c10::GatheredContext> CudaAllocator::getContextForPointer(const void* address) {
   DeviceMemory* memory = devices_.memory_of(address);
   return memory != nullptr ? memory->context_of(address) : inner().getContextForPointer(address);
+}
+#endif
+
+#ifdef TIDEPOOL_INTERFACE_HAS_annotateMemory
+void CudaAllocator::annotateMemory(const void* address, const std::string& words) {
+  DeviceMemory* memory = devices_.memory_of(address);
+  if (memory != nullptr && memory->add_words(TraceEntry::ANNOTATE, address, words)) return;
+  inner().annotateMemory(address, words);
 }
 #endif
 
@@ -444,7 +448,7 @@ c10::cuda::CUDACachingAllocator::CheckpointDelta CudaAllocator::setCheckpointPoo
   auto delta = inner().setCheckpointPoolState(device, std::move(state));
   // Whoever gets these expects the deleter that raw_deleter() says.
   for (DataPtr& data : delta.dataptrs_allocd) {
-    (void)data.compare_exchange_deleter(inner().raw_deleter(), &delete_block);
+    (void)data.compare_exchange_deleter(native_deleter_, &delete_block);
   }
   return delta;
 }

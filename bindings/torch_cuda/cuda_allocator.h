@@ -20,6 +20,7 @@
 #include "bindings/torch_cuda/cuda_devices.h"
 #include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/foreign_users.h"
+#include "bindings/torch_cuda/out_of_memory_observers.h"
 #include "bindings/torch_cuda/settings.h"
 #include "bindings/torch_cuda/workspaces.h"
 #include "forwarding_allocator.h"
@@ -28,9 +29,7 @@ namespace tidepool::torch_cuda {
 
 using c10::DataPtr;
 using c10::cuda::CUDAStream;
-using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
 using c10::cuda::CUDACachingAllocator::ShareableHandle;
-using c10::cuda::CUDACachingAllocator::SnapshotInfo;
 using torch_glue::delete_block;
 
 class CudaAllocator final : public ForwardingAllocator {
@@ -64,10 +63,15 @@ class CudaAllocator final : public ForwardingAllocator {
   void recordHistory(bool enabled, CreateContextFn recorder, size_t most_entries,
                      RecordContext when, bool clear,
                      const std::vector<std::string>& skipped) override;
+  void pushCompileContext(std::string& name) override;
+  void popCompileContext() override;
   void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
   void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
 #ifdef TIDEPOOL_INTERFACE_HAS_getContextForPointer
   std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* address) override;
+#endif
+#ifdef TIDEPOOL_INTERFACE_HAS_annotateMemory
+  void annotateMemory(const void* address, const std::string& words) override;
 #endif
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
   void markCaptureBegin(DeviceIndex device) override;
@@ -112,14 +116,13 @@ class CudaAllocator final : public ForwardingAllocator {
   void restore_before_capture(DeviceIndex device);
 
   const Settings settings_;
+  const c10::DeleterFnPtr native_deleter_;
   CudaDevices devices_;
   std::atomic<bool> caching_{true};
   std::atomic<bool> use_on_oom_{false};
   ForeignUsers foreign_users_;
   CallSites call_sites_{&is_workspace, &may_keep_workspaces};
-
-  std::mutex mutex_;  // for observers_
-  std::vector<OutOfMemoryObserver> observers_;
+  OutOfMemoryObservers observers_;
 };
 
 }  // namespace tidepool::torch_cuda

@@ -2,6 +2,7 @@
 
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/util/ApproximateClock.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,13 @@ void* find_driver_function(const char* name, unsigned version) {
 // share, but no more than so many bytes.
 constexpr size_t kReserveShare = 50;
 constexpr size_t kMostReserve = size_t{512} << 20;
+
+void limit_to_fraction(CudaDevices::Device& own, DeviceMemory& memory, double fraction) {
+  own.fraction = fraction;
+  const auto allowed = static_cast<size_t>(fraction * static_cast<double>(own.device_bytes));
+  own.pools->set_limit(std::min(own.budget_bytes, allowed), own.device_bytes);
+  own.pools->settle(memory);
+}
 
 }  // namespace
 
@@ -84,21 +92,22 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
     }
   }
   if (!settings_.rematerialize) config.placement = kCoarsePlacement;  // hardly a page has to move
-  auto* memory = new DeviceMemory(device, functions_, config);
+  auto made = std::make_unique<DeviceMemory>(device, functions_, config);
+  apply_requests(*made);  // may throw, and be tried again
   if (settings_.rematerialize) {
     auto engine = std::make_unique<torch_glue::Engine>(
-        c10::Device(c10::kCUDA, device), memory->allocator(),
-        std::make_unique<CudaBackend>(allocator_, *memory), settings_.runtime);
-    memory->set_engine(engine.get());
+        c10::Device(c10::kCUDA, device), made->allocator(),
+        std::make_unique<CudaBackend>(allocator_, *made), settings_.runtime);
+    made->set_engine(engine.get());
     torch_glue::add_engine(std::move(engine));
   }
+  DeviceMemory* const memory = made.release();
   own.budget_bytes = config.budget_bytes;
   own.outside_at_start = outside_bytes(device);
-  own.pools->set_limit(config.budget_bytes, own.device_bytes);
-  own.pools->settle(*memory);
-  memory->set_native(native_.getDeviceStats(device));
+  // What the job's settings, or a call before we were attached, have limited it to.
+  limit_to_fraction(own, *memory, native_.getMemoryFraction(device));
+  memory->set_native(own.pools->statistics());
   memory->reset_peaks();
-  apply_requests(*memory);
   for (int i = 0; i < own.captures; ++i) {
     memory->allocator().suspend_stream_order();
     if (memory->engine() != nullptr) memory->engine()->begin_capture();
@@ -118,6 +127,11 @@ DeviceMemory* CudaDevices::memory_of(const void* address) const {
 }
 
 size_t CudaDevices::outside_bytes(DeviceIndex device) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess) {  // a forked child has none
+    (void)cudaGetLastError();
+    return 0;
+  }
   c10::cuda::CUDAGuard guard(device);
   size_t free_bytes = 0;
   size_t total = 0;
@@ -135,7 +149,7 @@ size_t CudaDevices::outside_bytes(DeviceIndex device) {
 std::string CudaDevices::statistics_json() {
   nlohmann::json devices = nlohmann::json::object();
   for_each([&](Device& own, DeviceMemory& memory) {
-    const DeviceStats both = memory.statistics(native_.getDeviceStats(memory.index()));
+    const DeviceStats both = memory.statistics(own.pools->statistics());
     remat::RuntimeStatistics remat;
     plan::BackgroundPlannerStatistics planning;
     if (torch_glue::Engine* engine = memory.engine()) {
@@ -157,6 +171,32 @@ std::string CudaDevices::statistics_json() {
     devices["cuda:" + std::to_string(memory.index())] = std::move(json);
   });
   return devices.dump();
+}
+
+void CudaDevices::set_fraction(DeviceIndex device, double fraction) {
+  TORCH_CHECK(0 <= fraction && fraction <= 1,
+              "Expected a fraction from 0 to 1 of the device's memory, got ", fraction);
+  DeviceMemory& made = memory(device);
+  limit_to_fraction(at(device), made, fraction);
+}
+
+void CudaDevices::add_to(SnapshotInfo& all, bool traces) {
+  static c10::ApproximateClockToUnixTimeConverter clock;
+  const auto to_nanoseconds = clock.makeConverter();
+  for_each([&](Device&, DeviceMemory& memory) {
+    for (auto& segment : memory.segments()) all.segments.push_back(std::move(segment));
+    if (!traces) return;
+    const auto device = static_cast<size_t>(memory.index());
+    if (all.device_traces.size() <= device) all.device_traces.resize(device + 1);
+    auto& entries = all.device_traces[device];
+    for (TraceEntry& entry : memory.entries()) {
+      entry.time_.t_ = to_nanoseconds(entry.time_.approx_t_) / 1000;  // microseconds
+      entries.push_back(std::move(entry));
+    }
+    std::stable_sort(entries.begin(), entries.end(), [](const TraceEntry& a, const TraceEntry& b) {
+      return a.time_.t_ < b.time_.t_;
+    });
+  });
 }
 
 void CudaDevices::begin_capture(DeviceIndex device) {

@@ -21,6 +21,7 @@ namespace tidepool::torch_cuda {
 
 class CudaAllocator;
 using c10::DeviceIndex;
+using c10::cuda::CUDACachingAllocator::SnapshotInfo;
 
 class CudaDevices {
  public:
@@ -29,7 +30,7 @@ class CudaDevices {
     std::atomic<DeviceMemory*> memory{nullptr};  // null before its first allocation
     std::unique_ptr<NativePools> pools;
     size_t budget_bytes = 0;
-    double fraction = 1.0;  // what the job has set
+    double fraction = 1.0;  // of the device, which the job has set
     size_t device_bytes = 0;
     size_t outside_at_start = 0;  // see outside_bytes()
     std::atomic<int> captures{0};
@@ -62,6 +63,11 @@ class CudaDevices {
 
   // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
   std::string statistics_json();
+
+  // The job gets no more than this fraction of the device. Throws: c10::Error for what is none.
+  void set_fraction(DeviceIndex device, double fraction);
+  // Adds what there is of ours to a snapshot, with the histories if they are asked for.
+  void add_to(SnapshotInfo& all, bool traces);
 
   // A graph's capture begins or ends: meanwhile nothing is evicted, and no stream waits for
   // another.

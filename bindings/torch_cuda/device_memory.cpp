@@ -9,20 +9,20 @@ namespace {
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
-// What a call of ours on this thread has to say of the event that the observer is about to hear of:
-// stacks have to be gathered before the lock is taken.
-thread_local Context t_context;
+// What a call of ours on this thread has to say of the events that the observer is about to hear
+// of: stacks have to be gathered before the lock is taken.
+thread_local EventNotes t_notes;
 
 AllocatorObserver* meter_of(torch_glue::Engine* engine) {
   return engine != nullptr ? engine->allocation_meter() : nullptr;
 }
 
-class ContextScope {
+class NotesScope {
  public:
-  explicit ContextScope(Context context) { t_context = std::move(context); }
-  ~ContextScope() { t_context.reset(); }
-  ContextScope(const ContextScope&) = delete;
-  ContextScope& operator=(const ContextScope&) = delete;
+  explicit NotesScope(EventNotes notes) { t_notes = std::move(notes); }
+  ~NotesScope() { t_notes = {}; }
+  NotesScope(const NotesScope&) = delete;
+  NotesScope& operator=(const NotesScope&) = delete;
 };
 
 }  // namespace
@@ -37,7 +37,7 @@ DeviceMemory::DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions
 void* DeviceMemory::allocate(size_t bytes, cudaStream_t stream, PlacementHint hint) {
   if (!history_.watched()) [[likely]]
     return arena_.allocate(bytes, handle(stream), hint);
-  ContextScope scope(history_.gather(RecordContext::STATE));
+  NotesScope scope(history_.notes(RecordContext::STATE));
   return arena_.allocate(bytes, handle(stream), hint);
 }
 
@@ -47,8 +47,17 @@ void DeviceMemory::free(void* address) {
   };
   if (!history_.watched()) [[likely]]
     return release();
-  ContextScope scope(history_.gather(RecordContext::ALL));
+  NotesScope scope(history_.notes(RecordContext::ALL));
   release();
+}
+
+void DeviceMemory::give_back_free_pages() {
+  if (!history_.watched()) [[likely]] {
+    allocator().give_back_free_pages();
+    return;
+  }
+  NotesScope scope(history_.notes(RecordContext::ALL));
+  allocator().give_back_free_pages();
 }
 
 void DeviceMemory::record_stream(void* address, cudaStream_t user) {
@@ -80,9 +89,9 @@ void DeviceMemory::allocated(const BlockView& block) {
   statistics_.allocated(block.requested_bytes, block.bytes);
   if (!history_.watched()) [[likely]]
     return;
-  history_.block_allocated(block.address, t_context);
+  history_.block_allocated(block.address, t_notes.context);
   history_.add(TraceEntry::ALLOC, block.address, block.requested_bytes, handle_of(block.stream),
-               t_context);
+               t_notes);
 }
 
 void DeviceMemory::freed(const BlockView& block, bool still_used) {
@@ -93,10 +102,9 @@ void DeviceMemory::freed(const BlockView& block, bool still_used) {
   if (!history_.watched()) [[likely]]
     return;
   void* stream = handle_of(block.stream);
-  history_.add(TraceEntry::FREE_REQUESTED, block.address, block.requested_bytes, stream, t_context);
+  history_.add(TraceEntry::FREE_REQUESTED, block.address, block.requested_bytes, stream, t_notes);
   if (!still_used) {
-    history_.add(TraceEntry::FREE_COMPLETED, block.address, block.requested_bytes, stream,
-                 t_context);
+    history_.add(TraceEntry::FREE_COMPLETED, block.address, block.requested_bytes, stream, t_notes);
   }
 }
 
@@ -104,7 +112,7 @@ void DeviceMemory::awaiting(const BlockView& block, bool starts) {
   statistics_.awaiting(block.bytes, starts);
   if (starts || !history_.watched()) return;
   history_.add(TraceEntry::FREE_COMPLETED, block.address, block.bytes, handle_of(block.stream),
-               nullptr);
+               t_notes);
 }
 
 void DeviceMemory::reserved(size_t bytes) {
@@ -114,7 +122,7 @@ void DeviceMemory::reserved(size_t bytes) {
 void DeviceMemory::page(const void* address, size_t bytes, bool usable) {
   if (!history_.watched()) return;
   history_.add(usable ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP, address, bytes,
-               nullptr, nullptr);
+               nullptr, t_notes);
 }
 
 // --- Statistics and history ----------------------------------------------------------------------
@@ -144,14 +152,15 @@ void DeviceMemory::count_retry() {
   statistics_.add_retry();
 }
 
-void DeviceMemory::count_out_of_memory(size_t bytes, cudaStream_t stream, Context context) {
+void DeviceMemory::count_out_of_memory(size_t bytes, cudaStream_t stream) {
+  const EventNotes notes = history_.notes(RecordContext::STATE);
   const size_t committed = arena_.allocator().committed_bytes();
   DeviceLock lock(arena_.mutex());
   statistics_.add_out_of_memory();
   // The address of such an entry is the number of bytes that were free.
   history_.add(TraceEntry::OOM,
                reinterpret_cast<void*>(budget_bytes_ - std::min(budget_bytes_, committed)), bytes,
-               stream, std::move(context));
+               stream, notes);
 }
 
 void DeviceMemory::configure_history(const MemoryHistory::Options& options) {
@@ -167,6 +176,19 @@ void DeviceMemory::add_tracker(AllocatorTraceTracker tracker) {
 Context DeviceMemory::context_of(const void* address) {
   DeviceLock lock(arena_.mutex());
   return history_.context_of(address);
+}
+
+bool DeviceMemory::add_words(TraceEntry::Action event, const void* address,
+                             const std::string& words) {
+  if (!owns_block(address)) return false;
+  if (!history_.watched()) return true;
+  const size_t bytes = block_bytes(address);
+  EventNotes notes = history_.notes(RecordContext::ALLOC);
+  notes.metadata = words;
+  cudaStream_t stream = stream_of(address);
+  DeviceLock lock(arena_.mutex());
+  history_.add(event, address, bytes, stream, notes);
+  return true;
 }
 
 std::vector<SegmentInfo> DeviceMemory::segments() {

@@ -32,6 +32,7 @@ class DeviceMemory final : private AllocatorObserver {
   void* allocate(size_t bytes, cudaStream_t stream, PlacementHint hint);
   // Of an allocated block. Where contents have owners, the runtime decides what becomes of it.
   void free(void* address);
+  void give_back_free_pages();
   void record_stream(void* address, cudaStream_t user);
   // The contents stay where they are while their owner lives.
   void keep(const void* address);
@@ -60,12 +61,14 @@ class DeviceMemory final : private AllocatorObserver {
   void reset_peaks();
   void reset_accumulated();
   void count_retry();
-  void count_out_of_memory(size_t bytes, cudaStream_t stream, Context context);
+  void count_out_of_memory(size_t bytes, cudaStream_t stream);
 
   void configure_history(const MemoryHistory::Options& options);
   void add_tracker(AllocatorTraceTracker tracker);
-  const MemoryHistory& history() const { return history_; }
   Context context_of(const void* address);
+  // Adds an event of an allocated block, with the user's words, to the history. False: no block
+  // starts there.
+  bool add_words(TraceEntry::Action event, const void* address, const std::string& words);
   // One segment per run of committed pages; entries of the history, times still in ticks.
   std::vector<c10::CachingDeviceAllocator::SegmentInfo> segments();
   std::vector<TraceEntry> entries();

@@ -6,6 +6,14 @@
 #include <algorithm>
 
 namespace tidepool::torch_cuda {
+namespace {
+
+std::vector<std::string>& regions() {
+  static thread_local std::vector<std::string> entered;
+  return entered;
+}
+
+}  // namespace
 
 void MemoryHistory::configure(const Options& options) {
   TORCH_CHECK(options.when == RecordContext::NEVER || options.recorder != nullptr,
@@ -45,15 +53,30 @@ Context MemoryHistory::gather(RecordContext level) const {
   return recorder != nullptr ? recorder() : nullptr;
 }
 
+EventNotes MemoryHistory::notes(RecordContext level) const {
+  EventNotes notes;
+  notes.context = gather(level);
+  if (!regions().empty()) notes.region = regions().back();
+  notes.metadata = c10::cuda::CUDACachingAllocator::get()->getUserMetadata();
+  return notes;
+}
+
+void MemoryHistory::enter_region(const std::string& name) { regions().push_back(name); }
+
+void MemoryHistory::leave_region() {
+  if (!regions().empty()) regions().pop_back();
+}
+
 void MemoryHistory::add(TraceEntry::Action action, const void* address, size_t bytes, void* stream,
-                        Context context, const std::string& metadata) {
+                        const EventNotes& notes) {
   const auto number = static_cast<size_t>(action);
   const bool skipped = number < skipped_.size() && skipped_[number];
   const bool kept = enabled_ && !skipped;
   if (!kept && trackers_.empty()) return;
   TraceEntry entry(action, device_, reinterpret_cast<size_t>(address), bytes, stream,
                    c10::MempoolId_t{0, 0}, c10::getApproximateTime(),
-                   when_ >= RecordContext::ALLOC ? std::move(context) : nullptr, "", metadata);
+                   when_ >= RecordContext::ALLOC ? notes.context : nullptr, notes.region,
+                   notes.metadata);
   for (const AllocatorTraceTracker& tracker : trackers_) tracker(entry);
   if (!kept) return;
   if (ring_.size() < most_entries_) {

@@ -1,6 +1,6 @@
 // MemoryHistory: what torch.cuda.memory._record_memory_history asks for of one device: a ring of
 // trace entries, the Python stacks of live blocks, and functions that watch every event.
-// Thread safe: recording requires the device's lock; gather() and enabled() must be called without
+// Thread safe: recording requires the device's lock; gather() and notes() must be called without
 // it, since they may take Python's.
 #pragma once
 
@@ -23,6 +23,13 @@ using c10::CachingDeviceAllocator::RecordContext;
 using c10::CachingDeviceAllocator::TraceEntry;
 using Context = std::shared_ptr<c10::GatheredContext>;
 
+// What a call says of the events that it causes.
+struct EventNotes {
+  Context context;             // the calling stack, where it is wanted
+  std::string region = "N/A";  // of torch.compile
+  std::string metadata;        // the user's
+};
+
 class MemoryHistory {
  public:
   explicit MemoryHistory(c10::DeviceIndex device) : device_(device) {}
@@ -43,10 +50,16 @@ class MemoryHistory {
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
   // The calling Python stack where stacks of this kind are wanted, else null.
   Context gather(RecordContext level) const;
+  // Notes of the calling thread, its stack where stacks of this kind are wanted.
+  EventNotes notes(RecordContext level) const;
+
+  // The calling thread enters, or leaves, a region of torch.compile.
+  static void enter_region(const std::string& name);
+  static void leave_region();
 
   // Requires: lock held. `stream`: a cudaStream_t.
   void add(TraceEntry::Action action, const void* address, size_t bytes, void* stream,
-           Context context, const std::string& metadata = {});
+           const EventNotes& notes);
   void block_allocated(const void* address, Context context);
   void block_freed(const void* address) {
     if (!contexts_.empty()) contexts_.erase(address);

@@ -8,7 +8,19 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
+thread_local bool t_is_trying = false;
+
 }  // namespace
+
+NativePools::Attempt::Attempt(bool is_try) { t_is_trying = is_try; }
+NativePools::Attempt::~Attempt() { t_is_trying = false; }
+bool NativePools::is_trying() { return t_is_trying; }
+
+DeviceStats NativePools::statistics() const {
+  DeviceStats stats = native_.getDeviceStats(device_);
+  stats.num_ooms -= std::min<int64_t>(stats.num_ooms, tried_);
+  return stats;
+}
 
 void NativePools::begin(MempoolId_t pool, StreamFilter filter,
                         std::optional<cudaStream_t> capturing) {

@@ -50,22 +50,28 @@ class NativePools {
   void set_limit(size_t limit, size_t device_bytes);
   size_t limit() const { return limit_; }
 
-  // Has PyTorch's allocator serve a request of `bytes`. Throws: c10::OutOfMemoryError.
+  // Whether an error of PyTorch's allocator is the request's own, or one that the caller tells of.
+  enum class Errors : bool { kTold, kNotTold };
+  // Has PyTorch's allocator serve a request of `bytes`. Throws: c10::OutOfMemoryError. Of several
+  // attempts only the last one counts as out of memory.
   template <class Allocate>
-  auto allocate(DeviceMemory& memory, size_t bytes, Allocate&& allocate) {
+  auto allocate(DeviceMemory& memory, size_t bytes, Allocate&& allocate,
+                Errors errors = Errors::kTold) {
     const size_t usual = expected_growth(bytes);
     const size_t most = 2 * expected_growth(2 * bytes);
     for (const auto& [growth, evicts] :
          {std::pair(usual, false), std::pair(usual, true), std::pair(most, true)}) {
       if (evicts) make_room(memory, growth);
       enter(memory, growth);
+      const Attempt attempt(growth != most || errors == Errors::kNotTold);
       try {
         auto block = allocate();
         leave(memory, growth);
-        memory.set_native(native_.getDeviceStats(device_));
+        memory.set_native(statistics());
         return block;
       } catch (const c10::OutOfMemoryError&) {
         leave(memory, growth);
+        if (is_trying()) ++tried_;
         if (growth == most) throw;
       } catch (...) {
         leave(memory, growth);
@@ -74,11 +80,24 @@ class NativePools {
     }
     TORCH_INTERNAL_ASSERT(false);
   }
+  // True on a thread whose request PyTorch's allocator may refuse without anybody being told.
+  static bool is_trying();
+  // What PyTorch's allocator counts, without such refusals; and its counters have been reset.
+  DeviceStats statistics() const;
+  void reset_tried() { tried_ = 0; }
   // The arena may have what PyTorch's allocator has given back, and its statistics count what that
   // one holds now. Cheap where nothing has changed.
   void settle(DeviceMemory& memory);
 
  private:
+  // An attempt of the calling thread, which is no more than that where it is a mere try.
+  class Attempt {
+   public:
+    explicit Attempt(bool is_try);
+    ~Attempt();
+    Attempt(const Attempt&) = delete;
+    Attempt& operator=(const Attempt&) = delete;
+  };
   // How much PyTorch's allocator may take from the device to serve a request.
   static size_t expected_growth(size_t bytes);
   // Evicts from the arena, and gives back, as much as PyTorch's allocator is short of, where that
@@ -94,6 +113,7 @@ class NativePools {
   CUDAAllocator& native_;
   const c10::DeviceIndex device_;
   std::atomic<size_t> reserved_{0};
+  std::atomic<int64_t> tried_{0};  // refusals that nobody was told of
   std::atomic<size_t> limit_{SIZE_MAX};
   size_t device_bytes_ = 0;
 

@@ -14,10 +14,14 @@ import pytest
 from limits_support import ROOT, TIMEOUT_SECONDS
 from selection import FULL
 
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "gpu")]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "gpu"), str(ROOT / "cmake")]
 
 import databases  # noqa: E402
 import gpu_check  # noqa: E402
+import gpu_needs  # noqa: E402
+import gpu_report  # noqa: E402
+import measure  # noqa: E402
+import needed_symbols  # noqa: E402
 import standin  # noqa: E402
 import varying  # noqa: E402
 
@@ -35,18 +39,34 @@ def call(*arguments: str, environ: dict | None = None) -> subprocess.CompletedPr
                           env={**(environ or os.environ), "PYTHON": sys.executable})
 
 
-def finished(*arguments: str) -> subprocess.CompletedProcess:
-    """Call until there is nothing more to do."""
-    done = call(*arguments, environ=device())
+def finished(path: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Call until there is nothing more to do, with this PYTHONPATH."""
+    done = call(*arguments, environ=device(path))
     for _ in range(MOST_CALLS):
         if done.returncode != gpu_check.UNFINISHED:
             break
-        done = call(*arguments, "--resume", environ=device())
+        done = call(*arguments, "--resume", environ=device(path))
     return done
 
 
-def device() -> dict[str, str]:
-    return standin.environment(touch=False, granularity="64KiB")
+@pytest.fixture(scope="module")
+def no_numpy(tmp_path_factory) -> str:
+    """Return a folder for PYTHONPATH with which no Python finds NumPy, as PyTorch brings none."""
+    folder = tmp_path_factory.mktemp("no_numpy")
+    folder.joinpath("sitecustomize.py").write_text(WITHOUT_NUMPY)
+    return str(folder)
+
+
+WITHOUT_NUMPY = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: (
+    None if name.partition(".")[0] in ("numpy", "scipy") else find(name, *more))
+"""
+
+
+def device(path: str) -> dict[str, str]:
+    return {**standin.environment(touch=False, granularity="64KiB"), "PYTHONPATH": path}
 
 
 def parts(out: Path, letter: str) -> dict[str, dict]:
@@ -54,12 +74,14 @@ def parts(out: Path, letter: str) -> dict[str, dict]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory) -> Path:
+def done(tmp_path_factory, no_numpy) -> Path:
     out = tmp_path_factory.mktemp("gpu")
-    chosen = () if FULL else tuple(f"--part={name}$" for name in ("mlp", "prices", "wall", "waits"))
-    done = finished("--stage", "ab", "--smoke", "--out", str(out), "--keep", str(out / "kept"),
-                    *chosen)
+    few = ("mlp", "prices", "wall", "waits")
+    chosen = () if FULL else tuple(f"--part={name}$" for name in few)
+    done = finished(no_numpy, "--stage", "ba", "--smoke", "--out", str(out), "--keep",
+                    str(out / "kept"), *chosen)
     assert done.returncode == 0, done.stdout + done.stderr
+    (out / "said").write_text(done.stdout)
     return out
 
 
@@ -86,6 +108,57 @@ def test_bits_and_budget(done):
         assert facts["budget, MiB"] < facts["plain peak allocated, MiB"]
 
 
+def test_needs_come_first_and_verdicts_as_soon_as_there_are_some(done):
+    lines = (done / "said").read_text().splitlines()
+    assert lines[0] == "driver: 13.0"
+    assert [line.split(":")[0] for line in lines[1:4]] == ["glibc", "libstdc++", "memory"]
+    assert "8.0 GiB of 8.0 GiB are free: TOO LITTLE for stage a" in lines[3]
+    prices = next(n for n, line in enumerate(lines) if line.startswith("verdict on prices: moving"))
+    bits = next(n for n, line in enumerate(lines) if line.startswith("verdict on bits: "))
+    assert 5 < prices < bits
+    assert "mlp the same" in lines[bits]
+
+
+def test_what_is_too_old_is_said():
+    assert gpu_needs.judged("glibc", (2, 34), (2, 34), "(x)") == "glibc: 2.34"
+    assert gpu_needs.judged("glibc", (2, 28), (2, 34), "(x)") == (
+        "glibc: 2.28: TOO OLD, needed is 2.34 or newer (x)")
+    assert gpu_needs.judged("driver", None, (13, 0), "") == (
+        "driver: none; needed is 13.0 or newer")
+    assert gpu_needs.glibcxx()[:2] == (3, 4)
+
+
+def test_a_verdict_tells_a_difference_from_a_job_that_varies():
+    def part(**facts: tuple[int, int, int]) -> dict:
+        names = ("the plain job equals itself", "the same bits under the budget",
+                 "the budget was kept")
+        return {"error": "", "facts": {f"{mode}: {name}": value for mode, values in facts.items()
+                                       for name, value in zip(names, values, strict=True)}}
+
+    found = {"one": part(a=(1, 1, 1), b=(1, 1, 1)), "two": part(a=(1, 1, 1), b=(0, 0, 1)),
+             "three": part(a=(1, 0, 1), b=(0, 0, 1)), "four": part(a=(1, 1, 0)), "five": part()}
+    assert gpu_report.verdict("a", found) == (
+        "verdict on bits: one the same, two varies by itself, three DIFFERS, "
+        "four PASSED ITS BUDGET, five failed")
+
+
+# What only builds with assertions need.
+ASSERTIONS = ("_ZSt21__glibcxx_assert_fail",)
+
+
+def test_what_is_carried_needs_nothing_new_of_a_system():
+    folder = ROOT / "bindings" / "python" / "tidepool" / "lib"
+    programs = [path for path in measure.build_folder().joinpath("bench").glob("*")
+                if path.is_file() and any(name in path.name for name in (
+                    "gpu_prices", "cuda_pairs", "operator_overhead"))]
+    carried = [*folder.glob("libtidepool_*.so"), *programs]
+    assert len(carried) >= 8
+    problems = {str(path): [*(found for found in needed_symbols.too_new(str(path))
+                              if not found[0].startswith(ASSERTIONS)),
+                            *needed_symbols.foreign_folders(str(path))] for path in carried}
+    assert {path: found for path, found in problems.items() if found} == {}
+
+
 def test_the_table_has_every_figure(done):
     text = next(done.glob("gpu-b-*.md")).read_text()
     assert "| cuEventQuery, idle |" in text
@@ -93,14 +166,14 @@ def test_the_table_has_every_figure(done):
 
 
 @pytest.fixture(scope="module")
-def more(tmp_path_factory) -> Path:
+def more(tmp_path_factory, no_numpy) -> Path:
     """Stages c to f: a few parts of each, or all that the stand-in device can run."""
     out = tmp_path_factory.mktemp("more")
     for letter in "cdef" if FULL else PARTS:
         names = [part.name for part in gpu_check.STAGES[letter][1]
                  if part.name not in NOT_HERE] if FULL else PARTS[letter]
         chosen = [word for name in names for word in ("--part", f"{name}$")]
-        done = finished("--stage", letter, "--smoke", "--out", str(out), "--keep",
+        done = finished(no_numpy, "--stage", letter, "--smoke", "--out", str(out), "--keep",
                         str(out / "kept"), *chosen)
         assert done.returncode == 0, done.stdout + done.stderr
     return out

@@ -22,6 +22,8 @@ import sys
 import time
 from pathlib import Path
 
+import without_numpy
+
 DATABASES = {"operators": "operator_cases", "modules": "module_cases",
              "optimizers": "optimizer_cases", "composites": "composite_cases",
              "grown": "grown_cases", "wide": "wide_cases", "generic": "generic_cases",
@@ -130,6 +132,7 @@ def run(options: argparse.Namespace) -> int:
     """Go through this shard's groups; return the exit status."""
     import torch
 
+    without_numpy.import_databases()
     end = time.monotonic() + options.seconds
     bench = make_bench(options)
     results = Results(options.out, fingerprint(options))

@@ -90,6 +90,23 @@ TEST_CASE("host memory is known once it is allocated or registered") {
   CHECK(cuda.machine.allocations.live_host() == 0);
 }
 
+TEST_CASE("page-locked memory ends where the setting says") {
+  Driver cuda({.host_bytes = 1000});
+  void* first = nullptr;
+  void* second = nullptr;
+  std::vector<char> pageable(400);
+  REQUIRE(cudaHostAlloc(&first, 600, 0) == kOk);
+  CHECK(cudaHostAlloc(&second, 401, 0) == kOutOfMemory);
+  REQUIRE(cudaHostRegister(pageable.data(), 400, 0) == kOk);
+  CHECK(cudaHostAlloc(&second, 1, 0) == kOutOfMemory);
+  CHECK(cudaFreeHost(first) == kOk);
+  CHECK(cudaHostAlloc(&second, 600, 0) == kOk);
+  CHECK(cudaHostUnregister(pageable.data()) == kOk);
+  CHECK(cudaHostRegister(pageable.data(), 401, 0) == kOutOfMemory);
+  CHECK(cudaFreeHost(second) == kOk);
+  CHECK(cuda.machine.misuses.empty());
+}
+
 TEST_CASE("copies and fills move bytes, and stay inside their allocation") {
   Driver cuda;
   void* memory = nullptr;

@@ -5,7 +5,10 @@
 
 #include "tests/standin/driver.h"
 #include "tests/support/catch.h"
+#include "tests/support/fake_cuda/control.h"
 #include "tests/support/fake_cuda/core/stream_calls.h"
+
+extern "C" int cudaHostRegister(void* address, size_t bytes, unsigned flags);
 
 namespace tidepool::fake_cuda {
 namespace {
@@ -119,16 +122,74 @@ TEST_CASE("an unsafe call spoils a capture, unless the thread's mode is relaxed"
   spoils([&] { return cuda.synchronize_device(); });
   spoils([&] { return cuda.synchronize_stream(stream); });
   spoils([&] { return cuda.query_stream(stream); });
+  spoils([&] { return cudaHostRegister(&cuda, 1, 0); });
 
+  const auto allocated_in_a_thread = [&] {
+    int result = 0;
+    std::thread([&] {
+      use_context(0);
+      result = cuda.allocate(&memory, 1);
+    }).join();
+    return result;
+  };
   REQUIRE(begin(stream) == Error::kSuccess);
-  std::thread([&] { CHECK(cuda.allocate(&memory, 1) == kForbidden); }).join();
+  CHECK(allocated_in_a_thread() == kForbidden);
   CHECK(end(stream, nullptr) == Error::kCaptureInvalidated);
   REQUIRE(begin(stream, 1) == Error::kSuccess);  // of this thread only
-  std::thread([&] { CHECK(cuda.allocate(&memory, 1) == kOk); }).join();
+  CHECK(allocated_in_a_thread() == kOk);
   CHECK(end(stream, nullptr) == Error::kSuccess);
   REQUIRE(begin(stream) == Error::kSuccess);
   std::thread([&] { CHECK(end(stream, nullptr) == Error::kCaptureWrongThread); }).join();
   CHECK(end(stream, nullptr) == Error::kSuccess);
+}
+
+TEST_CASE("a capture that is spoiled takes no more, and ends with nothing") {
+  Driver cuda;
+  void* const stream = cuda.stream();
+  void* const event = cuda.event();
+  driver::DeviceAddress memory = 0;
+  constexpr int kSpoiled = static_cast<int>(Error::kCaptureInvalidated);
+  REQUIRE(begin(stream) == Error::kSuccess);
+  CHECK(cuda.run_kernel(stream) == kOk);
+  CHECK(cuda.allocate(&memory, 1) == static_cast<int>(Error::kCaptureUnsupported));
+  CHECK(cuda.run_kernel(stream) == kSpoiled);
+  CHECK(cuda.record(event, stream) == kSpoiled);
+  CHECK(cuda.wait(stream, event, 0) == kSpoiled);
+  void* graph = &graph;
+  CHECK(end(stream, &graph) == Error::kCaptureInvalidated);
+  CHECK(graph == nullptr);
+  CHECK(cuda.run_kernel(stream) == kOk);
+  CHECK(cuda.allocate(&memory, 1) == kOk);
+}
+
+TEST_CASE("work of the host's that a graph has runs at each launch, and goes with the last graph") {
+  Driver cuda;
+  void* const stream = cuda.stream();
+  struct Counts {
+    int runs = 0;
+    int drops = 0;
+  } counts;
+  const auto take = [&] {
+    return fake_cuda_capture_work(
+        stream, [](void* data) { ++static_cast<Counts*>(data)->runs; },
+        [](void* data) { ++static_cast<Counts*>(data)->drops; }, &counts);
+  };
+  CHECK(take() == 0);
+  void* graph = nullptr;
+  void* executable = nullptr;
+  REQUIRE(begin(stream) == Error::kSuccess);
+  CHECK(take() == 1);
+  CHECK(fake_cuda_capture_work(stream, nullptr, nullptr, nullptr) == 1);  // only asks
+  REQUIRE(end(stream, &graph) == Error::kSuccess);
+  REQUIRE(calls::graph_instantiate("instantiate", &executable, graph) == Error::kSuccess);
+  CHECK(counts.runs == 0);
+  CHECK(calls::graph_launch("launch", executable, stream) == Error::kSuccess);
+  CHECK(calls::graph_launch("launch", executable, stream) == Error::kSuccess);
+  CHECK(counts.runs == 2);
+  CHECK(calls::graph_destroy("destroy", graph) == Error::kSuccess);
+  CHECK(counts.drops == 0);
+  CHECK(calls::graph_destroy_instantiated("destroy", executable) == Error::kSuccess);
+  CHECK(counts.drops == 1);
 }
 
 TEST_CASE("captured and other work do not wait for each other") {

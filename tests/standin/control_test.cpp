@@ -109,16 +109,39 @@ TEST_CASE("a machine without a device refuses what needs one") {
 }
 
 TEST_CASE("driver functions are found by name, the newest version first") {
-  CHECK(driver_function("cuMemGetInfo") == driver_function("cuMemGetInfo_v2"));
-  CHECK(driver_function("cuMemGetInfo") != nullptr);
-  CHECK(driver_function("cuEventElapsedTime") == driver_function("cuEventElapsedTime_v2"));
-  CHECK(driver_function("cuNothing") == nullptr);
-  CHECK(driver_function("") == nullptr);
-  void* found = nullptr;
-  int status = 0;
-  CHECK(cudaGetDriverEntryPointByVersion("cuNothing", &found, 13000, 0, &status) ==
-        static_cast<int>(Error::kSymbolNotFound));
-  CHECK(status == 1);
+  const auto at = [](const char* name, int version) {
+    return driver_entry_point(name, version).function;
+  };
+  CHECK(at("cuMemGetInfo", 13000) == at("cuMemGetInfo_v2", 3020));
+  CHECK(at("cuMemGetInfo", 3020) != nullptr);
+  CHECK(at("cuMemGetInfo", 3010) == nullptr);
+  CHECK(at("cuEventElapsedTime", 12080) == at("cuEventElapsedTime_v2", 12080));
+  CHECK(at("cuEventElapsedTime", 12070) != nullptr);
+  CHECK(at("cuEventElapsedTime", 12070) != at("cuEventElapsedTime", 12080));
+  CHECK(at("cuCtxSynchronize", 12090) != nullptr);
+  CHECK(at("cuCtxSynchronize", 13000) == nullptr);  // takes a context from then on
+  CHECK(at("", 13000) == nullptr);
+}
+
+TEST_CASE("a function is asked for by name, version and flags") {
+  const auto status_of = [](const char* name, unsigned version) {
+    void* found = nullptr;
+    int status = -1;
+    CHECK(cudaGetDriverEntryPointByVersion(name, &found, version, 0, &status) == kOk);
+    CHECK((found != nullptr) == (status == 0));
+    return status;
+  };
+  CHECK(status_of("cuMemCreate", 10020) == 0);
+  CHECK(status_of("cuNothing", 13000) == 1);
+  CHECK(status_of("cuMemCreate", 10010) == 2);
+  CHECK(status_of("cuStreamGetId", 11080) == 2);
+  void* found = &found;
+  CHECK(cudaGetDriverEntryPointByVersion("cuInit", &found, 13010, 0, nullptr) == kInvalid);
+  CHECK(found == nullptr);
+  CHECK(cudaGetDriverEntryPointByVersion("cuInit", &found, 2000, 3, nullptr) == kInvalid);
+  CHECK(cudaGetDriverEntryPointByVersion("cuInit", &found, 2000, 2, nullptr) ==
+        static_cast<int>(Error::kNotSupported));
+  CHECK(cudaGetDriverEntryPointByVersion("cuInit", &found, 2000, 1, nullptr) == kOk);
 }
 
 }  // namespace

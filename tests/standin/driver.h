@@ -17,7 +17,7 @@ constexpr size_t kPage = kGranularity;
 template <typename Function>
 Function* driver_entry(const char* name) {
   void* found = nullptr;
-  cudaGetDriverEntryPointByVersion(name, &found, 13000, 0, nullptr);
+  cudaGetDriverEntryPointByVersion(name, &found, 12090, 0, nullptr);
   return reinterpret_cast<Function*>(found);
 }
 
@@ -25,7 +25,10 @@ struct Driver {
   using DeviceAddress = driver::DeviceAddress;
   using Number = unsigned long long;
 
-  explicit Driver(const Settings& settings = {}) : machine(reset(settings)) {}
+  explicit Driver(const Settings& settings = {}) : machine(reset(settings)) {
+    initialize();
+    use_context(0);
+  }
 
   Machine& machine;
 
@@ -93,6 +96,11 @@ struct Driver {
   int allow(DeviceAddress address, size_t bytes, int device = 0, int flags = 3) const {
     const driver::AccessDescriptor descriptor{{driver::kDevice, device}, flags};
     return set_access(address, bytes, &descriptor, 1);
+  }
+  // The answer; if it is an error that breaks the context, the next call is answered all the same.
+  int mended(int answer) const {
+    machine.broken = Error::kSuccess;
+    return answer;
   }
   int run_kernel(void* stream) const {
     return launch(const_cast<char*>("kernel"), 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);

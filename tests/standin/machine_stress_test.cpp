@@ -17,6 +17,7 @@ TEST_CASE("threads that use the device at once leave it clean", "[stress]") {
   std::vector<std::thread> threads;
   for (int number = 0; number < kThreads; ++number) {
     threads.emplace_back([&, number] {
+      use_context(0);
       void* const stream = cuda.stream();
       void* const event = cuda.event();
       const auto range = cuda.reserved(kPage);

@@ -1,9 +1,11 @@
 // Streams and events on the stand-in device: what is done when, late events, virtual time.
 #include <cmath>
+#include <thread>
 
 #include "tests/standin/driver.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_cuda/control.h"
+#include "tests/support/fake_cuda/core/stream_calls.h"
 
 namespace tidepool::fake_cuda {
 namespace {
@@ -156,6 +158,34 @@ TEST_CASE("a stream that waits is not done before what it waits for") {
   float milliseconds = 0;
   REQUIRE(cuda.elapsed(&milliseconds, event, end) == kOk);
   CHECK(std::abs(milliseconds - 1e-3f) < 1e-8f);
+}
+
+TEST_CASE("every thread has a default stream of its own, and all have the legacy stream") {
+  Driver cuda({.late_queries = kOnlyWhenAsked});
+  void* const legacy = reinterpret_cast<void*>(1);
+  void* const of_thread = reinterpret_cast<void*>(2);
+  const auto id = [](void* stream) {
+    unsigned long long number = 0;
+    CHECK(calls::stream_id("id", stream, &number) == Error::kSuccess);
+    return number;
+  };
+  CHECK(id(legacy) == id(nullptr));
+  const auto mine = id(of_thread);
+  CHECK(mine == id(of_thread));
+  CHECK(mine != id(legacy));
+  unsigned long long other = mine;
+  std::thread([&] {
+    use_context(0);
+    other = id(of_thread);
+    CHECK(id(legacy) == id(nullptr));
+    CHECK(cuda.run_kernel(of_thread) == kOk);
+    CHECK(cuda.query_stream(of_thread) == kNotReadyCode);
+  }).join();
+  CHECK(other != mine);
+  CHECK(other != id(legacy));
+  CHECK(cuda.query_stream(of_thread) == kOk);  // nothing was given to this thread's
+  CHECK(cuda.destroy_stream(of_thread) == static_cast<int>(Error::kInvalidHandle));
+  CHECK(fake_cuda_live("streams") == 0);
 }
 
 }  // namespace

@@ -156,23 +156,24 @@ TEST_CASE("access is by device and must be set before memory is touched") {
 
   char buffer[16] = "text";
   constexpr int kIllegal = static_cast<int>(Error::kIllegalAddress);
-  CHECK(cuda.copy_to_device(range, buffer, sizeof buffer) == kIllegal);
-  CHECK(cuda.copy_to_host(buffer, range, sizeof buffer) == kIllegal);
+  CHECK(cuda.mended(cuda.copy_to_device(range, buffer, sizeof buffer)) == kIllegal);
+  CHECK(cuda.mended(cuda.copy_to_host(buffer, range, sizeof buffer)) == kIllegal);
   REQUIRE(cuda.allow(range, kPage, 1, 1) == kOk);
-  CHECK(cuda.copy_to_host(buffer, range, sizeof buffer) == kIllegal);  // by device 0
+  CHECK(cuda.mended(cuda.copy_to_host(buffer, range, sizeof buffer)) == kIllegal);  // by device 0
   current_device() = 1;
   CHECK(cuda.copy_to_host(buffer, range, sizeof buffer) == kOk);
-  CHECK(cuda.copy_to_device(range, buffer, sizeof buffer) == kIllegal);  // read only
+  CHECK(cuda.mended(cuda.copy_to_device(range, buffer, sizeof buffer)) == kIllegal);  // read only
   REQUIRE(cuda.allow(range, kPage, 1, 3) == kOk);
   CHECK(cuda.copy_to_device(range, buffer, sizeof buffer) == kOk);
   REQUIRE(cuda.get_access(&flags, &second, range) == kOk);
   CHECK(flags == 3);
   REQUIRE(cuda.get_access(&flags, &first, range) == kOk);
   CHECK(flags == 0);
-  CHECK(cuda.copy_to_device(range + kPage - 8, buffer, sizeof buffer) == kIllegal);  // past the end
+  CHECK(cuda.mended(cuda.copy_to_device(range + kPage - 8, buffer, sizeof buffer)) ==
+        kIllegal);  // past the end
 
   REQUIRE(cuda.unmap(range, kPage) == kOk);
-  CHECK(cuda.copy_to_device(range, buffer, sizeof buffer) == kIllegal);
+  CHECK(cuda.mended(cuda.copy_to_device(range, buffer, sizeof buffer)) == kIllegal);
   current_device() = 0;
 }
 
@@ -185,13 +186,13 @@ TEST_CASE("a copy between devices needs access for the one that runs it, or both
   REQUIRE(cuda.allow(here, kPage, 0) == kOk);
   REQUIRE(cuda.allow(there, kPage, 1) == kOk);
   constexpr int kIllegal = static_cast<int>(Error::kIllegalAddress);
-  CHECK(cuda.copy_async(there, here, kPage, nullptr) == kIllegal);
+  CHECK(cuda.mended(cuda.copy_async(there, here, kPage, nullptr)) == kIllegal);
   CHECK(cuda.copy_between(there, driver::context(1), here, driver::context(0), kPage, nullptr) ==
         kOk);
-  CHECK(cuda.copy_between(there, driver::context(0), here, driver::context(1), kPage, nullptr) ==
-        kIllegal);
+  CHECK(cuda.mended(cuda.copy_between(there, driver::context(0), here, driver::context(1), kPage,
+                                      nullptr)) == kIllegal);
   REQUIRE(cuda.allow(here, kPage, 1) == kOk);  // the other way round: device 1 may read here
-  CHECK(cuda.copy_async(there, here, kPage, nullptr) == kIllegal);
+  CHECK(cuda.mended(cuda.copy_async(there, here, kPage, nullptr)) == kIllegal);
   REQUIRE(cuda.allow(there, kPage, 0) == kOk);
   CHECK(cuda.copy_async(there, here, kPage, nullptr) == kOk);
 }

@@ -1,5 +1,7 @@
 #include "tests/support/faulty_space.h"
 
+#include "allocator/base/device_broken.h"
+
 namespace tidepool {
 
 const char* name_of(DeviceCall call) {
@@ -47,6 +49,7 @@ bool FaultySpace::fails(DeviceCall call) {
 }
 
 void FaultySpace::throw_if_failing(DeviceCall call) {
+  if (is_broken_) throw DeviceBroken(std::string(name_of(call)) + ": the device is broken");
   if (fails(call)) throw DeviceError(std::string(name_of(call)) + ": fault injected");
 }
 

@@ -34,6 +34,8 @@ class FaultySpace final : public test::ForwardingSpace {
   // The n-th call of the kind from now on fails; n counts from 1. `for_ever`: all later ones too.
   void fail_at(DeviceCall call, size_t n, bool for_ever = false);
   void fail_never();
+  // Every call fails from now on, as after a kernel's error.
+  void break_device() { is_broken_ = true; }
   // True if a planned failure has happened.
   bool failed() const { return failed_; }
   // A failing move leaves the handle mapped nowhere.
@@ -57,6 +59,7 @@ class FaultySpace final : public test::ForwardingSpace {
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
 
  private:
+  bool is_broken_ = false;
   bool fails(DeviceCall call);
   void throw_if_failing(DeviceCall call);
 

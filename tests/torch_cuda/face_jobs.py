@@ -109,6 +109,20 @@ def fraction() -> dict:
     return facts
 
 
+def limited() -> dict:
+    """PyTorch's own settings may limit a job."""
+    facts = {"fraction": torch.cuda.get_per_process_memory_fraction(),
+             "fits": block(40).numel() // MIB}
+    kept = block(40)
+    try:
+        block(40)
+        facts["error"] = None
+    except torch.cuda.OutOfMemoryError:
+        facts["error"] = "OutOfMemoryError"
+    del kept
+    return facts
+
+
 def snapshot() -> dict:
     """Segments and blocks add up to what the statistics say."""
     kept, freed = [block(3), block(0.1)], block(5)
@@ -150,6 +164,31 @@ def history() -> dict:
             "stack": any(frame["name"] == "history" for frame in mine["frames"]),
             "owner_stack": any(frame["name"] == "history" for frame in owner[0]["frames"]),
             "ordered": times == sorted(times), "pages": [len(page) > 100 for page in pages]}
+
+
+def noted() -> dict:
+    """Events have the user's words, and memory that comes and goes has the stack of who asked."""
+    torch.cuda.memory._record_memory_history(max_entries=1000, stacks="python", context="all")
+    torch._C._cuda_setMemoryMetadata("of a test")
+    kept = block(30)
+    torch._C._cuda_setMemoryMetadata("")
+    if hasattr(torch._C, "_cuda_annotateMemory"):  # as of PyTorch 2.15
+        torch._C._cuda_annotateMemory(kept.data_ptr(), "later words")
+    del kept
+    torch.cuda.empty_cache()
+    trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
+    torch.cuda.memory._record_memory_history(enabled=None)
+
+    def said(*actions: str) -> list:
+        entries = [entry for entry in trace if entry["action"] in actions]
+        return [sorted({entry["user_metadata"] for entry in entries}),
+                sorted({entry["compile_context"] for entry in entries}),
+                all(any(frame["name"] == "noted" for frame in entry.get("frames", []))
+                    for entry in entries)]
+
+    return {"taken": said("segment_alloc", "segment_map"), "alloc": said("alloc"),
+            "annotated": said("annotate"), "freed": said("free_requested"),
+            "given_back": said("segment_free", "segment_unmap")}
 
 
 def streams() -> dict:
@@ -338,9 +377,24 @@ def observed() -> dict:
     after = torch.cuda.memory_stats()
     facts["ooms"] = after["num_ooms"] - before["num_ooms"]
     facts["retried"] = after["num_alloc_retries"] > before["num_alloc_retries"]
-    facts["heard"] = heard
+    facts["heard"] = heard[:]  # others come to hear of later errors
     facts["goes_on"] = block(16).numel()
     return facts
+
+
+def pool_observed() -> dict:
+    """A request that a pool cannot serve is one error, however it was tried."""
+    heard = []
+    torch._C._cuda_attach_out_of_memory_observer(
+        lambda index, wanted, total, free: heard.append(wanted))
+    torch.cuda.reset_accumulated_memory_stats()
+    pool, error = torch.cuda.MemPool(), None
+    try:
+        with torch.cuda.use_mem_pool(pool):
+            torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+    except torch.cuda.OutOfMemoryError as raised:
+        error = type(raised).__name__
+    return {"error": error, "ooms": torch.cuda.memory_stats()["num_ooms"], "heard": len(heard)}
 
 
 def saved() -> dict:
@@ -392,19 +446,29 @@ def backends() -> dict:
 
 
 def disabled() -> dict:
-    """Caching can be switched off for a while."""
+    """Caching can be switched off for a while, also while blocks of either kind are in use."""
+    cached = block(4)
     torch.cuda.caching_allocator_enable(False)
     kept = block(4)
     size = kept.numel()
-    del kept
+    before = current()
+    del cached
+    freed = current() - before
     torch.cuda.caching_allocator_enable(True)
-    return {"size": size}
+    side = torch.cuda.Stream()
+    device.set(late=1000)
+    with torch.cuda.stream(side):
+        kept.add_(1)
+    del kept
+    device.set(late=0)
+    torch.cuda.synchronize()
+    return {"size": size, "freed": freed, "goes_on": block(4).numel()}
 
 
 FACES = {face.__name__: face for face in (
     statistics, summary, emptied, fraction, snapshot, history, streams, raw_calls, misused, graphs,
-    trees, mem_pools, pinned, profiled, observed, saved, shared, peers, backends, disabled,
-    foreign_streams)}
+    trees, mem_pools, pinned, profiled, observed, pool_observed, saved, shared, peers, backends,
+    disabled, foreign_streams, noted)}
 
 
 def main() -> None:
@@ -418,7 +482,7 @@ def main() -> None:
     said = {}
     for name in arguments or FACES:
         clean_up()
-        said[name] = FACES[name]()
+        said[name] = {**FACES, "limited": limited}[name]()
     clean_up()
     print(json.dumps({**said, "misuses": device.misuses()}), flush=True)
     os._exit(0)  # see training_jobs.py

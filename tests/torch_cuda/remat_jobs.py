@@ -125,8 +125,9 @@ def captured() -> dict:
         graph.replay()
         evict_all()
     torch.cuda.synchronize()
-    found = {"prints": prints(x, y, still), "evicted": evicted, "during": during,
-             "states": captured_states, "after": [state(y), state(z)]}
+    found = {"prints": prints(x, y, still, z), "computed": prints(z) == prints(still.cos()),
+             "evicted": evicted, "during": during, "states": captured_states,
+             "after": [state(y), state(z)]}
     graph.reset()
     return found
 

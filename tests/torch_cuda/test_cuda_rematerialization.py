@@ -122,6 +122,7 @@ def test_what_a_graph_uses_stays(cases):
     found = cases[1]["captured"]
     assert found["during"] == 0
     assert found["states"][1] == found["after"][0] == ESCAPED
+    assert [each["captured"]["computed"] for each in cases] == [True, True]  # by the last replay
 
 
 def test_the_seeds_that_a_graph_reads_stay(cases):

@@ -10,7 +10,8 @@ import pytest
 
 FACES = ("statistics", "summary", "emptied", "fraction", "snapshot", "history", "streams",
          "raw_calls", "misused", "graphs", "trees", "mem_pools", "pinned", "profiled", "observed",
-         "saved", "shared", "peers", "backends", "disabled", "foreign_streams")
+         "pool_observed", "saved", "shared", "peers", "backends", "disabled", "foreign_streams",
+         "noted")
 DEVICE = {"devices": 2, "memory": "2GiB"}
 ASKED = {  # what the answers are about, so that two that say nothing do not pass
     "statistics": {"peak": 8 << 20, "reset": 0}, "emptied": {"cached": True, "given_back": True},
@@ -21,10 +22,13 @@ ASKED = {  # what the answers are about, so that two that say nothing do not pas
     "mem_pools": {"inside": True, "outside": False}, "pinned": {"equal": True},
     "profiled": {"bytes": [7 << 20, -(7 << 20)]},
     "observed": {"error": "CUDA out of memory", "ooms": 1, "retried": True},
+    "pool_observed": {"error": "OutOfMemoryError", "ooms": 1, "heard": 1},
+    "noted": {"taken": [["of a test"], ["N/A"], True], "alloc": [["of a test"], ["N/A"], True],
+              "freed": [[""], ["N/A"], True], "given_back": [[""], ["N/A"], True]},
     "saved": {"equal": True, "shared": True}, "shared": {"read": "499500.0\n", "status": 0},
     "foreign_streams": {"races": [], "reused": True},
     "peers": {"equal": [True, True]}, "backends": {"backend": "native"},
-    "disabled": {"size": 4 << 20},
+    "disabled": {"size": 4 << 20, "freed": -(4 << 20)},
 }
 
 
@@ -42,6 +46,14 @@ def test_a_face_says_the_same(jobs, ours, face):
     native = jobs.json("face_jobs.py", **DEVICE)
     assert ours[face] == native[face]
     assert {key: native[face].get(key) for key in ASKED.get(face, {})} == ASKED.get(face, {})
+
+
+def test_a_fraction_of_the_settings_limits_the_job(jobs):
+    environ = (("PYTORCH_CUDA_ALLOC_CONF", "per_process_memory_fraction:0.03125"),)  # 64 MiB
+    said = [jobs.json("face_jobs.py", "limited", budget=budget, environ=environ, **DEVICE)
+            for budget in (None, "1GiB")]
+    expected = {"fraction": 1 / 32, "fits": 40, "error": "OutOfMemoryError"}
+    assert said[0]["limited"] == said[1]["limited"] == expected
 
 
 def test_nothing_is_misused(jobs, ours):

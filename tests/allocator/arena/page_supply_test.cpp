@@ -1,6 +1,7 @@
 // Pages that are committed, moved and given back, by an allocator whose device calls may fail.
 #include "allocator/arena/page_supply.h"
 
+#include "allocator/base/device_broken.h"
 #include "tests/support/allocator_world.h"
 #include "tests/support/catch.h"
 
@@ -157,6 +158,17 @@ TEST_CASE("a device that refuses pages below the budget is pressure like any oth
     world.owned(2 * kPage, 10);
   }
   CHECK(world.allocator.committed_bytes() == 64 * kPage);
+  CHECK(world.statistics().limit_bytes == 64 * kPage);
+  world.allocator.check_invariants();
+}
+
+TEST_CASE("a device that is broken is not taken for one that is full") {
+  World world(config_of(64));
+  world.owned(8 * kPage, 10);
+  world.space.break_device();
+  CHECK_THROWS_AS(world.owned(16 * kPage, 10), DeviceBroken);
+  CHECK(world.statistics().evictions == 0);
+  CHECK(world.statistics().device_refusals == 0);
   CHECK(world.statistics().limit_bytes == 64 * kPage);
   world.allocator.check_invariants();
 }

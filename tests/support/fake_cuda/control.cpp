@@ -120,6 +120,23 @@ FAKE_CUDA_API void fake_cuda_complete(void* stream) {
   locked([&](Machine& m) { m.order.complete(stream_of(m, stream, nullptr)); });
 }
 
+FAKE_CUDA_API int fake_cuda_capture_work(void* stream, void (*work)(void*), void (*drop)(void*),
+                                         void* data) {
+  return locked([&](Machine& m) {
+    const Stream& captured = stream_of(m, stream, nullptr);
+    Capture* const capture = m.captures.of(captured);
+    if (!capture) return 0;
+    if (work) {
+      capture->graph->nodes.push_back({.call = Call::kLaunch,
+                                       .name = "work of the host's",
+                                       .stream = captured.id,
+                                       .work = work,
+                                       .data = std::shared_ptr<void>(data, drop)});
+    }
+    return 1;
+  });
+}
+
 FAKE_CUDA_API size_t fake_cuda_count(const char* list) {
   return locked([&](Machine& m) -> size_t {
     const std::string_view name = list;

@@ -30,6 +30,12 @@ FAKE_CUDA_API size_t fake_cuda_live(const char* what);
 // The device has done all work enqueued on the stream; the host finds out when it asks.
 FAKE_CUDA_API void fake_cuda_complete(void* stream);
 
+// Adds work of the host's to the graph that a stream is being captured into: work(data) runs at
+// each launch of what is made of the graph, drop(data) once all of that is gone. Returns 0, and
+// takes nothing, where the stream is not being captured; with no work it only says so.
+FAKE_CUDA_API int fake_cuda_capture_work(void* stream, void (*work)(void*), void (*drop)(void*),
+                                         void* data);
+
 // Lists: races, misuses, log. Returns the number of entries; those of an index out of range have no
 // text. fake_cuda_forget empties races or misuses.
 FAKE_CUDA_API size_t fake_cuda_count(const char* list);

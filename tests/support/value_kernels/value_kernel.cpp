@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/value_kernels/call_log.h"
+#include "tests/support/value_kernels/captured_call.h"
 #include "tests/support/value_kernels/contents.h"
 #include "tests/support/value_kernels/mixing.h"
 #include "tests/support/value_kernels/operand_uses.h"
@@ -113,6 +114,10 @@ void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                       torch::jit::Stack* stack) {
   const bool is_nested = t_depth > 0;
   const uint64_t operations = operations_so_far();
+  std::unique_ptr<CapturedCall> captured;
+  if (!is_nested && CapturedCall::is_capturing()) {
+    captured = std::make_unique<CapturedCall>(facts_, *stack);
+  }
   ValueCall call(facts_, *stack);
   OperandUses uses;
   if (OperandUses::is_watching()) uses.add(*stack, facts_.arguments.size());
@@ -121,6 +126,7 @@ void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
     if (!run_on_host(facts_.kind, stack)) {
       real_.callBoxed(op, keys, stack);
       call.write_results(*stack);
+      if (captured) CapturedCall::hand_over(std::move(captured), *stack);
     }
   }
   if (OperandUses::is_watching()) {

@@ -85,14 +85,22 @@ void Allocations::close(uintptr_t address) {
   live_.erase(found);
 }
 
-uintptr_t Allocations::allocate_host(size_t bytes) {
+void Allocations::check_host_room(size_t bytes, size_t limit) const {
+  if (bytes <= limit && host_bytes_ <= limit - bytes) return;
+  throw Refusal(Error::kOutOfMemory, fmt::format("{} of {} bytes are page-locked, and {} wanted",
+                                                 host_bytes_, limit, bytes));
+}
+
+uintptr_t Allocations::allocate_host(size_t bytes, size_t limit) {
   bytes = std::max<size_t>(bytes, 1);
+  check_host_room(bytes, limit);
   void* memory = nullptr;
   if (posix_memalign(&memory, 4096, bytes) != 0) {
     throw Refusal(Error::kOutOfMemory, "the host has no memory left");
   }
   const uintptr_t address = reinterpret_cast<uintptr_t>(memory);
   host_[address] = Host{bytes, true};
+  host_bytes_ += bytes;
   return address;
 }
 
@@ -103,16 +111,19 @@ void Allocations::free_host(uintptr_t address) {
     throw Refusal(Error::kInvalidValue, fmt::format("{:#x} is no pinned allocation", address));
   }
   std::free(reinterpret_cast<void*>(address));
+  host_bytes_ -= found->second.bytes;
   host_.erase(found);
 }
 
-void Allocations::register_host(uintptr_t address, size_t bytes) {
+void Allocations::register_host(uintptr_t address, size_t bytes, size_t limit) {
   if (bytes == 0) throw Refusal(Error::kInvalidValue, "no bytes to register");
   const auto above = host_.lower_bound(address);
   if (is_pinned(address) || (above != host_.end() && above->first < address + bytes)) {
     throw Refusal(Error::kHostMemoryAlreadyRegistered, fmt::format("{:#x}", address));
   }
+  check_host_room(bytes, limit);
   host_[address] = Host{bytes, false};
+  host_bytes_ += bytes;
 }
 
 void Allocations::unregister_host(uintptr_t address) {
@@ -120,6 +131,7 @@ void Allocations::unregister_host(uintptr_t address) {
   if (found == host_.end() || found->second.is_allocated) {
     throw Refusal(Error::kHostMemoryNotRegistered, fmt::format("{:#x}", address));
   }
+  host_bytes_ -= found->second.bytes;
   host_.erase(found);
 }
 

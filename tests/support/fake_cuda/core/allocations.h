@@ -39,15 +39,17 @@ class Allocations {
   uintptr_t open(const std::string& ticket);
   void close(uintptr_t address);
 
-  // Page-locked host memory: allocated here, or only registered.
-  uintptr_t allocate_host(size_t bytes);
+  // Page-locked host memory: allocated here, or only registered; no more than `limit` together.
+  uintptr_t allocate_host(size_t bytes, size_t limit);
   void free_host(uintptr_t address);
-  void register_host(uintptr_t address, size_t bytes);
+  void register_host(uintptr_t address, size_t bytes, size_t limit);
   void unregister_host(uintptr_t address);
   bool is_pinned(uintptr_t address) const;
   size_t live_host() const { return host_.size(); }
 
  private:
+  void check_host_room(size_t bytes, size_t limit) const;
+
   struct Host {
     size_t bytes;
     bool is_allocated;
@@ -60,6 +62,7 @@ class Allocations {
   std::vector<std::unique_ptr<PhysicalMemory>>& devices_;
   std::map<uintptr_t, Allocation> live_;
   std::map<uintptr_t, Host> host_;
+  size_t host_bytes_ = 0;
 };
 
 }  // namespace tidepool::fake_cuda

@@ -60,6 +60,7 @@ Graph& Captures::end(Stream& stream) {
 }
 
 void Captures::on_wait(Stream& stream, const Event& event, bool is_external) {
+  check_not_spoiled(stream);
   if (is_external || !event.is_recorded) return;
   if (event.capture == CaptureId::kNone) {
     if (stream.capture == CaptureId::kNone) return;
@@ -85,7 +86,8 @@ void Captures::on_wait(Stream& stream, const Event& event, bool is_external) {
 }
 
 void Captures::on_operation(const Stream& stream, Call call, const char* name) {
-  if (Capture* capture = of(stream)) capture->graph->nodes.push_back({call, name, stream.id});
+  if (Capture* capture = of(stream))
+    capture->graph->nodes.push_back({.call = call, .name = name, .stream = stream.id});
 }
 
 std::vector<StreamId> Captures::blocking_streams(int device) const {
@@ -119,6 +121,13 @@ void Captures::check_not_capturing(const Stream& stream, const char* function) {
   if (Capture* capture = of(stream)) {
     capture->is_spoiled = true;
     throw Refusal(Error::kCaptureUnsupported, fmt::format("{} of a capturing stream", function));
+  }
+}
+
+void Captures::check_not_spoiled(const Stream& stream) {
+  const Capture* capture = of(stream);
+  if (capture && capture->is_spoiled) {
+    throw Refusal(Error::kCaptureInvalidated, "the capture was spoiled before");
   }
 }
 

@@ -21,6 +21,8 @@ struct GraphNode {
   Call call;
   const char* name;
   StreamId stream;
+  void (*work)(void*) = nullptr;  // of the host's, for a device that computes nothing by itself
+  std::shared_ptr<void> data = nullptr;
 };
 
 struct Graph {
@@ -61,6 +63,8 @@ class Captures {
   void check_unsafe(CaptureMode thread_mode, const char* function);
   // Refuses to wait for, or ask about, work that is captured and not run.
   void check_not_capturing(const Stream& stream, const char* function);
+  // Refuses to add to a capture that is spoiled.
+  void check_not_spoiled(const Stream& stream);
 
   Graph& graph(void* handle);
   Graph& instantiated(void* handle);

@@ -14,12 +14,18 @@ constexpr Text kTexts[] = {
     {Error::kSuccess, "CUDA_SUCCESS", "cudaSuccess", "no error"},
     {Error::kInvalidValue, "CUDA_ERROR_INVALID_VALUE", "cudaErrorInvalidValue", "invalid argument"},
     {Error::kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "out of memory"},
+    {Error::kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED", "cudaErrorInitializationError",
+     "initialization error"},
+    {Error::kDeinitialized, "CUDA_ERROR_DEINITIALIZED", "cudaErrorCudartUnloading",
+     "driver shutting down"},
     {Error::kMissingConfiguration, "CUDA_ERROR_UNKNOWN", "cudaErrorMissingConfiguration",
      "__global__ function call is not configured"},
     {Error::kNoDevice, "CUDA_ERROR_NO_DEVICE", "cudaErrorNoDevice",
      "no CUDA-capable device is detected"},
     {Error::kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "cudaErrorInvalidDevice",
      "invalid device ordinal"},
+    {Error::kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "cudaErrorDeviceUninitialized",
+     "invalid device context"},
     {Error::kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "cudaErrorInvalidResourceHandle",
      "invalid resource handle"},
     {Error::kSymbolNotFound, "CUDA_ERROR_NOT_FOUND", "cudaErrorSymbolNotFound",
@@ -27,6 +33,9 @@ constexpr Text kTexts[] = {
     {Error::kNotReady, "CUDA_ERROR_NOT_READY", "cudaErrorNotReady", "device not ready"},
     {Error::kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress",
      "an illegal memory access was encountered"},
+    {Error::kAssert, "CUDA_ERROR_ASSERT", "cudaErrorAssert", "device-side assert triggered"},
+    {Error::kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorLaunchFailure",
+     "unspecified launch failure"},
     {Error::kPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
      "cudaErrorPeerAccessUnsupported", "peer access is not supported between these two devices"},
     {Error::kPeerAccessAlreadyEnabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
@@ -75,6 +84,23 @@ const Text* find(Error error) {
 constexpr const char* kUnrecognized = "unrecognized error code";
 
 }  // namespace
+
+bool is_sticky(Error error) {
+  switch (error) {
+    case Error::kIllegalAddress:
+    case Error::kLaunchTimeout:
+    case Error::kAssert:
+    case Error::kHardwareStackError:
+    case Error::kIllegalInstruction:
+    case Error::kMisalignedAddress:
+    case Error::kInvalidAddressSpace:
+    case Error::kInvalidProgramCounter:
+    case Error::kLaunchFailed:
+      return true;
+    default:
+      return false;
+  }
+}
 
 const char* driver_name(Error error) {
   const Text* text = find(error);

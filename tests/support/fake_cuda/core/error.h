@@ -10,17 +10,28 @@ enum class Error : int {
   kSuccess = 0,
   kInvalidValue = 1,
   kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kDeinitialized = 4,
   kMissingConfiguration = 52,
   kNoDevice = 100,
   kInvalidDevice = 101,
+  kInvalidContext = 201,
   kPeerAccessUnsupported = 217,
   kInvalidHandle = 400,
   kSymbolNotFound = 500,
   kNotReady = 600,
   kIllegalAddress = 700,
+  kLaunchTimeout = 702,
   kPeerAccessAlreadyEnabled = 704,
+  kAssert = 710,
   kHostMemoryAlreadyRegistered = 712,
   kHostMemoryNotRegistered = 713,
+  kHardwareStackError = 714,
+  kIllegalInstruction = 715,
+  kMisalignedAddress = 716,
+  kInvalidAddressSpace = 717,
+  kInvalidProgramCounter = 718,
+  kLaunchFailed = 719,
   kNotPermitted = 800,
   kNotSupported = 801,
   kCaptureUnsupported = 900,
@@ -34,6 +45,10 @@ enum class Error : int {
   kCaptureWrongThread = 908,
   kUnknown = 999,
 };
+
+// Whether an error leaves the context broken: every later call fails with it, until the process
+// ends.
+bool is_sticky(Error error);
 
 // As the driver's and the runtime's cuGetErrorName and cuGetErrorString say it; "unrecognized
 // error code" where they have no text here.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace tidepool::fake_cuda {
 namespace {
@@ -54,6 +55,7 @@ void Machine::operate(Stream& stream, Call call, const char* name) {
                     fmt::format("stream {} is capturing", static_cast<uint32_t>(id)));
     }
   }
+  captures.check_not_spoiled(stream);
   order.advance(stream, book.device_price_ns(call));
   captures.on_operation(stream, call, name);
   races.operation(stream.id, stream.clock);
@@ -157,6 +159,7 @@ void Machine::launch_graph(const Graph& graph, Stream& stream, const char* name)
 }
 
 void Machine::record(Event& event, Stream& stream) {
+  captures.check_not_spoiled(stream);
   order.record(event, stream);
   note({.call = Call::kEventRecord,
         .name = "record",
@@ -199,11 +202,6 @@ Machine& reset(const Settings& settings) {
   return *the_machine.load();
 }
 
-int& current_device() {
-  static thread_local int device = 0;
-  return device;
-}
-
 CaptureMode& current_capture_mode() {
   static thread_local CaptureMode mode = CaptureMode::kGlobal;
   return mode;
@@ -211,10 +209,23 @@ CaptureMode& current_capture_mode() {
 
 namespace {
 
+// A call that a driver would not let in is a misuse, except where the process ends or was forked:
+// that is nobody's fault, and a forked child must not wait for a lock.
+Error denied(const char* function, Error error) {
+  if (error != Error::kInvalidContext && error != Error::kNotInitialized) return error;
+  Machine& here = machine();
+  const std::unique_lock lock(here.mutex, std::try_to_lock);
+  if (lock) here.misuses.push_back({function, error, "not admitted"});
+  return error;
+}
+
 Error run(Call call, const char* function, bool is_unsafe,
           const std::function<Error(Machine&)>& body) {
+  if (const Error error = admit(function); error != Error::kSuccess) return denied(function, error);
   Machine& here = machine();
   std::lock_guard lock(here.mutex);
+  const bool is_of_cuda = std::string_view(function).starts_with("cu");
+  if (is_of_cuda && here.broken != Error::kSuccess) return here.broken;
   Error error = here.book.begin(call);
   here.change_outside();
   const size_t races_before = here.races.races().size();
@@ -233,6 +244,7 @@ Error run(Call call, const char* function, bool is_unsafe,
       }
     }
   }
+  if (is_of_cuda && is_sticky(error)) here.broken = error;
   if (here.settings.races_are_fatal && here.races.races().size() > races_before) {
     std::fprintf(stderr, "fake_cuda: race in %s: %s\n", function,
                  describe(here.races.races().back()).c_str());

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/fake_cuda/core/admission.h"
 #include "tests/support/fake_cuda/core/allocations.h"
 #include "tests/support/fake_cuda/core/call_book.h"
 #include "tests/support/fake_cuda/core/captures.h"
@@ -52,6 +53,7 @@ class Machine {
   // First the device that works, then the one whose memory it was let into.
   std::set<std::pair<int, int>> peers;
   std::vector<Misuse> misuses;
+  Error broken = Error::kSuccess;  // by which every call fails from now on
   std::mutex mutex;
 
   // A call begins: what others use may be another part of the device.
@@ -99,11 +101,11 @@ Machine& machine();
 Machine& reset(const Settings& settings);
 
 // What the calling thread has set.
-int& current_device();
 CaptureMode& current_capture_mode();
 
 // Runs a call's body under the lock. Returns what it returned, the refusal it threw, or the
-// failure that was asked for, in which case it did not run. A body returns kSuccess or kNotReady.
+// failure that was asked for, in which case it did not run, as for a call that is not admitted. A
+// body returns kSuccess or kNotReady.
 Error run(Call call, const char* function, const std::function<Error(Machine&)>& body);
 // For a call that a capture may forbid.
 Error run_unsafe(Call call, const char* function, const std::function<Error(Machine&)>& body);

@@ -45,7 +45,7 @@ Error free_in_order(const char* function, void* address, void* stream) {
 
 Error allocate_host(const char* function, void** address, size_t bytes) {
   return run_unsafe(Call::kHostAlloc, function, [&](Machine& m) {
-    *address = pointer(m.allocations.allocate_host(bytes));
+    *address = pointer(m.allocations.allocate_host(bytes, m.settings.host_bytes));
     return Error::kSuccess;
   });
 }
@@ -58,14 +58,14 @@ Error free_host(const char* function, void* address) {
 }
 
 Error register_host(const char* function, void* address, size_t bytes) {
-  return run(Call::kOther, function, [&](Machine& m) {
-    m.allocations.register_host(number(address), bytes);
+  return run_unsafe(Call::kOther, function, [&](Machine& m) {
+    m.allocations.register_host(number(address), bytes, m.settings.host_bytes);
     return Error::kSuccess;
   });
 }
 
 Error unregister_host(const char* function, void* address) {
-  return run(Call::kOther, function, [&](Machine& m) {
+  return run_unsafe(Call::kOther, function, [&](Machine& m) {
     m.allocations.unregister_host(number(address));
     return Error::kSuccess;
   });

@@ -2,7 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 namespace tidepool::fake_cuda {
+namespace {
+
+// A number that no other thread has, had or will have.
+uint64_t this_thread() {
+  static std::atomic<uint64_t> next = 0;
+  static thread_local const uint64_t mine = next++;
+  return mine;
+}
+
+}  // namespace
 
 Order::Order(const Settings& settings, CallBook& book) : settings_(settings), book_(book) {
   for (int device = 0; device < settings.devices; ++device) {
@@ -34,12 +46,21 @@ void Order::destroy_stream(void* handle) {
   streams_.erase(found);
 }
 
+Stream& Order::stream_of_thread(int device) {
+  Stream*& stream = of_threads_[{this_thread(), device}];
+  if (!stream) stream = &create_stream(device, 0, 0);
+  return *stream;
+}
+
 Stream& Order::stream(void* handle, int device) {
-  if (reinterpret_cast<uintptr_t>(handle) <= 2) {
+  constexpr uintptr_t kLegacy = 1;
+  constexpr uintptr_t kOfThread = 2;
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  if (number <= kOfThread) {
     if (device < 0 || static_cast<size_t>(device) >= legacy_.size()) {
       throw Refusal(Error::kInvalidDevice, fmt::format("there is no device {}", device));
     }
-    return *legacy_[static_cast<size_t>(device)];
+    return number <= kLegacy ? *legacy_[static_cast<size_t>(device)] : stream_of_thread(device);
   }
   const auto found = streams_.find(handle);
   if (found == streams_.end()) {

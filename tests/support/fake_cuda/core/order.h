@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/support/fake_cuda/core/call_book.h"
@@ -59,11 +60,11 @@ class Order {
   Stream& create_stream(int device, unsigned flags, int priority);
   // Throws: Refusal with kInvalidHandle for a handle that is not alive, as all below.
   void destroy_stream(void* handle);
-  // The stream behind a handle of the driver's or the runtime's; 0, 1 and 2 are `device`'s legacy
-  // stream (one thread's default stream is not told from another's).
+  // The stream behind a handle of the driver's or the runtime's; 0 and 1 are `device`'s legacy
+  // stream, 2 is the calling thread's default stream there, which is made when it is first used.
   Stream& stream(void* handle, int device);
   const Stream* find(StreamId id) const;
-  size_t live_streams() const { return streams_.size() - legacy_.size(); }
+  size_t live_streams() const { return streams_.size() - legacy_.size() - of_threads_.size(); }
 
   Event& create_event(int device, unsigned flags);
   void destroy_event(void* handle);
@@ -89,6 +90,7 @@ class Order {
   const VectorClock& newest() const { return newest_; }
 
  private:
+  Stream& stream_of_thread(int device);
   void enter(Stream& stream);
   void learn(const VectorClock& clock, uint64_t time_ns);
   bool poll(const VectorClock& clock, uint64_t time_ns, uint64_t& queries_left);
@@ -98,6 +100,7 @@ class Order {
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<StreamId, Stream*> by_id_;
   std::vector<Stream*> legacy_;  // by device
+  std::map<std::pair<uint64_t, int>, Stream*> of_threads_;  // by thread and device
   std::map<void*, std::unique_ptr<Event>> events_;
   uint32_t next_stream_ = 0;
   uint64_t next_event_ = 1;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "tests/support/fake_cuda/core/machine.h"
 
 namespace tidepool::fake_cuda::calls {
@@ -226,11 +228,19 @@ Error graph_instantiate(const char* function, void** executable, void* graph) {
 }
 
 Error graph_launch(const char* function, void* executable, void* stream) {
-  return run(Call::kGraphLaunch, function, [&](Machine& m) {
+  std::vector<GraphNode> work;
+  const Error error = run(Call::kGraphLaunch, function, [&](Machine& m) {
     const Graph& launched = m.captures.instantiated(executable);
-    m.launch_graph(launched, resolve(m, stream), function);
+    Stream& on = resolve(m, stream);
+    m.launch_graph(launched, on, function);
+    if (m.captures.of(on)) return Error::kSuccess;
+    for (const GraphNode& node : launched.nodes) {
+      if (node.work) work.push_back(node);
+    }
     return Error::kSuccess;
   });
+  for (const GraphNode& node : work) node.work(node.data.get());
+  return error;
 }
 
 Error graph_node_count(const char* function, void* graph, size_t* count) {

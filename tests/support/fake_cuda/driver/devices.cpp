@@ -12,26 +12,44 @@ namespace {
 
 bool exists(int device) { return device >= 0 && device < machine().settings.devices; }
 
-int set_current(void* wanted) {
-  if (!wanted) return code(Error::kSuccess);
-  if (!exists(device_of(wanted))) return code(Error::kInvalidDevice);
-  current_device() = device_of(wanted);
-  return code(Error::kSuccess);
+// Runs a body where CUDA is initialised, for a function that needs no context.
+template <typename Body>
+int initialized(const Body& body) {
+  const Error error = admit("cuDevice");
+  return code(error != Error::kSuccess ? error : body());
 }
+
+// The same, for what is said of a device.
+template <typename Body>
+int of_device(int device, const Body& body) {
+  return initialized([&] {
+    if (!exists(device)) return Error::kInvalidDevice;
+    body();
+    return Error::kSuccess;
+  });
+}
+
+Error set_current(void* wanted) {
+  if (wanted && !exists(device_of(wanted))) return Error::kInvalidContext;
+  has_context() = wanted != nullptr;
+  if (wanted) use_context(device_of(wanted));
+  return Error::kSuccess;
+}
+
+void* current() { return has_context() ? context(current_device()) : nullptr; }
 
 }  // namespace
 
-FAKE_CUDA_API int cuInit(unsigned) {
+FAKE_CUDA_API int cuInit(unsigned flags) {
+  if (flags != 0) return code(Error::kInvalidValue);
+  const Error error = initialize();
+  if (error != Error::kSuccess) return code(error);
   return code(machine().settings.devices == 0 ? Error::kNoDevice : Error::kSuccess);
 }
 
-// Versions are not told apart: the stand-in has the newest of each function only.
-FAKE_CUDA_API int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long long,
-                                      int* status) {
-  constexpr int kNotFound = 1;
-  *function = driver_function(name);
-  if (status) *status = *function ? 0 : kNotFound;
-  return code(*function ? Error::kSuccess : Error::kSymbolNotFound);
+FAKE_CUDA_API int cuGetProcAddress_v2(const char* name, void** function, int version,
+                                      unsigned long long flags, int* status) {
+  return find_driver_function(name, function, version, flags, status);
 }
 
 FAKE_CUDA_API int cuDriverGetVersion(int* version) {
@@ -40,95 +58,104 @@ FAKE_CUDA_API int cuDriverGetVersion(int* version) {
 }
 
 FAKE_CUDA_API int cuDeviceGetCount(int* count) {
-  *count = machine().settings.devices;
-  return code(Error::kSuccess);
+  return initialized([&] {
+    *count = machine().settings.devices;
+    return Error::kSuccess;
+  });
 }
 
 FAKE_CUDA_API int cuDeviceGet(int* device, int ordinal) {
-  if (!exists(ordinal)) return code(Error::kInvalidDevice);
-  *device = ordinal;
-  return code(Error::kSuccess);
+  return of_device(ordinal, [&] { *device = ordinal; });
 }
 
 FAKE_CUDA_API int cuDeviceGetName(char* name, int room, int device) {
-  if (!exists(device)) return code(Error::kInvalidDevice);
-  std::snprintf(name, static_cast<size_t>(room), "%s", kDeviceName);
-  return code(Error::kSuccess);
+  return of_device(device,
+                   [&] { std::snprintf(name, static_cast<size_t>(room), "%s", kDeviceName); });
 }
 
 FAKE_CUDA_API int cuDeviceTotalMem_v2(size_t* bytes, int device) {
-  if (!exists(device)) return code(Error::kInvalidDevice);
-  *bytes = machine().settings.memory_of(device);
-  return code(Error::kSuccess);
+  return of_device(device, [&] { *bytes = machine().settings.memory_of(device); });
 }
 
 FAKE_CUDA_API int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  if (!exists(device)) return code(Error::kInvalidDevice);
-  *value = device_attribute(attribute);
-  return code(Error::kSuccess);
+  return of_device(device, [&] { *value = device_attribute(attribute); });
 }
 
 FAKE_CUDA_API int cuDeviceGetPCIBusId(char* text, int room, int device) {
-  if (!exists(device)) return code(Error::kInvalidDevice);
-  std::snprintf(text, static_cast<size_t>(room), "0000:%02x:00.0", device + 1);
-  return code(Error::kSuccess);
+  return of_device(device, [&] {
+    std::snprintf(text, static_cast<size_t>(room), "0000:%02x:00.0", device + 1);
+  });
 }
 
 FAKE_CUDA_API int cuDeviceCanAccessPeer(int* can, int device, int peer) {
-  if (!exists(device) || !exists(peer)) return code(Error::kInvalidDevice);
-  *can = device != peer && machine().settings.peers;
-  return code(Error::kSuccess);
+  if (!exists(peer)) return code(Error::kInvalidDevice);
+  return of_device(device, [&] { *can = device != peer && machine().settings.peers; });
 }
 
 FAKE_CUDA_API int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
-  if (!exists(device)) return code(Error::kInvalidDevice);
-  if (flags) *flags = 0;
-  if (active) *active = 1;
-  return code(Error::kSuccess);
+  return of_device(device, [&] {
+    if (flags) *flags = 0;
+    if (active) *active = is_context_made(device) ? 1 : 0;
+  });
 }
 
 FAKE_CUDA_API int cuDevicePrimaryCtxRetain(void** retained, int device) {
-  if (!exists(device)) return code(Error::kInvalidDevice);
-  *retained = context(device);
-  return code(Error::kSuccess);
+  return of_device(device, [&] { *retained = context(device); });
 }
 
 FAKE_CUDA_API int cuDevicePrimaryCtxRelease_v2(int device) {
-  return code(exists(device) ? Error::kSuccess : Error::kInvalidDevice);
+  return of_device(device, [] {});
 }
 
-FAKE_CUDA_API int cuCtxGetCurrent(void** current) {
-  *current = context(current_device());
-  return code(Error::kSuccess);
+FAKE_CUDA_API int cuCtxGetCurrent(void** there) {
+  return initialized([&] {
+    *there = current();
+    return Error::kSuccess;
+  });
 }
 
 FAKE_CUDA_API int cuCtxGetDevice(int* device) {
-  *device = current_device();
-  return code(Error::kSuccess);
+  return code(run(Call::kOther, __func__, [&](Machine&) {
+    *device = current_device();
+    return Error::kSuccess;
+  }));
 }
 
-FAKE_CUDA_API int cuCtxSetCurrent(void* wanted) { return set_current(wanted); }
+FAKE_CUDA_API int cuCtxSetCurrent(void* wanted) {
+  return initialized([&] { return set_current(wanted); });
+}
 
 namespace {
 
-thread_local int pushed[16];
+struct Pushed {
+  int device;
+  bool has_context;
+};
+
+thread_local Pushed pushed[16];
 thread_local size_t pushed_count = 0;
 
 }  // namespace
 
 FAKE_CUDA_API int cuCtxPushCurrent_v2(void* wanted) {
-  if (pushed_count == std::size(pushed)) return code(Error::kInvalidValue);
-  const int before = current_device();
-  const int result = set_current(wanted);
-  if (result == 0) pushed[pushed_count++] = before;
-  return result;
+  return initialized([&] {
+    if (!wanted || pushed_count == std::size(pushed)) return Error::kInvalidValue;
+    const Pushed before{current_device(), has_context()};
+    const Error error = set_current(wanted);
+    if (error == Error::kSuccess) pushed[pushed_count++] = before;
+    return error;
+  });
 }
 
 FAKE_CUDA_API int cuCtxPopCurrent_v2(void** popped) {
-  if (pushed_count == 0) return code(Error::kInvalidValue);
-  if (popped) *popped = context(current_device());
-  current_device() = pushed[--pushed_count];
-  return code(Error::kSuccess);
+  return code(run(Call::kOther, __func__, [&](Machine&) {
+    if (pushed_count == 0) throw Refusal(Error::kInvalidContext, "no context was pushed");
+    if (popped) *popped = context(current_device());
+    --pushed_count;
+    current_device() = pushed[pushed_count].device;
+    has_context() = pushed[pushed_count].has_context;
+    return Error::kSuccess;
+  }));
 }
 
 FAKE_CUDA_API int cuGetErrorString(int error, const char** text) {

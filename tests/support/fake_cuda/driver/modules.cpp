@@ -1,5 +1,6 @@
 // Driver functions of modules, kernels and launches. Kernels do nothing; a launch is enqueued.
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -25,6 +26,22 @@ void* any_module() {
   return &module;
 }
 
+// A module is loaded or given back, which waits for the device.
+int load(const char* function, const std::function<void()>& body) {
+  return code(run_unsafe(Call::kOther, function, [&](Machine&) {
+    body();
+    return Error::kSuccess;
+  }));
+}
+
+// Runs what needs no machine but a context.
+int with_context(const char* function, const std::function<void()>& body) {
+  return code(run(Call::kOther, function, [&](Machine&) {
+    body();
+    return Error::kSuccess;
+  }));
+}
+
 int attribute_of_function(int attribute) {
   return attribute == 0 ? 1024 : attribute == 4 ? 32 : 0;  // most threads per block; registers
 }
@@ -32,30 +49,27 @@ int attribute_of_function(int attribute) {
 }  // namespace
 
 FAKE_CUDA_API int cuModuleLoadData(void** module, const void*) {
-  *module = any_module();
-  return code(Error::kSuccess);
+  return load(__func__, [&] { *module = any_module(); });
 }
 
 FAKE_CUDA_API int cuModuleLoadDataEx(void** module, const void*, unsigned, int*, void**) {
-  *module = any_module();
-  return code(Error::kSuccess);
+  return load(__func__, [&] { *module = any_module(); });
 }
 
 FAKE_CUDA_API int cuModuleLoad(void** module, const char*) {
-  *module = any_module();
-  return code(Error::kSuccess);
+  return load(__func__, [&] { *module = any_module(); });
 }
 
-FAKE_CUDA_API int cuModuleUnload(void*) { return code(Error::kSuccess); }
+FAKE_CUDA_API int cuModuleUnload(void*) {
+  return load(__func__, [] {});
+}
 
 FAKE_CUDA_API int cuModuleGetFunction(void** function, void*, const char* name) {
-  *function = function_named(name);
-  return code(Error::kSuccess);
+  return with_context(__func__, [&] { *function = function_named(name); });
 }
 
 FAKE_CUDA_API int cuFuncGetAttribute(int* value, int attribute, void*) {
-  *value = attribute_of_function(attribute);
-  return code(Error::kSuccess);
+  return with_context(__func__, [&] { *value = attribute_of_function(attribute); });
 }
 
 FAKE_CUDA_API int cuFuncSetAttribute(void*, int, int) { return code(Error::kSuccess); }

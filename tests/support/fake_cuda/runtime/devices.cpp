@@ -14,7 +14,12 @@ namespace {
 
 bool exists(int device) { return device >= 0 && device < machine().settings.devices; }
 
-int check(int device) { return finish(exists(device) ? Error::kSuccess : Error::kInvalidDevice); }
+// Whether a device exists, for a function that needs no context of it.
+int check(int device) {
+  const Error error = initialize();
+  if (error != Error::kSuccess) return finish(error);
+  return finish(exists(device) ? Error::kSuccess : Error::kInvalidDevice);
+}
 
 }  // namespace
 
@@ -24,6 +29,8 @@ Error& last_error() {
 }
 
 FAKE_CUDA_API int cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (const Error error = initialize(); error != Error::kSuccess) return finish(error);
   *count = machine().settings.devices;
   return finish(*count == 0 ? Error::kNoDevice : Error::kSuccess);
 }
@@ -35,8 +42,9 @@ FAKE_CUDA_API int cudaGetDevice(int* device) {
 
 FAKE_CUDA_API int cudaSetDevice(int device) {
   if (!exists(device)) return finish(Error::kInvalidDevice);
-  current_device() = device;
-  return finish(Error::kSuccess);
+  const Error error = admit(__func__);
+  if (error == Error::kSuccess) use_context(device);
+  return finish(error);
 }
 
 FAKE_CUDA_API int cudaDriverGetVersion(int* version) {
@@ -83,7 +91,7 @@ FAKE_CUDA_API int cudaDeviceEnablePeerAccess(int peer, unsigned) {
 
 FAKE_CUDA_API int cudaGetLastError() {
   const Error error = last_error();
-  last_error() = Error::kSuccess;
+  if (!is_sticky(error)) last_error() = Error::kSuccess;
   return static_cast<int>(error);
 }
 
@@ -102,19 +110,22 @@ FAKE_CUDA_API int cudaProfilerStop() { return finish(Error::kSuccess); }
 
 // Also finds functions that the stand-in does not have, where its library carries a stub that says
 // so and aborts.
-FAKE_CUDA_API int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
-                                                   unsigned long long, int* status) {
+FAKE_CUDA_API int cudaGetDriverEntryPointByVersion(const char* name, void** function,
+                                                   unsigned version, unsigned long long flags,
+                                                   int* status) {
   constexpr int kFound = 0;
-  constexpr int kSymbolNotFound = 1;
-  *function = driver_function(name);
-  if (!*function) {
+  constexpr int kNotFound = 1;
+  int answer = kFound;
+  const int error = find_driver_function(name, function, static_cast<int>(version), flags, &answer);
+  if (answer == kNotFound) {
     if (void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) {
       *function = dlsym(library, name);
       dlclose(library);
     }
+    if (*function) answer = kFound;
   }
-  if (status) *status = *function ? kFound : kSymbolNotFound;
-  return finish(*function ? Error::kSuccess : Error::kSymbolNotFound);
+  if (status) *status = answer;
+  return finish(static_cast<Error>(error));
 }
 
 }  // namespace tidepool::fake_cuda::runtime
