@@ -224,6 +224,14 @@ def nearest(word: str, valid: tuple[str, ...]) -> str:
     return f", did you mean {next(v for v in valid if v.lower() == found[0])}?" if found else ""
 
 
+def conf_items(text: str) -> list[tuple[str, str, str]]:
+    """Return the items of PyTorch's allocator settings: key, value, and the item as written."""
+    items = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text)
+    parts = (item.partition(":") for item in items)
+    return [(key.strip(), value.strip(), item)
+            for (key, _, value), item in zip(parts, items, strict=True)]
+
+
 def take_from_conf(environ: MutableMapping[str, str]) -> None:
     """Move our keys out of PyTorch's allocator settings into TIDEPOOL_* variables.
 
@@ -235,8 +243,7 @@ def take_from_conf(environ: MutableMapping[str, str]) -> None:
         if "tidepool" not in text:
             continue
         kept = []
-        for item in re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text):
-            key, _, value = (part.strip() for part in item.partition(":"))
+        for key, value, item in conf_items(text):
             if key == "backend" and value == "tidepool":
                 environ.setdefault("TIDEPOOL_BACKEND", value)
             elif key.startswith("tidepool_"):

@@ -3,7 +3,8 @@
 `run` checks the settings, puts them and the preload shim into the environment, and becomes the
 job: exit status and signals are the job's own, and the job's children inherit the settings. Each
 process of the job that imports PyTorch and cannot have Tidepool ends there with status 2.
-`verify` runs the job in such an environment and without, and compares (`_verify.py`).
+`verify` runs the job in such an environment and without, and compares (`_verify.py`). `doctor`
+takes no job.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import _plugin, _settings, _stats_file, _trace_file, _verify
+from . import _doctor, _settings, _stats_file, _trace_file, _verify
 from ._version import __version__
 
-SHIM = _plugin.LIBRARY_FOLDER / "libtidepool_preload.so"
+SHIM = _doctor.SHIM
 _OPTIONS = tuple(each for each in _settings.SETTINGS if each.commands and not each.switch)
 # Options whose value may be the next word; that of --chaos, which may have none, is not.
 _WITH_VALUE = (*(each.option for each in _OPTIONS if each.key != "chaos"), "--steps")
@@ -59,6 +60,15 @@ Exit status:
 """
 
 
+_DOCTOR_EPILOG = """\
+Says what there is (Python, PyTorch, plugins, GPUs, memory), which settings hold and where each
+comes from, and what is in the way, each with what to do about it. A small network is trained with
+and without Tidepool, and the bits are compared.
+
+Exit status: 0 if nothing keeps Tidepool from working, else 1.
+"""
+
+
 class Refusal(Exception):
     """`run` will not start the job; the message says why."""
 
@@ -69,8 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     name = arguments[0] if arguments else ""
     if name not in ("run", "verify"):
-        parser.parse_args(arguments or ["--help"])
-        return 2
+        return _without_job(parser.parse_args(arguments or ["--help"]))
     # Of `verify`, 2 is a verdict.
     refused = 2 if name == "run" else _verify.COULD_NOT_RUN
     options, command = split_command(arguments[1:])
@@ -89,6 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name == "verify":
         return _verify.main(command, environ, parsed.steps)
     return _become(command, environ)
+
+
+def _without_job(parsed: argparse.Namespace) -> int:
+    """Run a command that takes no job; argparse has seen to it that it is one."""
+    return _doctor.main(parsed.json)
 
 
 def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -186,8 +200,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidepool", allow_abbrev=False,
         description="Run PyTorch jobs within a hard memory budget, with the same bits.")
     parser.add_argument("--version", action="version", version=f"tidepool {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="run | verify", required=True,
-                                     dest="command")
+    commands = parser.add_subparsers(title="commands", metavar="run | verify | doctor",
+                                     required=True, dest="command")
     run = commands.add_parser(
         "run", help="run a job within a budget", formatter_class=shape, allow_abbrev=False,
         usage="tidepool run [--budget SIZE] [options] -- COMMAND...\n"
@@ -203,6 +217,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(verify, "verify")
     verify.add_argument("--steps", metavar="N", type=_step_count,
                         help="stop each run after N calls of an optimizer's step")
+    doctor = commands.add_parser(
+        "doctor", help="check this installation", formatter_class=shape, allow_abbrev=False,
+        description="Check this installation.", epilog=_DOCTOR_EPILOG)
+    doctor.add_argument("--json", action="store_true", help="one JSON object, for bug reports")
     return parser
 
 
