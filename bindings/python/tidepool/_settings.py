@@ -78,7 +78,7 @@ SETTINGS = (
             _BOTH),
     Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
             "What is special on cuda: [the allocator](cuda-allocator.md), "
-            "[rematerialization](cuda-rematerialization.md).", _BOTH),
+            "[rematerialization](cuda-rematerialization.md).", (*_BOTH, "probe")),
     Setting("stats", "FILE", "", "write statistics at exit, JSON",
             "[What is in it](guide.md#statistics).", ("run",)),
     Setting("trace", "FILE[.gz]", "",
