@@ -9,6 +9,7 @@ import sys
 from . import (
     _compiled,
     _distributed,
+    _live,
     _optimizers,
     _plugin,
     _readers,
@@ -34,12 +35,23 @@ class Job:
         self.plugin = plugin
         self.stats_file = stats_file
         self.pid = os.getpid()
+        self.live_file: _live.LiveFile | None = None
+
+    def show(self) -> None:
+        """Show this process in `tidepool top`, where that is possible."""
+        try:
+            self.live_file = _live.LiveFile(self.plugin.statistics)
+            self.live_file.start()
+        except OSError as error:
+            say(f"not shown in `tidepool top`: {error}")
 
     def finish(self) -> None:
         """Print the summary and write the statistics. A forked child is not this job."""
         if os.getpid() != self.pid:
             return
         try:
+            if self.live_file:
+                self.live_file.close()
             self.plugin.finish()
             devices = self.plugin.statistics()
             if not self.settings.quiet:
@@ -87,6 +99,8 @@ def attach(settings: _settings.Settings) -> Job:
         raise
     _job = Job(settings, plugin, stats_file)
     atexit.register(_job.finish)
+    if settings.top:
+        _job.show()
     if not settings.quiet:
         say(f"attached, {settings.describe()}")
     return _job

@@ -100,6 +100,9 @@ SETTINGS = (
             "keep the budget",
             "1: a process that cannot have Tidepool ends with status 2 at `import torch`; 0, which "
             "`--if-possible` sets: it runs without.", ("run",), "--if-possible"),
+    Setting("top", "1 or 0", "0", "show the job in `tidepool top`",
+            "Shows the job in [`tidepool top`](instruments.md#what-is-my-job-doing): a thread "
+            "writes its statistics into shared memory each second.", ("run",), "--top"),
     Setting("quiet", "1 or 0", "0", "no lines on standard error"),
     Setting("planning", "MODE", PLANNING[0], "what the policy planned does while the job runs",
             "`background`: once steps repeat themselves under pressure, a thread of low priority "
@@ -132,8 +135,8 @@ RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full",
             "event_log", "trace_blocks")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
-_PASSIVE = ("quiet", "required", "stats_owner", "trace_owner", "verify", "mutant", "full", "costs",
-            "event_log", "trace_blocks")
+_PASSIVE = ("quiet", "top", "required", "stats_owner", "trace_owner", "verify", "mutant", "full",
+            "costs", "event_log", "trace_blocks")
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -160,6 +163,7 @@ class Settings:
     room: tuple[str, ...] = ROOM
     allocator: str = "arena"
     quiet: bool = False
+    top: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
 
     def rematerializes(self) -> bool:
@@ -322,6 +326,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         room=_room(given),
         allocator=_one_of(given, "allocator", ALLOCATORS, "arena"),
         quiet=_flag(given, "quiet"),
+        top=_flag(given, "top"),
         limits=limits,
     )
     _flag(given, "required")  # read by `required`, which takes what is not 0 for 1

@@ -4,7 +4,7 @@
 job: exit status and signals are the job's own, and the job's children inherit the settings. Each
 process of the job that imports PyTorch and cannot have Tidepool ends there with status 2.
 `verify` runs the job in such an environment and without, and compares (`_verify.py`); `probe` finds
-a budget for it (`_probe.py`). `doctor` takes no job.
+a budget for it (`_probe.py`). `top` and `doctor` take no job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import _batch, _doctor, _probe, _settings, _sizes, _stats_file, _trace_file, _verify
+from . import _batch, _doctor, _probe, _settings, _sizes, _stats_file, _top, _trace_file, _verify
 from ._version import __version__
 
 SHIM = _doctor.SHIM
@@ -95,6 +95,15 @@ Exit status:
 """
 
 
+_TOP_EPILOG = """\
+Columns, for each process and device: budget (or what the device has given, if that is less); memory
+held now, and at most; evictions and operators that ran again, a second; share of the time that
+went into running operators again, choosing what to evict, and bookkeeping; plans for steps found.
+
+Exit status: 0, or with --once or --json 1 if there is no such job.
+"""
+
+
 class Refusal(Exception):
     """`run` will not start the job; the message says why."""
 
@@ -157,6 +166,8 @@ def _batches(asked: Sequence[str], command: list[str], wish: _probe.Wish) -> _ba
 
 def _without_job(parsed: argparse.Namespace) -> int:
     """Run a command that takes no job; argparse has seen to it that it is one."""
+    if parsed.command == "top":
+        return _top.main(parsed.pid, parsed.once, parsed.json)
     return _doctor.main(parsed.json)
 
 
@@ -223,6 +234,8 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
     # A run that `verify` compares goes on: what became of Tidepool is in its verdict.
     must = options.command == "run" and not options.if_possible
     environ[_settings.REQUIRED] = "1" if must else "0"
+    if getattr(options, "top", False):
+        environ["TIDEPOOL_TOP"] = "1"
     environ["LD_PRELOAD"] = preload_list(SHIM, environ.get("LD_PRELOAD", ""))
     return environ
 
@@ -256,8 +269,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidepool", allow_abbrev=False,
         description="Run PyTorch jobs within a hard memory budget, with the same bits.")
     parser.add_argument("--version", action="version", version=f"tidepool {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="run | verify | probe | doctor",
-                                     required=True, dest="command")
+    commands = parser.add_subparsers(title="commands", required=True, dest="command",
+                                     metavar="run | verify | probe | top | doctor")
     run = commands.add_parser(
         "run", help="run a job within a budget", formatter_class=shape, allow_abbrev=False,
         usage="tidepool run [--budget SIZE] [options] -- COMMAND...\n"
@@ -274,6 +287,13 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--steps", metavar="N", type=_step_count,
                         help="stop each run after N calls of an optimizer's step")
     _add_probe(commands, shape)
+    top = commands.add_parser(
+        "top", help="watch running jobs", formatter_class=shape, allow_abbrev=False,
+        description="Watch the running jobs of this user that were started by `tidepool run --top`,"
+                    " or with TIDEPOOL_TOP=1.", epilog=_TOP_EPILOG)
+    top.add_argument("pid", nargs="?", type=int, metavar="PID", help="this process only")
+    top.add_argument("--once", action="store_true", help="print once, and end")
+    top.add_argument("--json", action="store_true", help="print one JSON list, and end")
     doctor = commands.add_parser(
         "doctor", help="check this installation", formatter_class=shape, allow_abbrev=False,
         description="Check this installation.", epilog=_DOCTOR_EPILOG)
