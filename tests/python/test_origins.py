@@ -8,7 +8,8 @@ def by_key(environ):
 
 
 def test_the_source_that_is_named_is_the_one_that_counts():
-    environ = {"TIDEPOOL_BUDGET": "2GiB", "TIDEPOOL_PAGE": " ",
+    environ = {"TIDEPOOL_BUDGET": "2GiB", "TIDEPOOL_STATS": " ",
+               "TIDEPOOL_PAGE": "1MiB",
                "TIDEPOOL_HANDLE": "64KiB",  # an old name
                "PYTORCH_ALLOC_CONF": "tidepool_budget:1GiB,tidepool_policy:coop",
                "PYTORCH_CUDA_ALLOC_CONF": "tidepool_policy:lru,expandable_segments:True"}
@@ -18,6 +19,7 @@ def test_the_source_that_is_named_is_the_one_that_counts():
                                               (("PYTORCH_ALLOC_CONF", "1GiB"),))
     assert found["policy"].overridden == (("PYTORCH_CUDA_ALLOC_CONF", "lru"),)
     assert (found["page"].value, found["page"].source) == ("64KiB", "TIDEPOOL_HANDLE")
+    assert found["page"].overridden == (("TIDEPOOL_PAGE", "1MiB"),)
     assert (found["stats"].value, found["chaos"].source) == ("none", "default")
     _settings.take_from_conf(environ)
     settings = _settings.resolve({}, environ)

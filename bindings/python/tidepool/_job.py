@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from . import (
     _compiled,
@@ -36,6 +38,8 @@ class Job:
         self.stats_file = stats_file
         self.pid = os.getpid()
         self.live_file: _live.LiveFile | None = None
+        self.storage_of: Callable[[Any], int] | None = None  # where tensors can be evicted
+        self.limit_bytes: int | None = None  # the budget that the job has set since, if it has
 
     def show(self) -> None:
         """Show this process in `tidepool top`, where that is possible."""
@@ -92,12 +96,13 @@ def attach(settings: _settings.Settings) -> Job:
     plugin = _plugin.load(device=settings.device)
     stats_file = _claim_stats_file(settings)
     try:
-        _attach(plugin, settings, _values_for_plugin(settings))
+        storage_of = _attach(plugin, settings, _values_for_plugin(settings))
     except BaseException:
         if stats_file:
             stats_file.discard()
         raise
     _job = Job(settings, plugin, stats_file)
+    _job.storage_of = storage_of
     atexit.register(_job.finish)
     if settings.top:
         _job.show()
@@ -120,18 +125,23 @@ def _values_for_plugin(settings: _settings.Settings) -> dict:
     return values
 
 
-def _attach(plugin: _plugin.Plugin, settings: _settings.Settings, values: dict) -> None:
+def _attach(plugin: _plugin.Plugin, settings: _settings.Settings,
+            values: dict) -> Callable[[Any], int] | None:
     import torch
 
+    storage_of = None
     if settings.rematerializes():
-        _attach_rematerializing(plugin, values, torch)
+        storage_of = _attach_rematerializing(plugin, values, torch)
     else:
         plugin.attach(values)
     if settings.device == "cuda":
         _sharing.move_before_sharing(plugin, torch.UntypedStorage)
+    return storage_of
 
 
-def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None:
+def _attach_rematerializing(plugin: _plugin.Plugin, values: dict,
+                            torch) -> Callable[[Any], int]:
+    """Attach, and return what gives the address of a tensor's `StorageImpl`."""
     from torch.optim import Optimizer
 
     readers = _readers.Readers(plugin, torch)
@@ -148,6 +158,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
+    return readers.storage_of
 
 
 def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | None:
