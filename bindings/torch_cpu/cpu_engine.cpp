@@ -76,7 +76,17 @@ bool set_limit(torch_glue::Engine& engine, size_t bytes) {
   static size_t last_bytes = SIZE_MAX;  // what was last asked for and is in force
   const std::lock_guard<std::mutex> guard(mutex);
   BudgetedAllocator& allocator = engine.allocator();
-  if (allocator.set_limit(bytes) > bytes) {
+  size_t held_bytes = allocator.set_limit(bytes);
+  if (held_bytes > bytes) {
+    try {  // The policy chooses what goes. One page more, as the block may begin and end within
+           // some.
+      allocator.free(allocator.allocate(held_bytes - bytes + allocator.page_bytes()));
+      held_bytes = allocator.set_limit(bytes);
+    } catch (const OutOfMemory&) {
+      // What stays lies in between: all the rest goes.
+    }
+  }
+  if (held_bytes > bytes) {
     {
       DeviceLock lock(engine.mutex());
       engine.runtime().evict_everything();

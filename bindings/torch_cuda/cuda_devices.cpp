@@ -153,6 +153,16 @@ bool CudaDevices::set_limit(size_t bytes) {
   };
   for (const Before& device : done) {
     if (limit(device, bytes)) continue;
+    const size_t held =
+        device.memory->allocator().committed_bytes() + device.own->pools->reserved();
+    try {  // The policy chooses what goes. One page more, as the block may begin and end within
+           // some.
+      const size_t whole = held - std::min(held, bytes) + device.memory->allocator().page_bytes();
+      device.memory->free(device.memory->allocate(whole, nullptr, PlacementHint::kTransient));
+    } catch (const OutOfMemory&) {
+      // What stays lies in between: all the rest goes.
+    }
+    if (limit(device, bytes)) continue;
     if (torch_glue::Engine* engine = device.memory->engine()) {
       DeviceLock lock(engine->mutex());
       engine->runtime().evict_everything();

@@ -111,6 +111,12 @@ except torch.OutOfMemoryError as error:
     assert "cannot be evicted" in str(error), error
 assert tidepool.stats()["devices"]["cpu"]["limit_bytes"] == before
 kept.release()
+more = [each + 1 for each in pinned]
+assert [state(each) for each in (*pinned, *more)] == [2] * 8
+assert tidepool.set_budget("24MiB") == 24 << 20
+gone = sum(state(each) == 3 for each in (*pinned, *more))
+assert 2 <= gone <= 4, gone  # no more than has to
+assert tidepool.stats()["devices"]["cpu"]["reserved_bytes"] <= 24 << 20
 assert tidepool.set_budget("8MiB") == 8 << 20
 assert tidepool.stats()["devices"]["cpu"]["reserved_bytes"] <= 8 << 20
 try:
