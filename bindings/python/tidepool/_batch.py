@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import _probe, _simulation
-from ._probe import LEAST_GRID, PRECISION, Probe, as_text
+from ._probe import GRID, PRECISION, Probe, as_text
 from ._runs import CouldNotRun
 
 _GROWTH = 4  # from one recorded size to the next
@@ -76,7 +76,7 @@ class BatchProbe:
         peak = simulation.peak_bytes
         least = _simulation.least_budget(simulation, lambda point: point.runs,
                                          max(peak // PRECISION, 1),
-                                         [peak * share // 100 for share in LEAST_GRID])
+                                         [peak * share // 100 for share in GRID])
         if least is None:
             raise CouldNotRun(f"a batch of {size} does not run in simulation, even in the "
                               f"{peak} bytes that it holds at most")

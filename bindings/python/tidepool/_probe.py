@@ -28,8 +28,8 @@ SLOWDOWN = 0.1  # what is recommended without a wish
 STEPS = 3  # that are recorded: the first one is not like those that follow it
 _STEPS_PROVED = 8  # by then a plan is found and in use
 _STEPS_TIMED = 3  # the last ones
-# Shares of the peak, in percent. What a job holds in whole pages may be a little above its peak.
-LEAST_GRID = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 105)
+# Shares of the peak, in percent. What a small job holds in whole pages is above its peak.
+GRID = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 125)
 PRECISION = 100  # the least budget is found to within this part of the peak
 _MANY = 4  # simulations in a round of which a line is said where there is no terminal
 _RAISES, _RAISE = 5, 0.02  # how often, and by how much, a budget that is too small is raised
@@ -68,7 +68,7 @@ class Probe:
         """
         self.simulation = simulation = self.record()
         step = max(simulation.peak_bytes // PRECISION, 1)
-        grid = [simulation.peak_bytes * share // 100 for share in LEAST_GRID]
+        grid = [simulation.peak_bytes * share // 100 for share in GRID]
         least = _simulation.least_budget(simulation, lambda point: point.runs, step, grid)
         self.result["least"] = asdict(least) if least else None
         recommended = self._recommended(simulation, step, grid)
@@ -245,7 +245,7 @@ def table(result: Mapping, simulation: Simulation) -> str:
     chosen = {(result.get(name) or {}).get("budget_bytes"): name
               for name in ("least", "recommended")}
     peak = simulation.peak_bytes
-    grid = {peak * share // 100 for share in LEAST_GRID}
+    grid = {peak * share // 100 for share in GRID}
     for point in sorted(simulation.points.values(), key=lambda p: -p.budget_bytes):
         if point.budget_bytes not in grid | chosen.keys():
             continue
