@@ -4,7 +4,6 @@ import json
 import sys
 
 import harness
-import pytest
 
 # Trains with a budget that changes at random moments, also from another thread; prints losses.
 CHANGING = """\
@@ -133,7 +132,6 @@ print("done")
 """
 
 
-@pytest.mark.torch_floor
 def test_a_budget_may_change_at_any_moment():
     runs = {}
     for way in ("plain", "changing"):
