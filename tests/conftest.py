@@ -16,7 +16,7 @@ for _name in os.environ.keys() - environments.clean_environment().keys():
 LONG = ("test_training", "test_same_results", "test_verified_jobs", "test_ways_in",
         "test_databases", "test_cuda_rematerialization", "test_values", "test_refusals",
         "test_out_of_memory", "test_faces", "test_pluggable", "test_loader_batches", "test_device",
-        "test_limits", "test_cuda_ways_in")
+        "test_limits", "test_cuda_ways_in", "test_instruments")
 
 
 def pytest_configure(config):

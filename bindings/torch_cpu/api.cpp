@@ -32,6 +32,16 @@ size_t tidepool_statistics(char* out, size_t capacity) {
   return give_text(tidepool::torch_cpu::statistics_json(*cpu_engine()), out, capacity);
 }
 
+int tidepool_set_limit(uint64_t bytes, char* error, size_t error_bytes) {
+  if (cpu_engine() == nullptr) return fail(kFailed, "Tidepool is not attached", error, error_bytes);
+  try {
+    if (tidepool::torch_cpu::set_limit(*cpu_engine(), bytes)) return 0;
+    return fail(kOutOfMemory, limit_refusal(bytes), error, error_bytes);
+  } catch (const std::exception& exception) {
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
 size_t tidepool_allocation_log(char* out, size_t capacity) {
   const tidepool::torch_cpu::AllocationLog* const log = tidepool::torch_cpu::allocation_log();
   return log == nullptr ? 0 : give_text(log->text(), out, capacity);

@@ -1,6 +1,8 @@
 #include "bindings/torch_cpu/cpu_engine.h"
 
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -74,6 +76,37 @@ void attach_cpu(const torch_glue::Settings& settings) {
   torch_glue::add_engine(std::move(engine));
   (void)memory.release();
   CpuAllocator::install();
+}
+
+bool set_limit(torch_glue::Engine& engine, size_t bytes) {
+  static std::mutex mutex;
+  static size_t last_bytes = SIZE_MAX;  // what was last asked for and is in force
+  const std::lock_guard<std::mutex> guard(mutex);
+  BudgetedAllocator& allocator = engine.allocator();
+  size_t held_bytes = allocator.set_limit(bytes);
+  if (held_bytes > bytes) {
+    try {  // The policy chooses what goes. One page more, as the block may begin and end within
+           // some.
+      allocator.free(allocator.allocate(held_bytes - bytes + allocator.page_bytes()));
+      held_bytes = allocator.set_limit(bytes);
+    } catch (const OutOfMemory&) {
+      // What stays lies in between: all the rest goes.
+    }
+  }
+  if (held_bytes > bytes) {
+    {
+      DeviceLock lock(engine.mutex());
+      engine.runtime().evict_everything();
+      // Small blocks that stay would keep the pages of what has gone.
+      allocator.compact(lock, StreamId::kDefault);
+    }
+    if (allocator.set_limit(bytes) > bytes) {
+      allocator.set_limit(last_bytes);
+      return false;
+    }
+  }
+  last_bytes = bytes;
+  return true;
 }
 
 const AllocationLog* allocation_log() { return g_allocation_log; }

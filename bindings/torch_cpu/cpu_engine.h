@@ -1,7 +1,13 @@
 // CpuEngine: the engine of a CPU job, with the memory it manages. Made once, never destroyed.
 #pragma once
 
+#include <cstddef>
+
 #include "bindings/torch/base/settings.h"
+
+namespace tidepool::torch_glue {
+class Engine;
+}
 
 namespace tidepool::torch_cpu {
 
@@ -11,6 +17,10 @@ class AllocationLog;
 // Throws: std::runtime_error if attached already, or PyTorch uses our dispatch key;
 // std::invalid_argument for settings that do not go together.
 void attach_cpu(const torch_glue::Settings& settings);
+
+// Holds at most `bytes` from the system, or the engine's budget if that is less: evicts what has to
+// go. False, and the limit is what it was, if what cannot be evicted takes more. Thread safe.
+bool set_limit(torch_glue::Engine& engine, size_t bytes);
 
 // Nullptr unless the settings asked for it.
 const AllocationLog* allocation_log();

@@ -33,6 +33,18 @@ size_t tidepool_statistics(char* out, size_t capacity) {
   return give_text(CudaAllocator::installed()->statistics_json(), out, capacity);
 }
 
+int tidepool_set_limit(uint64_t bytes, char* error, size_t error_bytes) {
+  if (CudaAllocator::installed() == nullptr) {
+    return fail(kFailed, "Tidepool is not attached", error, error_bytes);
+  }
+  try {
+    if (CudaAllocator::installed()->set_limit(bytes)) return 0;
+    return fail(kOutOfMemory, tidepool::torch_glue::limit_refusal(bytes), error, error_bytes);
+  } catch (const std::exception& exception) {
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
 int tidepool_make_shareable(void* storage, char* error, size_t error_bytes) {
   if (CudaAllocator::installed() == nullptr || storage == nullptr) return 0;
   try {

@@ -90,6 +90,8 @@ class CudaAllocator final : public ForwardingAllocator {
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
                           cudaStream_t stream, bool peer_access) override;
 
+  bool set_limit(size_t bytes) { return devices_.set_limit(bytes); }
+
   // Moves the contents of one of our blocks into memory of PyTorch's own allocator, which other
   // processes can map. The storage has another address then.
   void make_shareable(c10::StorageImpl* storage);

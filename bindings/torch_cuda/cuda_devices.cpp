@@ -146,6 +146,48 @@ size_t CudaDevices::outside_bytes(DeviceIndex device) {
   return total - free_bytes - std::min(total - free_bytes, held);
 }
 
+bool CudaDevices::set_limit(size_t bytes) {
+  struct Before {
+    Device* own;
+    DeviceMemory* memory;
+    size_t limit;
+  };
+  std::vector<Before> done;
+  bool fits = true;
+  for_each([&](Device& own, DeviceMemory& memory) {
+    if (own.captures > 0) throw std::runtime_error("a graph is being captured");
+    done.push_back({&own, &memory, own.pools->limit()});
+  });
+  if (done.empty()) throw std::runtime_error("no memory of a device has been asked for yet");
+  const auto limit = [](const Before& device, size_t most) {
+    const size_t allowed = std::min(device.own->budget_bytes, most);
+    device.own->pools->set_limit(allowed, device.own->device_bytes);
+    device.own->pools->settle(*device.memory);
+    return device.memory->allocator().committed_bytes() + device.own->pools->reserved() <= allowed;
+  };
+  for (const Before& device : done) {
+    if (limit(device, bytes)) continue;
+    const size_t held =
+        device.memory->allocator().committed_bytes() + device.own->pools->reserved();
+    try {  // The policy chooses what goes. One page more, as the block may begin and end within
+           // some.
+      const size_t whole = held - std::min(held, bytes) + device.memory->allocator().page_bytes();
+      device.memory->free(device.memory->allocate(whole, nullptr, PlacementHint::kTransient));
+    } catch (const OutOfMemory&) {
+      // What stays lies in between: all the rest goes.
+    }
+    if (limit(device, bytes)) continue;
+    if (torch_glue::Engine* engine = device.memory->engine()) {
+      DeviceLock lock(engine->mutex());
+      engine->runtime().evict_everything();
+    }
+    fits = fits && limit(device, bytes);
+  }
+  if (fits) return true;
+  for (const Before& device : done) limit(device, device.limit);
+  return false;
+}
+
 std::string CudaDevices::statistics_json() {
   nlohmann::json devices = nlohmann::json::object();
   for_each([&](Device& own, DeviceMemory& memory) {

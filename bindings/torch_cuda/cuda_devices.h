@@ -61,6 +61,11 @@ class CudaDevices {
   // context, code, libraries' own memory, other processes. 0 if the device does not say.
   size_t outside_bytes(DeviceIndex device);
 
+  // Holds at most `bytes` of each device that has memory, or its budget if that is less. False, and
+  // the limits are what they were, if what cannot be evicted takes more. Throws:
+  // std::runtime_error if there is nothing to limit, or a graph is being captured.
+  bool set_limit(size_t bytes);
+
   // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
   std::string statistics_json();
 

@@ -40,7 +40,8 @@ size_t tidepool_statistics(char* out, size_t capacity) {
   char text[40000];
   memset(text, ' ', sizeof text);  // longer than a first guess at the size
   int used = snprintf(text, sizeof text,
-                      "{\"cpu\": {\"reserved_peak_bytes\": 1610612736, \"evictions\": 3, "
+                      "{\"cpu\": {\"budget_bytes\": 1073741824, "
+                      "\"reserved_peak_bytes\": 1610612736, \"evictions\": 3, "
                       "\"evicted_bytes\": 3145728, \"operators_replayed\": 4, "
                       "\"bookkeeping_bytes\": 2048, \"replay_ns\": "
                       "1500000000, \"escapes\": %d, \"steps\": %d, \"threads\": %d}",
@@ -77,6 +78,18 @@ int tidepool_begin_settling(char* e, size_t n) {
   return (void)e, (void)n, note("begin_settling", ""), 0;
 }
 void tidepool_end_settling(void) { note("end_settling", ""); }
+int tidepool_begin_keeping(void** k, char* e, size_t n) {
+  return (void)e, (void)n, *k = 0, note("begin_keeping", ""), 0;
+}
+void tidepool_end_keeping(void* k) { (void)k, note("end_keeping", ""); }
+int tidepool_set_limit(uint64_t bytes, char* error, size_t error_bytes) {
+  char text[32];
+  snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
+  note("limit", text);
+  if (bytes >= 1000) return 0;
+  snprintf(error, error_bytes, "out of memory: what cannot be evicted takes more");
+  return 1;
+}
 void tidepool_distrust(const char* name) { note("distrust", name); }
 void tidepool_note_own_kernel(void) { note("own kernel", ""); }
 int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }

@@ -19,6 +19,7 @@ from tidepool import cli
     (["--budget", "1GiB", "sh", "-c", "x.py"], ["--budget", "1GiB"], ["sh", "-c", "x.py"]),
     (["--budget", "1GiB"], ["--budget", "1GiB"], []),
     (["--steps", "3", "a.py"], ["--steps", "3"], [sys.executable, "a.py"]),
+    (["--batch", "@", "8:9", "a.py", "@"], ["--batch", "@", "8:9"], [sys.executable, "a.py", "@"]),
 ])
 def test_options_and_command_are_told_apart(arguments, options, command):
     assert cli.split_command(arguments) == (options, command)
@@ -55,6 +56,21 @@ def test_bad_settings_are_refused_before_the_job_starts(installation, arguments,
 ])
 def test_what_verify_refuses_is_no_verdict(installation, arguments, part):
     done = installation.tidepool("verify", *arguments, check=3)
+    assert done.stdout == "" and part in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments, part", [
+    (["--memory", "8gib", "--", "true"], "'8gib': unknown unit"),
+    (["--slowdown", "10", "--", "true"], "expected a share such as 10%"),
+    (["--memory", "1GiB", "--slowdown", "10%", "--", "true"], "not allowed with"),
+    (["--device", "gpu", "--", "true"], "device 'gpu'"),
+    (["--batch", "@", "8:512", "--", "true", "@"], "--batch needs --memory"),
+    (["--memory", "1GiB", "--batch", "@", "9:8", "--", "true", "@"], "--batch '9:8'"),
+    (["--memory", "1GiB", "--batch", "@", "8:9", "--", "true"], "no such word"),
+    (["--slowdown", "10%"], "no command"),
+])
+def test_what_probe_refuses_is_no_answer(installation, arguments, part):
+    done = installation.tidepool("probe", *arguments, check=3)
     assert done.stdout == "" and part in done.stderr and "Traceback" not in done.stderr
 
 

@@ -67,6 +67,20 @@ def test_a_step_in_order(recorder, lines, monkeypatch):
                                        "torch": torch.__version__}
 
 
+def test_steps_are_only_counted_and_timed_without_comparing(tmp_path, lines):
+    recorder = _recorder.Recorder(torch, _recorder.Task(str(tmp_path), compare=False))
+    recorder._fingerprints = None  # nothing is looked at
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = follow(recorder, torch.optim.SGD([weight], lr=0.1))
+    for _ in range(3):
+        weight.sum().backward()
+        optimizer.step()
+    (summary,) = _step_log.summaries(tmp_path).values()
+    assert summary.steps == len(summary.wall_ns) == len(summary.processor_ns) == 3
+    assert min(summary.wall_ns) > 0
+    assert all(line["fingerprints"] == [] for line in events(lines()))
+
+
 def test_a_backward_inside_of_backward_is_no_loss(recorder, lines, monkeypatch):
     from torch.utils.checkpoint import checkpoint
 

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from tidepool import _operator_log, _recorder, _step_log, _verify
+from tidepool import _operator_log, _recorder, _runs, _step_log, _verify
 from tidepool._json_lines import JsonLines
 
 STEPS = 3
@@ -68,7 +68,7 @@ class Script:
 @pytest.fixture
 def script(monkeypatch):
     made = Script()
-    monkeypatch.setattr(_verify, "_run_job", made.run_job)
+    monkeypatch.setattr(_runs, "run_job", made.run_job)
     return made
 
 
@@ -233,8 +233,8 @@ def test_a_signal_ends_the_job_too(number, tmp_path):
     job = ("import os, signal, sys, time\n"
            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
            f"open({str(tmp_path / 'up')!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")
-    code = ("import os, sys; from tidepool import _verify; "
-            f"_verify._SECONDS_TO_DIE = 1; sys.exit(_verify.main([sys.executable, '-c', {job!r}], "
+    code = ("import os, sys; from tidepool import _runs, _verify; "
+            f"_runs._SECONDS_TO_DIE = 1; sys.exit(_verify.main([sys.executable, '-c', {job!r}], "
             "dict(os.environ), None))")
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True,
                                env={**os.environ, "PYTHONPATH": str(

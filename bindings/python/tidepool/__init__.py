@@ -8,11 +8,14 @@ or, without a change to the job, `tidepool run --budget 8GiB -- python train.py`
 
 from __future__ import annotations
 
+from ._control import Kept, budget, keep, no_eviction, set_budget
 from ._plugin import AttachError
 from ._settings import SettingsError
+from ._shortage import Shortage, shortage
 from ._version import __version__
 
-__all__ = ["AttachError", "SettingsError", "__version__", "enable", "stats"]
+__all__ = ["AttachError", "Kept", "SettingsError", "Shortage", "__version__", "budget", "enable",
+           "keep", "no_eviction", "set_budget", "shortage", "stats"]
 
 
 def enable(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from . import (
     _compiled,
     _distributed,
+    _live,
     _optimizers,
     _plugin,
     _readers,
@@ -34,12 +37,25 @@ class Job:
         self.plugin = plugin
         self.stats_file = stats_file
         self.pid = os.getpid()
+        self.live_file: _live.LiveFile | None = None
+        self.storage_of: Callable[[Any], int] | None = None  # where tensors can be evicted
+        self.limit_bytes: int | None = None  # the budget that the job has set since, if it has
+
+    def show(self) -> None:
+        """Show this process in `tidepool top`, where that is possible."""
+        try:
+            self.live_file = _live.LiveFile(self.plugin.statistics)
+            self.live_file.start()
+        except OSError as error:
+            say(f"not shown in `tidepool top`: {error}")
 
     def finish(self) -> None:
         """Print the summary and write the statistics. A forked child is not this job."""
         if os.getpid() != self.pid:
             return
         try:
+            if self.live_file:
+                self.live_file.close()
             self.plugin.finish()
             devices = self.plugin.statistics()
             if not self.settings.quiet:
@@ -80,13 +96,16 @@ def attach(settings: _settings.Settings) -> Job:
     plugin = _plugin.load(device=settings.device)
     stats_file = _claim_stats_file(settings)
     try:
-        _attach(plugin, settings, _values_for_plugin(settings))
+        storage_of = _attach(plugin, settings, _values_for_plugin(settings))
     except BaseException:
         if stats_file:
             stats_file.discard()
         raise
     _job = Job(settings, plugin, stats_file)
+    _job.storage_of = storage_of
     atexit.register(_job.finish)
+    if settings.top:
+        _job.show()
     if not settings.quiet:
         say(f"attached, {settings.describe()}")
     return _job
@@ -106,18 +125,23 @@ def _values_for_plugin(settings: _settings.Settings) -> dict:
     return values
 
 
-def _attach(plugin: _plugin.Plugin, settings: _settings.Settings, values: dict) -> None:
+def _attach(plugin: _plugin.Plugin, settings: _settings.Settings,
+            values: dict) -> Callable[[Any], int] | None:
     import torch
 
+    storage_of = None
     if settings.rematerializes():
-        _attach_rematerializing(plugin, values, torch)
+        storage_of = _attach_rematerializing(plugin, values, torch)
     else:
         plugin.attach(values)
     if settings.device == "cuda":
         _sharing.move_before_sharing(plugin, torch.UntypedStorage)
+    return storage_of
 
 
-def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None:
+def _attach_rematerializing(plugin: _plugin.Plugin, values: dict,
+                            torch) -> Callable[[Any], int]:
+    """Attach, and return what gives the address of a tensor's `StorageImpl`."""
     from torch.optim import Optimizer
 
     readers = _readers.Readers(plugin, torch)
@@ -134,6 +158,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch) -> None
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
+    return readers.storage_of
 
 
 def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | None:

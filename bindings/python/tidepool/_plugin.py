@@ -50,6 +50,9 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_recording": (None, [ctypes.c_int]),
     "tidepool_begin_settling": (ctypes.c_int, [_TEXT, _SIZE]),
     "tidepool_end_settling": (None, []),
+    "tidepool_begin_keeping": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
+    "tidepool_end_keeping": (None, [_ADDRESS]),
+    "tidepool_set_limit": (ctypes.c_int, [ctypes.c_uint64, _TEXT, _SIZE]),
     "tidepool_distrust": (None, [_TEXT]),
     "tidepool_note_own_kernel": (None, []),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
@@ -145,6 +148,20 @@ class Plugin:
             yield
         finally:
             self.library.tidepool_end_settling()
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Restore every evicted storage, and evict none until the block ends."""
+        kept = _ADDRESS()
+        self._run(self.library.tidepool_begin_keeping, ctypes.byref(kept))
+        try:
+            yield
+        finally:
+            self.library.tidepool_end_keeping(kept)
+
+    def set_limit(self, size: int) -> None:
+        """Hold at most so many bytes of each device, or the budget if that is less."""
+        self._run(self.library.tidepool_set_limit, size)
 
     def distrust(self, operator: str) -> None:
         """Keep what an operator, aten::add or aten::add.Tensor, makes from now on; _ is all."""

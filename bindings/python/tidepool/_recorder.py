@@ -31,6 +31,7 @@ from . import (
     _json_lines,
     _operator_log,
     _operator_watch,
+    _step_clock,
     _step_log,
     _tensor_names,
 )
@@ -46,11 +47,13 @@ class Task:
     """What a run is to record; comes in an environment variable.
 
     `steps` stops the job after so many steps; from step `watch` on its operators are recorded too.
+    Without `compare` steps are counted and timed, and no tensor is looked at.
     """
 
     folder: str
     steps: int | None = None
     watch: int | None = None
+    compare: bool = True
 
     def to_variable(self) -> str:
         return json.dumps(asdict(self))
@@ -95,6 +98,7 @@ class Recorder:
         self._optimizer_count = 0
         self._labels: dict[tuple[str, int], list[str]] = {}  # as last written
         self._watch: _operator_watch.OperatorWatch | None = None
+        self._clock = _step_clock.StepClock()
 
     def install(self) -> None:
         """Follow optimizers and backward from now on."""
@@ -151,7 +155,8 @@ class Recorder:
         if self._broken:
             return
         try:
-            record(what)
+            with self._clock.paused():
+                record(what)
         except self._torch.OutOfMemoryError:  # the budget is too small to restore what was evicted
             raise
         except Exception as error:
@@ -184,6 +189,7 @@ class Recorder:
             self._write("buffer", list(self._names(optimizer).buffers()), optimizer)
             self._write("random", [("state of the random number generator",
                                     self._torch.default_generator.get_state())])
+            self._taken_log().write({"kind": "time", "step": self._step, **self._clock.lap()})
             different = self._counters().get("contents_different")
             if different:
                 self._taken_log().write(
@@ -217,9 +223,15 @@ class Recorder:
 
     @staticmethod
     def _counters() -> dict:
-        """Return Tidepool's statistics, none where it is not attached."""
+        """Return Tidepool's statistics of all devices together, none where it is not attached."""
         job = _job.current()
-        return job.plugin.statistics().get("cpu", {}) if job else {}
+        total: dict = {}
+        for device in job.plugin.statistics().values() if job else ():
+            for key in ("evictions", "operators_replayed", "num_ooms"):
+                total[key] = total.get(key, 0) + device.get(key, 0)
+            for key in ("contents_different", "chaos_coverage"):
+                total[key] = {**total.get(key, {}), **device.get(key, {})}
+        return total
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -227,6 +239,8 @@ class Recorder:
         """Write the fingerprints of labelled tensors (None: there is none)."""
         number = self._optimizers[optimizer][0] if optimizer is not None else 0
         log = self._taken_log()
+        if not self._task.compare:
+            tensors = []
         labels = [label for label, _ in tensors]
         if self._labels.get((kind, number)) != labels:
             self._labels[kind, number] = labels

@@ -78,7 +78,7 @@ SETTINGS = (
             _BOTH),
     Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
             "What is special on cuda: [the allocator](cuda-allocator.md), "
-            "[rematerialization](cuda-rematerialization.md).", _BOTH),
+            "[rematerialization](cuda-rematerialization.md).", (*_BOTH, "probe")),
     Setting("offload", "file:FOLDER:SIZE", "", "where tensors go that are costly to recompute",
             "On the CPU. Also what no operator can make again (parameters, gradients, the "
             "optimizer's state) is then evicted, by a copy to a file in the folder, and results "
@@ -106,6 +106,9 @@ SETTINGS = (
             "keep the budget",
             "1: a process that cannot have Tidepool ends with status 2 at `import torch`; 0, which "
             "`--if-possible` sets: it runs without.", ("run",), "--if-possible"),
+    Setting("top", "1 or 0", "0", "show the job in `tidepool top`",
+            "Shows the job in [`tidepool top`](instruments.md#what-is-my-job-doing): a thread "
+            "writes its statistics into shared memory each second.", ("run",), "--top"),
     Setting("quiet", "1 or 0", "0", "no lines on standard error"),
     Setting("planning", "MODE", PLANNING[0], "what the policy planned does while the job runs",
             "`background`: once steps repeat themselves under pressure, a thread of low priority "
@@ -138,8 +141,8 @@ RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full",
             "event_log", "trace_blocks")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
-_PASSIVE = ("quiet", "required", "stats_owner", "trace_owner", "verify", "mutant", "full", "costs",
-            "event_log", "trace_blocks")
+_PASSIVE = ("quiet", "top", "required", "stats_owner", "trace_owner", "verify", "mutant", "full",
+            "costs", "event_log", "trace_blocks")
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -166,6 +169,7 @@ class Settings:
     room: tuple[str, ...] = ROOM
     allocator: str = "arena"
     quiet: bool = False
+    top: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
     offload: _offload.FileTier | None = None
 
@@ -235,6 +239,14 @@ def nearest(word: str, valid: tuple[str, ...]) -> str:
     return f", did you mean {next(v for v in valid if v.lower() == found[0])}?" if found else ""
 
 
+def conf_items(text: str) -> list[tuple[str, str, str]]:
+    """Return the items of PyTorch's allocator settings: key, value, and the item as written."""
+    items = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text)
+    parts = (item.partition(":") for item in items)
+    return [(key.strip(), value.strip(), item)
+            for (key, _, value), item in zip(parts, items, strict=True)]
+
+
 def take_from_conf(environ: MutableMapping[str, str]) -> None:
     """Move our keys out of PyTorch's allocator settings into TIDEPOOL_* variables.
 
@@ -246,8 +258,7 @@ def take_from_conf(environ: MutableMapping[str, str]) -> None:
         if "tidepool" not in text:
             continue
         kept = []
-        for item in re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text):
-            key, _, value = (part.strip() for part in item.partition(":"))
+        for key, value, item in conf_items(text):
             if key == "backend" and value == "tidepool":
                 environ.setdefault("TIDEPOOL_BACKEND", value)
             elif key.startswith("tidepool_"):
@@ -326,6 +337,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         room=_room(given),
         allocator=_one_of(given, "allocator", ALLOCATORS, "arena"),
         quiet=_flag(given, "quiet"),
+        top=_flag(given, "top"),
         limits=limits,
         offload=_offload_to(given),
     )

@@ -82,7 +82,7 @@ def cpu_memory_bytes(root: Path = Path("/")) -> int:
 
     `root` stands for the file system's root, so that tests can bring their own.
     """
-    limits = [limit for limit, _ in _cgroup_limits(root)]
+    limits = [limit for limit, _ in cgroup_limits(root)]
     return min([_physical_memory_bytes(root), *limits])
 
 
@@ -92,18 +92,19 @@ def cpu_budget_bytes(root: Path = Path("/")) -> int:
     The reserve, an eighth and at least 1 GiB (half, where there is less than 2 GiB), is for what is
     no tensor: the interpreter, libraries, files that the system keeps in memory.
     """
-    free = [max(limit - used, 0) for limit, used in _cgroup_limits(root)]
-    available = min([_meminfo(root, "MemAvailable") or _physical_memory_bytes(root), *free])
+    free = [max(limit - used, 0) for limit, used in cgroup_limits(root)]
+    available = min([meminfo(root, "MemAvailable") or _physical_memory_bytes(root), *free])
     reserve = max(available // _RESERVE_PARTS, min(_LEAST_RESERVE, available // 2))
     return available - reserve
 
 
 def _physical_memory_bytes(root: Path) -> int:
-    return (_meminfo(root, "MemTotal")
+    return (meminfo(root, "MemTotal")
             or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def _meminfo(root: Path, name: str) -> int | None:
+def meminfo(root: Path, name: str) -> int | None:
+    """Return the bytes that the system reports under a name, such as MemTotal."""
     try:
         for line in (root / "proc/meminfo").read_text().splitlines():
             if line.startswith(name + ":"):
@@ -113,7 +114,7 @@ def _meminfo(root: Path, name: str) -> int | None:
     return None
 
 
-def _cgroup_limits(root: Path) -> list[tuple[int, int]]:
+def cgroup_limits(root: Path) -> list[tuple[int, int]]:
     """Limits of this process's cgroup and of all above it, version 2 and version 1, and their use.
 
     Files that were not read lately do not count as used: the system takes their memory when it is

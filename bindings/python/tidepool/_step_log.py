@@ -32,6 +32,9 @@ class Summary:
     # Whose contents came back otherwise than they were evicted (compared under chaos), and how
     # often, up to the end of the first step with any.
     restored_otherwise: dict[str, int] = field(default_factory=dict)
+    # Of each step, without the recorder's own time; the first begins with the import of PyTorch.
+    wall_ns: list[int] = field(default_factory=list)
+    processor_ns: list[int] = field(default_factory=list)
     broken: str = ""  # why the recorder gave up, if it did
 
 
@@ -73,6 +76,9 @@ def _summary(path: Path) -> Summary:
             summary.unreadable = sum(map(_fingerprint.is_unreadable, line["fingerprints"]))
         elif kind == "restored":
             summary.restored_otherwise = summary.restored_otherwise or line["different"]
+        elif kind == "time":
+            summary.wall_ns.append(line["wall_ns"])
+            summary.processor_ns.append(line["processor_ns"])
         elif kind == "broken":
             summary.broken = line["reason"]
         elif kind == "end":

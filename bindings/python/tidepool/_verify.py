@@ -7,85 +7,21 @@ prints goes to standard error, and what the others print is shown only where one
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import subprocess
 import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import _operator_log, _settings, _step_log
+from . import _operator_log, _runs, _settings, _step_log
 from ._progress import Progress
-from ._recorder import LACKED, STARTED, VARIABLE, Task
+from ._recorder import STARTED, Task
+from ._runs import CouldNotRun, Interrupted, Run
 
 SAME, DIFFERS, UNSTABLE, COULD_NOT_RUN = 0, 1, 2, 3
-_SECONDS_TO_DIE = 10  # after an interruption
-_LINES_SHOWN = 30  # of the output of a run that failed
 _OPERATORS_SHOWN = 5  # of those whose results were tried least
-
-
-class CouldNotRun(Exception):
-    """There is nothing to compare; the message says why."""
-
-
-class Interrupted(Exception):
-    """A signal asked us to end; `status` is the exit status for that."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"interrupted by {signal.Signals(number).name}")
-        self.status = 128 + number
-
-
-@dataclass
-class Run:
-    """A finished run of the job."""
-
-    name: str
-    folder: Path
-    status: int  # as subprocess gives it: negative for a signal
-    processes: dict[str, _step_log.Summary] = field(default_factory=dict)
-
-    @property
-    def ended_well(self) -> bool:
-        """Tell whether the job ended as it should, or was stopped by us (and perhaps minded)."""
-        stopped = bool(self.stepping) and all(p.stopped for p in self.stepping)
-        return self.status == 0 or (self.status > 0 and stopped)
-
-    @property
-    def stepping(self) -> list[_step_log.Summary]:
-        return [p for p in self.processes.values() if p.steps]
-
-    @property
-    def steps(self) -> int:
-        return max((p.steps for p in self.stepping), default=0)
-
-    @property
-    def attached(self) -> bool:
-        return bool(self.processes) and all(p.attached for p in self.processes.values())
-
-    def count(self, counter: str) -> int:
-        return sum(p.counters.get(counter, 0) for p in self.processes.values())
-
-    @property
-    def lacked_memory(self) -> bool:
-        """Tell whether a process of the job ran out of memory, also before its first step."""
-        if self.count("out_of_memory") or list(self.folder.glob(f"*{LACKED}")):
-            return True
-        # An error that nobody catches, on a thread of C++, aborts: then the output alone tells.
-        aborted = self.status in (-signal.SIGABRT, 128 + signal.SIGABRT)
-        return aborted and b"OutOfMemoryError" in (self.folder / "output").read_bytes()
-
-    def how_it_ended(self) -> str:
-        """Return the exit status in words."""
-        if self.status >= 0:
-            return f"exits with status {self.status}"
-        with contextlib.suppress(ValueError):
-            return f"is killed by {signal.Signals(-self.status).name}"
-        return f"is killed by signal {-self.status}"
 
 
 class Verification:
@@ -142,17 +78,9 @@ class Verification:
         progress = Progress(f"{of_three}, {name}", folder, steps or self._steps_seen or self._steps,
                             _say)
         task = Task(str(folder), steps or self._steps, watch)
-        environ = {**(self._attached if "Tidepool" in name else self._plain),
-                   VARIABLE: task.to_variable()}
-        with open(folder / "output", "wb") as output:
-            status = _run_job(self._command, environ, None if self._count == 1 else output,
-                              progress)
-        progress.finish()
-        run = Run(name, folder, status, _step_log.summaries(folder))
+        environ = self._attached if "Tidepool" in name else self._plain
+        run = _runs.record(name, self._command, environ, task, progress, echo=self._count == 1)
         self._steps_seen = self._steps_seen or run.steps
-        broken = [p.broken for p in run.processes.values() if p.broken]
-        if broken:
-            raise CouldNotRun(f"recording the run {name} failed: {broken[0]}{_tail(run)}")
         return run
 
     def _find_culprit(self, step: int, third: Run) -> str:
@@ -215,7 +143,7 @@ def _check_plain(run: Run) -> None:
             hint = (". The first run did not fail: does the job mind what that one wrote, such as "
                     "checkpoints?")
         raise CouldNotRun(f"the job fails without Tidepool ({run.name}): it {run.how_it_ended()}"
-                          f"{hint}{_tail(run)}")
+                          f"{hint}{run.tail()}")
     if run.attached:
         raise CouldNotRun("the job attaches Tidepool by itself in a way that verify cannot prevent")
     if not list(run.folder.glob(f"*{STARTED}")):
@@ -227,7 +155,7 @@ def _check_plain(run: Run) -> None:
 
 def _check_attached(run: Run) -> None:
     if run.processes and not run.attached:
-        raise CouldNotRun(f"Tidepool did not attach to the job{_tail(run)}")
+        raise CouldNotRun(f"Tidepool did not attach to the job{run.tail()}")
 
 
 def _same(first: Run, third: Run) -> str:
@@ -279,7 +207,7 @@ def _differs(difference: _step_log.Difference, first: Run, third: Run, culprit: 
                    f"{_number(third.count('out_of_memory'), 'time')}; if it reacts to that, try a "
                    "larger budget")
     if not third.ended_well:
-        report += f"\n  with Tidepool it {third.how_it_ended()}{_tail(third)}"
+        report += f"\n  with Tidepool it {third.how_it_ended()}{third.tail()}"
     return report
 
 
@@ -296,15 +224,15 @@ def _check_failure(third: Run, first: Run, budget: str | None) -> None:
     if third.lacked_memory:
         where = f"under the budget of {budget}" if budget else "with Tidepool"
         raise CouldNotRun(f"out of memory: {where} the job {third.how_it_ended()}; "
-                          f"{_so_far(third, first)}{_tail(third)}")
+                          f"{_so_far(third, first)}{third.tail()}")
     if third.status == -signal.SIGKILL:
         raise CouldNotRun(f"with Tidepool the job {third.how_it_ended()}; "
-                          f"{_so_far(third, first)}{_tail(third)}")
+                          f"{_so_far(third, first)}{third.tail()}")
 
 
 def _failed(third: Run, first: Run, culprit: str) -> str:
     return (f"differs: the job ends well by itself, but with Tidepool it {third.how_it_ended()}; "
-            f"{_so_far(third, first)}\n  operator: {culprit}{_tail(third)}")
+            f"{_so_far(third, first)}\n  operator: {culprit}{third.tail()}")
 
 
 def _restored_otherwise(third: Run) -> str:
@@ -336,73 +264,5 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _tail(run: Run) -> str:
-    """Return the last lines that a run printed, to be appended to a message."""
-    lines = (run.folder / "output").read_text(errors="replace").splitlines()[-_LINES_SHOWN:]
-    return "".join(f"\n  | {line}" for line in ["its last output:", *lines]) if lines else ""
-
-
 def _say(line: str) -> None:
     print(f"tidepool verify: {line}", file=sys.stderr, flush=True)
-
-
-# -- running the job -------------------------------------------------------------------------------
-
-
-def _run_job(command: list[str], environ: dict[str, str], output, progress: Progress) -> int:
-    """Run a command to its end; return its status as subprocess gives it.
-
-    Args:
-        output: a file for its standard output and error; None sends both to our standard error.
-        progress: is asked to look every second.
-
-    Raises:
-        CouldNotRun: it cannot be started.
-        Interrupted: we got a signal, which the job got too.
-    """
-    target = sys.stderr.fileno() if output is None else output
-    sys.stderr.flush()
-    try:
-        job = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=target,
-                               stderr=target)
-    except FileNotFoundError:
-        raise CouldNotRun(f"command not found: {command[0]}") from None
-    except OSError as error:
-        raise CouldNotRun(f"cannot start {command[0]}: {error.strerror}") from None
-    with _passing_on(job) as received:
-        while (status := _status_within_a_second(job)) is None:
-            progress.look()
-    if received:
-        raise Interrupted(received[0])
-    return status
-
-
-def _status_within_a_second(job: subprocess.Popen) -> int | None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return job.wait(1)
-    return None
-
-
-@contextlib.contextmanager
-def _passing_on(job: subprocess.Popen) -> Iterator[list[int]]:
-    """Note signals that ask us to end, and see to it that the job ends too."""
-    received: list[int] = []
-
-    def take(number, frame):
-        received.append(number)
-        if number != signal.SIGINT:  # a terminal sends that one to the job as well
-            job.send_signal(number)
-        signal.alarm(_SECONDS_TO_DIE)
-
-    def lose_patience(number, frame):
-        job.kill()
-
-    handlers = {signal.SIGINT: take, signal.SIGTERM: take, signal.SIGHUP: take,
-                signal.SIGALRM: lose_patience}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield received
-    finally:
-        signal.alarm(0)
-        for number, handler in before.items():
-            signal.signal(number, handler)

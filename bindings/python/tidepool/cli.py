@@ -3,7 +3,8 @@
 `run` checks the settings, puts them and the preload shim into the environment, and becomes the
 job: exit status and signals are the job's own, and the job's children inherit the settings. Each
 process of the job that imports PyTorch and cannot have Tidepool ends there with status 2.
-`verify` runs the job in such an environment and without, and compares (`_verify.py`).
+`verify` runs the job in such an environment and without, and compares (`_verify.py`); `probe` finds
+a budget for it (`_probe.py`). `top` and `doctor` take no job.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import _plugin, _settings, _stats_file, _trace_file, _verify
+from . import _batch, _doctor, _probe, _settings, _sizes, _stats_file, _top, _trace_file, _verify
 from ._version import __version__
 
-SHIM = _plugin.LIBRARY_FOLDER / "libtidepool_preload.so"
+SHIM = _doctor.SHIM
 _OPTIONS = tuple(each for each in _settings.SETTINGS if each.commands and not each.switch)
 # Options whose value may be the next word; that of --chaos, which may have none, is not.
-_WITH_VALUE = (*(each.option for each in _OPTIONS if each.key != "chaos"), "--steps")
+_WITH_VALUE = (*(each.option for each in _OPTIONS if each.key != "chaos"), "--steps",
+               "--memory", "--slowdown")
+_WITH_JOB = ("run", "verify", "probe")
 
 _EPILOG = """\
 examples:
@@ -59,6 +62,48 @@ Exit status:
 """
 
 
+_DOCTOR_EPILOG = """\
+Says what there is (Python, PyTorch, plugins, GPUs, memory), which settings hold and where each
+comes from, and what is in the way, each with what to do about it. A small network is trained with
+and without Tidepool, and the bits are compared.
+
+Exit status: 0 if nothing keeps Tidepool from working, else 1.
+"""
+
+
+_PROBE_EPILOG = """\
+examples:
+  tidepool probe -- python train.py
+  tidepool probe --memory 8GiB -- python train.py
+  tidepool probe --slowdown 20% --json -- python train.py
+  tidepool probe --memory 8GiB --batch '{batch}' 8:512 -- python train.py --batch-size '{batch}'
+
+Runs the job for a few steps, simulates budgets, and prints what each would cost a step: time,
+evictions, operators that run again. Recommended is the budget of --memory, or the least one under
+which a step takes at most --slowdown longer. Then the job runs plain and under that budget, for
+eight steps, and is compared bit for bit. An interruption prints what is known by then.
+With --batch some small batches are recorded instead, the largest one that fits is predicted, and
+it and its neighbours run for real.
+
+Each run does everything that the job does besides, such as files that it writes. The report goes to
+standard output; what the first run prints, to standard error.
+
+Exit status:
+  0  a budget is recommended and proved
+  1  none does what was asked for, or the real run did not prove it
+  3  could not run: wrong settings, a job that fails or takes no step
+"""
+
+
+_TOP_EPILOG = """\
+Columns, for each process and device: budget (or what the device has given, if that is less); memory
+held now, and at most; evictions and operators that ran again, a second; share of the time that
+went into running operators again, choosing what to evict, and bookkeeping; plans for steps found.
+
+Exit status: 0, or with --once or --json 1 if there is no such job.
+"""
+
+
 class Refusal(Exception):
     """`run` will not start the job; the message says why."""
 
@@ -68,11 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     name = arguments[0] if arguments else ""
-    if name not in ("run", "verify"):
-        parser.parse_args(arguments or ["--help"])
-        return 2
-    # Of `verify`, 2 is a verdict.
-    refused = 2 if name == "run" else _verify.COULD_NOT_RUN
+    if name not in _WITH_JOB:
+        return _without_job(parser.parse_args(arguments or ["--help"]))
+    refused = 2 if name == "run" else _verify.COULD_NOT_RUN  # of `verify`, 2 is a verdict
     options, command = split_command(arguments[1:])
     try:
         parsed = parser.parse_args([name, *options])
@@ -82,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not command:
             raise Refusal(f"no command given: expected `tidepool {name} --budget 8GiB -- python "
                           "train.py`")
+        if name == "probe":
+            return _probe_job(parsed, command)
         environ = job_environment(parsed, os.environ)
     except (Refusal, _settings.SettingsError) as error:
         print(f"tidepool {name}: {error}", file=sys.stderr)
@@ -89,6 +134,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name == "verify":
         return _verify.main(command, environ, parsed.steps)
     return _become(command, environ)
+
+
+def _probe_job(parsed: argparse.Namespace, command: list[str]) -> int:
+    kept = {key: value for key, value in os.environ.items() if key != "TIDEPOOL_BUDGET"}
+
+    def make_environ(**settings: str) -> dict[str, str]:
+        options = argparse.Namespace(command="probe", device=parsed.device, **settings)
+        return job_environment(options, kept)
+
+    make_environ(budget="1GiB")  # refuses now what would be refused later
+    wish = _probe.Wish(parsed.memory, parsed.slowdown, parsed.steps or _probe.STEPS)
+    if parsed.batch:
+        batches = _batches(parsed.batch, command, wish)
+        return _batch.main(command, make_environ, wish, batches, parsed.json)
+    return _probe.main(command, make_environ, wish, parsed.json)
+
+
+def _batches(asked: Sequence[str], command: list[str], wish: _probe.Wish) -> _batch.Batches:
+    """Return what --batch asks for; raise Refusal if that cannot be."""
+    placeholder, sizes = asked
+    low, _, high = sizes.partition(":")
+    if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high)):
+        raise Refusal(f"--batch {sizes!r}: expected the least and the largest size, such as 8:512")
+    if not any(placeholder in word for word in command):
+        raise Refusal(f"--batch {placeholder!r}: the command has no such word to put sizes for")
+    if wish.memory_bytes is None:
+        raise Refusal("--batch needs --memory, the budget that the batch is to fit")
+    return _batch.Batches(placeholder, int(low), int(high))
+
+
+def _without_job(parsed: argparse.Namespace) -> int:
+    """Run a command that takes no job; argparse has seen to it that it is one."""
+    if parsed.command == "top":
+        return _top.main(parsed.pid, parsed.once, parsed.json)
+    return _doctor.main(parsed.json)
 
 
 def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -106,8 +186,9 @@ def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if word == "-m" or not word.startswith("-"):
             return options, _python_command([word, *rest])
         options.append("--chaos=op" if word == "--chaos" else word)
-        if word in _WITH_VALUE and rest:
-            options.append(rest.pop(0))
+        values = 2 if word == "--batch" else int(word in _WITH_VALUE)
+        options += rest[:values]
+        del rest[:values]
     return options, []
 
 
@@ -155,6 +236,8 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
     # A run that `verify` compares goes on: what became of Tidepool is in its verdict.
     must = options.command == "run" and not options.if_possible
     environ[_settings.REQUIRED] = "1" if must else "0"
+    if getattr(options, "top", False):
+        environ["TIDEPOOL_TOP"] = "1"
     environ["LD_PRELOAD"] = preload_list(SHIM, environ.get("LD_PRELOAD", ""))
     return environ
 
@@ -188,8 +271,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidepool", allow_abbrev=False,
         description="Run PyTorch jobs within a hard memory budget, with the same bits.")
     parser.add_argument("--version", action="version", version=f"tidepool {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="run | verify", required=True,
-                                     dest="command")
+    commands = parser.add_subparsers(title="commands", required=True, dest="command",
+                                     metavar="run | verify | probe | top | doctor")
     run = commands.add_parser(
         "run", help="run a job within a budget", formatter_class=shape, allow_abbrev=False,
         usage="tidepool run [--budget SIZE] [options] -- COMMAND...\n"
@@ -205,7 +288,55 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(verify, "verify")
     verify.add_argument("--steps", metavar="N", type=_step_count,
                         help="stop each run after N calls of an optimizer's step")
+    _add_probe(commands, shape)
+    top = commands.add_parser(
+        "top", help="watch running jobs", formatter_class=shape, allow_abbrev=False,
+        description="Watch the running jobs of this user that were started by `tidepool run --top`,"
+                    " or with TIDEPOOL_TOP=1.", epilog=_TOP_EPILOG)
+    top.add_argument("pid", nargs="?", type=int, metavar="PID", help="this process only")
+    top.add_argument("--once", action="store_true", help="print once, and end")
+    top.add_argument("--json", action="store_true", help="print one JSON list, and end")
+    doctor = commands.add_parser(
+        "doctor", help="check this installation", formatter_class=shape, allow_abbrev=False,
+        description="Check this installation.", epilog=_DOCTOR_EPILOG)
+    doctor.add_argument("--json", action="store_true", help="one JSON object, for bug reports")
     return parser
+
+
+def _add_probe(commands, shape) -> None:
+    probe = commands.add_parser(
+        "probe", help="find a budget for a job", formatter_class=shape, allow_abbrev=False,
+        usage="tidepool probe [--memory SIZE | --slowdown SHARE] [options] -- COMMAND...",
+        description="Find the budget that a job needs, and prove it.", epilog=_PROBE_EPILOG)
+    wish = probe.add_mutually_exclusive_group()
+    wish.add_argument("--memory", metavar="SIZE", type=_memory,
+                      help="the memory that there is: 8GiB, 8GB or plain bytes")
+    wish.add_argument("--slowdown", metavar="SHARE", type=_share,
+                      help="how much longer a step may take (default: 10%%)")
+    probe.add_argument("--steps", metavar="N", type=_step_count,
+                       help="record steps 2 to N, if not all are alike (default: 3)")
+    probe.add_argument("--batch", nargs=2, metavar=("WORD", "LOW:HIGH"),
+                       help="the largest batch that fits --memory: each size is put for WORD in "
+                            "the command")
+    probe.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_settings(probe, "probe")
+
+
+def _memory(text: str) -> int:
+    try:
+        return _sizes.parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = -1
+    if share < 0 or not text.endswith("%"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a share such as 10%")
+    return share
 
 
 def _add_settings(command: argparse.ArgumentParser, name: str) -> None:

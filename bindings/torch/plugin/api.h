@@ -92,6 +92,18 @@ TIDEPOOL_EXPORT void tidepool_rescan_operators();
 TIDEPOOL_EXPORT int tidepool_begin_settling(char* error, size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_end_settling();
 
+// These stand around work of the job's for which nothing may be evicted: the first restores
+// everything. Blocks nest and may overlap; `*kept` has to be passed on. The first returns what
+// tidepool_begin_settling() does. What has been recorded is as good as before.
+TIDEPOOL_EXPORT int tidepool_begin_keeping(void** kept, char* error, size_t error_bytes);
+TIDEPOOL_EXPORT void tidepool_end_keeping(void* kept);
+
+// Holds at most so many bytes from each device from now on, or the budget that was attached with,
+// if that is less: evicts what has to go. On CUDA that concerns the devices that have allocated.
+// Returns 0; 1 and a message if what cannot be evicted takes more, and the limit is what it was; or
+// 2 and a message if there is nothing to limit, or a graph is being captured.
+TIDEPOOL_EXPORT int tidepool_set_limit(uint64_t bytes, char* error, size_t error_bytes);
+
 // Ends the trust in the operators of this name, "aten::add", or in one overload,
 // "aten::add.Tensor".
 TIDEPOOL_EXPORT void tidepool_distrust(const char* name);

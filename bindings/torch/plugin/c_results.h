@@ -22,6 +22,12 @@ inline int fail(int code, const std::string& message, char* error, size_t error_
   return code;
 }
 
+// Why tidepool_set_limit() leaves the limit as it was.
+inline std::string limit_refusal(size_t bytes) {
+  return "out of memory: what cannot be evicted now takes more than " + std::to_string(bytes) +
+         " bytes; the limit is what it was";
+}
+
 // Copies a text if all of it fits. Returns the bytes it needs, the NUL included.
 inline size_t give_text(const std::string& text, char* out, size_t capacity) {
   if (out != nullptr && capacity > text.size()) std::memcpy(out, text.c_str(), text.size() + 1);

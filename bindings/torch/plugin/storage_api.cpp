@@ -2,6 +2,8 @@
 #include <c10/core/StorageImpl.h>
 
 #include <exception>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,6 +58,40 @@ int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Th
     return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
   } catch (const std::exception& exception) {
     return fail(kFailed, exception.what(), error, error_bytes);
+  }
+}
+
+void begin_keeping(Engine& engine) {
+  DeviceLock lock(engine.mutex());
+  engine.runtime().pause_evicting(lock);
+}
+
+void end_keeping(Engine& engine) {
+  DeviceLock lock(engine.mutex());
+  engine.runtime().resume_evicting();
+}
+
+// Calls `begin` on each engine, and `undo` on those that have begun if one cannot.
+template <class Begin, class Undo>
+int begin_everywhere(Begin begin, Undo undo, std::vector<Engine*>& begun, char* error,
+                     size_t error_bytes) {
+  if (!engines_installed()) return 0;
+  const auto give_up = [&](int code, const char* message) {
+    for (Engine* engine : begun) undo(*engine);
+    return fail(code, message, error, error_bytes);
+  };
+  try {
+    for_each_engine([&](Engine& engine) {
+      begin(engine);
+      begun.push_back(&engine);
+    });
+    return 0;
+  } catch (const OutOfMemory& exception) {
+    return give_up(kOutOfMemory, exception.what());
+  } catch (const c10::OutOfMemoryError& exception) {
+    return give_up(kOutOfMemory, exception.what_without_backtrace());
+  } catch (const std::exception& exception) {
+    return give_up(kFailed, exception.what());
   }
 }
 
@@ -144,31 +180,26 @@ void tidepool_optimizer_scope(int entering) {
 }
 
 int tidepool_begin_settling(char* error, size_t error_bytes) {
-  if (!engines_installed()) return 0;
   std::vector<Engine*> begun;
-  const auto undo = [&] {
-    for (Engine* engine : begun) engine->end_settling();
-  };
-  try {
-    for_each_engine([&](Engine& engine) {
-      engine.begin_settling();
-      begun.push_back(&engine);
-    });
-    return 0;
-  } catch (const OutOfMemory& exception) {
-    undo();
-    return fail(kOutOfMemory, exception.what(), error, error_bytes);
-  } catch (const c10::OutOfMemoryError& exception) {
-    undo();
-    return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
-  } catch (const std::exception& exception) {
-    undo();
-    return fail(kFailed, exception.what(), error, error_bytes);
-  }
+  return begin_everywhere(std::mem_fn(&Engine::begin_settling), std::mem_fn(&Engine::end_settling),
+                          begun, error, error_bytes);
 }
 
 void tidepool_end_settling() {
   if (engines_installed()) for_each_engine([](Engine& engine) { engine.end_settling(); });
+}
+
+int tidepool_begin_keeping(void** kept, char* error, size_t error_bytes) {
+  auto begun = std::make_unique<std::vector<Engine*>>();
+  const int result = begin_everywhere(&begin_keeping, &end_keeping, *begun, error, error_bytes);
+  *kept = result == 0 ? begun.release() : nullptr;
+  return result;
+}
+
+void tidepool_end_keeping(void* kept) {
+  const std::unique_ptr<std::vector<Engine*>> begun(static_cast<std::vector<Engine*>*>(kept));
+  if (begun == nullptr) return;
+  for (Engine* engine : *begun) end_keeping(*engine);
 }
 
 void tidepool_distrust(const char* name) {

@@ -1,0 +1,66 @@
+"""What a job says about its memory while it runs reaches the plugin, and errors come back."""
+
+import sys
+
+import pytest
+import tidepool
+
+ATTACHED = """\
+import sys, tidepool
+tidepool.enable(budget="1GiB", device="cpu")
+import torch
+said = lambda: open(sys.argv[1]).read().split("attach")[-1].splitlines()[1:]
+"""
+
+
+def run(installation, tmp_path, code):
+    path = str(tmp_path / "log")
+    return installation.run(sys.executable, "-c", ATTACHED + code, path, check=0,
+                            FAKE_PLUGIN_LOG=path, PYTHONPATH=f"{installation.package.parent}:"
+                            f"{installation.environ(True, {})['PYTHONPATH']}").stdout
+
+
+def test_a_budget_is_set_and_in_a_block_set_back(installation, tmp_path):
+    code = """
+tidepool.set_budget("2KiB")
+with tidepool.budget(4096):
+    print(said())
+    try:
+        with tidepool.budget("10B"):
+            pass
+    except torch.OutOfMemoryError as error:
+        print(error)
+tidepool.set_budget(None)
+print(said())
+for wrong in ("8gib", 0):
+    try:
+        tidepool.set_budget(wrong)
+    except tidepool.SettingsError as error:
+        print(error)
+"""
+    out = run(installation, tmp_path, code).splitlines()
+    assert out[0] == "['limit 2048', 'limit 4096']"
+    assert "cannot be evicted takes more" in out[1]
+    assert out[2].endswith(f"'limit 4096', 'limit 10', 'limit 2048', 'limit {2**63}']")
+    assert "did you mean GiB" in out[3] and "budget '0': expected more" in out[4]
+
+
+def test_nothing_is_evicted_in_a_block_also_if_it_raises(installation, tmp_path):
+    code = """
+try:
+    with tidepool.no_eviction():
+        raise KeyError
+except KeyError:
+    print([line.split()[0] for line in said()])
+"""
+    assert run(installation, tmp_path, code) == "['begin_keeping', 'end_keeping']\n"
+
+
+def test_without_tidepool_only_a_budget_is_refused():
+    with tidepool.no_eviction(), tidepool.keep(None) as kept:
+        pass
+    kept.release()
+    with pytest.raises(tidepool.AttachError, match="not attached"):
+        tidepool.set_budget("1GiB")
+    with pytest.raises(tidepool.AttachError, match="not attached"), tidepool.budget("1GiB"):
+        pass
