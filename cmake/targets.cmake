@@ -16,9 +16,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(tidepool_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>)
 endif()
-if(TIDEPOOL_MUTANTS)
-  target_compile_definitions(tidepool_flags INTERFACE TIDEPOOL_MUTANTS=1)
-endif()
 if(TIDEPOOL_SANITIZE)
   set(sanitize -fsanitize=${TIDEPOOL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_compile_options(tidepool_flags INTERFACE

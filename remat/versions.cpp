@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "remat/lineage/mutants.h"
 #include "remat/restore/storage_locks.h"
 
 namespace tidepool::remat {
@@ -93,7 +92,6 @@ void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
 // to restore them, returns a copy of the contents for them. (Records that lead only to dying
 // storages may be left.)
 void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
-  if (TIDEPOOL_MUTANT(2, write_not_cut)) return nullptr;
   StorageLocks locks(contents_);
   while (!storage.dead && storage.current->producer == nullptr) {
     const Dependents found = contents_.dependent_cut.dependents(*storage.current);

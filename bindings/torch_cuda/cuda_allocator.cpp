@@ -15,7 +15,6 @@
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/plugin/installation.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 
@@ -382,7 +381,6 @@ std::shared_ptr<c10::GatheredContext> CudaAllocator::getContextForPointer(const 
 void CudaAllocator::restore_before_capture(DeviceIndex device) {
   DeviceMemory* const found = devices_.at(device).memory.load();
   if (found == nullptr || found->engine() == nullptr) return;
-  if (TIDEPOOL_MUTANT(7, restored_in_capture)) return;
   DeviceMemory& memory = *found;
   torch_glue::Engine* engine = memory.engine();
   bool working = false;

@@ -30,7 +30,7 @@ def test_everything_arrives():
         "TIDEPOOL_PAGE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
         "TIDEPOOL_LIMIT_DEPTH": "3", "TIDEPOOL_LIMIT_VERSIONS": "4", "TIDEPOOL_LIMIT_AGE": "5",
         "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_LIMIT_BOOKKEEPING": "7MiB",
-        "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_MUTANT": "x",
+        "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_COSTS": "x",
         "TIDEPOOL_FULL": "1", "TIDEPOOL_ROOM": "windows+moves"})
     assert settings.for_plugin() == {
         "device": "cpu", "budget_bytes": 2**30, "policy": "planned", "chaos": "random:7",
@@ -123,7 +123,7 @@ def test_chaos_alone_is_enough():
 
 @pytest.mark.parametrize("environ, asked", [
     ({}, False), ({"TIDEPOOL_BUDGET": ""}, False), ({"TIDEPOOL_BUDGET": "1GiB"}, True),
-    ({"TIDEPOOL_FULL": "1"}, False), ({"TIDEPOOL_QUIET": "1", "TIDEPOOL_MUTANT": "x"}, False),
+    ({"TIDEPOOL_FULL": "1"}, False), ({"TIDEPOOL_QUIET": "1", "TIDEPOOL_COSTS": "x"}, False),
     ({"TIDEPOOL_BUDGTE": "1"}, True), ({"TIDEPOOL_BACKEND": "tidepool"}, True),
     ({"TIDEPOOL_WEBSITE_ADDRESS": "x"}, False),
 ])
