@@ -9,8 +9,8 @@ namespace {
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
-// What a call of ours on this thread has to say of the event that the observer is about to hear of:
-// stacks have to be gathered before the lock is taken.
+// The Python stack of the event that the observer is about to hear of on this thread. Stacks have
+// to be gathered before the lock is taken.
 thread_local Context t_context;
 
 AllocatorObserver* meter_of(torch_glue::Engine* engine) {
@@ -148,7 +148,7 @@ void DeviceMemory::count_out_of_memory(size_t bytes, cudaStream_t stream, Contex
   const size_t committed = arena_.allocator().committed_bytes();
   DeviceLock lock(arena_.mutex());
   statistics_.add_out_of_memory();
-  // The address of such an entry is the number of bytes that were free.
+  // An entry of this kind has the number of free bytes in place of an address.
   history_.add(TraceEntry::OOM,
                reinterpret_cast<void*>(budget_bytes_ - std::min(budget_bytes_, committed)), bytes,
                stream, std::move(context));
