@@ -236,7 +236,8 @@ void BackgroundPlanner::judge_plan(Kind& kind) {
 }
 
 // Begins a search on a thread of its own. Returns false if there can be no thread.
-bool BackgroundPlanner::start(std::shared_ptr<Recording> recorded, std::shared_ptr<Search> search) {
+bool BackgroundPlanner::start(const std::shared_ptr<Recording>& recorded,
+                              std::shared_ptr<Search> search) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (stopped_ || search_ != nullptr) return false;
   try {

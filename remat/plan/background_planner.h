@@ -110,7 +110,7 @@ class BackgroundPlanner final : public EventRecorder {
   void start_recording(const remat::StepEnd& end);
   void start_search(const remat::StepEnd& end, Kind& kind);
   void judge_plan(Kind& kind);
-  bool start(std::shared_ptr<Recording> recorded, std::shared_ptr<Search> search);
+  bool start(const std::shared_ptr<Recording>& recorded, std::shared_ptr<Search> search);
   // The facts of the job's device, with prices as they are known now.
   TraceFacts facts() const;
   std::optional<remat::StepPlan> find(const Recording& recorded, Search& search) const;
