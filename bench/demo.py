@@ -4,6 +4,9 @@ The main job of the project, as a user would run it: `./dev demo`. Runs the same
 times: plain PyTorch; under `tidepool run` with an ample budget, to measure the peak; and with the
 budget fixed + r * (peak - fixed), r = 0.5. Exits with 1 if a bit differs, the budget was exceeded,
 or nothing was evicted.
+
+`./dev demo --offload FOLDER` trains with AdamW under a budget of half of what parameters,
+gradients and the optimizer's state take, and 64 MiB; the rest goes to a file in the folder.
 """
 
 import argparse
@@ -23,10 +26,12 @@ def run(folder, name, options, budget=None):
     """Run the job; return (its result, statistics of the CPU or None)."""
     out, stats = folder / f"{name}.json", folder / f"{name}.stats.json"
     job = [sys.executable, str(JOB), "--out", str(out), "--batch", str(options.batch),
-           "--steps", str(options.steps), "--threads", str(options.threads)]  # fmt: skip
+           "--steps", str(options.steps), "--threads", str(options.threads),
+           "--optimizer", "adamw" if options.offload else "sgd"]  # fmt: skip
+    offload = ["--offload", f"file:{options.offload}:64GiB"] if options.offload else []
     if budget is not None:
         job = [sys.executable, "-m", "tidepool", "run", "--budget", str(budget), "--device", "cpu",
-               "--stats", str(stats), "--", *job]  # fmt: skip
+               "--stats", str(stats), *offload, "--", *job]  # fmt: skip
     print(f"\n== {name}" + (f", budget {budget}" if budget else ""), flush=True)
     subprocess.run(job, check=True)
     result = json.loads(out.read_text())
@@ -46,6 +51,10 @@ def report(plain, squeezed, stats, budget):
     print(f"reserved peak:    {stats['reserved_peak_bytes'] / MIB:.1f} MiB")
     print(f"evictions:        {stats['evictions']} ({stats['evicted_bytes'] / MIB:.0f} MiB)")
     print(f"replays:          {stats['operators_replayed']}")
+    if stats["offloads"]:
+        print(f"offloaded:        {stats['offloaded_bytes'] / MIB:.0f} MiB, of which "
+              f"{stats['copied_bytes'] / MIB:.0f} MiB were written; fetched "
+              f"{stats['fetched_bytes'] / MIB:.0f} MiB")
     slower = sum(squeezed["seconds"]) / sum(plain["seconds"])
     print(f"plain PyTorch:    {sum(plain['seconds']):.2f} s")
     print(f"under the budget: {sum(squeezed['seconds']):.2f} s ({slower:.2f}x)")
@@ -55,11 +64,13 @@ def report(plain, squeezed, stats, budget):
 def main():
     """Run the three jobs and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=20)
+    parser.add_argument("--batch", type=int, help="20, or 4 with --offload")
+    parser.add_argument("--offload", metavar="FOLDER", help="on a local disk")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--r", type=float, default=0.5)
     options = parser.parse_args()
+    options.batch = options.batch or (4 if options.offload else 20)
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         plain, _ = run(folder, "plain PyTorch", options)
@@ -67,9 +78,11 @@ def main():
         fixed = plain["fixed_bytes"]
         peak = measured["allocated_peak_bytes"]
         budget = int(fixed + options.r * (peak - fixed))
+        if options.offload:
+            budget = fixed // 2 + 64 * MIB
         print(f"\npeak {peak / MIB:.0f} MiB: parameters, gradients, optimizer state and inputs "
               f"{fixed / MIB:.0f} MiB, activations and workspaces {(peak - fixed) / MIB:.0f} MiB")
-        squeezed, stats = run(folder, f"with Tidepool, r = {options.r}", options, budget)
+        squeezed, stats = run(folder, "with Tidepool, squeezed", options, budget)
         wrong = [f"with an ample budget {w} differ" for w in COMPARED if plain[w] != ample[w]]
         wrong += report(plain, squeezed, stats, budget)
     for what in wrong:

@@ -18,13 +18,20 @@ enum class Chaos : uint8_t {
   kAllocation,  // evicts everything evictable after every operator and at every allocation
   kRandom,      // evicts a random part after every operator and at every allocation
   kBounded,     // evicts everything or a part at random moments, as often as replays allow
+  // Evicts everything evictable after every operator, by a copy or without, at random.
+  kOffload,
 };
+
+constexpr bool strikes_at_allocations(Chaos chaos) {
+  return chaos == Chaos::kAllocation || chaos == Chaos::kRandom || chaos == Chaos::kBounded;
+}
 
 class ChaosEvictions {
  public:
   ChaosEvictions(Chaos kind, uint64_t seed, Residency& residency, const Restorer& restorer)
       : kind_(kind), random_(seed), residency_(residency), restorer_(restorer) {
     if (kind != Chaos::kNone) residency.check.enable();
+    if (kind == Chaos::kOffload) residency.choose_ways_at_random(seed);
   }
 
   // Evict, as the kind of chaos asks for. `operators_run`: how many operators the job has run.
@@ -33,7 +40,7 @@ class ChaosEvictions {
       evict(operators_run);
   }
   void at_allocation(uint64_t operators_run) {
-    if (kind_ != Chaos::kNone && kind_ != Chaos::kOperator) evict(operators_run);
+    if (strikes_at_allocations(kind_)) evict(operators_run);
   }
 
  private:

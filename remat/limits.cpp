@@ -1,6 +1,7 @@
 #include "remat/limits.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 
@@ -105,6 +106,20 @@ void LimitKeeper::cut_where(Wanted&& wanted, RootReason reason) {
     }
     storage = next;
   }
+  cut_copied_where(wanted, reason);
+}
+
+// Evicted contents that have a copy need no lineage either.
+template <class Wanted>
+void LimitKeeper::cut_copied_where(Wanted&& wanted, RootReason reason) {
+  std::vector<Value*> found;
+  contents_.residency.copies.for_each([&](Value& value) {
+    if (value.producer == nullptr || !value.live_and_evicted() || !wanted(*value.storage)) return;
+    ++value.references;
+    found.push_back(&value);
+  });
+  for (Value* value : found) contents_.store.cut(*value, reason);
+  for (Value* value : found) contents_.store.release(value);
 }
 
 void LimitKeeper::cut_aged(uint64_t step) {

@@ -58,6 +58,8 @@ class LimitKeeper {
 
   template <class Wanted>
   void cut_where(Wanted&& wanted, RootReason reason);
+  template <class Wanted>
+  void cut_copied_where(Wanted&& wanted, RootReason reason);
 
   static uint32_t depth_of(const Record& record);
   static Value* deepest_input(const Record& record);

@@ -10,8 +10,9 @@
 
 namespace tidepool::remat {
 
-Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config)
-    : contents_(allocator, backend, config.policy, config.seed),
+Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config,
+                 std::unique_ptr<Tier> tier)
+    : contents_(allocator, backend, config.policy, config.seed, std::move(tier)),
       limits_(config.limits, contents_, observation_),
       chaos_(config.chaos, config.seed, contents_.residency, restorer_),
       calls_{contents_,
@@ -113,6 +114,7 @@ void Runtime::end_step() {
   }
   if (observation_.has_observer()) tell_step_ended();
   limits_.cut_aged(++calls_.step);
+  contents_.settle_prices();
   contents_.dependent_cut.sweep();
   // Memory is short, and at the end of a step hardly anything is in use. Compaction looks at all
   // blocks, so it comes only after a few evictions, which do so, too: optimizers may step once for
@@ -174,11 +176,16 @@ bool Runtime::recording() const { return calls_.recording.load(std::memory_order
 
 bool Runtime::has_lineage() const { return contents_.store.records() > 0; }
 
-void Runtime::pause_evicting(DeviceLock& lock) {
+void Runtime::pause_evicting(DeviceLock& lock) { restore_and_freeze(lock, true); }
+
+// `all`: also what has a copy, and needs no operator to be restored.
+void Runtime::restore_and_freeze(DeviceLock& lock, bool all) {
   contents_.residency.freeze();
   StorageLocks evicted(contents_);
   contents_.store.for_each_storage([&](Storage& storage) {
-    if (storage.evicted && !storage.dead) evicted.add(storage);
+    if (storage.evicted && !storage.dead && (all || !storage.current->copied)) {
+      evicted.add(storage);
+    }
   });
   try {
     restorer_.restore(evicted.all(), lock);  // leaves out what is being freed
@@ -227,7 +234,7 @@ bool Runtime::has_evicted() const {
 void Runtime::resume_evicting() { contents_.residency.thaw(); }
 
 void Runtime::begin_settling(DeviceLock& lock) {
-  pause_evicting(lock);
+  restore_and_freeze(lock, false);
   ++calls_.settlements;
 }
 
@@ -243,6 +250,7 @@ void Runtime::become_forked_child() {
   observation_.become_forked_child();
   contents_.residency.freeze();
   contents_.queue.become_forked_child();
+  if (Tier* tier = contents_.residency.copies.tier()) tier->become_forked_child();
 }
 
 void Runtime::check_invariants() {
@@ -272,8 +280,7 @@ Preference Runtime::preference() const { return contents_.policy->preference(); 
 Price Runtime::price(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
   if (!contents_.residency.evictable(storage)) return Price::blocked();
-  return contents_.policy->fixed(contents_.policy->price(
-      storage, contents_.residency.circumstances(storage, free_beside_bytes)));
+  return contents_.policy->fixed(contents_.residency.price(storage, free_beside_bytes));
 }
 
 bool Runtime::evictable(Owner owner) {
@@ -283,9 +290,8 @@ bool Runtime::evictable(Owner owner) {
 double Runtime::price_per_byte(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
   if (!contents_.residency.evictable(storage)) return kNever;
-  const double price = contents_.policy->price(
-      storage, contents_.residency.circumstances(storage, free_beside_bytes));
-  return price / static_cast<double>(storage.current->bytes);
+  return contents_.residency.price(storage, free_beside_bytes) /
+         static_cast<double>(storage.current->bytes);
 }
 
 Price Runtime::price_of_time(const Storage& storage, uint64_t ns) const {
@@ -332,6 +338,11 @@ RuntimeStatistics Runtime::statistics() const {
   out.operators_replayed = restored.operators_replayed;
   out.evictions = contents_.residency.evictions;
   out.evicted_bytes = contents_.residency.evicted_bytes;
+  out.offloads = contents_.residency.offloads;
+  out.offloaded_bytes = contents_.residency.offloaded_bytes;
+  out.fetches = restored.copies_loaded;
+  out.fetched_bytes = restored.loaded_bytes;
+  if (const Tier* tier = contents_.residency.copies.tier()) out.tier = tier->statistics();
   out.rematerializations = contents_.residency.rematerializations;
   out.contents_compared = contents_.residency.check.compared;
   out.contents_different = contents_.residency.check.different;

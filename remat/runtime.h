@@ -31,6 +31,7 @@
 #include "remat/restore/mover.h"
 #include "remat/restore/restoration_error.h"
 #include "remat/restore/restorer.h"
+#include "remat/tier/tier.h"
 #include "remat/versions.h"
 
 namespace tidepool::remat {
@@ -48,6 +49,9 @@ struct RuntimeConfig {
 struct RuntimeStatistics {
   uint64_t operators_seen = 0, operators_recorded = 0, operators_replayed = 0;
   uint64_t evictions = 0, evicted_bytes = 0;
+  // Of the evictions, those that left a copy in a tier, and copies that were brought back.
+  uint64_t offloads = 0, offloaded_bytes = 0, fetches = 0, fetched_bytes = 0;
+  TierStatistics tier;
   uint64_t rematerializations = 0;                 // storages made resident again
   uint64_t ghosts = 0, retained = 0, escapes = 0;  // how many there have been
   uint64_t retained_bytes = 0;                     // held now
@@ -74,8 +78,10 @@ struct RuntimeStatistics {
 
 class Runtime final : public Reclaimer {
  public:
-  // Throws: std::invalid_argument naming an unknown policy.
-  Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config);
+  // Throws: std::invalid_argument naming an unknown policy,
+  // or one that does not go with a tier. `tier`: where contents may go beside being forgotten.
+  Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config,
+          std::unique_ptr<Tier> tier = nullptr);
   ~Runtime() override;
 
   DeviceMutex& mutex() const;
@@ -143,6 +149,13 @@ class Runtime final : public Reclaimer {
   // become roots when it is switched off. Takes the lock.
   void set_recording(bool on);
   bool recording() const;
+  // Whether there is a tier, so that also contents without lineage may be evicted.
+  bool offloads() const { return contents_.residency.copies.enabled(); }
+  // For how long the job has waited for the tier so far. Requires: offloads().
+  uint64_t tier_wait_ns() const {
+    const TierStatistics counts = contents_.residency.copies.tier()->statistics();
+    return counts.store_ns + counts.load_ns;
+  }
   // Whether any record is alive, so that something may be evicted, or depend on contents that are
   // written. Requires: lock held.
   bool has_lineage() const;
@@ -203,6 +216,7 @@ class Runtime final : public Reclaimer {
   void tell_uses(std::span<HeldBlock> blocks) override;
 
  private:
+  void restore_and_freeze(DeviceLock& lock, bool all);
   Price price_of_time(const Storage& storage, uint64_t ns) const;
   bool end_storage(Storage* storage, void* address);
   void tell_step_ended();

@@ -42,6 +42,7 @@ void Versions::start_root_version(Storage& storage, RootReason reason) {
   storage.versions = 0;
   Value& present = *storage.current;
   if (present.producer == nullptr && present.references == 1) {  // nobody has read it
+    contents_.residency.copies.drop(present);
     present.reason = reason;
     return;
   }
@@ -94,6 +95,7 @@ void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
 void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
   StorageLocks locks(contents_);
   while (!storage.dead && storage.current->producer == nullptr) {
+    if (storage.current->copied) return nullptr;  // they read the copy from now on
     const Dependents found = contents_.dependent_cut.dependents(*storage.current);
     if (found.evicted.empty()) {
       contents_.dependent_cut.cut_dependents(found, RootReason::kLostRoot);
@@ -144,7 +146,7 @@ bool Versions::end_storage(Storage* storage, void* address) {
     if (value.uses > 0) {
       contents_.residency.keep(value, address);
       kept = true;
-    } else if (value.producer == nullptr && value.consumers != nullptr) {
+    } else if (value.producer == nullptr && value.consumers != nullptr && !value.copied) {
       kept = contents_.dependent_cut.retain_or_cut(value, address);
     }
   } else {

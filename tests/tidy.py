@@ -49,8 +49,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
 # the files that lie directly in the outer folder.
 WITHIN: dict[str, tuple[str, ...]] = {
     "allocator": ("base", "space", "streams", "heap", "arena", "search", "."),
-    "remat": ("lineage", "policies", "residency", "restore", ".", "trace", "record", "simulate",
-              "plan", "replay"),
+    "remat": ("lineage", "tier", "policies", "residency", "restore", ".", "trace", "record",
+              "simulate", "plan", "replay"),
     "bindings/torch": ("base", "state", "storage", "calls", "engine", "intercept", "plugin"),
 }
 BELOW_ALL_OF = {"allocator": (), "remat": ("allocator",), "bindings/torch": ("allocator", "remat")}

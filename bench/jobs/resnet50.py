@@ -18,7 +18,8 @@ def digest(tensors):
     sha = hashlib.sha256()
     for name, tensor in tensors.items():
         sha.update(name.encode())
-        sha.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        # NumPy gets a copy, since memory that it has seen cannot be evicted any more.
+        sha.update(tensor.detach().clone().reshape(-1).view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()
 
 
@@ -27,7 +28,10 @@ def train(options):
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
     model = NETWORKS["resnet50"].build("full").train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    if options.optimizer == "sgd":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     result = {"losses": [], "seconds": []}
     for step in range(options.steps):
         images = torch.randn(options.batch, 3, 224, 224)
@@ -45,7 +49,7 @@ def train(options):
     result["gradients"] = digest({name: p.grad for name, p in parameters.items()})
     result["parameters"] = digest(parameters)
     result["buffers"] = digest(dict(model.named_buffers()))
-    state = [optimizer.state[p]["momentum_buffer"] for p in parameters.values()]
+    state = [value for p in parameters.values() for value in optimizer.state[p].values()]
     inputs = options.batch * 3 * 224 * 224 * 4 + options.batch * 8
     # Parameters, gradients, optimizer state, buffers and inputs: what no schedule can do without.
     result["fixed_bytes"] = inputs + sum(
@@ -62,6 +66,7 @@ def main():
     parser.add_argument("--batch", type=int, default=20)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     result = train(options)

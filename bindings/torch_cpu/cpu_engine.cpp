@@ -14,6 +14,7 @@
 #include "bindings/torch_cpu/cpu_backend.h"
 #include "bindings/torch_cpu/driven_backend.h"
 #include "bindings/torch_cpu/mkl_kernels.h"
+#include "remat/tier/file_tier.h"
 
 namespace tidepool::torch_cpu {
 namespace {
@@ -46,6 +47,12 @@ std::unique_ptr<CpuBackend> make_backend(const torch_glue::Settings& settings, M
   return std::make_unique<DrivenBackend>(memory.allocator, *costs, std::move(log));
 }
 
+std::unique_ptr<remat::Tier> make_tier(const torch_glue::Settings& settings) {
+  const torch_glue::OffloadSettings& offload = settings.runtime.offload;
+  if (offload.folder.empty()) return nullptr;
+  return std::make_unique<remat::FileTier>(offload.folder, offload.capacity_bytes);
+}
+
 }  // namespace
 
 void attach_cpu(const torch_glue::Settings& settings) {
@@ -62,7 +69,7 @@ void attach_cpu(const torch_glue::Settings& settings) {
   }
   auto engine = std::make_unique<torch_glue::Engine>(c10::Device(c10::kCPU), memory->allocator,
                                                      make_backend(settings, *memory, costs.get()),
-                                                     settings.runtime);
+                                                     settings.runtime, make_tier(settings));
   torch_glue::install_engines(c10::kCPU, settings.runtime.recording);
   torch_glue::add_engine(std::move(engine));
   (void)memory.release();

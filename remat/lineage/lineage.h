@@ -2,8 +2,8 @@
 // edges between them. Plain data; LineageStore allocates, links and frees it.
 // A record refers to values and holds no storage alive. A value is alive while a storage holds it
 // as its current contents or a record reads it. Not thread safe: the device's lock is held.
-// Invariants (LineageStore::check_invariants()): (1) the value of an evicted storage has a
-// producer; or its bytes are being moved, and it keeps them (Value::kept); (2) every edge of a
+// Invariants (LineageStore::check_invariants()): (1) the value of an evicted storage has a producer
+// or a copy; or its bytes are being moved, and it keeps them (Value::kept); (2) every edge of a
 // linked record is in its value's consumer list, and no other edge is; (3) a value's depth is
 // greater than that of each input of its producer, roots have depth 0; (4) reference counts equal
 // the references there are; (5) a value's bytes are in its storage or in `kept`; if both have
@@ -44,6 +44,7 @@ struct Value {
   uint32_t output = 0;     // index among its producer's outputs
   RootReason reason = RootReason::kNone;
   bool restored = false;  // it was evicted and came back; noted only under chaos
+  bool copied = false;    // a tier has a copy of its bytes (Copies)
   size_t bytes = 0;
   Storage* storage = nullptr;  // has it as its contents; nullptr: it is a dead intermediate
   Record* producer = nullptr;  // nullptr: a root
@@ -53,6 +54,9 @@ struct Value {
 
   // Whether its bytes are on the device, and nobody is about to change them.
   inline bool available() const;
+  // Whether its bytes are somewhere, on the device or in a tier, so that no operator has to be
+  // replayed for them.
+  bool has_bytes() const { return copied || available(); }
   // Whether it is the contents of a storage that the job can still see.
   inline bool live() const;
   inline bool live_and_evicted() const;

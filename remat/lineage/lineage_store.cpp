@@ -135,7 +135,7 @@ uint32_t LineageStore::next_epoch() {
 
 void LineageStore::destroy(Value* value) {
   const bool known = value->component != 0 || value->changed != 0;
-  if (value->kept != nullptr || known) observer_.value_dies(*value);
+  if (value->kept != nullptr || value->copied || known) observer_.value_dies(*value);
   Record* producer = value->producer;
   if (producer != nullptr) producer->outputs[value->output] = nullptr;
   values_.put(value);
@@ -175,7 +175,7 @@ void LineageStore::check_invariants(bool exact) const {
     }
     TIDEPOOL_CHECK(storage.current->storage == &storage, "a storage's value belongs to another");
     TIDEPOOL_CHECK(!storage.evicted || storage.current->producer != nullptr ||
-                       storage.current->kept != nullptr,
+                       storage.current->kept != nullptr || storage.current->copied,
                    "invariant 1: an evicted root of %zu bytes", storage.current->bytes);
     TIDEPOOL_CHECK(storage.evicted == (storage.address == nullptr), "evicted %d but address %p",
                    storage.evicted, storage.address);

@@ -16,7 +16,7 @@ namespace tidepool::remat {
 class LineageStore {
  public:
   // Is told of a value that nobody refers to any more, just before it is freed, if it has `kept`
-  // bytes, a `component`, or a place in `changed`. It has to clear all three.
+  // bytes, a copy, a `component`, or a place in `changed`. It has to clear all four.
   class Observer {
    public:
     virtual ~Observer() = default;
@@ -67,6 +67,16 @@ class LineageStore {
   // Makes a value with a producer a root. Requires: its bytes are available to its readers.
   void cut(Value& value, RootReason reason);
 
+  // What loading a value's copy costs, as operators do; walks that sum up costs ask for it.
+  void set_load_price(uint64_t fixed_ns, double ns_per_byte) {
+    load_fixed_ns_ = fixed_ns;
+    load_ns_per_byte_ = ns_per_byte;
+  }
+  uint64_t load_ns(const Value& value) const {
+    return load_fixed_ns_ +
+           static_cast<uint64_t>(load_ns_per_byte_ * static_cast<double>(value.bytes));
+  }
+
   // A fresh mark for walks, which no Record::epoch and no Value::scratch has yet.
   uint32_t next_epoch();
 
@@ -106,6 +116,8 @@ class LineageStore {
   std::vector<Record*> dead_;  // records to be freed; not empty only within destroy()
   bool draining_ = false;
   uint32_t epoch_ = 0;
+  uint64_t load_fixed_ns_ = 0;
+  double load_ns_per_byte_ = 0;
 };
 
 }  // namespace tidepool::remat

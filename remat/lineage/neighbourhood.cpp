@@ -1,5 +1,7 @@
 #include "remat/lineage/neighbourhood.h"
 
+#include <utility>
+
 namespace tidepool::remat {
 
 uint64_t Neighbourhood::ancestors_ns(const Value& value) {
@@ -12,8 +14,13 @@ uint64_t Neighbourhood::ancestors_ns(const Value& value) {
     const Record& record = *values_.back()->producer;
     values_.pop_back();
     for (size_t k = 0; k < record.edge_count; ++k) {
-      const Value& input = *record.edges[k].value;
-      if (input.available() || input.producer == nullptr) continue;
+      Value& input = *record.edges[k].value;
+      if (input.available()) continue;
+      if (input.copied) {
+        if (std::exchange(input.scratch, epoch) != epoch) sum += store_.load_ns(input);
+        continue;
+      }
+      if (input.producer == nullptr) continue;
       if (input.producer->epoch == epoch) continue;
       input.producer->epoch = epoch;
       sum += input.producer->cost_ns;
@@ -67,7 +74,7 @@ Record* Neighbourhood::next_below(Frame& frame, uint32_t epoch) {
     const Value* output = nullptr;
     while (output == nullptr && frame.output < frame.record->output_count) {
       output = frame.record->outputs[frame.output++];
-      if (output != nullptr && output->available()) output = nullptr;
+      if (output != nullptr && output->has_bytes()) output = nullptr;
     }
     if (output == nullptr) return nullptr;
     frame.record->needed |= output->live_and_evicted();

@@ -1,7 +1,8 @@
 // Neighbourhood: exact walks from a value, up and down, over all unavailable values that can be
 // reached through unavailable values. It gives the costs that policies price by, and against which
-// tests check those that policies approximate. Not thread safe: the device's lock is held. No
-// recursion; a walk takes time linear in its region.
+// tests check those that policies approximate. A value that has a copy in a tier ends a walk, as
+// one that is available does; it costs what loading it does.
+// Not thread safe: the device's lock is held. No recursion; a walk takes time linear in its region.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ class Neighbourhood {
   // Whether a value counts for the above: its bytes are gone, and could be made again for its
   // storage or its readers. (A value that is just being written is not gone for its own storage.)
   static bool counts(const Value& value) {
-    return !value.available() && value.producer != nullptr &&
+    return !value.has_bytes() && value.producer != nullptr &&
            (value.consumers != nullptr || (value.storage != nullptr && value.storage->evicted));
   }
 
@@ -54,7 +55,7 @@ class Neighbourhood {
   void for_each_frontier(std::span<Value* const> values, Above&& above, Below&& below) {
     walk_up(values, above);
     walk_down(values, [&](const Value& output) {
-      if (!output.available()) return true;
+      if (!output.has_bytes()) return true;
       if (output.storage != nullptr) below(*output.storage);
       return false;
     });
@@ -93,7 +94,7 @@ void Neighbourhood::walk_up(std::span<Value* const> values, Visit&& visit) {
     record->told_above = true;
     for (size_t k = 0; k < record->edge_count; ++k) {
       const Value& input = *record->edges[k].value;
-      if (!input.available()) values_.push_back(&input);
+      if (!input.has_bytes()) values_.push_back(&input);
       if (input.available() && input.storage != nullptr) visit(*input.storage);
     }
   }
@@ -121,7 +122,7 @@ template <typename Visit>
 void Neighbourhood::for_each_evicted_below(const Value& value, Visit&& visit) {
   const Value* from = &value;
   walk_down({&from, 1}, [&](const Value& output) {
-    if (output.available()) return false;
+    if (output.has_bytes()) return false;
     if (output.live_and_evicted()) visit(*output.storage);
     return true;
   });

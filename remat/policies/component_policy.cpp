@@ -6,7 +6,7 @@ namespace tidepool::remat {
 namespace {
 
 bool belongs(const Value& value) {
-  return !value.available() && value.producer != nullptr &&
+  return !value.has_bytes() && value.producer != nullptr &&
          (value.consumers != nullptr || value.storage != nullptr);
 }
 
@@ -37,7 +37,7 @@ void ComponentPolicy::check_invariants() {
   components_.check_invariants();
   store_.for_each_value([](const Value& value) {
     TIDEPOOL_CHECK(value.component == 0 || belongs(value), "invariant 1: a member that is not one");
-    TIDEPOOL_CHECK(!value.live_and_evicted() || value.component != 0,
+    TIDEPOOL_CHECK(!value.live_and_evicted() || value.copied || value.component != 0,
                    "invariant 1: an evicted value is no member");
   });
 }

@@ -86,7 +86,7 @@ void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference p
   scale_ = policy.unit() / unit();
   store_.for_each_storage([](Storage& storage) { storage.above_epoch = storage.below_epoch = 0; });
   store_.for_each_value([&](Value& value) {
-    if (!value.available() && value.producer != nullptr) policy.availability_changed(value);
+    if (!value.has_bytes() && value.producer != nullptr) policy.availability_changed(value);
   });
 }
 

@@ -40,6 +40,9 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --evict E              together (default): windows and selections; singly: DTR's loop
   --partition B          yes: Coop's partitioning, cheap results at one end (default: no)
   --in-place B           no: what was written in place cannot be made again (default: yes)
+  --tier SIZE@SPEED      contents may also go by copies: so many bytes to a place behind a link of
+                         so many GB/s each way, such as 64GiB@25; each transfer is waited for
+  --recompute B          no: with --tier, contents leave by copies only (default: yes)
   --end-resident B       yes: all that is alive at the end has to be resident at once
                          (default: yes for dtr)
   --lineage-limits B     no: lineage is not bounded (default: no for dtr)
@@ -119,6 +122,14 @@ size_t parse_bytes(const std::string& option, const std::string& text) {
   }
 }
 
+TierModel parse_tier(const std::string& option, const std::string& text) {
+  const std::vector<std::string> parts = split(text, '@');
+  if (parts.size() != 2) {
+    throw UsageError(fmt::format("{}: '{}' is not SIZE@SPEED, such as 64GiB@25", option, text));
+  }
+  return {parse_bytes(option, parts[0]), parse_number<double>(option, parts[1], 0.001, 1e6)};
+}
+
 template <typename T>
 T parse_choice(const std::string& option, const std::string& text,
                std::initializer_list<std::pair<const char*, T>> choices) {
@@ -178,6 +189,8 @@ std::vector<Option> finer_options(ReplayOptions& out) {
        }},
       {"--partition", [&](Text o, Text v) { out.partition = parse_flag(o, v); }},
       {"--in-place", [&](Text o, Text v) { out.record_in_place = parse_flag(o, v); }},
+      {"--recompute", [&](Text o, Text v) { out.recompute = parse_flag(o, v); }},
+      {"--tier", [&](Text o, Text v) { out.tier = parse_tier(o, v); }},
       {"--end-resident", [&](Text o, Text v) { out.end_resident = parse_flag(o, v); }},
       {"--lineage-limits", [&](Text o, Text v) { out.lineage_limits = parse_flag(o, v); }},
       {"--mutate",
@@ -211,6 +224,9 @@ void check(const ReplayOptions& options) {
                        options.iterations == 1 && !options.grid;
   if (!options.log_path.empty() && !one_run) {
     throw UsageError("--log goes with one trace, policy, budget and iteration");
+  }
+  if (!options.recompute && options.tier.capacity_bytes == 0) {
+    throw UsageError("--recompute no goes with --tier");
   }
   if (options.oracle && options.iterations == 1) {
     throw UsageError("--oracle knows the trace after one iteration: it goes with --iterations");

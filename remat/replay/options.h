@@ -26,7 +26,8 @@ struct ReplayOptions {
   size_t budget_bytes = 0;
   bool grid = false;
   bool oracle = false;
-  bool evict_singly = false, partition = false, record_in_place = true;
+  bool evict_singly = false, partition = false, record_in_place = true, recompute = true;
+  TierModel tier;
   uint32_t iterations = 1;
   PlannerConfig planner;
   bool json = false;

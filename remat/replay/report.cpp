@@ -33,6 +33,8 @@ Json fields_of(const Run& run) {
   out["operators_replayed"] = result.operators_replayed;
   out["copied_bytes"] = result.copied_bytes;
   out["remapped_bytes"] = result.remapped_bytes;
+  out["stored_bytes"] = result.stored_bytes;
+  out["loaded_bytes"] = result.loaded_bytes;
   out["windows"] = result.windows;
   out["remaps"] = result.remaps;
   out["fragmentation"] = result.fragmentation;

@@ -24,6 +24,8 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.evict_singly = options.evict_singly;
   config.partition = options.partition;
   config.record_in_place = options.record_in_place;
+  config.recompute = options.recompute;
+  config.tier = options.tier;
   config.granularity = options.page_bytes;
   const bool dtr = options.format == TraceFormat::kDtr;
   config.end_resident = options.end_resident.value_or(dtr);
@@ -74,7 +76,9 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
     for (size_t k = next++; k < runs.size(); k = next++) {
       try {
         const SimulationConfig config = config_for(options, runs[k]);
-        runs[k].lower_bound = lower_bound(trace, config.budget_bytes, config.end_resident);
+        if (config.tier.capacity_bytes == 0) {  // it does not know of copies
+          runs[k].lower_bound = lower_bound(trace, config.budget_bytes, config.end_resident);
+        }
         runs[k].result = options.oracle ? simulate_with_oracle(trace, config)
                          : options.log_path.empty()
                              ? simulate(trace, config)

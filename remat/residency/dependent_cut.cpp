@@ -22,7 +22,7 @@ void DependentCut::walk(std::span<const Value* const> from, Dependents* found,
         // answer.
         Value* output = record.outputs[record.evicted_output];
         ++checks;
-        if (output != nullptr && output->live_and_evicted()) {
+        if (output != nullptr && output->live_and_evicted() && !output->copied) {
           found->evicted.push_back(output);
           return;
         }
@@ -34,7 +34,7 @@ void DependentCut::walk(std::span<const Value* const> from, Dependents* found,
         // Contents that are being overwritten will be gone as well.
         if (passes(*output)) pending_.push_back(output);
         if (!output->live()) continue;
-        if (!output->storage->evicted) {
+        if (!output->storage->evicted || output->copied) {
           found->resident.push_back(output);
         } else {
           found->evicted.push_back(output);
@@ -121,7 +121,7 @@ void DependentCut::check_invariants() {
   const uint32_t epoch = store_.next_epoch();
   pending_.clear();
   store_.for_each_value([&](const Value& value) {
-    if (value.live_and_evicted() && !value.available()) pending_.push_back(&value);
+    if (value.live_and_evicted() && !value.has_bytes()) pending_.push_back(&value);
   });
   while (!pending_.empty()) {
     const Value& value = *pending_.back();
@@ -132,7 +132,7 @@ void DependentCut::check_invariants() {
     if (record.epoch == epoch) continue;
     record.epoch = epoch;
     for (size_t k = 0; k < record.edge_count; ++k) {
-      if (!record.edges[k].value->available()) pending_.push_back(record.edges[k].value);
+      if (!record.edges[k].value->has_bytes()) pending_.push_back(record.edges[k].value);
     }
   }
 }

@@ -62,7 +62,9 @@ class DependentCut {
  private:
   // Whether what depends on the value depends on what is above it, too, because the value has no
   // bytes that last.
-  static bool passes(const Value& value) { return !value.live() || value.storage->writing; }
+  static bool passes(const Value& value) {
+    return !value.copied && (!value.live() || value.storage->writing);
+  }
   static bool is_retained(const Value& value) {
     return value.kept != nullptr && value.producer == nullptr && value.storage == nullptr;
   }

@@ -1,5 +1,7 @@
 #include "remat/residency/residency.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "allocator/base/check.h"
@@ -7,8 +9,14 @@
 
 namespace tidepool::remat {
 
-Residency::Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy)
-    : check(backend), allocator_(allocator), backend_(backend), policy_(policy) {
+Residency::Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy,
+                     LineageStore& store, std::unique_ptr<Tier> tier)
+    : copies(std::move(tier), store),
+      check(backend),
+      allocator_(allocator),
+      backend_(backend),
+      policy_(policy),
+      store_(store) {
   list_.previous = list_.next = &list_;
 }
 
@@ -27,8 +35,47 @@ void Residency::unlist(Storage& storage) {
   storage.previous = storage.next = nullptr;
 }
 
+// What is laid out in ways of its own is read unseen, and our copies of foreign memory are compared
+// by address.
+bool Residency::leaves_by_copy(const Storage& storage) const {
+  if (!copies.enabled()) [[likely]]
+    return false;
+  const Value& value = *storage.current;
+  return value.producer == nullptr && value.reason != RootReason::kLayout &&
+         value.reason != RootReason::kForeignCopy;
+}
+
+double Residency::forgetting_price(Storage& storage, const Circumstances& now) const {
+  if (storage.current->producer == nullptr) return std::numeric_limits<double>::infinity();
+  return policy_.price(storage, now);
+}
+
+double Residency::copying_price(const Storage& storage, const Circumstances& now) const {
+  const uint64_t ns = copies.cost_ns(*storage.current);
+  if (ns == UINT64_MAX) return std::numeric_limits<double>::infinity();
+  return policy_.time_price(ns, now).value_or(std::numeric_limits<double>::infinity());
+}
+
+double Residency::price(Storage& storage, size_t free_beside_bytes) const {
+  const Circumstances now = circumstances(storage, free_beside_bytes);
+  if (!copies.enabled()) [[likely]]
+    return policy_.price(storage, now);
+  return std::min(forgetting_price(storage, now), copying_price(storage, now));
+}
+
+bool Residency::is_better_copied(Storage& storage) {
+  if (!copies.enabled()) return false;
+  if (storage.current->producer == nullptr) return true;
+  if (random_ways_) return random_ways_->next() % 2 == 0;
+  const Circumstances now = circumstances(storage, 0);
+  return copying_price(storage, now) < forgetting_price(storage, now);
+}
+
 bool Residency::evict(Storage& storage) {
   if (!evictable(storage)) return false;
+  const bool copied = is_better_copied(storage);
+  if (copied && !copies.make(*storage.current, storage.address)) return false;
+  if (!copied) copies.drop(*storage.current);  // it is dearer, or was not compared
   check.evicted(*storage.current, storage.address);
   if (!backend_.detach(storage)) {
     storage.dying = true;
@@ -39,6 +86,8 @@ bool Residency::evict(Storage& storage) {
   unlist(storage);
   ++evictions;
   evicted_bytes += storage.current->bytes;
+  offloads += copied;
+  offloaded_bytes += copied ? storage.current->bytes : 0;
   availability_changed(*storage.current);
   return true;
 }
@@ -57,6 +106,11 @@ size_t Residency::evict_everything(uint64_t odds, SplitMix* random) {
     if (odds <= 1 || random->next() % odds == 0) count += evict_and_free(*storage);
     storage = next;
   }
+  if (!copies.enabled()) return count;
+  store_.for_each_storage([&](Storage& storage) {
+    if (storage.dead || storage.current->producer != nullptr || !evictable(storage)) return;
+    if (odds <= 1 || random->next() % odds == 0) count += evict_and_free(storage);
+  });
   return count;
 }
 
@@ -125,6 +179,7 @@ void Residency::free_kept(Value& value) { allocator_.free_locked(take_kept(value
 void Residency::value_dies(Value& value) {
   const bool is_cut = value.references > 0;  // it only loses its lineage
   if (value.kept != nullptr && !is_cut) free_kept(value);
+  if (!is_cut) copies.drop(value);
   const bool known = value.component != 0 || value.changed != 0;
   if (known) policy_.value_dies(value);
 }

@@ -1,6 +1,7 @@
-// Residency: knows where the bytes of values are. It evicts storages and gives them bytes again,
-// and keeps the bytes of values that have no storage any more: ghosts (dead intermediates that were
-// rebuilt for a restoration) and retained roots (dead roots that evicted values need).
+// Residency: knows where the bytes of values are. It evicts storages, by forgetting their bytes or
+// by copying them to a tier, whichever costs less, and gives them bytes again; and it keeps the
+// bytes of values that have no storage any more: ghosts (dead intermediates that were rebuilt for a
+// restoration) and retained roots (dead roots that evicted values need).
 // Owns the kept bytes; holds the list of resident storages with lineage and the logical clock. Not
 // thread safe: the device's lock is held.
 // Invariants: (1) the list holds exactly the resident storages whose value has a producer; (2)
@@ -10,6 +11,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "allocator/base/splitmix.h"
@@ -19,12 +22,16 @@
 #include "remat/lineage/content_check.h"
 #include "remat/lineage/lineage_store.h"
 #include "remat/policies/policy.h"
+#include "remat/residency/copies.h"
+#include "remat/tier/tier.h"
 
 namespace tidepool::remat {
 
 class Residency {
  public:
-  Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy);
+  // `tier`: nullptr if there is none; then nothing is evicted whose value has no producer.
+  Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy, LineageStore& store,
+            std::unique_ptr<Tier> tier = nullptr);
 
   // The logical clock counts the time of the job's operators, so that prices are the same in every
   // run whose operators cost the same. It advances by at least one for each operator.
@@ -43,8 +50,11 @@ class Residency {
            value.locks == 0 && value.kept == nullptr && frozen_ == 0;
   }
   bool evictable(const Storage& storage) const {
-    return storage.next != nullptr && at_rest(storage);  // invariant 1
+    return (storage.next != nullptr || leaves_by_copy(storage)) && at_rest(storage);  // invariant 1
   }
+  // The price of evicting the storage by the cheaper way, in the policy's unit. Requires:
+  // evictable().
+  double price(Storage& storage, size_t free_beside_bytes) const;
 
   // Takes the storage's bytes away. True: the block is the caller's, who takes the owner from it.
   bool evict(Storage& storage);
@@ -94,22 +104,40 @@ class Residency {
   void freeze() { ++frozen_; }
   void thaw() { --frozen_; }
 
-  size_t bookkeeping_bytes() const { return bytes_of(kept_) + check.bookkeeping_bytes(); }
+  // From now on the way in which something is evicted is random; for chaos.
+  void choose_ways_at_random(uint64_t seed) { random_ways_.emplace(seed); }
+
+  size_t bookkeeping_bytes() const {
+    return bytes_of(kept_) + check.bookkeeping_bytes() + copies.bookkeeping_bytes();
+  }
 
   // Does what LineageStore::Observer asks for.
   void value_dies(Value& value);
   void check_invariants(const LineageStore& store) const;
 
+  Copies copies;
   ContentCheck check;
   uint64_t evictions = 0;
   uint64_t evicted_bytes = 0;
+  uint64_t offloads = 0;         // evictions that left a copy in the tier
+  uint64_t offloaded_bytes = 0;  // by them
   uint64_t rematerializations = 0;
   uint64_t moves = 0;
 
  private:
+  // Whether the storage's contents have no lineage, but may go by a copy.
+  bool leaves_by_copy(const Storage& storage) const;
+  // What forgetting the storage's bytes costs, and what copying them does, in the policy's unit;
+  // infinity where it cannot be done.
+  double forgetting_price(Storage& storage, const Circumstances& now) const;
+  double copying_price(const Storage& storage, const Circumstances& now) const;
+  bool is_better_copied(Storage& storage);
+
   BudgetedAllocator& allocator_;
   Backend& backend_;
   Policy& policy_;
+  LineageStore& store_;
+  std::optional<SplitMix> random_ways_;
   Storage list_;  // head of the ring
   std::vector<Value*> kept_;
   uint64_t now_ = 1;

@@ -24,9 +24,10 @@ namespace tidepool::remat {
 
 class Contents final : private LineageStore::Observer {
  public:
-  // Throws: std::invalid_argument naming an unknown policy.
+  // `tier`: where contents may go beside being forgotten; nullptr: nowhere. Throws:
+  // std::invalid_argument naming an unknown policy, or one that cannot price copies, with a tier.
   Contents(BudgetedAllocator& the_allocator, Backend& the_backend, const std::string& policy_name,
-           uint64_t seed = 0);
+           uint64_t seed = 0, std::unique_ptr<Tier> tier = nullptr);
   ~Contents() override { clear(); }
   Contents(const Contents&) = delete;
   Contents& operator=(const Contents&) = delete;
@@ -40,6 +41,9 @@ class Contents final : private LineageStore::Observer {
     if (--storage.locks == 0 && storage.dead) [[unlikely]]
       store.free_storage(&storage);
   }
+
+  // Prices copies by what they have cost so far from now on.
+  void settle_prices();
 
   // The bytes that the parts keep beside contents and the store's lineage.
   size_t side_bytes() const;

@@ -7,8 +7,8 @@
 namespace tidepool::remat {
 
 RestorationPlan::~RestorationPlan() {
-  for (size_t k = done_; k < order_.size(); ++k) leave(*order_[k]);
-  for (const Frame& frame : frames_) leave(*frame.record);
+  for (size_t k = done_; k < order_.size(); ++k) leave(order_[k]);
+  for (const Frame& frame : frames_) leave({frame.record, nullptr});
 }
 
 void RestorationPlan::enter(Record& record) {
@@ -28,7 +28,7 @@ void RestorationPlan::enter(Record& record) {
 void RestorationPlan::end_use(Value& value) {
   if (mode_ == Mode::kFirm) --value.locks;
   if (--value.uses > 0 || value.kept == nullptr) return;
-  if (value.producer == nullptr) {
+  if (value.producer == nullptr && !value.copied) {
     contents_.dependent_cut.make_sweep_due();
     return;
   }
@@ -36,7 +36,19 @@ void RestorationPlan::end_use(Value& value) {
   contents_.residency.availability_changed(value);
 }
 
-void RestorationPlan::leave(Record& record) {
+// The reference keeps the copy where it is, whatever becomes of the value's storage.
+void RestorationPlan::load(Value& value) {
+  value.scratch = epoch_;
+  ++value.references;
+  order_.push_back({nullptr, &value});
+}
+
+void RestorationPlan::leave(const Step& step) {
+  if (step.record == nullptr) {
+    contents_.store.release(step.loaded);
+    return;
+  }
+  Record& record = *step.record;
   for (size_t k = 0; k < record.edge_count; ++k) end_use(*record.edges[k].value);
   contents_.store.release(&record);
 }
@@ -50,13 +62,15 @@ Value* RestorationPlan::next_input(Frame& frame) const {
   for (uint32_t k = few ? 0 : frame.cursor; k < record.edge_count; ++k) {
     Value* value = record.edges[k].value;
     if (value->available()) continue;
-    if (value->producer == nullptr) {
+    if (value->copied) {
+      if (value->scratch == epoch_) continue;
+    } else if (value->producer == nullptr) {
       throw RestorationError(
           fmt::format("cannot restore the result of {}: {} bytes that it read "
                       "were lost",
                       record.type->name, value->bytes));
     }
-    if (value->producer->epoch == epoch_) continue;
+    if (!value->copied && value->producer->epoch == epoch_) continue;
     if (!few) {
       frame.cursor = k + 1;
       return value;
@@ -69,6 +83,10 @@ Value* RestorationPlan::next_input(Frame& frame) const {
 
 void RestorationPlan::add(Value& target) {
   if (epoch_ == 0) epoch_ = contents_.store.next_epoch();
+  if (target.copied) {
+    if (target.scratch != epoch_) load(target);
+    return;
+  }
   if (target.producer == nullptr) {
     throw RestorationError(fmt::format("cannot restore {} bytes without lineage", target.bytes));
   }
@@ -76,24 +94,37 @@ void RestorationPlan::add(Value& target) {
   enter(*target.producer);
   while (!frames_.empty()) {
     if (Value* input = next_input(frames_.back())) {
-      enter(*input->producer);
+      if (input->copied) {
+        load(*input);
+      } else {
+        enter(*input->producer);
+      }
     } else {
-      order_.push_back(frames_.back().record);
+      order_.push_back({frames_.back().record, nullptr});
       frames_.pop_back();
     }
   }
 }
 
 size_t RestorationPlan::estimate_peak_bytes() {
-  for (Record* record : order_) {
-    for (size_t k = 0; k < record->edge_count; ++k) record->edges[k].value->scratch = 0;
-  }
-  for (Record* record : order_) {
-    for (size_t k = 0; k < record->edge_count; ++k) ++record->edges[k].value->scratch;
-  }
+  const auto for_each_input = [this](auto&& visit) {
+    for (const Step& step : order_) {
+      for (size_t k = 0; step.record != nullptr && k < step.record->edge_count; ++k) {
+        visit(*step.record->edges[k].value);
+      }
+    }
+  };
+  for_each_input([](Value& value) { value.scratch = 0; });
+  for_each_input([](Value& value) { ++value.scratch; });
   size_t now = 0;
   size_t peak = 0;
-  for (Record* record : order_) {
+  for (const Step& step : order_) {
+    if (step.record == nullptr) {
+      if (!step.loaded->available()) now += step.loaded->bytes;
+      peak = std::max(peak, now);
+      continue;
+    }
+    const Record* const record = step.record;
     for (size_t k = 0; k < record->output_count; ++k) {
       const Value* output = record->outputs[k];
       if (output == nullptr || output->available()) continue;
@@ -110,23 +141,24 @@ size_t RestorationPlan::estimate_peak_bytes() {
 }
 
 bool RestorationPlan::next_is_ready() const {
-  const Record& record = *order_[done_];
+  if (order_[done_].record == nullptr) return true;
+  const Record& record = *order_[done_].record;
   return std::all_of(record.edges, record.edges + record.edge_count,
                      [](const Edge& edge) { return edge.value->available(); });
 }
 
 void RestorationPlan::lock_next() {
-  if (mode_ == Mode::kFirm) return;
-  Record& record = *order_[done_];
+  if (mode_ == Mode::kFirm || order_[done_].record == nullptr) return;
+  Record& record = *order_[done_].record;
   for (size_t k = 0; k < record.edge_count; ++k) ++record.edges[k].value->locks;
 }
 
 void RestorationPlan::unlock_next() {
-  if (mode_ == Mode::kFirm) return;
-  Record& record = *order_[done_];
+  if (mode_ == Mode::kFirm || order_[done_].record == nullptr) return;
+  Record& record = *order_[done_].record;
   for (size_t k = 0; k < record.edge_count; ++k) --record.edges[k].value->locks;
 }
 
-void RestorationPlan::finish_next() { leave(*order_[done_++]); }
+void RestorationPlan::finish_next() { leave(order_[done_++]); }
 
 }  // namespace tidepool::remat

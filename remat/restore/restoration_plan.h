@@ -1,8 +1,9 @@
-// RestorationPlan: the records that have to run to make a set of evicted values available again, in
-// an order in which each finds its inputs. It is built once over the evicted values above these,
-// and run by Restorer.
-// Holds a reference to each record until it is done, and a use of a value for each time that one of
-// its records reads it. A dead value's bytes are given up when it has no uses left.
+// RestorationPlan: the records that have to run, and the copies that have to be loaded from a tier,
+// to make a set of evicted values available again, in an order in which each record finds its
+// inputs. It is built once over the evicted values above these, and run by Restorer.
+// Holds a reference to each record and each value to be loaded until it is done, and a use of a
+// value for each time that one of its records reads it. A dead value's bytes are given up when it
+// has no uses left.
 // Not thread safe: the device's lock is held.
 // Invariants: (1) for every record still to run, each of its edges counts one use of its value, and
 // one lock unless the plan is lean; (2) destruction undoes what is left of (1).
@@ -36,21 +37,28 @@ class RestorationPlan {
   // has neither bytes nor producer, or the plan grows too long.
   void add(Value& target);
 
-  size_t records() const { return order_.size(); }
+  // One step: a record that runs, or a value whose copy is loaded.
+  struct Step {
+    Record* record = nullptr;  // nullptr: a copy is loaded
+    Value* loaded = nullptr;
+  };
+
+  size_t steps() const { return order_.size(); }
   // An estimate of the most bytes that the plan's values will take at once, beyond what is resident
   // now.
   // Workspaces and outputs that nobody needs are not in it.
   size_t estimate_peak_bytes();
 
-  // The record to run next; nullptr when all are done.
-  Record* next() const { return done_ < order_.size() ? order_[done_] : nullptr; }
-  // Whether all that the next record reads is available.
+  // Whether anything is left to do, and what comes next.
+  bool is_done() const { return done_ == order_.size(); }
+  const Step& next() const { return order_[done_]; }
+  // Whether all that the next step reads is available.
   bool next_is_ready() const;
   // Locks the inputs of the next record, which is about to run; unlocks them after it ran or
-  // failed.
+  // failed. Do nothing for a copy.
   void lock_next();
   void unlock_next();
-  // Goes on after the next record has run, and ends its uses.
+  // Goes on after the next step has been done, and ends its uses.
   void finish_next();
 
  private:
@@ -63,14 +71,15 @@ class RestorationPlan {
   static constexpr uint32_t kFewEdges = 16;
 
   void enter(Record& record);
-  void leave(Record& record);
+  void leave(const Step& step);
+  void load(Value& value);
   Value* next_input(Frame& frame) const;
   void end_use(Value& value);
 
   Contents& contents_;
   const Mode mode_;
   uint32_t epoch_ = 0;
-  std::vector<Record*> order_;
+  std::vector<Step> order_;
   std::vector<Frame> frames_;  // not empty only while add() runs, or after it threw
   size_t done_ = 0;
 };

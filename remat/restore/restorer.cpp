@@ -46,7 +46,7 @@ void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
     if (is_missing(storage)) plan.add(*storage->current);
   }
   ++statistics.plans;
-  statistics.longest_plan = std::max<uint64_t>(statistics.longest_plan, plan.records());
+  statistics.longest_plan = std::max<uint64_t>(statistics.longest_plan, plan.steps());
   statistics.plan_peak_bytes =
       std::max<uint64_t>(statistics.plan_peak_bytes, plan.estimate_peak_bytes());
   statistics.planning_ns += steady_now_ns() - start;
@@ -56,12 +56,15 @@ void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
   TurnScope turn(contents_.queue, lock);
   Mode mode = Mode::kFirm;
   uint64_t allowed = 0;
-  uint64_t replayed_before = statistics.operators_replayed;
+  const auto steps_done = [this] {
+    return statistics.operators_replayed + statistics.copies_loaded;
+  };
+  uint64_t done_before = steps_done();
   std::optional<OutOfMemoryReport> shortage;
   while (std::any_of(storages.begin(), storages.end(), is_missing)) {
     RestorationPlan plan(contents_, mode);
     make(plan, storages);
-    if (allowed == 0) allowed = kPatience * plan.records() + kLeastPatience;
+    if (allowed == 0) allowed = kPatience * plan.steps() + kLeastPatience;
     if (mode == Mode::kLean) ++statistics.lean_plans;
     try {
       run(plan, lock);
@@ -69,14 +72,15 @@ void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
       if (mode == Mode::kLean) throw;
       mode = Mode::kLean;
       shortage = error.report();
-      replayed_before = statistics.operators_replayed;
-      allowed = kPatience * plan.records() + kLeastPatience;
+      done_before = steps_done();
+      allowed = kPatience * plan.steps() + kLeastPatience;
     }
-    if (statistics.operators_replayed - replayed_before > allowed) {
+    if (steps_done() - done_before > allowed) {
       if (shortage) throw OutOfMemory(*shortage);  // what the plan needs does not fit at once
       throw RestorationError(fmt::format(
-          "restoring makes no progress: {} operators replayed, {} of {} storages still missing",
-          statistics.operators_replayed - replayed_before,
+          "restoring makes no progress: {} operators replayed or copies loaded, {} of {} storages "
+          "still missing",
+          steps_done() - done_before,
           std::count_if(storages.begin(), storages.end(), is_missing), storages.size()));
     }
   }
@@ -97,14 +101,41 @@ void Restorer::make_resident(std::span<Storage* const> storages, DeviceLock& loc
 }
 
 void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
-  while (plan.next() != nullptr) {
+  while (!plan.is_done()) {
     if (!plan.next_is_ready()) return;  // something was evicted since; the caller makes a new plan
     run_next(plan, lock);
   }
 }
 
 void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
-  Step step{*plan.next(), contents_.replay_order.stream()};
+  const RestorationPlan::Step& next = plan.next();
+  if (next.record != nullptr) {
+    run_record(plan, *next.record, lock);
+  } else if (!next.loaded->available()) {
+    load(*next.loaded, lock);
+  }
+  plan.finish_next();
+}
+
+void Restorer::load(Value& value, DeviceLock& lock) {
+  const TierSlot slot = contents_.residency.copies.slot_of(value);
+  const StreamId stream = contents_.replay_order.stream();
+  void* block = nullptr;
+  try {
+    Unlocked unlocked(lock);
+    block = contents_.allocator.allocate(value.bytes, PlacementHint::kTransient, stream);
+    contents_.residency.copies.tier()->load(slot, block);
+  } catch (...) {
+    if (block != nullptr) contents_.allocator.free_locked(block);
+    throw;
+  }
+  ++statistics.copies_loaded;
+  statistics.loaded_bytes += value.bytes;
+  give(&value, block, stream);
+}
+
+void Restorer::run_record(RestorationPlan& plan, Record& record, DeviceLock& lock) {
+  Step step{record, contents_.replay_order.stream()};
   plan.lock_next();
   running_ = {&step.record, contents_.allocator.allocations()};
   try {
@@ -117,7 +148,6 @@ void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
     throw;
   }
   running_ = {};
-  const Record& record = step.record;
   if (record.writes()) {
     give(record.outputs[0], step.target, step.stream);
   } else {
@@ -126,7 +156,6 @@ void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
     }
   }
   plan.unlock_next();
-  plan.finish_next();
 }
 
 // Takes the block that the record writes into: the ghost that it updates, if this is the last use

@@ -1,4 +1,5 @@
-// Restorer: makes evicted storages resident again by running their lineage. It makes a plan first
+// Restorer: makes evicted storages resident again by running their lineage, and by loading copies
+// from a tier where there are any. It makes a plan first
 // and then runs it, one thread at a time (RestorationQueue). No lock is held while an operator runs
 // or bytes are copied.
 // Owns the blocks of replays under way. Thread safe under the device's lock.
@@ -18,7 +19,7 @@ namespace tidepool::remat {
 
 struct RestorationStatistics {
   uint64_t plans = 0, longest_plan = 0, plan_peak_bytes = 0, lean_plans = 0;
-  uint64_t operators_replayed = 0, ghosts = 0, clones = 0;
+  uint64_t operators_replayed = 0, copies_loaded = 0, loaded_bytes = 0, ghosts = 0, clones = 0;
   uint64_t replay_ns = 0, planning_ns = 0;
   uint64_t replayed_cost_ns = 0;  // of operators, as their first run took
 };
@@ -55,6 +56,8 @@ class Restorer {
   void make(RestorationPlan& plan, std::span<Storage* const> storages);
   void run(RestorationPlan& plan, DeviceLock& lock);
   void run_next(RestorationPlan& plan, DeviceLock& lock);
+  void run_record(RestorationPlan& plan, Record& record, DeviceLock& lock);
+  void load(Value& value, DeviceLock& lock);
   void take_target(Step& step, DeviceLock& lock);
   void execute(Step& step, DeviceLock& lock);
   void give(Value* value, void* address, StreamId stream);

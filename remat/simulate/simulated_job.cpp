@@ -89,6 +89,13 @@ size_t SimulatedJob::take_peak_bytes() {
 }
 
 void SimulatedJob::run(const TraceEvent& event) {
+  run_untimed(event);
+  if (!runtime_->offloads()) return;
+  const uint64_t waited_ns = runtime_->tier_wait_ns();
+  advance(waited_ns - std::exchange(tier_wait_seen_, waited_ns));
+}
+
+void SimulatedJob::run_untimed(const TraceEvent& event) {
   if (stop_ != nullptr && stop_->should_stop()) throw TimeIsUp("stopped");
   const auto storage = static_cast<StorageIndex>(event.index);
   switch (event.kind) {

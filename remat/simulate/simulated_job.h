@@ -81,6 +81,9 @@ class SimulatedJob final : public remat::Backend {
   uint64_t copy_ns(size_t bytes) const override;
 
  private:
+  // Does what run() does, but for the time that transfers to and from a tier have taken.
+  void run_untimed(const TraceEvent& event);
+
   struct Storage {
     void* address = nullptr;
     remat::Storage* tracked = nullptr;
@@ -132,6 +135,7 @@ class SimulatedJob final : public remat::Backend {
   std::vector<uint32_t> evictions_;
   uint64_t evictions_seen_ = 0;
   uint64_t remapped_seen_ = 0;
+  uint64_t tier_wait_seen_ = 0;
   size_t peak_bytes_ = 0;
   WorkLog* log_ = nullptr;
 };

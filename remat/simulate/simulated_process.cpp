@@ -19,6 +19,11 @@ remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
   return out;
 }
 
+std::unique_ptr<remat::Tier> make_tier(const TierModel& model) {
+  if (model.capacity_bytes == 0) return nullptr;
+  return std::make_unique<SimulatedTier>(model);
+}
+
 }  // namespace
 
 std::unique_ptr<SimulatedProcess> SimulatedProcess::make(const Trace& trace,
@@ -42,7 +47,8 @@ SimulatedProcess::SimulatedProcess(const Trace& trace, const SimulationConfig& c
       allocator_(*memory_.space, mutex_, memory_.config),
       job_(trace, allocator_, config.budget_bytes,
            config.partition ? memory_.strategy.get() : nullptr),
-      runtime_(allocator_, job_, runtime_config(config)) {
+      runtime_(allocator_, job_, runtime_config(config), make_tier(config.tier)) {
+  runtime_.set_recording(config.recompute);
   job_.set_runtime(&runtime_);
   job_.set_stop(config.stop);
   job_.set_updates_recorded(config.record_in_place);
@@ -107,6 +113,8 @@ void SimulatedProcess::report(SimulationResult* result) {
       after.runtime.operators_replayed - before_.runtime.operators_replayed;
   result->copied_bytes = after.job.copied_bytes - before_.job.copied_bytes;
   result->remapped_bytes = after.allocator.remapped_bytes - before_.allocator.remapped_bytes;
+  result->stored_bytes = after.runtime.tier.stored_bytes - before_.runtime.tier.stored_bytes;
+  result->loaded_bytes = after.runtime.tier.loaded_bytes - before_.runtime.tier.loaded_bytes;
   result->windows = after.allocator.windows - before_.allocator.windows;
   result->remaps = after.allocator.remaps - before_.allocator.remaps;
   result->peak_bytes = job_.take_peak_bytes();

@@ -9,6 +9,7 @@
 
 #include "remat/limits.h"
 #include "remat/simulate/memory_model.h"
+#include "remat/simulate/simulated_tier.h"
 #include "remat/simulate/stop_token.h"
 
 namespace tidepool::plan {
@@ -51,8 +52,10 @@ struct SimulationConfig {
   bool evict_singly = false;    // DTR's loop in place of windows and selections
   bool partition = false;       // Coop's: cheap results lie at the other end of free memory
   bool record_in_place = true;  // if not, contents written in place are roots
-  size_t granularity = 0;       // the smallest page; 0 stands for that of the trace's device
-  double most_overhead = 5;     // a run with more compute / baseline than this has failed
+  bool recompute = true;        // if not, nothing is recorded; contents leave only by copies
+  TierModel tier;
+  size_t granularity = 0;    // the smallest page; 0 stands for that of the trace's device
+  double most_overhead = 5;  // a run with more compute / baseline than this has failed
   // Whether a policy that looks ahead does so from the beginning, or, as in a running job, only
   // once something was evicted.
   bool step_history_at_once = true;
@@ -82,9 +85,10 @@ struct SimulationResult {
   uint64_t evictions = 0, evicted_bytes = 0;
   uint64_t operators_replayed = 0;
   uint64_t copied_bytes = 0, remapped_bytes = 0;
-  uint64_t windows = 0, remaps = 0;  // requests served by a window, or by moving pages
-  size_t peak_bytes = 0;             // the most bytes handed out at once
-  size_t reserved_peak_bytes = 0;    // the most bytes held from the device, in all iterations
+  uint64_t stored_bytes = 0, loaded_bytes = 0;  // copied to a tier, and back
+  uint64_t windows = 0, remaps = 0;             // requests served by a window, or by moving pages
+  size_t peak_bytes = 0;                        // the most bytes handed out at once
+  size_t reserved_peak_bytes = 0;  // the most bytes held from the device, in all iterations
   // The share of the budget that was free after a request that had something evicted: the mean.
   double fragmentation = 0;
   uint64_t rematerializations = 0, ghosts = 0;

@@ -72,6 +72,16 @@ Program Program::make(uint64_t seed) {
     operation.scalar = random.next();
     program.operations.push_back(operation);
   }
+  const bool weighs_time = program.policy == "planned" || program.policy == "needed-cost";
+  if (weighs_time && !program.evict_singly && !random.one_in(4)) {
+    program.tier_bytes = random.one_in(3) ? 1024 * random.below(32) + 512 : size_t{1} << 30;
+    constexpr double kPrices[] = {0, 0.1, 1, 10};
+    program.tier_ns_per_byte = kPrices[random.below(4)];
+    if (random.one_in(4)) program.tier_refuses_every = 2 + random.below(4);
+    if (program.chaos == remat::Chaos::kOperator && random.one_in(2)) {
+      program.chaos = remat::Chaos::kOffload;
+    }
+  }
   return program;
 }
 
@@ -81,10 +91,11 @@ std::string Program::text() const {
       "program.policy = \"{}\";\nprogram.chaos = static_cast<remat::Chaos>({});\n"
       "program.limits = {{{}, {}, {}, {}}};\nprogram.allow_windows = {};\n"
       "program.allow_remap = {};\nprogram.allow_moves = {};\nprogram.evict_singly = {};\n"
-      "program.fail_execute_at = {};\nprogram.operations = {{\n",
+      "program.fail_execute_at = {};\nprogram.tier_bytes = {};\nprogram.tier_ns_per_byte = {};\n"
+      "program.tier_refuses_every = {};\nprogram.operations = {{\n",
       seed, seed, budget_bytes, policy, static_cast<int>(chaos), limits.depth, limits.versions,
       limits.age_steps, limits.records, allow_windows, allow_remap, allow_moves, evict_singly,
-      fail_execute_at);
+      fail_execute_at, tier_bytes, tier_ns_per_byte, tier_refuses_every);
   for (const Operation& each : operations) {
     out += fmt::format("    {{Kind::{}, {}, {}, {}, {}, {}, {}u}},\n",
                        kKindNames[static_cast<size_t>(each.kind)], each.a, each.b, each.c,

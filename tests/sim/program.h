@@ -65,6 +65,10 @@ struct Program {
   bool evict_singly = false;
   bool check_each_step = false;
   uint64_t fail_execute_at = 0;  // the n-th replay throws; 0: none
+  // A tier that holds so many bytes; 0: there is none.
+  size_t tier_bytes = 0;
+  double tier_ns_per_byte = 1;
+  uint64_t tier_refuses_every = 0;  // each n-th store; 0: none
   std::vector<Operation> operations;
 
   static Program make(uint64_t seed);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "tests/support/memory_tier.h"
 
 namespace tidepool::sim {
 namespace {
@@ -30,6 +31,15 @@ remat::RuntimeConfig runtime_config(const Program& program) {
   return config;
 }
 
+std::unique_ptr<remat::Tier> make_tier(const Program& program) {
+  if (program.tier_bytes == 0) return nullptr;
+  MemoryTier::Settings settings;
+  settings.capacity = program.tier_bytes;
+  settings.ns_per_byte = program.tier_ns_per_byte;
+  settings.refuse_every = program.tier_refuses_every;
+  return std::make_unique<MemoryTier>(settings);
+}
+
 }  // namespace
 
 Simulator::Simulator(const Program& program)
@@ -39,7 +49,8 @@ Simulator::Simulator(const Program& program)
       allocator_(space_, mutex_,
                  allocator_config(program, program.evict_singly ? &strategy_ : nullptr)),
       framework_(allocator_, mutex_),
-      runtime_(std::make_unique<remat::Runtime>(allocator_, framework_, runtime_config(program))) {
+      runtime_(std::make_unique<remat::Runtime>(allocator_, framework_, runtime_config(program),
+                                                make_tier(program))) {
   framework_.set_runtime(runtime_.get());
   framework_.fail_execute_at(program.fail_execute_at);
 }

@@ -70,6 +70,10 @@ TEST_CASE("random programs give what an unlimited run gives") {
     sum.runtime.clones += outcome.runtime.clones;
     sum.runtime.snapshots += outcome.runtime.snapshots;
     sum.runtime.lean_plans += outcome.runtime.lean_plans;
+    sum.runtime.offloads += outcome.runtime.offloads;
+    sum.runtime.fetches += outcome.runtime.fetches;
+    sum.runtime.tier.stores += outcome.runtime.tier.stores;
+    sum.runtime.tier.refusals += outcome.runtime.tier.refusals;
     sum.allocator.windows += outcome.allocator.windows;
     sum.allocator.remaps += outcome.allocator.remaps;
     sum.allocator.moves += outcome.allocator.moves;
@@ -80,12 +84,16 @@ TEST_CASE("random programs give what an unlimited run gives") {
             << " retained, " << sum.runtime.clones << " clones, " << sum.runtime.snapshots
             << " snapshots, " << sum.runtime.lean_plans << " lean plans, " << sum.allocator.windows
             << " windows, " << sum.allocator.remaps << " remaps, " << sum.allocator.moves
-            << " moves, " << sum.out_of_memory << " out of memory ("
+            << " moves, " << sum.runtime.offloads << " offloads (" << sum.runtime.tier.stores
+            << " copied, " << sum.runtime.tier.refusals << " refused), " << sum.runtime.fetches
+            << " fetches, " << sum.out_of_memory << " out of memory ("
             << sum.out_of_memory_below_bound << " where the bound fits), " << sum.faults
             << " faults\n";
   // Each mechanism has been at work.
   CHECK(sum.runtime.evictions > programs);
   CHECK(sum.runtime.operators_replayed > programs / 4);
+  CHECK(sum.runtime.fetches > programs / 8);
+  CHECK(sum.runtime.offloads > sum.runtime.tier.stores);  // some left with a copy that was there
 }
 
 }  // namespace

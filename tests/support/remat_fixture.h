@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "allocator/space/private_host_space.h"
@@ -18,10 +19,11 @@ class RematFixture {
   using Tensors = std::vector<Tensor>;
 
   explicit RematFixture(size_t budget_bytes = 1 << 20, const remat::RuntimeConfig& config = {},
-                        RoomStrategy* strategy = nullptr)
+                        RoomStrategy* strategy = nullptr,
+                        std::unique_ptr<remat::Tier> tier = nullptr)
       : allocator(space, mutex, allocator_config(budget_bytes, strategy)),
         framework(allocator, mutex),
-        runtime(allocator, framework, config) {
+        runtime(allocator, framework, config, std::move(tier)) {
     framework.set_runtime(&runtime);
   }
 

@@ -21,6 +21,7 @@ def enable(
     policy: str | None = None,
     chaos: str | None = None,
     device: str | None = None,
+    offload: str | None = None,
     stats: str | None = None,
     trace: str | None = None,
     trace_steps: str | int | None = None,
@@ -31,8 +32,9 @@ def enable(
         budget: bytes, or a size such as "8GiB", "8GB" or "60%" (of the device's memory), or
             "auto": what there is, which is the default where a GPU is visible.
         policy: what to evict: planned (default), or another name of docs/settings.md.
-        chaos: evict on purpose, for tests: op, alloc, random:SEED or bounded[:SEED].
+        chaos: evict on purpose, for tests: op, alloc, random:SEED, bounded[:SEED], offload:SEED.
         device: cpu, or cuda.
+        offload: where tensors may go that are costly to recompute: "file:/scratch:500GiB".
         stats: a file for statistics at exit, JSON.
         trace: a file for what the job does from now on, for tidepool-replay; ".gz" compresses.
         trace_steps: the steps that are recorded, counted from 1: "3", "2:4" or "2:".
@@ -50,7 +52,8 @@ def enable(
     if os.environ.get("TIDEPOOL_VERIFY"):
         return  # which of its runs has Tidepool is for `verify` to say
     _settings.take_from_conf(os.environ)
-    given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device, "stats": stats,
+    given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device,
+             "offload": offload, "stats": stats,
              "trace": trace, "trace_steps": trace_steps}
     if budget is None and not os.environ.get("TIDEPOOL_BUDGET", "").strip():
         given["budget"] = _settings.default_budget(given, os.environ)

@@ -175,6 +175,10 @@ def _summary_of(values: dict, budget: str) -> str:
     evicted = values.get("evicted_bytes", 0)
     if evicted:
         text += f" ({_sizes.format_size(evicted, exact=False)})"
+    if offloaded := values.get("offloaded_bytes", 0):
+        text += (f", {_sizes.format_size(offloaded, exact=False)} offloaded and "
+                 f"{_sizes.format_size(values['fetched_bytes'], exact=False)} fetched in "
+                 f"{values['exposed_ns'] / 1e9:.1f} s")
     seconds = values.get("replay_ns", 0) / 1e9
     text += f", {values.get('operators_replayed', 0)} operators replayed in {seconds:.1f} s"
     for key, what in (("bookkeeping_bytes", "of bookkeeping"), ("outside_bytes", "outside")):

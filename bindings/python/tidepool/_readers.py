@@ -5,7 +5,8 @@ restore first. Three kinds of access, each of them one function of the plugin:
 
 - look: the bytes are read during the call (tolist, torch.save, storage indexing);
 - write: they may be written during the call, or the address is compared (a storage's data_ptr): a
-  new root version, which stays where it is;
+  new root version, which stays where it is; but `torch.save`, which only asks whether two storages
+  are the same, gets a number of the storage, and nothing stays for that;
 - escape: an alias stays for ever (numpy, DLPack, sharing, a tensor's data_ptr): never evicted
   again, and what is computed from it stays, too.
 
@@ -23,6 +24,8 @@ import contextlib
 import ctypes
 import functools
 import gc
+import sys
+import types
 from typing import Any
 
 from . import _plugin
@@ -38,7 +41,7 @@ TENSOR_READERS = {
 STORAGE_READERS = {
     "_write_file": "look", "_get_filename": "look", "_get_shared_fd": "look",
     "_shared_incref": "look", "_shared_decref": "look",
-    "data_ptr": "write", "__setitem__": "write", "fill_": "write", "copy_": "write",
+    "data_ptr": "compared", "__setitem__": "write", "fill_": "write", "copy_": "write",
     "_byteswap": "write", "_set_from_file": "write", "resize_": "write", "_swap_data_ptr_": "write",
     "_resize_with_addr_": "write",
     "_share_fd_cpu_": "escape", "_share_filename_cpu_": "escape", "_share_cuda_": "escape",
@@ -105,6 +108,8 @@ class Readers:
             original = getattr(storage, name)
             if kind == "look":
                 wrapper = self._reader(original, _address, None)
+            elif kind == "compared":
+                wrapper = self._storage_address(original)
             else:
                 wrapper = self._storage_marker(original, self._actions[kind])
             self._put(storage, name, wrapper)
@@ -265,6 +270,20 @@ class Readers:
 
         return marker
 
+    def _storage_address(self, original):
+        marker = self._storage_marker(original, self._plugin.written)
+        comparers, state = _comparers(self._torch), self._plugin.state
+
+        @functools.wraps(original)
+        def data_ptr(self):
+            if sys._getframe(1).f_code in comparers:
+                storage = _address(self)
+                if storage and state(storage) in _plugin.TRACKED_STATES:
+                    return storage
+            return marker(self)
+
+        return data_ptr
+
     def _numpy(self, original):
         find, escape = self.storage_of, self._plugin.escape
         overridden = self._torch.overrides.has_torch_function_unary
@@ -381,6 +400,15 @@ def _set(owner, name: str, value) -> None:
 def _address(storage) -> int:
     """Return the address of an UntypedStorage's `StorageImpl`, or 0 where we have no business."""
     return storage._cdata if storage.device.type in ("cpu", "cuda") else 0
+
+
+def _comparers(torch) -> set[types.CodeType]:
+    """Return the functions of `torch.save` that ask whether storages are the same by address."""
+    serialization = torch.serialization
+    savers = (getattr(serialization, name, None) for name in ("_save", "_legacy_save"))
+    return {constant for saver in savers if saver is not None
+            for constant in saver.__code__.co_consts
+            if isinstance(constant, types.CodeType) and constant.co_name == "persistent_id"}
 
 
 def _storage_finder(torch):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
-from . import _sizes
+from . import _offload, _sizes
 
 # As in remat/restore/policy_table.cpp, which has the list; the default first. The baselines are for
 # comparison.
@@ -79,6 +79,10 @@ SETTINGS = (
     Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
             "What is special on cuda: [the allocator](cuda-allocator.md), "
             "[rematerialization](cuda-rematerialization.md).", _BOTH),
+    Setting("offload", "file:FOLDER:SIZE", "", "where tensors go that are costly to recompute",
+            "On the CPU. Also what no operator can make again (parameters, gradients, the "
+            "optimizer's state) is then evicted, by a copy to a file in the folder, and results "
+            "where reading costs less than recomputing. [What to expect](offload.md).", _BOTH),
     Setting("stats", "FILE", "", "write statistics at exit, JSON",
             "[What is in it](guide.md#statistics).", ("run",)),
     Setting("trace", "FILE[.gz]", "",
@@ -88,13 +92,15 @@ SETTINGS = (
             "record these steps only, counted from 1; FIRST: is all from there on", "", ("run",)),
     Setting("chaos", "MODE", "none",
             "evict on purpose, for tests: op (the default of a bare --chaos), alloc, random:SEED, "
-            "or bounded[:SEED], with which jobs of any length end; give it as --chaos=MODE",
+            "offload:SEED, or bounded[:SEED], with which jobs of any length end; give it as "
+            "--chaos=MODE",
             "`op` evicts everything after each operator, `alloc` at each allocation, `random` "
-            "random parts at both, and `bounded` at random moments, such that about ten operators "
-            "are replayed for each of the job. New and freed bytes are overwritten, and what comes "
-            "back is compared with what was evicted (`contents_compared`, `contents_different` in "
-            "the statistics; `chaos_coverage` has by operator how many results were `made`, and "
-            "how many of them were evicted and `restored` at least once).", _BOTH),
+            "random parts at both, `offload` as `op`, by a copy or not as chance has it, and "
+            "`bounded` at random moments, such that about ten operators are replayed for each of "
+            "the job. New and freed bytes are overwritten, and what comes back is compared with "
+            "what was evicted (`contents_compared`, `contents_different` in the statistics; "
+            "`chaos_coverage` has by operator how many results were `made`, and how many of them "
+            "were evicted and `restored` at least once).", _BOTH),
     Setting("required", "1 or 0", "0; run sets 1",
             "run without Tidepool, after one line that says why, where it cannot attach or cannot "
             "keep the budget",
@@ -161,6 +167,7 @@ class Settings:
     allocator: str = "arena"
     quiet: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
+    offload: _offload.FileTier | None = None
 
     def rematerializes(self) -> bool:
         """Whether operators are watched, so that tensors can be evicted and restored."""
@@ -185,6 +192,8 @@ class Settings:
         values.update({f"allow_{way}": False for way in ROOM if way not in self.room})
         if self.allocator != "arena":
             values["allocator"] = self.allocator
+        if self.offload:
+            values["offload"] = self.offload.for_plugin()
         if self.limits:
             values["limits"] = dict(self.limits)
         return values
@@ -204,6 +213,8 @@ class Settings:
         if not self.rematerializes():
             return f"{text}, nothing is evicted"
         text += f", policy {self.policy}"
+        if self.offload:
+            text += f", offload {self.offload.describe()}"
         return text if self.chaos == "none" else f"{text}, chaos {self.chaos}"
 
 
@@ -316,6 +327,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         allocator=_one_of(given, "allocator", ALLOCATORS, "arena"),
         quiet=_flag(given, "quiet"),
         limits=limits,
+        offload=_offload_to(given),
     )
     _flag(given, "required")  # read by `required`, which takes what is not 0 for 1
     if settings.chaos != "none" and not settings.rematerializes():
@@ -326,6 +338,10 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
                                       f"policy {settings.policy}, allocator {settings.allocator}")
     if device == "cpu" and settings.policy == NO_POLICY:
         raise _wrong(*given["policy"], "on cpu expected one that evicts, or device cuda")
+    if settings.offload and device != "cpu":
+        raise _wrong(*given["offload"], "only on cpu so far")
+    if settings.chaos.startswith("offload") and not settings.offload:
+        raise _wrong(*given["chaos"], "expected the setting offload with it")
     if device == "cpu" and settings.allocator != "arena":
         raise _wrong(*given["allocator"], "on cpu expected arena, or device cuda")
     return settings
@@ -349,6 +365,16 @@ def _policy(given: Mapping) -> str:
         return OLD_POLICIES[given["policy"][1]]
     name = _one_of(given, "policy", (*POLICIES, DEFAULT_POLICY, NO_POLICY), DEFAULT_POLICY)
     return POLICIES[0] if name == DEFAULT_POLICY else name
+
+
+def _offload_to(given: Mapping) -> _offload.FileTier | None:
+    if "offload" not in given:
+        return None
+    origin, text = given["offload"]
+    try:
+        return _offload.parse(text)
+    except ValueError as error:
+        raise _wrong(origin, text, str(error)) from None
 
 
 def _room(given: Mapping) -> tuple[str, ...]:
@@ -412,10 +438,10 @@ def _chaos(given: Mapping) -> str:
     origin, text = given["chaos"]
     if text in ("none", "op", "alloc", "bounded"):
         return text
-    if re.fullmatch(r"(random|bounded):[0-9]+", text):
+    if re.fullmatch(r"(random|bounded|offload):[0-9]+", text):
         return text
-    valid = ("none", "op", "alloc", "random:SEED", "bounded", "bounded:SEED")
-    for mode in ("random", "bounded"):
+    valid = ("none", "op", "alloc", "random:SEED", "bounded", "bounded:SEED", "offload:SEED")
+    for mode in ("random", "bounded", "offload"):
         if text.startswith(mode):
             raise _wrong(origin, text,
                          f"expected {mode}:SEED with a whole number, such as {mode}:7")

@@ -133,6 +133,8 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
     for key, value in given.items():
         if value is not None:
             environ[_settings.PREFIX + key.upper()] = value
+    if settings.offload:
+        environ["TIDEPOOL_OFFLOAD"] = settings.offload.describe()  # the job may change its folder
     if settings.stats is not None:
         path = Path(os.path.abspath(settings.stats))  # the job may change its folder
         if not os.access(path.parent, os.W_OK | os.X_OK) or path.is_dir():

@@ -15,7 +15,9 @@ remat::Chaos chaos_of(const std::string& text, uint64_t& seed) {
   if (text == "alloc") return remat::Chaos::kAllocation;
   if (text == "bounded") return remat::Chaos::kBounded;
   constexpr std::pair<std::string_view, remat::Chaos> kSeeded[] = {
-      {"random:", remat::Chaos::kRandom}, {"bounded:", remat::Chaos::kBounded}};
+      {"random:", remat::Chaos::kRandom},
+      {"bounded:", remat::Chaos::kBounded},
+      {"offload:", remat::Chaos::kOffload}};
   for (const auto& [front, chaos] : kSeeded) {
     if (!text.starts_with(front)) continue;
     const char* end = text.data() + text.size();
@@ -23,7 +25,8 @@ remat::Chaos chaos_of(const std::string& text, uint64_t& seed) {
     if (error == std::errc() && used == end) return chaos;
   }
   throw std::invalid_argument("chaos: '" + text +
-                              "' is not one of none, op, alloc, random:SEED, bounded[:SEED]");
+                              "' is not one of none, op, alloc, random:SEED, bounded[:SEED], "
+                              "offload:SEED");
 }
 
 void read_limits(const SettingsReader& reader, remat::Limits& limits) {
@@ -81,6 +84,9 @@ void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settin
   allocator.poison |= config.chaos != remat::Chaos::kNone;
   read_limits(reader.part("limits"), config.limits);
   settings.trace = trace_settings(reader.part("trace"));
+  const SettingsReader offload = reader.part("offload");
+  settings.offload.folder = offload.text("folder", "");
+  settings.offload.capacity_bytes = offload.number("bytes", 0);
 }
 
 Settings Settings::parse(const std::string& text) {

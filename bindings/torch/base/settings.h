@@ -29,12 +29,19 @@ struct DrivenSettings {
 // are no plans.
 enum class Planning : uint8_t { kBackground, kWait, kOff };
 
+// Where contents may go beside being forgotten: a file in a folder; without a folder, nowhere.
+struct OffloadSettings {
+  std::string folder;
+  uint64_t capacity_bytes = 0;
+};
+
 // The settings with which every engine is made.
 struct RuntimeSettings {
   remat::RuntimeConfig config;
   Planning planning = Planning::kBackground;
   bool recording = true;
   TraceSettings trace;
+  OffloadSettings offload;
 };
 
 struct Settings {

@@ -196,6 +196,26 @@ void OperatorInfo::read_arguments(const c10::FunctionSchema& schema) {
   }
 }
 
+namespace {
+
+// Whether the operator does the same to each element of its lists, and nothing else.
+bool works_by_element(const c10::FunctionSchema& schema) {
+  constexpr std::string_view kPrefixes[] = {"aten::_foreach_", "aten::_fused_adam",
+                                            "aten::_fused_sgd", "aten::_fused_adagrad",
+                                            "aten::_amp_foreach_"};
+  const auto has_prefix = [&](std::string_view prefix) {
+    return std::string_view(schema.name()).starts_with(prefix);
+  };
+  // A tensor of that name has an entry for each element.
+  const auto scalars = schema.argumentIndexWithName("scalars");
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), has_prefix) &&
+         !(scalars && schema.arguments()[*scalars].type()->str() == "Tensor") &&
+         std::all_of(schema.returns().begin(), schema.returns().end(),
+                     [](const auto& result) { return result.type()->str() == "Tensor[]"; });
+}
+
+}  // namespace
+
 void OperatorInfo::read_returns(const c10::FunctionSchema& schema) {
   bool views = false;
   returns_tensor = false;
@@ -234,6 +254,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   // sizes.
   is_metadata &= is_trusted_ && !std::string_view(qualified_name).starts_with("aten::_nested");
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
+  maps_lists = is_trusted_ && works_by_element(schema);
 }
 
 void OperatorInfo::apply_hidden_writes(const c10::FunctionSchema& schema) {

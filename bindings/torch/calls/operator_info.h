@@ -53,6 +53,7 @@ struct OperatorInfo : remat::RecordType {
   bool overwrites = false;  // writes all of its one written argument and never reads it
   bool replayable = true;   // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
+  bool maps_lists = false;  // works on the elements of its lists one by one
   bool returns_tensor = false;
   bool draws_by_default_only =
       false;  // takes no generator, and a replay has an equivalent that does

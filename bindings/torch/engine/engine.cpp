@@ -28,14 +28,14 @@ bool plans(const RuntimeSettings& settings) {
 }  // namespace
 
 Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
-               std::unique_ptr<TorchBackend> backend, const RuntimeSettings& settings)
+               std::unique_ptr<TorchBackend> backend, const RuntimeSettings& settings,
+               std::unique_ptr<remat::Tier> tier)
     : device_(device),
-      chaos_at_allocations_(settings.config.chaos != remat::Chaos::kNone &&
-                            settings.config.chaos != remat::Chaos::kOperator),
+      chaos_at_allocations_(remat::strikes_at_allocations(settings.config.chaos)),
       allocator_(allocator),
       backend_(std::move(backend)),
       recorder_(start_recorder(settings.trace, device, *backend_, allocator)),
-      runtime_(allocator, *backend_, settings.config),
+      runtime_(allocator, *backend_, settings.config, std::move(tier)),
       foreign_copies_(*this, allocator.statistics().budget_bytes),
       waits_for_plans_(settings.planning == Planning::kWait) {
   runtime_.set_recording(settings.recording);

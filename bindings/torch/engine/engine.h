@@ -23,9 +23,10 @@ namespace tidepool::torch_glue {
 
 class Engine {
  public:
-  // `allocator` must outlive the engine. Throws: std::invalid_argument naming an unknown policy.
+  // `allocator` must outlive the engine. `tier`: where contents may go beside being forgotten.
+  // Throws: std::invalid_argument naming an unknown policy, or one that does not go with a tier.
   Engine(c10::Device device, BudgetedAllocator& allocator, std::unique_ptr<TorchBackend> backend,
-         const RuntimeSettings& settings);
+         const RuntimeSettings& settings, std::unique_ptr<remat::Tier> tier = nullptr);
 
   c10::Device device() const { return device_; }
   BudgetedAllocator& allocator() { return allocator_; }

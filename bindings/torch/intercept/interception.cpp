@@ -14,6 +14,7 @@
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/intercept/boxed_call.h"
 #include "bindings/torch/intercept/layout_kernels.h"
+#include "bindings/torch/intercept/list_parts.h"
 #include "bindings/torch/intercept/raw_readers.h"
 #include "bindings/torch/intercept/record_stream.h"
 #include "bindings/torch/intercept/typed_operator.h"
@@ -34,6 +35,16 @@ void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
+// The most bytes that the operands of an operator on lists should have at once. Where nothing is
+// offloaded they stay in any case.
+size_t most_bytes_at_once() {
+  constexpr size_t kShare = 4;
+  Engine* const engine = host_is_foreign() ? nullptr : engine_of(c10::Device(c10::kCPU));
+  if (engine == nullptr || !engine->runtime().offloads()) return SIZE_MAX;
+  DeviceLock lock(engine->mutex());
+  return engine->allocator().limit_bytes() / kShare;
+}
+
 void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]]
     rescan_operators();
@@ -41,6 +52,11 @@ void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
   if (info.is_metadata || g_passive.load(std::memory_order_relaxed)) {
     run_below(op, keys, stack);
     return;
+  }
+  if (info.maps_lists) {
+    const auto ends = part_ends(info, *stack, most_bytes_at_once());
+    const auto run = [&](Stack* part) { run_boxed(op, keys, part); };
+    if (!ends.empty()) return run_parts(info, stack, ends, run);
   }
   intercept_boxed(info, stack, [&] {
     if (info.is_foreign()) {  // what it is made of is seen, and kept

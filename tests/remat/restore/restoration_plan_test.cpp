@@ -14,7 +14,8 @@ using Mode = RestorationPlan::Mode;
 // Runs the plan's bookkeeping as if each record had produced all that is wanted of it.
 std::vector<const remat::Record*> run(LineageBuilder& built, RestorationPlan& plan) {
   std::vector<const remat::Record*> order;
-  while (remat::Record* record = plan.next()) {
+  while (!plan.is_done()) {
+    remat::Record* const record = plan.next().record;
     REQUIRE(plan.next_is_ready());
     order.push_back(record);
     for (size_t k = 0; k < record->output_count; ++k) {
@@ -50,7 +51,7 @@ TEST_CASE("the evicted cone is run once, inputs first, and ghosts go when they a
   {
     RestorationPlan plan(built.contents, Mode::kFirm);
     plan.add(*d->current);
-    CHECK(plan.records() == 4);
+    CHECK(plan.steps() == 4);
     CHECK(plan.estimate_peak_bytes() == 3 * 64);  // a, b and c before a goes; b, c and d
     const auto order = run(built, plan);
     CHECK(std::equal(order.begin(), order.end(), std::begin(records), std::end(records)));
@@ -68,7 +69,7 @@ TEST_CASE("what is available is not run again, but locked while it is needed") {
   {
     RestorationPlan plan(built.contents, Mode::kFirm);
     plan.add(*b->current);
-    CHECK(plan.records() == 1);
+    CHECK(plan.steps() == 1);
     CHECK(a->current->locks == 1);
     CHECK(!built.evict(a));
   }
@@ -147,7 +148,7 @@ TEST_CASE("many inputs take linear time, and each of them is planned") {
   built.evict(all);
   RestorationPlan plan(built.contents, Mode::kFirm);
   plan.add(*all->current);
-  CHECK(plan.records() == 5001);
+  CHECK(plan.steps() == 5001);
 }
 
 TEST_CASE("an input without bytes and producer is an error that names the operator") {

@@ -1,0 +1,50 @@
+"""The setting `offload`: where contents may go that are not in the device's memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from . import _sizes
+
+KINDS = ("file",)
+EXPECTED = "expected file:FOLDER:SIZE, such as file:/scratch:500GiB"
+
+
+@dataclass(frozen=True)
+class FileTier:
+    """A file without a name in a folder of a local disk, for at most so many bytes."""
+
+    folder: str  # absolute
+    capacity_bytes: int
+
+    def for_plugin(self) -> dict:
+        """Return what the plugin reads."""
+        return {"folder": self.folder, "bytes": self.capacity_bytes}
+
+    def describe(self) -> str:
+        """Return it as a user writes it."""
+        return f"file:{self.folder}:{_sizes.format_size(self.capacity_bytes)}"
+
+
+def parse(text: str) -> FileTier:
+    """Return the tier that `text` means.
+
+    Raises:
+        ValueError: says what is wrong and what was expected, without naming the setting.
+    """
+    kind, colon, rest = text.partition(":")
+    if kind not in KINDS or not colon:
+        raise ValueError(EXPECTED)
+    folder, colon, size = rest.rpartition(":")
+    if not colon or not folder:
+        raise ValueError(EXPECTED)
+    capacity = _sizes.parse_size(size)
+    if capacity <= 0:
+        raise ValueError("expected room for more than zero bytes")
+    folder = os.path.abspath(os.path.expanduser(folder))
+    if not os.path.isdir(folder):
+        raise ValueError(f"there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"no file can be made in {folder}")
+    return FileTier(folder, capacity)

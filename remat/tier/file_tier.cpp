@@ -1,0 +1,163 @@
+#include "remat/tier/file_tier.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "allocator/base/steady_clock.h"
+#include "fmt/format.h"
+
+namespace tidepool::remat {
+namespace {
+
+uint64_t whole_units(size_t bytes) {
+  constexpr size_t kUnit = TransferThreads::kAlignment;
+  return (bytes + kUnit - 1) / kUnit * kUnit;
+}
+
+}  // namespace
+
+struct FileTier::Copy {
+  size_t bytes;
+  std::vector<Extent> pieces;
+  uint64_t checksum;
+};
+
+FileTier::Copy& FileTier::copy_of(TierSlot slot) { return *reinterpret_cast<Copy*>(slot); }
+
+int FileTier::open_file(const std::string& folder) {
+  struct statfs system = {};
+  if (::statfs(folder.c_str(), &system) != 0) {
+    throw std::invalid_argument(fmt::format("offload: {}: {}", folder, std::strerror(errno)));
+  }
+  if (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC) {
+    throw std::invalid_argument(fmt::format(
+        "offload: {} lies in memory (tmpfs), which contents are to leave; expected a folder on a "
+        "disk",
+        folder));
+  }
+  constexpr int kFlags = O_TMPFILE | O_RDWR | O_CLOEXEC;
+  int descriptor = ::open(folder.c_str(), kFlags | O_DIRECT, 0600);
+  if (descriptor < 0 && errno == EINVAL) descriptor = ::open(folder.c_str(), kFlags, 0600);
+  if (descriptor < 0) {
+    throw std::invalid_argument(
+        fmt::format("offload: no file without a name can be made in {}: {}", folder,
+                    std::strerror(errno)));
+  }
+  return descriptor;
+}
+
+FileTier::FileTier(std::string folder, uint64_t capacity)
+    : folder_(std::move(folder)),
+      descriptor_{open_file(folder_)},
+      extents_(capacity / TransferThreads::kAlignment * TransferThreads::kAlignment),
+      threads_(descriptor_.number, kThreads) {}
+
+FileTier::Descriptor::~Descriptor() { ::close(number); }
+
+bool FileTier::has_room(size_t bytes) const {
+  return !failed_ && !forked_ && whole_units(bytes) <= extents_.room();
+}
+
+std::optional<TierSlot> FileTier::store(const void* from, size_t bytes) {
+  if (forked_) return std::nullopt;
+  auto pieces = failed_ ? std::nullopt : extents_.take(whole_units(bytes));
+  if (!pieces) {
+    ++counts_.refusals;
+    return std::nullopt;
+  }
+  Transfer transfer;
+  transfer.kind = Transfer::Kind::kWrite;
+  transfer.memory = static_cast<char*>(const_cast<void*>(from));
+  transfer.bytes = bytes;
+  transfer.pieces = *pieces;
+  const uint64_t start = steady_now_ns();
+  threads_.run(transfer);
+  const uint64_t ns = steady_now_ns() - start;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (transfer.error != 0) {
+    extents_.give(*pieces);
+    ++counts_.refusals;
+    failed_ = true;
+    std::fprintf(stderr,
+                 "tidepool: nothing is offloaded any more, because writing to %s failed: %s\n",
+                 folder_.c_str(), std::strerror(transfer.error));
+    return std::nullopt;
+  }
+  store_price_.note(bytes, ns);
+  ++counts_.stores;
+  counts_.stored_bytes += bytes;
+  counts_.store_ns += ns;
+  counts_.held_bytes = extents_.taken();
+  counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.held_bytes);
+  return TierSlot{
+      reinterpret_cast<uintptr_t>(new Copy{bytes, std::move(*pieces), transfer.checksum})};
+}
+
+void FileTier::load(TierSlot slot, void* to) {
+  const Copy& copy = copy_of(slot);
+  Transfer transfer;
+  transfer.kind = Transfer::Kind::kRead;
+  transfer.memory = static_cast<char*>(to);
+  transfer.bytes = copy.bytes;
+  transfer.pieces = copy.pieces;
+  const uint64_t start = steady_now_ns();
+  threads_.run(transfer);
+  const uint64_t ns = steady_now_ns() - start;
+  if (transfer.error != 0 || transfer.checksum != copy.checksum) {
+    const char* const what =
+        transfer.error != 0 ? std::strerror(transfer.error)
+        : forked_ ? "the process that this one was forked from has stored something else there"
+                  : "its checksum is wrong";
+    throw TierError(fmt::format("{} bytes that were offloaded to the {} cannot be read back: {}",
+                                copy.bytes, describe(), what));
+  }
+  const std::lock_guard<std::mutex> guard(mutex_);
+  load_price_.note(copy.bytes, ns);
+  ++counts_.loads;
+  counts_.loaded_bytes += copy.bytes;
+  counts_.load_ns += ns;
+}
+
+bool FileTier::matches(TierSlot slot, const void* at) {
+  const Copy& copy = copy_of(slot);
+  Transfer transfer;
+  transfer.memory = static_cast<char*>(const_cast<void*>(at));
+  transfer.bytes = copy.bytes;
+  threads_.run(transfer);
+  return transfer.checksum == copy.checksum;
+}
+
+void FileTier::drop(TierSlot slot) {
+  Copy* const copy = &copy_of(slot);
+  extents_.give(copy->pieces);
+  delete copy;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  counts_.held_bytes = extents_.taken();
+}
+
+bool FileTier::settle_prices() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  const bool stores = store_price_.settle();
+  return load_price_.settle() || stores;
+}
+
+TierStatistics FileTier::statistics() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return counts_;
+}
+
+void FileTier::become_forked_child() {
+  forked_ = true;
+  threads_.become_forked_child();
+}
+
+}  // namespace tidepool::remat

@@ -1,0 +1,78 @@
+"""A job whose parameters, gradients and optimizer state exceed the budget trains, same bits."""
+
+import os
+import sys
+
+import harness
+import pytest
+from selection import FULL
+
+JOB = harness.HERE / "offload_job.py"
+MIB = 2**20
+FIXED = 6 * (2 * 4 * 256 * 256) * 4 * 4  # parameters, gradients and Adam's two, about 50 MiB
+CAP = 512 * MIB
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Returns what the job prints without Tidepool."""
+    done = harness.run([sys.executable, str(JOB), str(tmp_path_factory.mktemp("plain"))])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def run_offloaded(folder, budget, *options, variants=()):
+    """Run the job with a tier in a folder of its own; return its lines and its statistics."""
+    tier, stats = folder / "tier", folder / "stats.json"
+    tier.mkdir()
+    done = harness.run([*harness.attached(budget, "--offload", f"file:{tier}:{CAP}", *options,
+                                          stats=stats),
+                        sys.executable, str(JOB), str(folder), *variants])
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(tier) == []
+    return done.stdout.splitlines(), harness.read_stats(stats)
+
+
+def test_half_of_the_fixed_bytes(plain, tmp_path):
+    lines, stats = run_offloaded(tmp_path, FIXED // 2)
+    assert lines == plain
+    assert stats["reserved_peak_bytes"] <= FIXED // 2
+    assert 0 < stats["tier_peak_bytes"] <= CAP
+    assert stats["fetched_bytes"] > FIXED
+
+
+@pytest.mark.parametrize("chaos", ["offload:1", "op", "random:2"] if FULL else ["offload:1"])
+def test_chaos(plain, tmp_path, chaos):
+    variants = () if FULL else ("fused", "averaged")
+    lines, stats = run_offloaded(tmp_path, "4GiB", f"--chaos={chaos}", variants=variants)
+    assert lines == [line for line in plain if not variants or line.startswith(
+        tuple(f'{{"{name}"' for name in variants))]
+    assert stats["contents_different"] == {}
+    assert stats["contents_compared"] > 1000
+    assert stats["offloads"] > 1000
+
+
+def test_without_a_tier_the_same_budget_is_too_small(tmp_path):
+    done = harness.run([*harness.attached(FIXED // 2), sys.executable, str(JOB), str(tmp_path),
+                        "loop"])
+    assert "OutOfMemoryError" in done.stderr
+
+
+def test_a_tier_that_is_too_small_is_out_of_memory(tmp_path):
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    done = harness.run([*harness.attached(FIXED // 2, "--offload", f"file:{tier}:1MiB"),
+                        sys.executable, str(JOB), str(tmp_path), "loop"])
+    assert "OutOfMemoryError" in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("file:/dev/shm:1GiB", "tmpfs"), ("file:/no/such/folder:1GiB", "/no/such/folder"),
+    ("host:1GiB", "expected file:FOLDER:SIZE"), ("file:.:much", "a size such as")])
+def test_a_tier_that_cannot_be_had_is_refused(text, reason):
+    done = harness.run([*harness.attached("1GiB", "--offload", text), sys.executable, "-c",
+                        "import torch; print('ran')"])
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert "ran" not in done.stdout

@@ -1,0 +1,171 @@
+#include "remat/residency/copies.h"
+
+#include <memory>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/memory_tier.h"
+#include "tests/support/remat_fixture.h"
+
+namespace tidepool {
+namespace {
+
+using Tensor = RematFixture::Tensor;
+
+// A job with a tier; the log has what was stored.
+struct OffloadingJob {
+  explicit OffloadingJob(double ns_per_byte = 0.001, size_t budget_bytes = 1 << 20,
+                         MemoryTier::Settings settings = {})
+      : job(budget_bytes, {}, nullptr, make_tier(ns_per_byte, settings)) {}
+
+  std::unique_ptr<MemoryTier> make_tier(double ns_per_byte, MemoryTier::Settings settings) {
+    settings.ns_per_byte = ns_per_byte;
+    settings.log = &stored;
+    return std::make_unique<MemoryTier>(settings);
+  }
+
+  std::vector<uint64_t> stored;
+  RematFixture job;
+};
+
+TEST_CASE("what has no lineage leaves by a copy, and comes back from it") {
+  OffloadingJob offloading;
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  CHECK(job.evict(input));
+  CHECK(job.value(input).copied);
+  CHECK(job.matches(input));
+  CHECK(job.statistics().offloads == 1);
+  CHECK(job.statistics().fetches == 1);
+  SECTION("what has not changed since leaves for nothing") {
+    CHECK(job.evict(input));
+    CHECK(offloading.stored.size() == 1);
+    CHECK(job.matches(input));
+  }
+  SECTION("a write makes the copy invalid") {
+    job.update(input);
+    CHECK_FALSE(job.value(input).copied);
+    CHECK(job.evict(input));
+    CHECK(offloading.stored.size() == 2);
+    CHECK(job.matches(input));
+  }
+  SECTION("an announced write from outside does, too") {
+    {
+      DeviceLock lock(job.mutex);
+      remat::Storage* const storage = job.framework.tracked(input);
+      job.runtime.cut(storage, remat::RootReason::kRawWrite, lock);
+    }
+    CHECK_FALSE(job.value(input).copied);
+  }
+  SECTION("and so does one that nobody has seen") {
+    input->words()[3] ^= 1;
+    input->expected[3] ^= 1;
+    CHECK(job.evict(input));
+    CHECK(offloading.stored.size() == 2);
+    CHECK(job.matches(input));
+  }
+  job.check();
+}
+
+TEST_CASE("the cheaper of forgetting and copying is taken") {
+  const bool dear = GENERATE(false, true);
+  OffloadingJob offloading(dear ? 100 : 0.001);
+  RematFixture& job = offloading.job;
+  const Tensor made = job.pure({job.input()}, 64, 100);
+  CHECK(job.evict(made));
+  CHECK(job.value(made).copied != dear);
+  CHECK(job.matches(made));
+  CHECK(job.statistics().operators_replayed == (dear ? 1 : 0));
+  job.check();
+}
+
+TEST_CASE("a replay reads copies, and the dead root that it needs stays in the tier alone") {
+  OffloadingJob offloading(0.5);
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  const Tensor made = job.pure({input}, 64, 1);
+  const Tensor more = job.pure({made}, 64, 1);
+  CHECK(job.evict(input));
+  CHECK(job.evict(made));
+  CHECK(job.evict(more));
+  CHECK_FALSE(job.value(more).copied);
+  job.drop(input);
+  CHECK(job.statistics().retained_bytes == 0);
+  CHECK(job.statistics().tier.held_bytes > 0);
+  CHECK(job.matches(more));
+  CHECK(job.statistics().operators_replayed == 2);
+  CHECK(job.statistics().fetches == 1);
+  job.drop(made);
+  job.drop(more);
+  CHECK(job.statistics().tier.held_bytes == 0);
+  job.check();
+}
+
+TEST_CASE("a write to contents in the tier leaves the old ones to those that need them") {
+  OffloadingJob offloading(0.5);
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  const Tensor made = job.pure({input}, 64, 1);
+  CHECK(job.evict(made));
+  CHECK(job.evict(input));
+  job.update(input);
+  CHECK(job.statistics().operators_replayed == 0);  // nothing had to be restored for the write
+  CHECK(job.matches(input));
+  CHECK(job.matches(made));
+  job.check();
+}
+
+TEST_CASE("a tier without room is no way out") {
+  MemoryTier::Settings settings;
+  settings.capacity = 64 * sizeof(uint64_t);
+  OffloadingJob offloading(0.001, 1 << 20, settings);
+  RematFixture& job = offloading.job;
+  const Tensor first = job.input();
+  const Tensor second = job.input();
+  const bool one = job.evict(first);
+  const bool other = job.evict(second);
+  CHECK((one && !other));
+  CHECK(job.matches(first));
+  CHECK(job.matches(second));
+  job.check();
+}
+
+TEST_CASE("a job whose inputs exceed the budget runs") {
+  constexpr size_t kBudget = 32 * 4096;
+  OffloadingJob offloading(0.01, kBudget);
+  RematFixture& job = offloading.job;
+  RematFixture::Tensors inputs;
+  for (int k = 0; k < 20; ++k) {
+    inputs.push_back(job.input(2048));  // 16 KiB each
+    job.update(inputs.back());          // what no operator has seen stays
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (const Tensor input : inputs) job.update(input);
+  }
+  for (const Tensor input : inputs) CHECK(job.matches(input));
+  CHECK(job.statistics().offloads > 40);
+  job.check();
+}
+
+TEST_CASE("copies that cannot be read back are an error, and nothing else is lost") {
+  MemoryTier::Settings settings;
+  settings.fail_load_at = 1;
+  OffloadingJob offloading(0.001, 1 << 20, settings);
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  CHECK(job.evict(input));
+  CHECK_THROWS_AS(job.matches(input), remat::TierError);
+  CHECK(job.matches(input));  // the fault was for once
+  job.check();
+}
+
+TEST_CASE("a policy that does not price time does not go with a tier") {
+  remat::RuntimeConfig config;
+  config.policy = "dtr";
+  CHECK_THROWS_AS(RematFixture(1 << 20, config, nullptr,
+                               std::make_unique<MemoryTier>(MemoryTier::Settings())),
+                  std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,158 @@
+#include "remat/tier/file_tier.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/death.h"
+#include "tests/support/random.h"
+
+namespace tidepool {
+namespace {
+
+using remat::FileTier;
+using remat::TierError;
+using remat::TierSlot;
+using Bytes = std::vector<unsigned char>;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// Where tests run may be a folder in memory, which a tier refuses.
+std::string folder() { return std::filesystem::current_path().string(); }
+
+Bytes contents(size_t bytes, uint64_t seed) {
+  SplitMix random(seed);
+  Bytes out(bytes);
+  for (unsigned char& each : out) each = static_cast<unsigned char>(random.next());
+  return out;
+}
+
+TEST_CASE("contents of all sizes come back, from memory that is aligned to nothing") {
+  FileTier tier(folder(), 64 * kMiB);
+  std::vector<std::pair<Bytes, TierSlot>> stored;
+  for (const size_t bytes : {size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, kMiB, kMiB + 1,
+                             3 * kMiB - 7}) {
+    Bytes made = contents(bytes + 3, bytes);
+    const auto slot = tier.store(made.data() + 3, bytes);
+    REQUIRE(slot.has_value());
+    CHECK(tier.matches(*slot, made.data() + 3));
+    stored.emplace_back(Bytes(made.begin() + 3, made.end()), *slot);
+  }
+  // Every other one goes, so that what comes next lies in pieces.
+  for (size_t k = 0; k < stored.size(); k += 2) tier.drop(stored[k].second);
+  for (size_t k = 1; k < stored.size(); k += 2) {
+    Bytes back(stored[k].first.size() + 5);
+    tier.load(stored[k].second, back.data() + 5);
+    CHECK(Bytes(back.begin() + 5, back.end()) == stored[k].first);
+    back[5] ^= 1;
+    CHECK_FALSE(tier.matches(stored[k].second, back.data() + 5));
+    tier.drop(stored[k].second);
+  }
+  const auto counts = tier.statistics();
+  CHECK(counts.stores == 7);
+  CHECK(counts.loads == 3);
+  CHECK(counts.held_bytes == 0);
+  CHECK(counts.peak_bytes >= 5 * kMiB);
+}
+
+TEST_CASE("a tier holds what it was given room for, and not a byte more") {
+  FileTier tier(folder(), kMiB + 100);
+  const Bytes made = contents(kMiB, 1);
+  CHECK(tier.has_room(kMiB));
+  CHECK_FALSE(tier.has_room(kMiB + 1));
+  const auto slot = tier.store(made.data(), kMiB - 4096);
+  REQUIRE(slot.has_value());
+  CHECK_FALSE(tier.store(made.data(), 4097).has_value());
+  const auto small = tier.store(made.data(), 4096);
+  REQUIRE(small.has_value());
+  CHECK_FALSE(tier.store(made.data(), 1).has_value());
+  CHECK(tier.statistics().peak_bytes == kMiB);
+  CHECK(tier.statistics().refusals == 2);
+  tier.drop(*slot);
+  tier.drop(*small);
+}
+
+TEST_CASE("folders that cannot hold a tier are named") {
+  CHECK_THROWS_WITH(FileTier("/no/such/folder", kMiB),
+                    Catch::Matchers::Contains("/no/such/folder"));
+  CHECK_THROWS_WITH(FileTier("/dev/shm", kMiB), Catch::Matchers::Contains("tmpfs"));
+  CHECK_THROWS_AS(FileTier("/proc", kMiB), std::invalid_argument);
+}
+
+TEST_CASE("nothing is in the folder while the tier holds contents") {
+  const std::string own = folder() + "/file_tier_test";
+  std::filesystem::create_directory(own);
+  {
+    FileTier tier(own, kMiB);
+    const Bytes made = contents(kMiB, 2);
+    REQUIRE(tier.store(made.data(), kMiB).has_value());
+    CHECK(std::filesystem::is_empty(own));
+  }
+  std::filesystem::remove(own);
+}
+
+TEST_CASE("a disk without room ends storing, and keeps what is there") {
+  const int status = test::status_of_child([] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {2 * kMiB, 2 * kMiB};  // of a file's size
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    FileTier tier(folder(), 64 * kMiB);
+    const Bytes first = contents(kMiB, 3);
+    const auto slot = tier.store(first.data(), first.size());
+    if (!slot) return 1;
+    const Bytes large = contents(4 * kMiB, 4);
+    if (tier.store(large.data(), large.size())) return 2;
+    if (tier.has_room(1) || tier.store(first.data(), 1)) return 3;
+    Bytes back(first.size());
+    tier.load(*slot, back.data());
+    return back == first ? 0 : 4;
+  });
+  CHECK(status == 0);
+}
+
+TEST_CASE("bytes that have changed on the disk are an error") {
+  FileTier tier(folder(), 8 * kMiB);
+  const Bytes made = contents(kMiB + 5, 5);
+  const auto slot = tier.store(made.data(), made.size());
+  // The file has no name, but the process that owns it can reach it.
+  std::optional<std::filesystem::path> file;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code none;
+    const std::string target = std::filesystem::read_symlink(each, none).string();
+    if (target.find("(deleted)") != std::string::npos && target.starts_with(folder())) file = each;
+  }
+  REQUIRE(file.has_value());
+  std::FILE* const opened = std::fopen(file->c_str(), "r+b");
+  REQUIRE(opened != nullptr);
+  std::fseek(opened, 1000, SEEK_SET);
+  std::fputc(made[1000] ^ 0xff, opened);
+  std::fclose(opened);
+  Bytes back(made.size());
+  CHECK_THROWS_WITH(tier.load(*slot, back.data()), Catch::Matchers::Contains("checksum"));
+  REQUIRE(::truncate(file->c_str(), 4096) == 0);
+  CHECK_THROWS_AS(tier.load(*slot, back.data()), TierError);
+}
+
+TEST_CASE("a forked child loads what the parent has stored, and stores nothing") {
+  FileTier tier(folder(), 8 * kMiB);
+  const Bytes made = contents(2 * kMiB, 6);
+  const auto slot = tier.store(made.data(), made.size());
+  const int status = test::status_of_child([&] {
+    tier.become_forked_child();
+    Bytes back(made.size());
+    tier.load(*slot, back.data());
+    if (back != made || !tier.matches(*slot, back.data())) return 1;
+    return tier.has_room(1) || tier.store(made.data(), 1) ? 2 : 0;
+  });
+  CHECK(status == 0);
+}
+
+}  // namespace
+}  // namespace tidepool
