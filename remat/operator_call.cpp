@@ -6,16 +6,13 @@
 
 #include "allocator/base/check.h"
 #include "remat/call_context.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::remat {
 
 namespace {
 
 // Whether the storage's contents may change unseen.
-bool is_unstable(const Storage& storage) {
-  return storage.escaped && !TIDEPOOL_MUTANT(5, unstable_input);
-}
+bool is_unstable(const Storage& storage) { return storage.escaped; }
 
 }  // namespace
 
@@ -100,7 +97,7 @@ void OperatorCall::decide() {
   for (const Operand& operand : operands_) {
     if (operand.storage->dead || is_unstable(*operand.storage)) refuse(RootReason::kUnstableInput);
     if (operand.access != Access::kUpdate && operand.access != Access::kOverwrite) continue;
-    if (written != nullptr && !TIDEPOOL_MUTANT(5, list_write)) make_roots(RootReason::kListWrite);
+    if (written != nullptr) make_roots(RootReason::kListWrite);
     written = &operand;
   }
   if (written == nullptr || reason_ != RootReason::kNone) return;
@@ -137,9 +134,6 @@ bool OperatorCall::prepare(DeviceLock& lock) {
   prepared_ = true;
   if (context_.observation.listener() != nullptr && type_ != nullptr) [[unlikely]]
     context_.observation.listener()->begins();
-  if (TIDEPOOL_MUTANT(8, operand)) {
-    for (const Operand& operand : operands_) contents_.unlock(*operand.storage);
-  }
   return reason_ == RootReason::kNone;
 }
 
@@ -201,8 +195,7 @@ void OperatorCall::start_versions() {
     if (operand.access == Access::kSideWrite) {
       context_.versions.start_root_version(storage, RootReason::kUnsupported);
     } else if (record_ != nullptr && reason_ == RootReason::kNone && &storage == written_) {
-      if (!TIDEPOOL_MUTANT(2, in_place))
-        context_.versions.start_recorded_version(storage, *record_);
+      context_.versions.start_recorded_version(storage, *record_);
     } else {
       context_.versions.start_root_version(
           storage, reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_);
@@ -258,9 +251,7 @@ void OperatorCall::notify_observer(std::span<Storage* const> outputs, uint64_t c
 }
 
 void OperatorCall::release_operands() {
-  for (const Operand& operand : operands_) {
-    if (!TIDEPOOL_MUTANT(8, operand) || !prepared_) contents_.unlock(*operand.storage);
-  }
+  for (const Operand& operand : operands_) contents_.unlock(*operand.storage);
   operands_.clear();
   contents_.queue.leave(holder_);
 }

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "allocator/base/check.h"
-#include "remat/lineage/mutants.h"
 #include "remat/locked_storage.h"
 #include "remat/memory_uses.h"
 #include "remat/operator_call.h"
@@ -90,8 +89,8 @@ void Runtime::escape(Storage* storage, DeviceLock& lock) {
   if (storage->escaped) return;
   const LockedStorage locked(*this, storage);
   if (storage->evicted) make_resident({&storage, 1}, lock);
-  if (!TIDEPOOL_MUTANT(6, escape_not_cut)) versions_.cut(*storage, RootReason::kEscaped, lock);
-  storage->escaped = !TIDEPOOL_MUTANT(6, escaped_evicted);
+  versions_.cut(*storage, RootReason::kEscaped, lock);
+  storage->escaped = true;
   JobObserver* const listener = observation_.listener();
   if (listener != nullptr && !storage->dead) [[unlikely]]
     listener->cut(*storage);

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "remat/lineage/mutants.h"
 #include "remat/restore/storage_locks.h"
 
 namespace tidepool::remat {
@@ -94,7 +93,6 @@ void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
 // to restore them, returns a copy of the contents for them. (Records that lead only to dying
 // storages may be left.)
 void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
-  if (TIDEPOOL_MUTANT(2, write_not_cut)) return nullptr;
   StorageLocks locks(contents_);
   while (!storage.dead && storage.current->producer == nullptr) {
     if (storage.current->copied) return nullptr;  // they read the copy from now on

@@ -41,6 +41,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests/fuzz": (("allocator", "remat", "bindings", "bench"), TEST),
     "tests/cases": (("tests/cases",), None),
     "tests/limits": (("tests/limits",), None),
+    "tests/mutants": (("tests/mutants",), None),
     "bench/torch": (("bench",), None),
     "bench": (("allocator", "remat", "cuda", "tests/support", "tests/sim", "bench"), TEST),
 }

@@ -1,6 +1,6 @@
-// AllocationLog: every block that the allocator handed out and took back, as text, for tests that
-// compare this with what stock PyTorch does.
-// Grows without a bound. Called with the device's lock held, which guards it.
+// AllocationLog: a text with a line for each block that the allocator hands out or takes back, for
+// tests that compare this with what stock PyTorch does.
+// The text grows without a bound. Not thread safe: the device's lock guards it.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ class AllocationLog final : public AllocatorObserver {
   void reserved(size_t) override {}
   void page(const void*, size_t, bool) override {}
 
-  // Lines "allocate ADDRESS BYTES" and "free ADDRESS", oldest first.
+  // The lines, "allocate ADDRESS BYTES" or "free ADDRESS", the oldest first.
   const std::string& text() const { return text_; }
 
  private:

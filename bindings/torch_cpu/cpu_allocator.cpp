@@ -47,7 +47,7 @@ void CpuAllocator::copy_data(void* to, const void* from, std::size_t count) cons
 
 void CpuAllocator::install() {
   static CpuAllocator* allocator = new CpuAllocator;
-  // Priority 255: nothing that PyTorch installs later replaces us silently.
+  // At priority 255 the allocator is not replaced silently by one that PyTorch installs later.
   c10::SetCPUAllocator(allocator, 255);
 }
 

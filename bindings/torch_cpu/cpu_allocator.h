@@ -1,5 +1,5 @@
 // CpuAllocator: PyTorch's allocator interface over the engine's BudgetedAllocator.
-// Owns nothing. Thread safe. Out of memory is PyTorch's own exception type.
+// Owns nothing. Thread safe.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -13,7 +13,7 @@ class CpuAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* to, const void* from, std::size_t count) const override;
 
-  // Makes it PyTorch's CPU allocator for good.
+  // Makes a CpuAllocator PyTorch's allocator of the CPU for good.
   static void install();
 };
 

@@ -10,8 +10,8 @@
 namespace tidepool::torch_cpu {
 
 void CpuBackend::copy(void* to, const void* from, size_t bytes) {
-  constexpr size_t kLarge = 256 << 10;  // what a call and cold caches cost is little beside it
-  constexpr float kWeight = 0.125F;     // of the newest copy
+  constexpr size_t kLarge = 256 << 10;  // bytes beside whose time calls and cold caches are little
+  constexpr float kWeight = 0.125F;     // the weight of the newest copy in the average
   const uint64_t start = torch_glue::CycleClock::now();
   std::memcpy(to, from, bytes);
   if (bytes < kLarge) return;
@@ -32,7 +32,7 @@ uint64_t CpuBackend::fingerprint(const void* address, size_t bytes) const {
 
 void CpuBackend::raise_out_of_memory(const OutOfMemoryReport& report) {
   TORCH_CHECK_WITH(OutOfMemoryError, false, report.format());
-  throw OutOfMemory(report);  // not reached
+  throw OutOfMemory(report);  // is not reached
 }
 
 }  // namespace tidepool::torch_cpu

@@ -1,5 +1,5 @@
-// CpuBackend: the part of the PyTorch backend that is the CPU's own. Remembers how fast copies are.
-// Thread safe.
+// CpuBackend: the part of the PyTorch backend that is the CPU's own. It remembers how fast copies
+// were. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class CpuBackend : public torch_glue::TorchBackend {
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
 
  private:
-  // Refined by every large copy.
+  // An average over large copies, in which each newer one weighs more.
   std::atomic<float> copy_ns_per_byte_{torch_glue::kHostCopyNsPerByte};
 };
 

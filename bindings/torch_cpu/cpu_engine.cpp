@@ -21,7 +21,7 @@
 namespace tidepool::torch_cpu {
 namespace {
 
-AllocationLog* g_allocation_log = nullptr;  // made once, never destroyed
+AllocationLog* g_allocation_log = nullptr;  // is never destroyed
 
 struct Memory {
   explicit Memory(const AllocatorConfig& config) : allocator(space, mutex, config) {}
@@ -31,7 +31,7 @@ struct Memory {
   BudgetedAllocator allocator;
 };
 
-// Of a job that is driven by a trace; nullptr if this one is not.
+// The costs for a job that is driven by a trace; nullptr if this job is not.
 std::unique_ptr<plan::RecordedCosts> recorded_costs(const torch_glue::Settings& settings) {
   const torch_glue::DrivenSettings& driven = settings.driven;
   if (driven.costs_path.empty()) return nullptr;

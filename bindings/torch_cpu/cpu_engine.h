@@ -1,4 +1,5 @@
-// CpuEngine: the engine of a CPU job, with the memory it manages. Made once, never destroyed.
+// CpuEngine: the engine of a CPU job, with the memory that it manages. It is made once and never
+// destroyed.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@ namespace tidepool::torch_cpu {
 
 class AllocationLog;
 
-// Attaches to this process: address space, allocator, engine, PyTorch's CPU allocator.
-// Throws: std::runtime_error if attached already, or PyTorch uses our dispatch key;
+// Makes address space, allocator and engine, and makes them PyTorch's CPU allocator in this
+// process. Throws: std::runtime_error if attached already, or PyTorch uses our dispatch key;
 // std::invalid_argument for settings that do not go together.
 void attach_cpu(const torch_glue::Settings& settings);
 
@@ -22,7 +23,7 @@ void attach_cpu(const torch_glue::Settings& settings);
 // go. False, and the limit is what it was, if what cannot be evicted takes more. Thread safe.
 bool set_limit(torch_glue::Engine& engine, size_t bytes);
 
-// Nullptr unless the settings asked for it.
+// The log of allocations; nullptr unless the settings asked for one.
 const AllocationLog* allocation_log();
 
 }  // namespace tidepool::torch_cpu

@@ -5,7 +5,8 @@
 namespace tidepool::torch_cpu {
 namespace {
 
-// The observer's number + 1, or 0.
+// The storage's number in the trace, or kUnknown. The observer keeps the number + 1 in `observed`,
+// and 0 there for a storage that it does not know.
 uint32_t number_in_trace(const remat::Storage& storage) { return storage.observed - 1; }
 static_assert(plan::WorkLog::kUnknown == uint32_t{0} - 1);
 
@@ -22,7 +23,7 @@ DrivenBackend::Call DrivenBackend::begin(const remat::RecordType& type, const re
                                          uint64_t) {
   cost_ns_ = costs_.begin_call(type.name);
   if (log_ != nullptr) log_->begin_call(costs_.call());
-  if (record != nullptr) calls_[record] = costs_.call();  // in place of one that has died
+  if (record != nullptr) calls_[record] = costs_.call();  // may replace a record that has died
   return {};
 }
 

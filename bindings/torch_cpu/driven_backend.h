@@ -1,7 +1,7 @@
-// DrivenBackend: the CPU's backend of a job that is driven by a trace of itself: operators, copies
-// and moved pages cost what the trace says, so that every decision is the same each time and in the
-// trace's simulation; and a log tells what is done. For tests and measurements of jobs of one
-// thread. Not thread safe; it logs with the device's lock held.
+// DrivenBackend: the CPU's backend of a job that is driven by a trace of itself. Operators, copies
+// and moved pages have the costs of the trace, so that every decision is the same in each run and
+// in the trace's simulation. A log (work_log.h) tells what is done for the job. For tests and
+// measurements of jobs of one thread. Not thread safe: the device's lock guards the log.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace tidepool::torch_cpu {
 
 class DrivenBackend final : public CpuBackend, private torch_glue::OperatorTimer {
  public:
-  // `log`: nullptr where there is none. Requires: the job's trace is recorded, which numbers its
+  // `log` may be nullptr. Requires: the job's trace is recorded, too, because that numbers its
   // storages.
   DrivenBackend(BudgetedAllocator& allocator, plan::RecordedCosts costs,
                 std::unique_ptr<plan::WorkLog> log);
@@ -31,7 +31,7 @@ class DrivenBackend final : public CpuBackend, private torch_glue::OperatorTimer
 
  private:
   using Call = torch_glue::OperatorTimer::Call;
-  // Throws: std::runtime_error if the job does not do what the trace says.
+  // Throws: std::runtime_error if the trace has another call here.
   Call begin(const remat::RecordType& type, const remat::Record* record,
              uint64_t timing_key) override;
   uint64_t end(const Call&, size_t) override { return cost_ns_; }
@@ -39,7 +39,7 @@ class DrivenBackend final : public CpuBackend, private torch_glue::OperatorTimer
   BudgetedAllocator& allocator_;
   plan::RecordedCosts costs_;
   std::unique_ptr<plan::WorkLog> log_;
-  uint64_t cost_ns_ = 0;  // of the call that has begun last
+  uint64_t cost_ns_ = 0;  // the cost of the call that has begun last
   absl::flat_hash_map<const remat::Record*, uint32_t> calls_;
 };
 

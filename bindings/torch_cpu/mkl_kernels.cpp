@@ -6,7 +6,7 @@
 namespace tidepool::torch_cpu {
 
 void choose_mkl_kernels() {
-  // Below the dispatcher: no autograd, and no mode of the job sees them.
+  // The calls go below the dispatcher, so that neither autograd nor a mode of the job sees them.
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     at::Tensor x = at::detail::empty_cpu({1}, at::TensorOptions(type));
     at::cpu::fill_(x, 0.5);

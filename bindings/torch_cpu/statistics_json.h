@@ -1,4 +1,4 @@
-// Statistics as JSON: the value of `devices` in the statistics file.
+// statistics_json: an engine's statistics as JSON, the value of `devices` in the statistics file.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tidepool::torch_cpu {
 
-// One object per device, keyed "cpu", "cuda:0", ...; keys as documented in docs/guide.md.
+// An object with one member for each device, "cpu", "cuda:0" and so on. docs/guide.md has the keys.
 std::string statistics_json(torch_glue::Engine& engine);
 
 }  // namespace tidepool::torch_cpu

@@ -14,7 +14,6 @@
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/plugin/installation.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 
@@ -73,7 +72,7 @@ void CudaAllocator::install(const Settings& settings) {
   g_allocator = new CudaAllocator(*native, settings);
   if (native->initialized()) g_allocator->devices_.set_up(c10::cuda::device_count());
   c10::cuda::CUDACachingAllocator::allocator.store(g_allocator);
-  // Priority 255: nothing that PyTorch installs later replaces us silently.
+  // At priority 255 the allocator is not replaced silently by one that PyTorch installs later.
   c10::SetAllocator(c10::kCUDA, g_allocator, 255);
 }
 
@@ -169,8 +168,8 @@ void* CudaAllocator::allocate_native(DeviceIndex device, cudaStream_t stream, si
 
 void* CudaAllocator::allocate_at_last(CudaDevices::Device& own, DeviceMemory& memory,
                                       cudaStream_t stream, size_t bytes, PlacementHint hint) {
-  // What others hold for no use of theirs: memory received from other processes, and segments that
-  // PyTorch's allocator keeps for its next request.
+  // Others may hold memory that they do not use: memory that came from other processes, and
+  // segments that PyTorch's allocator keeps for its next request.
   memory.count_retry();
   (void)run_free_memory_callbacks();
   if (own.captures == 0) {
@@ -180,12 +179,12 @@ void* CudaAllocator::allocate_at_last(CudaDevices::Device& own, DeviceMemory& me
   try {
     return memory.allocate(bytes, stream, hint);
   } catch (const OutOfMemory& error) {
-    if (use_on_oom_) {  // pools that their owner lends for this case
+    if (use_on_oom_) {  // there are pools that their owner lends for this case
       try {
         const auto ask = [&] { return inner().raw_alloc_with_stream(bytes, stream); };
         return own.pools->allocate(memory, bytes, ask, NativePools::Errors::kNotTold);
       } catch (const c10::OutOfMemoryError&) {
-        // The error is ours.
+        // The error that is thrown below is ours.
       }
     }
     if (torch_glue::is_replaying()) {
@@ -207,7 +206,7 @@ void CudaAllocator::raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryR
   const size_t held = report.committed_bytes + native;
   observers_.tell(memory.index(), report.allocated_bytes, own.device_bytes,
                   own.budget_bytes - std::min(own.budget_bytes, held));
-  // It begins as PyTorch's own does: programs that try a smaller batch look for these words.
+  // The message begins as PyTorch's own: programs that try a smaller batch look for these words.
   TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
                    human_bytes(report.requested_bytes), ". GPU ", int{memory.index()},
                    " has a total capacity of ", human_bytes(own.device_bytes), ", of which ",
@@ -240,7 +239,7 @@ void CudaAllocator::free(void* address) {
   }
   if (foreign_users_.any() &&
       !foreign_users_.order_before_free(address, memory->stream_of(address), memory->index())) {
-    return;  // lost, but never used too early
+    return;  // the block is lost, but it is not used too early
   }
   const bool profiled = c10::memoryProfilingEnabled();
   const size_t bytes = profiled && memory->owns_block(address) ? memory->block_bytes(address) : 0;
@@ -252,7 +251,7 @@ void CudaAllocator::free(void* address) {
 void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
   void* address = data.get();
   if (address == nullptr) return;
-  // Memory from before us is PyTorch's, which leaves alone what is of others.
+  // Memory from before us belongs to PyTorch's allocator, which ignores blocks of others.
   if (data.get_deleter() != &delete_block) return inner().recordStream(data, stream);
   if (DeviceMemory* memory = devices_.memory_of(address)) {
     if (stream.device_index() == memory->index()) {
@@ -261,7 +260,7 @@ void CudaAllocator::recordStream(const DataPtr& data, CUDAStream stream) {
     memory->keep(address);  // the runtime orders streams of one device only
     return foreign_users_.add(address, stream);
   }
-  // It takes only its own deleter.
+  // PyTorch's allocator accepts only blocks with its own deleter.
   DataPtr own(address, address, native_deleter_, data.device());
   inner().recordStream(own, stream);
   own.release_context();
@@ -381,12 +380,12 @@ void CudaAllocator::annotateMemory(const void* address, const std::string& words
 
 // --- Pools and captures -------------------------------------------------------------------------
 
-// A graph is replayed behind our back, on the addresses that it was captured with. Work of ours
-// that the job does not know of has to be over, because no stream can be made to wait any more.
+// Restores all that is evicted, and waits for work of ours that the job does not know of. A graph
+// runs later on the addresses that it was captured with, and during a capture no stream can be made
+// to wait for another.
 void CudaAllocator::restore_before_capture(DeviceIndex device) {
   DeviceMemory* const found = devices_.at(device).memory.load();
   if (found == nullptr || found->engine() == nullptr) return;
-  if (TIDEPOOL_MUTANT(7, restored_in_capture)) return;
   DeviceMemory& memory = *found;
   torch_glue::Engine* engine = memory.engine();
   bool working = false;
@@ -416,12 +415,12 @@ void CudaAllocator::markCaptureEnd(DeviceIndex device) {
 #endif
 
 void CudaAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, StreamFilter filter) {
-  restore_before_capture(device);  // it may be for one, which has started when we hear of it
+  restore_before_capture(device);  // the pool may be for a capture, which has started by now
 #ifdef TIDEPOOL_INTERFACE_HAS_markCaptureBegin
   inner().beginAllocateToPool(device, pool, filter);
   devices_.at(device).pools->begin(pool, std::move(filter));
 #else
-  devices_.begin_capture(device);  // it may be one
+  devices_.begin_capture(device);  // the pool may be for a capture
   try {
     inner().beginAllocateToPool(device, pool, filter);
   } catch (...) {
@@ -446,7 +445,7 @@ void CudaAllocator::setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) 
 c10::cuda::CUDACachingAllocator::CheckpointDelta CudaAllocator::setCheckpointPoolState(
     DeviceIndex device, std::shared_ptr<c10::cuda::CUDACachingAllocator::AllocatorState> state) {
   auto delta = inner().setCheckpointPoolState(device, std::move(state));
-  // Whoever gets these expects the deleter that raw_deleter() says.
+  // The caller expects the deleter that raw_deleter() returns.
   for (DataPtr& data : delta.dataptrs_allocd) {
     (void)data.compare_exchange_deleter(native_deleter_, &delete_block);
   }
@@ -469,10 +468,10 @@ void CudaAllocator::make_shareable(c10::StorageImpl* storage) {
   c10::cuda::CUDAGuard guard(memory->index());
   auto stream = c10::cuda::getCurrentCUDAStream(memory->index());
   const size_t bytes = storage->nbytes();
-  memory->keep(data.get());  // room may have to be made for its new place
+  memory->keep(data.get());  // making room for its new place must not evict the block
   void* address = allocate_native(memory->index(), stream, bytes);
   DataPtr moved(address, address, &delete_block, data.device());
-  // Whatever stream wrote the contents last, it is through.
+  // After this, the stream that wrote the contents last has done so.
   C10_CUDA_CHECK(cudaDeviceSynchronize());
   C10_CUDA_CHECK(cudaMemcpyAsync(address, data.get(), bytes, cudaMemcpyDeviceToDevice, stream));
   C10_CUDA_CHECK(cudaStreamSynchronize(stream));
@@ -490,7 +489,7 @@ cudaError_t CudaAllocator::memcpyAsync(void* to, int to_device, const void* from
   if (!ours) {
     return inner().memcpyAsync(to, to_device, from, from_device, bytes, stream, peer_access);
   }
-  // Virtual memory without peer access can only be copied by the call that names both devices.
+  // Without peer access only the call that names both devices can copy virtual memory.
   if (peer_access || to_device == from_device) {
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
   }

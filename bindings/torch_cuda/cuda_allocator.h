@@ -1,8 +1,9 @@
-// CudaAllocator: PyTorch's CUDA allocator, with ordinary requests served from our arena of each
-// device, and everything that belongs to pools of graphs and MemPools handed on to PyTorch's own,
-// under one budget. Every face of PyTorch's allocator that jobs look at stays: statistics,
-// snapshots, histories, observers (docs/cuda-allocator.md has the table).
-// Made once by install(), never destroyed: storages outlive static destructors. Thread safe.
+// CudaAllocator: PyTorch's CUDA allocator with a budget. It serves ordinary requests from an arena
+// of ours for each device, and hands all that belongs to pools of graphs and MemPools on to
+// PyTorch's own allocator, under one budget. Statistics, snapshots, histories and observers are as
+// jobs know them of PyTorch's allocator (docs/cuda-allocator.md has the table).
+// install() makes it once, and it is never destroyed: storages outlive static destructors. Thread
+// safe.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -34,8 +35,9 @@ using torch_glue::delete_block;
 
 class CudaAllocator final : public ForwardingAllocator {
  public:
-  // Makes it PyTorch's CUDA allocator for good, before or after CUDA is initialised. Touches no
-  // device. Throws: std::runtime_error if another allocator than PyTorch's own is in use.
+  // Makes a CudaAllocator PyTorch's CUDA allocator for good, before or after CUDA is initialised.
+  // Touches no device. Throws: std::runtime_error if another allocator than PyTorch's own is in
+  // use.
   static void install(const Settings& settings);
   static CudaAllocator* installed();
 
@@ -85,7 +87,7 @@ class CudaAllocator final : public ForwardingAllocator {
       DeviceIndex device,
       std::shared_ptr<c10::cuda::CUDACachingAllocator::AllocatorState> state) override;
   ShareableHandle shareIpcHandle(void* address) override;
-  // Work on `device` may access what `accessed` has allocated, and will allocate.
+  // From now on work on `device` may access all memory of `accessed`, also what it allocates later.
   void enablePeerAccess(DeviceIndex device, DeviceIndex accessed) override;
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
                           cudaStream_t stream, bool peer_access) override;
@@ -95,17 +97,17 @@ class CudaAllocator final : public ForwardingAllocator {
   // Moves the contents of one of our blocks into memory of PyTorch's own allocator, which other
   // processes can map. The storage has another address then.
   void make_shareable(c10::StorageImpl* storage);
-  // Throws PyTorch's error, told to observers and statistics first.
+  // Tells observers and statistics that memory has run out, and throws PyTorch's error.
   [[noreturn]] void raise_out_of_memory(DeviceMemory& memory, const OutOfMemoryReport& report);
   // Frees a block, of the arena or of PyTorch's own allocator.
   void free(void* address);
-  // Statistics as JSON, keyed "cuda:0", ...: of devices that have allocated.
+  // Statistics as JSON, with a member "cuda:0" and so on for each device that has allocated.
   std::string statistics_json() { return devices_.statistics_json(); }
 
  private:
   CudaAllocator(CUDAAllocator& native, const Settings& settings);
 
-  // `site`: the caller, if he may be one who keeps what he is given; else null.
+  // `site`: the caller's code, if the caller may keep the block for its own use; else null.
   void* allocate_on(DeviceIndex device, cudaStream_t stream, size_t bytes,
                     const void* site = nullptr);
   void* allocate_native(DeviceIndex device, cudaStream_t stream, size_t bytes);
@@ -113,7 +115,7 @@ class CudaAllocator final : public ForwardingAllocator {
                          size_t bytes, PlacementHint hint);
   // Reports that a block was allocated, or, with negative `bytes`, freed.
   void tell_profiler(DeviceMemory& memory, void* address, int64_t bytes);
-  // Of an arena that evicts: the calling thread is watched, and chaos gets its chance.
+  // Has the calling thread watched, and gives chaos its chance to evict. For arenas that evict.
   static void prepare_to_allocate(torch_glue::Engine& engine);
   void restore_before_capture(DeviceIndex device);
 

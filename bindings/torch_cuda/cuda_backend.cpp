@@ -15,7 +15,7 @@ namespace tidepool::torch_cuda {
 
 namespace {
 
-// Explicit instantiations may name private members.
+// An explicit instantiation may name a private member: state_member() returns the pointer to it.
 using GeneratorState = c10::intrusive_ptr<at::CUDAGeneratorState>;
 template <GeneratorState at::CUDAGeneratorImpl::* Member>
 struct ReachState {
@@ -24,9 +24,10 @@ struct ReachState {
 GeneratorState at::CUDAGeneratorImpl::* state_member();
 template struct ReachState<&at::CUDAGeneratorImpl::state_>;
 
-// Each byte is read and written, at the bandwidth that the device's data sheet gives.
+// The time of copying a byte, which is read and written at the bandwidth of the device's data
+// sheet.
 double ns_per_byte(int device) {
-  constexpr double kUnknown = 2.0 / 1000;  // at 1 TB/s
+  constexpr double kUnknown = 2.0 / 1000;  // a bandwidth of 1 TB/s
   int clock_khz = 0;
   int bus_bits = 0;
   const bool known =
@@ -37,7 +38,7 @@ double ns_per_byte(int device) {
     static_cast<void>(cudaGetLastError());
     return kUnknown;
   }
-  const double bytes_per_ns = 2.0 * clock_khz * 1e3 * bus_bits / 8 / 1e9;  // both clock edges
+  const double bytes_per_ns = 2.0 * clock_khz * 1e3 * bus_bits / 8 / 1e9;  // both clock edges count
   return 2 / bytes_per_ns;
 }
 
@@ -60,7 +61,8 @@ void CudaBackend::copy(void* to, const void* from, size_t bytes) {
                                  c10::cuda::getCurrentCUDAStream(memory_.index())));
 }
 
-// set_offset() would have cuDNN's recurrent layers begin anew: it clears no_reset_rnn_state_.
+// Sets the offset without set_offset(), which clears no_reset_rnn_state_, so that cuDNN's recurrent
+// layers would begin anew.
 void CudaBackend::set_generator_offset(c10::GeneratorImpl& generator, uint64_t offset) {
   auto& state = *(static_cast<at::CUDAGeneratorImpl&>(generator).*state_member());
   state.philox_offset_per_thread_ = offset;

@@ -1,4 +1,4 @@
-// CudaBackend: the part of the PyTorch backend that is CUDA's own. One per device. Thread safe.
+// CudaBackend: the part of the PyTorch backend that is CUDA's own, for one device. Thread safe.
 #pragma once
 
 #include <vector>
@@ -14,15 +14,15 @@ class CudaAllocator;
 
 class CudaBackend final : public torch_glue::TorchBackend {
  public:
-  // Both must outlive it.
+  // Requires: allocator and memory outlive the backend.
   CudaBackend(CudaAllocator& allocator, DeviceMemory& memory);
 
-  // Work is sent to the calling thread's current stream of the device.
+  // Work goes to the calling thread's current stream of the device.
   bool has_streams() const override { return true; }
   StreamId current_stream() const override;
   void copy(void* to, const void* from, size_t bytes) override;
   uint64_t copy_ns(size_t bytes) const override;
-  // Waits for all work on the device: for debugging.
+  // Waits for all work on the device; for debugging.
   uint64_t fingerprint(const void* address, size_t bytes) const override;
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
 
@@ -31,8 +31,8 @@ class CudaBackend final : public torch_glue::TorchBackend {
   torch_glue::OperatorTimer* timer() override { return &timer_; }
   StreamId number_of(c10::Stream stream) override;
 
-  // Streams that the job has recorded for a storage (record_stream) are told to the allocator again
-  // whenever its contents have got another block.
+  // Notes that the job has recorded a stream for a storage (record_stream). attach() tells the
+  // allocator of it whenever the storage gets another block.
   void remember_stream(remat::Storage& storage, StreamId user) override;
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
@@ -42,7 +42,8 @@ class CudaBackend final : public torch_glue::TorchBackend {
   DeviceMemory& memory_;
   EventTimer timer_;
   const double copy_ns_per_byte_;
-  absl::flat_hash_map<const remat::Storage*, std::vector<StreamId>> recorded_;  // the device's lock
+  // The streams of remember_stream(). The device's lock guards it.
+  absl::flat_hash_map<const remat::Storage*, std::vector<StreamId>> recorded_;
 };
 
 }  // namespace tidepool::torch_cuda

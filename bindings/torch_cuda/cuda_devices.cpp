@@ -26,8 +26,8 @@ void* find_driver_function(const char* name, unsigned version) {
   return function;
 }
 
-// What `auto` leaves on the device for contexts, kernels that are loaded late, and libraries: this
-// share, but no more than so many bytes.
+// The budget `auto` leaves one part in kReserveShare of the device, but no more than kMostReserve
+// bytes, for contexts, kernels that are loaded late, and libraries.
 constexpr size_t kReserveShare = 50;
 constexpr size_t kMostReserve = size_t{512} << 20;
 
@@ -83,7 +83,7 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
     config.budget_bytes =
         static_cast<size_t>(settings_.budget_share * static_cast<double>(own.device_bytes));
   }
-  // More than the device has would only move the error from us to the driver.
+  // With a budget above what the device has, the error would only come from the driver.
   config.budget_bytes = std::min(config.budget_bytes, own.device_bytes);
   {
     std::lock_guard<std::mutex> functions_guard(mutex_);
@@ -91,7 +91,7 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
       functions_ = device::find_driver_functions(&find_driver_function);
     }
   }
-  if (!settings_.rematerialize) config.placement = kCoarsePlacement;  // hardly a page has to move
+  if (!settings_.rematerialize) config.placement = kCoarsePlacement;  // pages hardly have to move
   auto made = std::make_unique<DeviceMemory>(device, functions_, config);
   apply_requests(*made);  // may throw, and be tried again
   if (settings_.rematerialize) {

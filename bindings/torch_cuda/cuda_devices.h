@@ -1,8 +1,8 @@
-// CudaDevices: the devices that CudaAllocator serves. Of each device: the memory that is ours, made
-// at the device's first request, the pools of PyTorch's own allocator, and the limits of both. Of
-// all devices: what the job has asked of them, for those whose memory is made later, too (history,
-// trackers, access from peers).
-// Owned by CudaAllocator, never destroyed. Thread safe.
+// CudaDevices: the devices that CudaAllocator serves. It owns, for each device, our memory, which
+// is made at the device's first request, the pools of PyTorch's own allocator, and the limits of
+// both; and it remembers what the job has asked of all devices (history, trackers, access from
+// peers), for those whose memory is made later.
+// CudaAllocator owns it, and it is never destroyed. Thread safe.
 #pragma once
 
 #include <array>
@@ -26,21 +26,21 @@ using c10::cuda::CUDACachingAllocator::SnapshotInfo;
 class CudaDevices {
  public:
   struct Device {
-    std::mutex mutex;                            // for making `memory`
+    std::mutex mutex;                            // held while `memory` is made
     std::atomic<DeviceMemory*> memory{nullptr};  // null before its first allocation
     std::unique_ptr<NativePools> pools;
     size_t budget_bytes = 0;
     double fraction = 1.0;  // of the device, which the job has set
     size_t device_bytes = 0;
-    size_t outside_at_start = 0;  // see outside_bytes()
+    size_t outside_at_start = 0;  // outside_bytes() when the memory was made
     std::atomic<int> captures{0};
   };
 
-  // `allocator`: whose devices they are. `native`: PyTorch's own.
+  // `allocator`: the owner. `native`: PyTorch's own allocator.
   CudaDevices(CudaAllocator& allocator, CUDAAllocator& native, const Settings& settings)
       : allocator_(allocator), native_(native), settings_(settings) {}
 
-  // Prepares so many devices, once; touches none of them.
+  // Prepares so many devices, and touches none. Further calls do nothing.
   void set_up(int device_count);
   // Throws: c10::Error if there is no such device.
   Device& at(DeviceIndex device);
@@ -57,8 +57,8 @@ class CudaDevices {
     }
   }
 
-  // What of the device's memory is in use, and not by PyTorch's allocator or the arena: the CUDA
-  // context, code, libraries' own memory, other processes. 0 if the device does not say.
+  // The bytes of the device that neither PyTorch's allocator nor the arena uses, but others: the
+  // CUDA context, code, libraries' own memory, other processes. 0 if the device does not say.
   size_t outside_bytes(DeviceIndex device);
 
   // Holds at most `bytes` of each device that has memory, or its budget if that is less. False, and
@@ -80,17 +80,17 @@ class CudaDevices {
   void end_capture(DeviceIndex device);
 
   struct Peers {
-    DeviceIndex owner;     // of memory
-    DeviceIndex accessor;  // which may work on it
+    DeviceIndex owner;     // the device that has the memory
+    DeviceIndex accessor;  // the device that may access it
   };
-  // The job asks these of all devices; add_peer() is about what the owner has allocated, and will
-  // allocate.
+  // The job asks these of all devices, also of those whose memory is made later. add_peer()
+  // concerns all memory of the owner, also what it allocates later.
   void record_history(const MemoryHistory::Options& options);
   void add_tracker(const AllocatorTraceTracker& tracker);
   void add_peer(const Peers& peers);
 
  private:
-  static constexpr size_t kDevices = 64;  // as many as PyTorch has
+  static constexpr size_t kDevices = 64;  // the most devices that PyTorch has
 
   DeviceMemory& make_memory(Device& device, DeviceIndex index);
   void apply_requests(DeviceMemory& memory);
@@ -101,7 +101,7 @@ class CudaDevices {
   std::array<Device, kDevices> devices_;
   std::atomic<int> device_count_{0};
 
-  std::mutex mutex_;  // for what follows
+  std::mutex mutex_;  // guards what follows
   device::DriverFunctions functions_;
   std::vector<AllocatorTraceTracker> trackers_;
   std::vector<Peers> peers_;

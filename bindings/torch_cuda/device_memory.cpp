@@ -157,7 +157,7 @@ void DeviceMemory::count_out_of_memory(size_t bytes, cudaStream_t stream) {
   const size_t committed = arena_.allocator().committed_bytes();
   DeviceLock lock(arena_.mutex());
   statistics_.add_out_of_memory();
-  // The address of such an entry is the number of bytes that were free.
+  // An entry of this kind has the number of free bytes in place of an address.
   history_.add(TraceEntry::OOM,
                reinterpret_cast<void*>(budget_bytes_ - std::min(budget_bytes_, committed)), bytes,
                stream, notes);

@@ -1,6 +1,6 @@
-// DeviceMemory: everything Tidepool has for one CUDA device of PyTorch's: arena, statistics and
-// history. Made at the device's first allocation, never destroyed.
-// Thread safe. Sizes are bytes.
+// DeviceMemory: arena, statistics and history of one CUDA device. It is made at the device's first
+// allocation and never destroyed.
+// Thread safe. Sizes are in bytes.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -20,8 +20,8 @@ namespace tidepool::torch_cuda {
 
 class DeviceMemory final : private AllocatorObserver {
  public:
-  // `config.budget_bytes`: of this device, our arena and PyTorch's own pools together.
-  // Throws: DeviceError.
+  // `config.budget_bytes` is the budget of our arena and PyTorch's own pools on this device
+  // together. Throws: DeviceError.
   DeviceMemory(c10::DeviceIndex index, const device::DriverFunctions& functions,
                AllocatorConfig config);
 
@@ -30,27 +30,28 @@ class DeviceMemory final : private AllocatorObserver {
 
   // Throws: OutOfMemory; DeviceError.
   void* allocate(size_t bytes, cudaStream_t stream, PlacementHint hint);
-  // Of an allocated block. Where contents have owners, the runtime decides what becomes of it.
+  // Frees an allocated block. If the block has an owner, the runtime decides what becomes of it.
   void free(void* address);
   void give_back_free_pages();
   void record_stream(void* address, cudaStream_t user);
-  // The contents stay where they are while their owner lives.
+  // Keeps the contents of the block at this address for as long as their owner lives.
   void keep(const void* address);
-  // Requires: an allocated block.
+  // Requires: an allocated block starts at `address`.
   size_t block_bytes(const void* address) { return arena_.block_bytes(address); }
-  // The stream of the allocated block that starts there.
+  // The stream of the allocated block that starts at `address`.
   cudaStream_t stream_of(const void* address);
-  // True if an allocated block starts there.
+  // Whether an allocated block starts at `address`.
   bool owns_block(const void* address) const { return arena_.owns_block(address); }
 
   StreamId id_of(cudaStream_t stream) { return arena_.id_of(handle(stream)); }
   // Waits for all work on the device. Throws: DeviceError.
   void synchronize() { arena_.synchronize(); }
-  // The engine that evicts from it, which must outlive it; before the first request.
+  // Sets the engine that evicts from this memory. Requires: there was no request yet; the engine
+  // outlives the memory.
   void set_engine(torch_glue::Engine* engine) { engine_ = engine; }
   torch_glue::Engine* engine() const { return engine_; }
 
-  // See BudgetedAllocator.
+  // Does what BudgetedAllocator::set_limit() does.
   size_t set_limit(size_t limit) { return allocator().set_limit(limit); }
   size_t budget_bytes() const { return budget_bytes_; }
 
@@ -71,6 +72,7 @@ class DeviceMemory final : private AllocatorObserver {
   bool add_words(TraceEntry::Action event, const void* address, const std::string& words);
   // One segment per run of committed pages; entries of the history, times still in ticks.
   std::vector<c10::CachingDeviceAllocator::SegmentInfo> segments();
+  // The entries of the history, with times in ticks.
   std::vector<TraceEntry> entries();
   size_t largest_free_block();
 
@@ -78,13 +80,13 @@ class DeviceMemory final : private AllocatorObserver {
   const BudgetedAllocator& allocator() const { return arena_.allocator(); }
 
  private:
-  // AllocatorObserver; called with the lock held.
+  // AllocatorObserver's functions. Require: lock held.
   void allocated(const BlockView& block) override;
   void freed(const BlockView& block, bool still_used) override;
   void awaiting(const BlockView& block, bool starts) override;
   void reserved(size_t bytes) override;
   void page(const void* address, size_t bytes, bool usable) override;
-  // The runtime's stream is the driver's.
+  // The driver's name for a stream of CUDA's runtime, which is the same stream.
   static device::driver::Stream handle(cudaStream_t stream) {
     return reinterpret_cast<device::driver::Stream>(stream);
   }
@@ -95,7 +97,7 @@ class DeviceMemory final : private AllocatorObserver {
   torch_glue::Engine* engine_ = nullptr;
   DeviceStatistics statistics_;
   MemoryHistory history_;
-  device::DeviceArena arena_;  // last: it tells the others of its pages from the start
+  device::DeviceArena arena_;  // comes last: its constructor tells the others of its pages
 };
 
 }  // namespace tidepool::torch_cuda

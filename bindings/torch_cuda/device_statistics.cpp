@@ -9,7 +9,7 @@ namespace {
 using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
 
-// Where PyTorch draws the line between its pools of small and of large blocks.
+// The size up to which blocks are small in PyTorch's statistics.
 constexpr size_t kSmallBytes = 1 << 20;
 enum Pool : size_t { kAll, kSmall, kLarge, kPools };
 Pool pool_of(size_t bytes) { return bytes <= kSmallBytes ? kSmall : kLarge; }
@@ -77,7 +77,7 @@ void DeviceStatistics::reserved(size_t bytes, size_t page_bytes) {
   const auto change_bytes = static_cast<int64_t>(bytes) - ours_.reserved_bytes[kAll].current;
   if (change_bytes == 0) return;
   const int64_t pages = change_bytes / static_cast<int64_t>(page_bytes);
-  // Blocks of all sizes share the pages, which count as of large ones.
+  // Small and large blocks share the arena's pages, which count as pages of large blocks.
   change(kSegments, kLarge, pages);
   change(kReservedBytes, kLarge, change_bytes);
   (pages > 0 ? ours_.num_device_alloc : ours_.num_device_free) += std::abs(pages);
@@ -95,7 +95,7 @@ void DeviceStatistics::set_native(const DeviceStats& native) {
 }
 
 DeviceStats DeviceStatistics::combined(const DeviceStats& native) const {
-  DeviceStats sum = native;  // with what only PyTorch's own allocator counts
+  DeviceStats sum = native;  // has figures that only PyTorch's own allocator counts
   for (size_t which = 0; which < kBothCount; ++which) {
     for (size_t pool = 0; pool < kPools; ++pool) {
       const Stat& ours = (ours_.*kBoth[which])[pool];
@@ -110,7 +110,7 @@ DeviceStats DeviceStatistics::combined(const DeviceStats& native) const {
                       &DeviceStats::num_device_alloc, &DeviceStats::num_device_free}) {
     sum.*member += ours_.*member;
   }
-  // What lies free between blocks: the part of ours that is not in use.
+  // The bytes that lie free between blocks are the arena's bytes that are not in use.
   for (size_t pool : {size_t{kAll}, size_t{kLarge}}) {
     Stat& unused = sum.inactive_split_bytes[pool];
     unused.current += ours_.reserved_bytes[0].current - ours_.active_bytes[0].current;

@@ -1,10 +1,10 @@
-// EventTimer: OperatorTimer by pairs of CUDA events around some calls of each kind: the first few,
-// then fewer and fewer, as those of a first step are long: kernels are loaded, and the host falls
-// behind the device. The shortest counts. A call in which the allocator had to make room is no
-// sample: pages are mapped and contents copied between its events then.
-// Results are fetched when they are there; nothing is ever waited for. Not used while a graph is
-// captured.
-// Owns its events and the table of costs; never destroyed. Thread safe.
+// EventTimer: an OperatorTimer with pairs of CUDA events around some calls of each kind, which the
+// timing key tells apart: around the first few, then around fewer and fewer. The shortest time
+// counts, because the calls of a first step take long: kernels are loaded, and the host falls
+// behind the device. A call in which the allocator had to make room does not count: between its
+// events pages were mapped and contents copied. Times are fetched once they are there; nothing is
+// waited for. While a graph is captured, the timer is not used.
+// Owns its events and the table of costs; is never destroyed. Thread safe.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -22,7 +22,7 @@ namespace tidepool::torch_cuda {
 
 class EventTimer final : public torch_glue::OperatorTimer {
  public:
-  // `allocator` must outlive it.
+  // Requires: `allocator` outlives the timer.
   EventTimer(c10::DeviceIndex device, const BudgetedAllocator& allocator)
       : device_(device), allocator_(allocator) {}
 
@@ -30,20 +30,21 @@ class EventTimer final : public torch_glue::OperatorTimer {
   uint64_t end(const Call& call, size_t bytes) override;
 
  private:
-  // Of each kind calls are timed until there are so many samples, among so many first calls; then
-  // those whose number is a power of two.
+  // The first kFirstCalls calls of each kind are timed until there are kFirstSamples samples; later
+  // calls are timed if their number is a power of two.
   static constexpr uint64_t kFirstSamples = 4;
   static constexpr uint64_t kFirstCalls = 64;
   static constexpr size_t kMostPending = 64;
   static constexpr size_t kMostKinds = 1 << 20;
-  // For what has not been measured: a launch, and memory at a rate that GPUs of today have.
+  // The estimate for a kind without samples: a launch, and memory traffic at the bandwidth of
+  // today's GPUs.
   static constexpr uint64_t kLaunchNs = 3000;
   static constexpr uint64_t kBytesPerNs = 1500;
 
   struct Cost {
     uint64_t calls = 0;
     uint64_t samples = 0;
-    uint64_t least_ns = 0;  // 0: no sample has arrived
+    uint64_t least_ns = 0;  // 0 until a sample has arrived
   };
   struct Sample {
     uint64_t timing_key;

@@ -11,7 +11,7 @@ namespace {
 
 bool succeeded(cudaError_t error) {
   if (error == cudaSuccess) return true;
-  (void)cudaGetLastError();  // or PyTorch would find it at its next call
+  (void)cudaGetLastError();  // clears the error, which PyTorch would find at its next call
   return false;
 }
 
@@ -51,7 +51,7 @@ bool ForeignUsers::order_before_free(const void* address, cudaStream_t owner,
   }
   return std::all_of(users.begin(), users.end(), [&](const c10::cuda::CUDAStream& user) {
     return wait_on_device(owner, device, user) ||
-           succeeded(cudaStreamSynchronize(user.stream()));  // the owner may be gone
+           succeeded(cudaStreamSynchronize(user.stream()));  // works without the owner, too
   });
 }
 

@@ -1,6 +1,7 @@
-// ForeignUsers: blocks of one device that streams of other devices use as well (record_stream with
-// such a stream; peer access makes it possible). The allocator of a device orders only that one's
-// streams: before such a block is freed, its own stream is made to wait for the others.
+// ForeignUsers: the streams of other devices that use blocks of one device. Peer access makes such
+// use possible, and record_stream with such a stream announces it. A device's allocator orders only
+// streams of that device, so before such a block is freed, its own stream is made to wait for the
+// others.
 // Thread safe.
 #pragma once
 
@@ -18,9 +19,9 @@ class ForeignUsers {
   bool any() const { return count_.load(std::memory_order_relaxed) > 0; }
   void add(const void* address, c10::cuda::CUDAStream user);
 
-  // What `owner`, a stream of the block's device, does from now on comes after what the users have
-  // been given so far; forgets them. False if that cannot be had, as while a graph is captured: the
-  // block must not be used again.
+  // Makes `owner`, a stream of the block's device, wait for the work that the block's users have
+  // been given so far, and forgets them. Returns false if that is impossible, as while a graph is
+  // captured; the block must not be used again then.
   bool order_before_free(const void* address, cudaStream_t owner, c10::DeviceIndex device);
 
  private:

@@ -32,7 +32,7 @@ void MemoryHistory::configure(const Options& options) {
   if (!options.enabled || options.clear) {
     ring_.clear();
     contexts_.clear();
-  } else {  // a ring that goes on with another length starts with its oldest entry
+  } else {  // a ring that gets another length has to start with its oldest entry
     ring_ = entries();
   }
   most_entries_ = std::max<size_t>(1, options.most_entries);

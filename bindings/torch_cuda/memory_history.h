@@ -42,13 +42,12 @@ class MemoryHistory {
     bool clear = false;
     std::vector<std::string> skipped;  // actions, as _record_memory_history names them
   };
-  // Requires: lock held.
   void configure(const Options& options);
   void add_tracker(AllocatorTraceTracker tracker);
 
-  // Somebody wants entries: without it nothing below has an effect.
+  // Whether somebody wants entries. If not, no function below has an effect.
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
-  // The calling Python stack where stacks of this kind are wanted, else null.
+  // The calling thread's Python stack if stacks of this level are wanted; else null.
   Context gather(RecordContext level) const;
   // Notes of the calling thread, its stack where stacks of this kind are wanted.
   EventNotes notes(RecordContext level) const;
@@ -57,7 +56,7 @@ class MemoryHistory {
   static void enter_region(const std::string& name);
   static void leave_region();
 
-  // Requires: lock held. `stream`: a cudaStream_t.
+  // Adds an entry. `stream` is a cudaStream_t.
   void add(TraceEntry::Action action, const void* address, size_t bytes, void* stream,
            const EventNotes& notes);
   void block_allocated(const void* address, Context context);
@@ -65,7 +64,7 @@ class MemoryHistory {
     if (!contexts_.empty()) contexts_.erase(address);
   }
   Context context_of(const void* address) const;
-  // The entries, oldest first, with times still in ticks.
+  // The entries, the oldest first, with times in ticks.
   std::vector<TraceEntry> entries() const;
 
  private:
@@ -75,11 +74,11 @@ class MemoryHistory {
   std::atomic<RecordContext> when_{RecordContext::NEVER};
   bool enabled_ = false;
   size_t most_entries_ = 1;
-  size_t next_ = 0;  // where the ring goes on
+  size_t next_ = 0;  // the place of the next entry in the ring
   std::vector<TraceEntry> ring_;
-  std::vector<bool> skipped_;  // by action
+  std::vector<bool> skipped_;  // by action: whether it gets no entries
   std::vector<AllocatorTraceTracker> trackers_;
-  absl::flat_hash_map<const void*, Context> contexts_;  // of live blocks
+  absl::flat_hash_map<const void*, Context> contexts_;  // by the addresses of live blocks
 };
 
 }  // namespace tidepool::torch_cuda

@@ -53,7 +53,7 @@ size_t NativePools::dismiss_captures() {
     if (!each.capturing || each.thread != std::this_thread::get_id()) continue;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
     if (cudaStreamIsCapturing(*each.capturing, &status) != cudaSuccess) {
-      (void)cudaGetLastError();  // another stream is capturing: it may be for this pool
+      (void)cudaGetLastError();  // another stream is capturing, perhaps for this pool
       continue;
     }
     if (status != cudaStreamCaptureStatusNone) continue;
@@ -82,7 +82,7 @@ void NativePools::note(const TraceEntry& entry) {
 void NativePools::set_limit(size_t limit, size_t device_bytes) {
   limit_ = limit;
   device_bytes_ = device_bytes;
-  settled_ = SIZE_MAX;  // the arena's limit is to be set again
+  settled_ = SIZE_MAX;  // so that settle() sets the arena's limit again
 }
 
 // PyTorch takes small requests from segments of 2 MiB and larger ones from 20 MiB, or, with
@@ -94,7 +94,7 @@ size_t NativePools::expected_growth(size_t bytes) {
 }
 
 void NativePools::restrict_native(size_t bytes) {
-  // Rounded down, as PyTorch does with the product.
+  // PyTorch rounds the product of total and fraction down.
   const auto total = static_cast<double>(device_bytes_);
   double fraction = std::min(1.0, static_cast<double>(bytes) / total);
   while (fraction > 0 && static_cast<size_t>(fraction * total) > bytes) {
@@ -104,16 +104,16 @@ void NativePools::restrict_native(size_t bytes) {
 }
 
 void NativePools::make_room(DeviceMemory& memory, size_t bytes) {
-  // During a capture nothing is evicted, and no page given back that is not free already.
+  // During a capture nothing is evicted, so that there is no room to be made.
   if (memory.allocator().is_stream_order_suspended()) return;
   try {
-    // One page more, as the block may begin and end within pages.
+    // The block may begin and end within pages, so it takes one page more.
     const size_t whole = bytes + memory.allocator().page_bytes();
     memory.free(memory.allocate(whole, nullptr, PlacementHint::kTransient));
   } catch (const OutOfMemory&) {
-    // What is free goes, at least.
+    // There is not as much to evict; what is free is given back all the same.
   } catch (const DeviceError&) {
-    // Likewise, where streams cannot be ordered during a capture.
+    // A capture began, in which streams cannot be ordered; what is free is given back all the same.
   }
   memory.allocator().give_back_free_pages();
 }
@@ -129,11 +129,11 @@ void NativePools::enter(DeviceMemory& memory, size_t growth) {
 }
 
 void NativePools::count_again(DeviceMemory& memory) {
-  std::lock_guard<std::mutex> guard(count_mutex_);  // note() takes none: PyTorch holds its own
+  std::lock_guard<std::mutex> guard(count_mutex_);  // not in note(): PyTorch holds its own there
   if (!changed_.exchange(false)) return;
   const DeviceStats stats = native_.getDeviceStats(device_);
-  // What another thread's request adds right now may be lost here: it is in growths_ until that
-  // thread has counted again itself.
+  // The bytes that another thread's request adds right now may be lost here. They are in growths_
+  // until that thread counts again itself.
   reserved_ = static_cast<size_t>(stats.reserved_bytes[0].current);
   memory.set_native(stats);
 }
@@ -142,7 +142,7 @@ void NativePools::leave(DeviceMemory& memory, size_t growth) {
   count_again(memory);
   std::lock_guard<std::mutex> guard(mutex_);
   growths_ -= growth;
-  // While others are under way they may still take what they were granted.
+  // Requests that are still under way may yet take what they were granted.
   if (--requests_ > 0) return;
   const size_t now = reserved();
   restrict_native(now);

@@ -1,10 +1,11 @@
-// NativePools: what PyTorch's own allocator still serves on one device (pools of graphs and
-// MemPools, memory that was there before us), and its share of the common budget: its limit is set
-// to what our arena leaves before it is asked, and the arena's to what it holds afterwards.
+// NativePools: the part of one device's memory that PyTorch's own allocator serves, which is pools
+// of graphs and MemPools, and memory from before us. Both allocators share the budget: before
+// PyTorch's allocator is asked, its limit is set to what our arena leaves; afterwards the arena's
+// limit is set to what PyTorch's allocator leaves.
 // Does not own the allocator or the DeviceMemory. Thread safe; no lock is held while PyTorch's
-// allocator works, which may wait for Python.
-// Invariant: arena's limit + its limit <= the budget at every instant, but where it held more than
-// the budget before we came.
+// allocator works, because that may wait for Python.
+// Invariant: the limits of both allocators together are at most the budget at every instant, unless
+// PyTorch's allocator held more than the budget before us.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -29,24 +30,27 @@ class NativePools {
  public:
   NativePools(CUDAAllocator& native, c10::DeviceIndex device) : native_(native), device_(device) {}
 
-  // Requests on streams that `filter` accepts go to a pool of PyTorch's from now on. Where nobody
-  // says whether a capture is about to begin, `capturing` is the stream on which it would.
+  // From now on requests on streams that `filter` accepts go to a pool of PyTorch's allocator.
+  // Where it is not known whether the pool is for a capture, `capturing` is the stream that would
+  // be capturing.
   void begin(MempoolId_t pool, StreamFilter filter,
              std::optional<cudaStream_t> capturing = std::nullopt);
-  // True if it was taken for a capture to the end.
+  // Undoes begin(). Returns whether the pool was taken to be for a capture until now.
   bool end(MempoolId_t pool);
   bool any() const { return pool_count_.load(std::memory_order_relaxed) > 0; }
   bool serves(cudaStream_t stream);
-  // How many pools are for no capture, of those that were taken for one so far: the thread that
-  // began them asks for memory, and the stream is not capturing.
+  // Returns the number of pools that turn out to be for no capture, though they were taken to be so
+  // far: the thread that began them asks for memory, and their stream is not capturing.
   size_t dismiss_captures();
 
-  // What PyTorch's allocator holds from the device; note() hears of changes under its lock.
+  // The bytes that PyTorch's allocator holds from the device. That allocator tells note() of
+  // changes, under its own lock.
   size_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
   void note(const TraceEntry& entry);
   void set_reserved(size_t bytes) { reserved_ = bytes; }
 
-  // The device's memory, of which PyTorch's limits are fractions; and how much of it may be used.
+  // Sets the bytes of the device that may be used, and all of its bytes, of which PyTorch's limits
+  // are fractions.
   void set_limit(size_t limit, size_t device_bytes);
   size_t limit() const { return limit_; }
 
@@ -100,14 +104,14 @@ class NativePools {
   };
   // How much PyTorch's allocator may take from the device to serve a request.
   static size_t expected_growth(size_t bytes);
-  // Evicts from the arena, and gives back, as much as PyTorch's allocator is short of, where that
-  // can be had.
+  // Evicts from the arena, and gives back to the device, the bytes that PyTorch's allocator is
+  // short of, as far as that is possible.
   static void make_room(DeviceMemory& memory, size_t bytes);
   void enter(DeviceMemory& memory, size_t growth);
   void leave(DeviceMemory& memory, size_t growth);
-  // note() counts what PyTorch's allocator says it is about to do, which may then fail.
+  // Corrects note()'s count: it is told of what PyTorch's allocator is about to do, which may fail.
   void count_again(DeviceMemory& memory);
-  // Requires: mutex_ held.
+  // Sets the limit of PyTorch's allocator. Requires: mutex_ held.
   void restrict_native(size_t bytes);
 
   CUDAAllocator& native_;
@@ -117,7 +121,7 @@ class NativePools {
   std::atomic<size_t> limit_{SIZE_MAX};
   size_t device_bytes_ = 0;
 
-  struct Pool {  // requests go to it
+  struct Pool {  // one to which requests go now
     MempoolId_t id;
     StreamFilter filter;
     std::optional<cudaStream_t> capturing;
@@ -127,12 +131,12 @@ class NativePools {
   std::vector<Pool> pools_;
   std::atomic<size_t> pool_count_{0};
 
-  std::mutex count_mutex_;  // taken before PyTorch's allocator takes its own
+  std::mutex count_mutex_;  // comes before PyTorch's allocator's own mutex
   std::mutex mutex_;
-  size_t requests_ = 0;  // under way
-  size_t growths_ = 0;   // of those, in all
+  size_t requests_ = 0;  // the requests under way
+  size_t growths_ = 0;   // the sum of their growths
   std::atomic<bool> changed_{false};
-  std::atomic<size_t> settled_{0};  // reserved(), when the arena's limit was set
+  std::atomic<size_t> settled_{0};  // reserved() when the arena's limit was last set
 };
 
 }  // namespace tidepool::torch_cuda

@@ -1,4 +1,4 @@
-// Settings: what the plugin for CUDA is attached with; bindings/torch_cuda/api.h lists the entries.
+// Settings: the settings of the CUDA plugin; bindings/torch_cuda/api.h lists the entries.
 // Plain data; knows nothing of PyTorch.
 #pragma once
 
@@ -10,12 +10,12 @@
 namespace tidepool::torch_cuda {
 
 struct Settings {
-  AllocatorConfig allocator;  // of each device; budget_bytes 0: budget_share counts
-  double budget_share = 0;    // of a device's memory
-  bool budget_auto = false;   // what the device gives, but for a reserve; see CudaAllocator
-  bool rematerialize = true;  // false: a caching allocator with a budget, and nothing more
+  AllocatorConfig allocator;  // that of each device; if budget_bytes is 0, budget_share counts
+  double budget_share = 0;    // the budget as a share of a device's memory
+  bool budget_auto = false;   // the budget is what the device gives, but for a reserve
+  bool rematerialize = true;  // if not, the plugin is a caching allocator with a budget
   torch_glue::RuntimeSettings runtime;
-  bool native = false;  // for debugging: PyTorch's own allocator serves all, under the budget
+  bool native = false;  // to debug: PyTorch's own allocator serves all requests, under the budget
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
   static Settings parse(const std::string& json);

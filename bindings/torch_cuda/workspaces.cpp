@@ -16,7 +16,8 @@ namespace {
 
 using List = std::remove_reference_t<decltype(at::cuda::cublas_handle_stream_to_workspace())>;
 
-// A function of a library that is loaded, but that nothing else here needs; or null.
+// The function of this name in a library that this plugin does not link; null if that is not
+// loaded.
 void* function_named(const char* name) {
   void* library = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
   return library != nullptr ? dlsym(library, name) : nullptr;
@@ -28,14 +29,15 @@ const void* cublas_function() {
   return function;
 }
 
-// Without asking PyTorch, which looks at the variable when it is asked first, and never again.
+// Whether PyTorch keeps workspaces. PyTorch is not asked, because it reads the variable when it is
+// first asked, and never again.
 bool keeps_workspaces() {
   static const bool may_be_off =
       function_named("_ZN2at4cuda33isCUDABlasWorkspaceCachingEnabledEv") != nullptr;
   return !may_be_off || c10::utils::check_env("TORCH_CUBLAS_WORKSPACE_CACHE") == true;
 }
 
-// PyTorch's own lists.
+// PyTorch's own lists of workspaces.
 const std::array<List*, 2>& lists() {
   const auto list_of = [](const void* function) {
     const auto list = reinterpret_cast<List& (*)()>(const_cast<void*>(function));
@@ -63,7 +65,7 @@ const void* address_of(const std::pair<at::DataPtr, size_t>& workspace) {
 std::optional<bool> is_workspace(const void* address) {
   for (List* list : lists()) {
     if (list == nullptr) continue;
-    // Never waits: it may be this thread that is changing the list.
+    // This does not wait: this thread itself may be changing the list.
     std::shared_lock<std::shared_mutex> lock(list->mutex, std::try_to_lock);
     if (!lock.owns_lock()) return std::nullopt;
     for (const auto& [key, workspace] : list->map) {
@@ -74,7 +76,7 @@ std::optional<bool> is_workspace(const void* address) {
 }
 
 bool may_keep_workspaces(const void* site) {
-  lists();  // found here, where no lock of ours is held
+  lists();  // finds the lists here, where no lock of ours is held
   const void* function = cublas_function();
   return function != nullptr && library_of(site) == library_of(function) && keeps_workspaces();
 }
@@ -83,7 +85,7 @@ size_t workspace_bytes(DeviceMemory& memory) {
   size_t bytes = 0;
   for (List* list : lists()) {
     if (list == nullptr) continue;
-    std::shared_lock<std::shared_mutex> lock(list->mutex);  // what is in it is allocated
+    std::shared_lock<std::shared_mutex> lock(list->mutex);  // keeps its blocks allocated
     for (const auto& [key, workspace] : list->map) {
       const void* address = address_of(workspace);
       if (memory.contains(address)) bytes += memory.block_bytes(address);

@@ -1,7 +1,8 @@
-// Workspaces: memory that PyTorch asks for on behalf of cuBLAS and cuBLASLt, for each thread and
-// stream at its first matrix product, and keeps until torch._C._cuda_clearCublasWorkspaces().
-// PyTorch 2.15 does so only with TORCH_CUBLAS_WORKSPACE_CACHE=1; else it frees them at once.
-// What it keeps is in lists of its own, which are read here. Thread safe.
+// Workspaces: memory that PyTorch asks for on behalf of cuBLAS and cuBLASLt, at the first matrix
+// product of each thread on each stream, and keeps until torch._C._cuda_clearCublasWorkspaces().
+// PyTorch 2.15 keeps workspaces only with TORCH_CUBLAS_WORKSPACE_CACHE=1, and else frees them at
+// once. PyTorch lists the workspaces that it keeps, and these functions read its lists. Thread
+// safe.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +12,14 @@ namespace tidepool::torch_cuda {
 
 class DeviceMemory;
 
-// Whether PyTorch keeps the block at `address` as a workspace; nothing if its list is in use.
+// Whether PyTorch keeps the block at `address` as a workspace; nothing if a list is in use.
 std::optional<bool> is_workspace(const void* address);
 
-// Whether the code at `site` is of the library that keeps workspaces, and it keeps any. Memory of
-// tensors is asked for by another one.
+// Whether the code at `site` belongs to the library that keeps workspaces, and that keeps any.
+// Another library asks for the memory of tensors.
 bool may_keep_workspaces(const void* site);
 
-// Of the device's arena: bytes of all blocks that PyTorch keeps as workspaces.
+// The bytes of all blocks of the device's arena that PyTorch keeps as workspaces.
 size_t workspace_bytes(DeviceMemory& memory);
 
 }  // namespace tidepool::torch_cuda

@@ -21,12 +21,14 @@ namespace {
 
 constexpr uint32_t kMostPatience = 64;
 constexpr uint32_t kTrialSteps = 2;
-constexpr uint32_t kFirstSteps = 2;  // that a budget to try is found by
+constexpr uint32_t kFirstSteps = 2;  // the steps that are simulated to find a budget to try
 constexpr uint64_t kMostTryingNs = 2'000'000'000, kMostTryingsNs = 6'000'000'000;
 constexpr double kMostTryingOverhead = 20;
-constexpr size_t kMargin = 100;    // the job's memory is not laid out quite as that of a simulation
-constexpr size_t kMostKinds = 16;  // of steps that something is remembered of
-// By so much a plan's steps may replay more, as costs that are measured vary.
+// A budget to try is greater by one part in so many than the least that simulations found: the
+// job's memory is not laid out quite as theirs.
+constexpr size_t kMargin = 100;
+constexpr size_t kMostKinds = 16;  // the kinds of step of which something is remembered
+// The steps of a plan may replay so much more than those before it, as measured costs vary.
 constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
 constexpr uint32_t kDead = UINT32_MAX;
 constexpr std::chrono::seconds kPatienceAtEnd{5};
@@ -37,7 +39,7 @@ uint64_t thread_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// The weights by number of storage; 1 for those that have none.
+// The weights of a trace's storages by their number; 1 for a storage that has no weight.
 std::vector<float> by_storage(const std::vector<float>& weights, const Trace& trace) {
   std::vector<float> result(trace.storages.size(), 1.0F);
   size_t next = 0;
@@ -49,19 +51,19 @@ std::vector<float> by_storage(const std::vector<float>& weights, const Trace& tr
 
 }  // namespace
 
-// A step that was recorded.
+// Recording: a recorded step.
 struct BackgroundPlanner::Recording {
   std::unique_ptr<JobEvents> events;
-  std::vector<uint32_t> outputs;  // of operators, as StepHistory has them: their storages, or kDead
-  size_t limit_bytes = 0;         // on committed memory, when it began; as the next
-  size_t allocated_bytes = 0;
-  size_t resident_bytes = 0;  // of these, of storages that lived then
+  std::vector<uint32_t> outputs;  // operators' outputs as in StepHistory: their storages, or kDead
+  size_t limit_bytes = 0;         // the limit on committed memory when the step began
+  size_t allocated_bytes = 0;     // the bytes allocated then
+  size_t resident_bytes = 0;      // those of them that belonged to storages
   uint64_t fingerprint = 0;
 };
 
 struct BackgroundPlanner::Search {
   StopToken stop;
-  std::optional<remat::StepPlan> plan;  // what it has found, once it is over
+  std::optional<remat::StepPlan> plan;  // the plan that was found, once the search is over
 };
 
 BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator& allocator,
@@ -97,7 +99,7 @@ void BackgroundPlanner::before_event() {
 }
 
 bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
-  if (end.step != 0 && end.step == last_.step) return recording();  // a step without operators
+  if (end.step != 0 && end.step == last_.step) return recording();  // the step had no operators
   const remat::StepEnd before = std::exchange(last_, end);
   start_step();
   if (forked_) return false;
@@ -161,7 +163,7 @@ BackgroundPlanner::Kind& BackgroundPlanner::note_step(const remat::StepEnd& end,
   return kinds_.emplace_back(kind);
 }
 
-// A step has ended during a search.
+// Notes the end of a step during a search.
 void BackgroundPlanner::watch_search(uint64_t fingerprint) {
   absent_ = fingerprint == searched_ ? 0 : absent_ + 1;
   if (!is_searching()) {
@@ -171,8 +173,9 @@ void BackgroundPlanner::watch_search(uint64_t fingerprint) {
   }
 }
 
-// Between steps, and on the job's thread: one of low priority that held the device's lock would
-// have the job wait for whatever else the machine does.
+// Gives the plan that was found to the runtime. This happens between steps and on the job's thread:
+// a thread of low priority that held the device's lock would have the job wait for whatever else
+// the machine does.
 void BackgroundPlanner::finish_search() {
   phase_ = Phase::kWatching;
   Kind* const kind = find_kind(searched_);
@@ -204,7 +207,7 @@ void BackgroundPlanner::start_search(const remat::StepEnd& end, Kind& kind) {
     *recording_ = {};
     return;
   }
-  // Another thread's operator was in the middle of the step's beginning or end.
+  // The step cannot be used if another thread's operator was under way when it began or ended.
   if (recording_->outputs.size() != end.outputs) return;
   add(EventKind::kStep);
   recording_->resident_bytes = resident_bytes();
@@ -232,17 +235,18 @@ void BackgroundPlanner::judge_plan(Kind& kind) {
   ++statistics_.taken_back;
 }
 
-// On a thread of its own, if there can be one.
-bool BackgroundPlanner::start(std::shared_ptr<Recording> recorded, std::shared_ptr<Search> search) {
+// Begins a search on a thread of its own. Returns false if there can be no thread.
+bool BackgroundPlanner::start(const std::shared_ptr<Recording>& recorded,
+                              std::shared_ptr<Search> search) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (stopped_ || search_ != nullptr) return false;
   try {
     start_service_thread("tidepool-plan", [this, recorded, search] {
-      setpriority(PRIO_PROCESS, 0, config_.search_niceness);  // of this thread
+      setpriority(PRIO_PROCESS, 0, config_.search_niceness);  // sets this thread's
       try {
         search->plan = find(*recorded, *search);
       } catch (const std::exception&) {
-        // The step is not one that can be simulated, or there is no memory: no plan.
+        // There is no plan: the step cannot be simulated, or there is no memory.
       }
       const std::lock_guard<std::mutex> done(mutex_);
       statistics_.search_ns += thread_ns();
@@ -263,7 +267,7 @@ TraceFacts BackgroundPlanner::facts() const {
   return facts;
 }
 
-// On the thread. Nothing: no plan is better than none.
+// Searches, on the searching thread. Returns nothing if the step runs best without a plan.
 std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded,
                                                        Search& search) const {
   TraceBuilder builder(facts());
@@ -324,19 +328,19 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
     job.stop = &stop;
     const size_t least = std::max(report.lower_bound_budget_bytes, report.budget_bytes + 1);
     auto found = least_budget(trace, job, least);
-    // In the middle of the second step: what is missing will be as in the first.
+    // In the middle of the second step, its rest is taken to be as in the first step.
     std::optional<size_t> again;
     if (first_steps == 1 && found) again = least_budget(twice(trace, first_end), job, *found);
     if (again) found = again;
     if (found) report.budget_to_try_bytes = *found + *found / kMargin;
     report.tried_steps = first_steps > 1 || again;
   } catch (const std::exception&) {
-    // What the job does cannot be simulated, or there is no memory: nothing is said.
+    // The report gets no budget: the job cannot be simulated, or there is no memory.
   }
   tried_ns_ += thread_ns() - start_ns;
 }
 
-// Whoever has the mutex now may be the thread of low priority: that is not waited for.
+// Does not wait for the mutex: the thread of low priority may hold it, and is searching then.
 bool BackgroundPlanner::is_searching() const {
   const std::unique_lock<std::mutex> guard(mutex_, std::try_to_lock);
   return !guard.owns_lock() || search_ != nullptr;
@@ -349,7 +353,7 @@ void BackgroundPlanner::wait() {
       changed_.wait(guard, [&] { return search_ == nullptr; });
     }
     const DeviceLock lock(allocator_.mutex());
-    // Another thread's step may have begun another search.
+    // Meanwhile another thread's step may have begun another search.
     over = phase_ != Phase::kSearching || !is_searching();
     if (over && phase_ == Phase::kSearching) finish_search();
   }
@@ -364,7 +368,8 @@ bool BackgroundPlanner::stop() {
   return changed_.wait_for(guard, kPatienceAtEnd, [&] { return search_ == nullptr; });
 }
 
-// The thread, if there is one, is in the parent, which may hold the mutex.
+// A forked process has no searching thread, and the mutex may be locked in it for ever: from now on
+// neither is used.
 void BackgroundPlanner::forked() { forked_ = true; }
 
 BackgroundPlannerStatistics BackgroundPlanner::statistics() const {

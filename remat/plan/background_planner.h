@@ -1,16 +1,17 @@
-// BackgroundPlanner: looks for plans while the job runs (planner.h says how), and gives them to the
-// runtime. Once steps are as steps before them were, and the next should be of a kind that had to
-// evict and has no plan, it is recorded; if it is of that kind, a thread of low priority searches,
-// and steps of this kind follow what it finds (PlannedPolicy). So a job with two optimizers gets
-// two plans, one after the other. Steps that differ now and then, because the job writes its log,
-// do not make a plan obsolete. A plan whose steps replay and search more than those before it did
-// is taken back. With every search the job has to repeat itself for longer before there is another.
-// While nothing is recorded it hears of nothing but the ends of steps. Neither a search that fails
-// nor a lack of threads is an error: the job goes on with the policy that it has.
+// BackgroundPlanner: looks for plans while the job runs, as planner.h says, and gives them to the
+// runtime. Steps are of one kind if they have the same fingerprint. Once the job repeats its steps,
+// and the next step is expected to be of a kind that had to evict and has no plan, that step is
+// recorded. If it was of that kind, a thread of low priority searches for a plan, which steps of
+// the kind follow from then on (PlannedPolicy). So a job with two optimizers gets two plans, one
+// after the other, and steps that differ now and then, because the job writes its log, do not make
+// a plan obsolete. A plan is taken back if its steps replay and search more than the steps before
+// it did. With every search the number of repeated steps doubles that the next search waits for.
+// While nothing is recorded, the planner hears only of the ends of steps. A search that fails, or a
+// lack of threads, is no error: the job goes on with the policy that it has.
 // Owns the search under way. The observer's functions need the device's lock; the others must not
 // have it. Thread safe.
-// Invariants: (1) those of EventRecorder; (2) one search is under way at most; it is told to stop
-// once the job has long done other steps than those that it is for.
+// Invariants: (1) those of EventRecorder; (2) at most one search is under way, and it is told to
+// stop once the job has long done steps of other kinds only.
 #pragma once
 
 #include <condition_variable>
@@ -32,27 +33,30 @@ namespace tidepool::plan {
 
 struct BackgroundPlannerConfig {
   PlannerConfig planner;
-  // How steps are simulated: the job's limits. No budget: the allocator's.
+  // The settings of steps' simulations, with the job's limits. A budget of 0 stands for the
+  // allocator's limit.
   SimulationConfig job;
-  TraceFacts facts;             // of the job's device; the allocator knows what a page costs
+  TraceFacts facts;             // the device's; the cost of moving a page comes from the allocator
   size_t most_events = 60'000;  // a step that has more is not planned for
-  // A search that has taken so long ends with the best that it has found.
+  // A search that has taken so long ends with the best plan that it has found.
   uint64_t most_search_ns = 20'000'000'000;
-  StopToken::Clock search_clock;  // on the searching thread; empty: the time that it has computed
-  int search_niceness = 19;       // of the searching thread
+  // Measures searches, on their thread. An empty function stands for the thread's own time.
+  StopToken::Clock search_clock;
+  int search_niceness = 19;  // the niceness of the searching thread
 };
 
-// Counters since the start.
+// BackgroundPlannerStatistics: counters since the start.
 struct BackgroundPlannerStatistics {
-  uint64_t searches = 0;  // begun
-  uint64_t plans = 0;     // found, and better than what the policy does without one
-  uint64_t taken_back = 0;
-  uint64_t search_ns = 0;  // of threads' time
+  uint64_t searches = 0;    // searches begun
+  uint64_t plans = 0;       // plans found that are better than what the policy does without one
+  uint64_t taken_back = 0;  // plans taken back
+  uint64_t search_ns = 0;   // the searching threads' own time
 };
 
 class BackgroundPlanner final : public EventRecorder {
  public:
-  // Both outlive it. The runtime's policy is one that follows plans; the observer is not set.
+  // Requires: the runtime and the allocator outlive the planner, and the runtime's policy follows
+  // plans. Does not make itself the runtime's observer.
   BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator& allocator,
                     const BackgroundPlannerConfig& config);
   // Requires: the runtime does not know this observer any more.
@@ -61,38 +65,39 @@ class BackgroundPlanner final : public EventRecorder {
   BackgroundPlanner& operator=(const BackgroundPlanner&) = delete;
 
   bool step_ended(const remat::StepEnd& end) override;
-  // Of the recording; a search has memory of its own for as long as it takes.
+  // The bytes of the recording. A search has memory of its own while it runs.
   size_t bookkeeping_bytes() const override;
   void forked() override;
 
-  // Until no search is under way, and what was found is followed: for jobs that are to run the same
-  // way twice.
+  // Waits until no search is under way and the plan that was found is followed, for jobs that have
+  // to run the same way twice.
   void wait();
-  // The search under way ends soon, without a plan, and there will be no other. Waits for it, but
-  // not for long: a thread of low priority may not get to run. True if it has ended.
+  // Makes the search under way end soon, without a plan, and begins no other. Waits for its end,
+  // but not for long: a thread of low priority may not get to run. Returns whether it has ended.
   bool stop();
 
   BackgroundPlannerStatistics statistics() const;
 
-  // Adds to the report of a request on this thread that has failed a budget to try, if one is
-  // found: by simulation of the job's first steps, or of what it has done of them. Takes seconds,
-  // at most six in all, of the thread's own time. Takes the device's lock.
+  // Adds a budget to try to the report of a request that has failed on this thread, if simulations
+  // of the job's first steps, or of what it has done of them, find one. Needs seconds of the
+  // thread's own time, at most six in all calls. Takes the device's lock.
   void find_budget_to_try(OutOfMemoryReport& report);
 
  private:
   enum class Phase : uint8_t { kBeginning, kWatching, kRecording, kSearching };
   struct Recording;
   struct Search;
-  // A kind of step: all that have one fingerprint.
+  // Kind: the steps that have one fingerprint.
   struct Kind {
     uint64_t fingerprint = 0;
-    bool evicted = false;  // the last one had to
-    bool searched = false;
-    uint32_t trial_steps = 0;  // under a new plan, that are still to be looked at
-    // What the last one replayed and, by estimate, searched, of its own operators' time.
+    bool evicted = false;      // whether the last such step had to evict
+    bool searched = false;     // whether no search has to begin for this kind
+    uint32_t trial_steps = 0;  // how many steps under a new plan are still to be judged
+    // The time that the last such step took for replays and, by estimate, for searches for room, as
+    // a share of its operators' time.
     double share = 0;
-    double share_before = 0;    // the mean of two without a plan
-    double planned_shares = 0;  // sum of those under the new plan
+    double share_before = 0;    // the mean of `share` over two steps without a plan
+    double planned_shares = 0;  // the sum of `share` over the steps under the new plan
   };
 
   void before_event() override;
@@ -105,8 +110,8 @@ class BackgroundPlanner final : public EventRecorder {
   void start_recording(const remat::StepEnd& end);
   void start_search(const remat::StepEnd& end, Kind& kind);
   void judge_plan(Kind& kind);
-  bool start(std::shared_ptr<Recording> recorded, std::shared_ptr<Search> search);
-  // With prices as they are known now.
+  bool start(const std::shared_ptr<Recording>& recorded, std::shared_ptr<Search> search);
+  // The facts of the job's device, with prices as they are known now.
   TraceFacts facts() const;
   std::optional<remat::StepPlan> find(const Recording& recorded, Search& search) const;
   bool is_searching() const;
@@ -115,24 +120,25 @@ class BackgroundPlanner final : public EventRecorder {
   BudgetedAllocator& allocator_;
   const BackgroundPlannerConfig config_;
 
-  // With the device's lock.
+  // What follows is guarded by the device's lock.
   Phase phase_ = Phase::kBeginning;
-  uint32_t first_steps_ = 0;  // that were recorded
-  size_t first_end_ = 0;      // of the first: how many events it has
-  std::shared_ptr<const JobEvents>
-      beginning_;                      // of the job, once it is over; null: it was too long
-  std::atomic<uint64_t> tried_ns_{0};  // of threads' time: for budgets to try
-  uint32_t repeats_ = 0;               // steps in a row that did the same as the one before
-  uint32_t patience_ = 1;              // so many have to, before one is recorded
+  uint32_t first_steps_ = 0;  // how many of the job's first steps were recorded
+  size_t first_end_ = 0;      // how many events the first step has
+  // The job's first steps, once they are over; null if they were too long.
+  std::shared_ptr<const JobEvents> beginning_;
+  std::atomic<uint64_t> tried_ns_{0};  // the threads' time that looking for budgets to try took
+  uint32_t repeats_ = 0;               // steps in a row that did the same as the step before
+  uint32_t patience_ = 1;              // the repeats that are needed before a step is recorded
   remat::StepEnd last_;
-  std::vector<Kind> kinds_;  // the latest last
+  std::vector<Kind> kinds_;  // in the order of their last steps
   std::unique_ptr<Recording> recording_;
   std::shared_ptr<Search> last_search_;
-  uint64_t searched_ = 0;  // the fingerprint of the steps that it is for
-  uint32_t absent_ = 0;    // so many steps in a row were others
+  uint64_t searched_ = 0;  // the fingerprint of the kind that last_search_ is for
+  uint32_t absent_ = 0;    // how many steps in a row were of other kinds
   bool forked_ = false;
 
-  // With mutex_, which is taken while the device's lock is held, but not the other way round.
+  // What follows is guarded by mutex_, which may be taken while the device's lock is held, but not
+  // the other way round.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<Search> search_;  // the one under way

@@ -7,7 +7,7 @@
 namespace tidepool::plan {
 
 size_t fallback_limit(size_t peak_bytes, size_t steps) {
-  // Split, so that the product fits.
+  // The product is split in two, so that it does not overflow.
   return peak_bytes / kFallbackSteps * steps + peak_bytes % kFallbackSteps * steps / kFallbackSteps;
 }
 

@@ -11,9 +11,9 @@ namespace tidepool::plan {
 namespace {
 
 constexpr size_t kOtherTimes = 2;
-constexpr double kSpread = 0.1;  // of operators' times, as planners have it
+constexpr double kSpread = 0.1;  // as PlannerConfig::spread
 constexpr size_t kParts = 100;   // a budget is found to within its 100th part
-constexpr size_t kGrowths = 8;   // by a quarter each, of the peak, until the trace runs
+constexpr size_t kGrowths = 8;   // how often the peak may grow by a quarter until the trace runs
 
 bool runs_once(const Trace& trace, const SimulationConfig& config) {
   const auto process = SimulatedProcess::make(trace, config);
@@ -41,7 +41,7 @@ std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& j
     if (++growths > kGrowths || (job.stop != nullptr && job.stop->should_stop()))
       return std::nullopt;
   }
-  // What does not run, or is not considered.
+  // `low` is a budget that does not run, or is not tried.
   size_t low = std::min(least_bytes, high) - std::min<size_t>(least_bytes, 1);
   while (high - low > high / kParts) {
     const size_t middle = low + (high - low) / 2;

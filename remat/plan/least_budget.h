@@ -1,7 +1,7 @@
-// least_budget: the least budget that a trace was found to run under, by bisection, in simulation:
-// what an out-of-memory error gives as a budget to try. Each budget is simulated with the recorded
-// times of operators, and with others: decisions depend on times, which vary from run to run.
-// Online policies have holes: some budget below may do, too, and a greater one may not.
+// least_budget: the least budget under which a trace runs in simulation, found by bisection. An
+// out-of-memory error reports it as a budget to try. Each budget is simulated with the recorded
+// times of operators, and with others, because decisions depend on times, which vary from run to
+// run. Online policies have holes: a smaller budget may do, too, and a greater one may not.
 // Thread safe: searches share nothing.
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace tidepool::plan {
 
-// To within a percent. None below `least_bytes` is considered. `job`: one iteration is simulated
-// so, but for the budget; once its stop token says so, the least found so far counts. Nothing if
-// none was.
+// Returns the budget to within a percent. Budgets below `least_bytes` are not tried. One iteration
+// is simulated with the settings `job`, but for its budget. Once the stop token of `job` says so,
+// the least budget found so far is returned, or nothing if there is none.
 std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& job,
                                    size_t least_bytes);
 

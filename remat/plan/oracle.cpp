@@ -18,14 +18,14 @@
 namespace tidepool::plan {
 namespace {
 
-// Plans for the steps of one trace under one limit; found once, and remembered.
+// Plans: the plans for the steps of one trace under one limit. Each is searched for once.
 class Plans {
  public:
   Plans(const Trace& trace, const SimulationConfig& config) : trace_(trace), config_(config) {}
 
-  // A step has ended with event `end`: there is a plan of the given rank for its kind from now on,
-  // unless there is one already, or the job has not repeated it yet: but the first step, which is
-  // all that is known then, counts.
+  // Notes that a step has ended with event `end`, and gives the process a plan of the given rank
+  // for steps of its kind. It gives none if the kind has a plan already, or if the job has not
+  // repeated itself; the first step needs no repetition.
   void step_ended(SimulatedProcess& process, size_t end, size_t rank) {
     if (!config_.searches_plans()) return;
     note_step(process, end);
@@ -34,11 +34,11 @@ class Plans {
       give(process, steps_.back(), rank);
     }
   }
-  // Without a plan.
+  // Notes that a step has ended, and gives no plan.
   void note_step(const SimulatedProcess& process, size_t end) {
     steps_.push_back({end, process.runtime().step_history().last_fingerprint()});
   }
-  // All of the trace is known: plans for its last steps.
+  // Gives the process plans for the trace's last steps: all of the trace is known.
   void iteration_ended(SimulatedProcess& process, size_t rank) {
     if (!config_.searches_plans()) return;
     const size_t most = std::min(steps_.size(), remat::StepHistory::kKinds);
@@ -63,7 +63,7 @@ class Plans {
     const auto [found, missing] = found_.try_emplace({begin, step.end});
     if (missing) {
       PlannerConfig planner = config_.planner;
-      planner.recorded_times_suffice = true;  // as they are those of the next iteration
+      planner.recorded_times_suffice = true;  // the next iteration has the same times
       found->second = find_plans(step_trace(trace_, begin, step.end), config_, planner);
     }
     const std::vector<RankedPlan>& ranked = found->second;
@@ -77,12 +77,12 @@ class Plans {
   const Trace& trace_;
   const SimulationConfig& config_;
   std::map<std::pair<size_t, size_t>, std::vector<RankedPlan>> found_;
-  std::set<uint64_t> given_;  // fingerprints of steps that were planned for
-  std::vector<Step> steps_;   // of the iteration under way
-  size_t most_ = 0;           // plans found for one step
+  std::set<uint64_t> given_;  // the fingerprints of steps that have a plan
+  std::vector<Step> steps_;   // the steps of the iteration under way
+  size_t most_ = 0;           // the most plans that were found for one step
 };
 
-// A process that has not begun, and knows the trace.
+// A process that has not begun its job, but knows the trace.
 std::unique_ptr<SimulatedProcess> make_informed(const Trace& trace, const SimulationConfig& config,
                                                 Plans& plans, size_t rank) {
   SimulationConfig ample = config;
@@ -119,7 +119,7 @@ SimulationResult run_all(const Trace& trace, const SimulationConfig& config, Pla
       if (!last || end < trace.events.size()) plans.step_ended(*process, end, rank);
     });
     if (last) break;
-    // A job that failed starts over, but for what a whole iteration would have taught it.
+    // A job that failed starts over, with the knowledge that a whole iteration would have given it.
     if (done) {
       plans.iteration_ended(*process, rank);
     } else {
@@ -130,8 +130,9 @@ SimulationResult run_all(const Trace& trace, const SimulationConfig& config, Pla
   return result;
 }
 
-// With plans, tries those that ran in simulation one after the other, the best first: the job's own
-// memory is not laid out as that of a fresh process.
+// Runs all iterations, where plans are searched for with one rank of plans after the other, the
+// best first, until one runs: the job's memory is not laid out as that of the fresh processes in
+// which the search ran them.
 SimulationResult run_all(const Trace& trace, const SimulationConfig& config) {
   constexpr size_t kAttempts = 4;
   Plans plans(trace, config);

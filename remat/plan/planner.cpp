@@ -20,17 +20,17 @@ class Random : public SplitMix {
   using SplitMix::SplitMix;
 
   double unit() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
-  double normal() {  // Box and Muller
+  double normal() {  // by the method of Box and Muller (1958)
     constexpr double kTurn = 6.283185307179586;
     return std::sqrt(-2 * std::log(unit())) * std::cos(kTurn * unit());
   }
 };
 
-// A candidate and what it came to.
+// Candidate: a plan, and the figures of its simulations.
 struct Candidate {
   StepPlan plan;
-  std::vector<double> overheads;    // with searches; by the recorded times, then by the others
-  double overhead = 0;              // without searches, by the recorded times
+  std::vector<double> overheads;    // with searches for room: recorded times first, then perturbed
+  double overhead = 0;              // without searches for room, with the recorded times
   std::vector<uint32_t> evictions;  // by output, with the recorded times
 
   double score() const {
@@ -60,7 +60,7 @@ class Search {
       times_.resize(1);
       operators_run_ = 0;
       found = portfolio();
-      // A step that fails without a plan is better off with one that may fail; no other is.
+      // A plan that may fail is worth having only for a step that fails without a plan.
       if (std::any_of(found.begin(), found.end(), [](auto& each) { return each.plan.is_none(); })) {
         return {};
       }
@@ -75,7 +75,7 @@ class Search {
   }
 
  private:
-  // Under an ample budget: what the step is like.
+  // Learns the history of the step, which runs under an ample budget for that.
   void learn() {
     SimulationConfig ample = job_;
     ample.memory = MemoryModel::kExact;
@@ -86,9 +86,9 @@ class Search {
     step_history_ = teacher->runtime().step_history();
   }
 
-  // A process that has run the step once, without a plan, as the job has by the time that it gets
-  // one: it begins where that one left things. If it cannot, one that has just begun. Empty: the
-  // budget is less than a page.
+  // Returns a process that has run the step once without a plan, as the job has by the time that it
+  // gets one, so that memory is as that step has left it. If the step fails without a plan, returns
+  // a process that has not begun. Returns nullptr if the budget is smaller than a page.
   std::unique_ptr<SimulatedProcess> make_process(size_t times, const SimulationConfig& config) {
     auto process = SimulatedProcess::make(times_[times], config);
     if (process == nullptr) return nullptr;
@@ -106,7 +106,8 @@ class Search {
     operators_run_ += statistics.operators_seen + statistics.operators_replayed;
   }
 
-  // One simulation; nothing if it fails, or computes more than `most_overhead`.
+  // Simulates a candidate once. Returns its overhead; nothing if the simulation fails, or has a
+  // greater overhead than `most_overhead`.
   std::optional<double> simulate_once(Candidate& candidate, size_t times, double most_overhead) {
     ++simulations_;
     SimulationConfig config = job_;
@@ -134,9 +135,11 @@ class Search {
            config_.search_share(result.prices, static_cast<double>(result.baseline_ns));
   }
 
-  // Fills in the overheads. False: some time fails, or it is worse than `best` where that is given.
+  // Fills in the overheads. Returns false if a simulation fails, or if there is a `best` and the
+  // candidate is no better.
   bool evaluate(Candidate& candidate, const Candidate* best) {
-    // Where times are others, chance decides a little, too: only the mean has to be better.
+    // With perturbed times a candidate may be a little worse by chance: only its mean has to be
+    // better.
     constexpr double kChance = 1.02;
     candidate.overheads.clear();
     for (size_t times = 0; times < times_.size(); ++times) {
@@ -149,8 +152,9 @@ class Search {
     return best == nullptr || candidate.score() < best->score();
   }
 
-  // All policies, as far as they run and there is time, the best first; where pages can move each
-  // with every preference, moves only if there is nothing else or with the best so far.
+  // Returns all policies with which the step runs, as far as there is time, the best first. Where
+  // pages can move, each policy is tried with every preference between windows and moves; moves are
+  // tried only if nothing else has run, or with the best so far.
   std::vector<Candidate> portfolio() {
     std::vector<Candidate> found;
     auto add = [&](const StepPlan& plan, bool only_best) {
@@ -176,7 +180,7 @@ class Search {
       plan.preference = Preference::kMoves;
       if (found.empty()) add(plan, true);
     };
-    // In this order, as a long step may not get to the end of it.
+    // The order is that of their promise: a long step may not get to its end.
     add_all("needed-cost", 0, false);
     for (const double share : {0.75, 0.5, 1.0, 0.25}) add_all("next-use", share, false);
     if (job_.memory == MemoryModel::kPages && !found.empty() &&
@@ -186,7 +190,7 @@ class Search {
       add(best, true);
     }
     for (const char* policy : {"msps", "dtr-eq", "dtr", "coop"}) add_all(policy, 0, false);
-    // Mostly far behind: given up as soon as that shows.
+    // These are mostly far behind: each simulation ends as soon as that shows.
     for (const char* policy : {"size", "dtr-local", "lru"}) add_all(policy, 0, true);
     return found;
   }
@@ -215,21 +219,21 @@ class Search {
     constexpr double kFactors[] = {1.0 / 16, 1.0 / 4, 1.0 / 2, 2, 4, 16};
     const double factor = kFactors[random_.below(std::size(kFactors))];
     switch (random_.below(4)) {
-      case 0: {  // one kind of operator
+      case 0: {  // the weights of all results of one operator
         const uint32_t name = outputs_[random_evicted(evictions)].name;
         for (size_t k = 0; k < weights.size(); ++k) {
           if (outputs_[k].name == name) multiply(weights[k], factor);
         }
         break;
       }
-      case 1: {  // a stretch of the step
+      case 1: {  // the weights of a stretch of the step
         const size_t length = std::max<size_t>(weights.size() >> (2 + random_.below(5)), 1);
         const size_t begin = random_.below(weights.size());
         const size_t end = std::min(begin + length, weights.size());
         for (size_t k = begin; k < end; ++k) multiply(weights[k], factor);
         break;
       }
-      default: {  // single ones, mostly what is evicted
+      default: {  // the weights of single results, mostly of those that are evicted
         const size_t count = size_t{1} << random_.below(4);
         for (size_t k = 0; k < count; ++k) {
           const bool any = random_.below(4) == 0;
@@ -240,7 +244,7 @@ class Search {
     }
   }
 
-  // An output that is evicted, or any if there is none.
+  // Returns a random output among those that are evicted, or among all if none is.
   size_t random_evicted(const std::vector<uint32_t>& evictions) {
     const size_t start = random_.below(evictions.size());
     for (size_t k = 0; k < evictions.size(); ++k) {
@@ -253,7 +257,7 @@ class Search {
   const PlannerConfig config_;
   SimulationConfig job_;
   Random random_;
-  std::vector<Trace> times_;  // as recorded, then with others
+  std::vector<Trace> times_;  // the step with the recorded times, then with perturbed ones
   const std::vector<WeightedOutput> outputs_;
   remat::StepHistory step_history_;
   size_t simulations_ = 0;

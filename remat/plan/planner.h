@@ -1,15 +1,15 @@
-// find_plans: a search for what the next steps of a job should do, by simulation of a recorded step
-// in the job's own kind of memory. Without any knowledge of files: the step comes as a trace, which
-// whoever intercepts operators makes with a TraceBuilder (operators with costs, storages, deaths).
-// Candidates are the prices of all policies that PlannedPolicy has, then the best of them with
-// factors on the prices of single results, of all results of one kind of operator, or of a stretch
-// of the step, changed at random and kept where that is better (hill climbing). Each is simulated
-// with the recorded times, and again with others (PlannerConfig::perturbed), all of which it has to
-// run (but see PlannerConfig::recorded_times_suffice), after a step without a plan; its score is
-// the mean overhead, with what its searches for room would take (PlannerConfig::search_share()). A
-// long step is simulated less often. Nothing is measured by the clock, unless a search is told to
-// end by one (SimulationConfig::stop): the same step gives the same plans.
-// A running job has it from background_planner.h.
+// find_plans: a search for plans for the next steps of a job, by simulation of a recorded step in
+// the job's own kind of memory. The step comes as a trace, which the recorder of a running job
+// makes with a TraceBuilder, so that no files are involved.
+// The first candidates are the prices of all policies that PlannedPolicy has. Then the search takes
+// the best of them, changes the weights of single results, of all results of one operator, or of a
+// stretch of the step at random, and keeps what is better (hill climbing). Each candidate is
+// simulated, after a step without a plan, with the recorded times and again with perturbed ones
+// (PlannerConfig::perturbed); it has to run with all of them, but where
+// PlannerConfig::recorded_times_suffice says otherwise. Its score is the mean overhead, with the
+// time of its searches for room (PlannerConfig::search_share()). A long step is simulated less
+// often. Nothing depends on a clock, unless SimulationConfig::stop has one: the same step gives the
+// same plans. For a running job, background_planner.h makes the search.
 // Thread safe: searches share nothing.
 #pragma once
 
@@ -24,25 +24,26 @@ namespace tidepool::plan {
 
 struct RankedPlan {
   remat::StepPlan plan;
-  double score = 0;     // mean overhead, searches for room included
-  double overhead = 0;  // with the recorded times, as SimulationResult has it
+  double score = 0;     // the mean overhead, searches for room included
+  double overhead = 0;  // SimulationResult::overhead with the recorded times
 };
 
-// Plans under which `step` runs, the best first; none if no candidate does. `job`: memory, budget
-// and limits; its policy and iterations are not looked at. Requires: the trace ends with a mark.
+// Returns plans under which `step` runs, the best first; none if it runs under no candidate. `job`
+// gives memory, budget and limits; its policy and iterations are ignored. Requires: the trace ends
+// with a mark.
 std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& job,
                                    const PlannerConfig& config);
 
-// A result that a plan has a weight for: one that has bytes.
+// WeightedOutput: a result that has bytes, for which a plan has a weight.
 struct WeightedOutput {
   StorageIndex storage{};
-  uint32_t name = 0;  // of its operator
+  uint32_t name = 0;  // the number of its operator's name
 };
-// Of the step, in the order of weights.
+// The step's results in the order of a plan's weights.
 std::vector<WeightedOutput> weighted_outputs(const Trace& step);
 
-// The same trace with other operator times: each multiplied by a factor of its own, whose logarithm
-// is normally distributed around 0 with the given deviation.
+// The same trace with perturbed times: each operator's time is multiplied by a factor whose
+// logarithm is normally distributed around 0, with `spread` as its standard deviation.
 Trace with_other_times(const Trace& trace, double spread, uint64_t seed);
 
 }  // namespace tidepool::plan

@@ -10,7 +10,7 @@
 namespace tidepool::plan {
 namespace {
 
-// The search for plans that a job has beside its work, where its policy follows plans.
+// Planning: the BackgroundPlanner of a simulated job, where the job's policy follows plans.
 class Planning {
  public:
   Planning(SimulatedProcess& process, const Trace& trace, const SimulationConfig& config)
@@ -20,9 +20,9 @@ class Planning {
     own.planner = config.planner;
     own.job = config;
     own.facts = trace.facts;
-    own.facts.blocks = false;  // a recorded step has none
+    own.facts.blocks = false;  // a recorded step has no blocks
     own.search_clock = [] { return uint64_t{0}; };
-    own.search_niceness = 0;  // it is waited for
+    own.search_niceness = 0;  // the simulation waits for the search
     planner_.emplace(process.runtime(), process.allocator(), own);
     process.allocator().set_observer(&planner_->meter());
     process.runtime().set_observer(&*planner_);

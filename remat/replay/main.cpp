@@ -1,4 +1,4 @@
-// tidepool-replay: what a recorded trace would cost under a budget.
+// tidepool-replay: a program that simulates a recorded trace under budgets, and reports the costs.
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,9 +17,9 @@
 namespace tidepool::plan {
 namespace {
 
-constexpr int kRefused = 1, kMisused = 2;  // exit statuses
+constexpr int kRefused = 1, kMisused = 2;  // the exit statuses of failures
 
-// A bar on a terminal; nothing elsewhere.
+// Progress: a bar of the runs done, on a terminal; elsewhere it shows nothing.
 class Progress {
  public:
   Progress(std::string what, size_t total)

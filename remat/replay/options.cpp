@@ -54,7 +54,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
 
 namespace {
 
-constexpr const char* kOldPageOption = "--handle";  // still taken
+constexpr const char* kOldPageOption = "--handle";  // the old name of --page, which still works
 
 template <typename T>
 T parse_number(const std::string& option, const std::string& text, T least, T most) {
@@ -97,7 +97,8 @@ std::vector<double> parse_grid(const std::string& option, const std::string& tex
     throw UsageError(fmt::format("{}: more than {} points", option, kMostPoints));
   }
   std::vector<double> ratios;
-  // Half a step in a million of room for rounding, and each point rounded to what was meant.
+  // The end may be passed by a millionth of a step, for rounding, and each point is rounded to the
+  // number that was meant.
   for (size_t k = 0; first + static_cast<double>(k) * step <= last + step * 1e-6; ++k) {
     ratios.push_back(std::round((first + static_cast<double>(k) * step) * 1e6) / 1e6);
   }

@@ -22,7 +22,7 @@ struct ReplayOptions {
   TraceFormat format = TraceFormat::kTidepool;
   MemoryModel memory = MemoryModel::kPages;
   std::vector<std::string> policies = {"needed-cost"};
-  std::vector<double> ratios;  // of the trace's peak; empty: budget_bytes is given
+  std::vector<double> ratios;  // budgets / the trace's peak; if there are none, budget_bytes counts
   size_t budget_bytes = 0;
   bool grid = false;
   bool oracle = false;
@@ -31,14 +31,14 @@ struct ReplayOptions {
   uint32_t iterations = 1;
   PlannerConfig planner;
   bool json = false;
-  std::optional<bool> end_resident;    // not given: by the format
-  std::optional<bool> lineage_limits;  // likewise
+  std::optional<bool> end_resident;    // nothing if the format decides
+  std::optional<bool> lineage_limits;  // nothing if the format decides
   DtrMutation mutation = DtrMutation::kCopy;
-  size_t page_bytes = 0;           // 0: by the trace's device
-  std::optional<uint64_t> map_ns;  // not given: the trace's
-  unsigned jobs = 0;               // 0: as many as there are processors
-  std::string log_path;            // of the one run; empty: none
-  std::string csv_path, svg_path;  // of a grid; empty: named after the trace
+  size_t page_bytes = 0;           // 0 stands for that of the trace's device
+  std::optional<uint64_t> map_ns;  // nothing if the trace's counts
+  unsigned jobs = 0;               // runs at a time; 0 stands for the number of processors
+  std::string log_path;            // the file for the work log of one run; empty for no log
+  std::string csv_path, svg_path;  // a grid's files; empty for names like that of the trace
   bool help = false;
   bool list_policies = false;
 };
@@ -46,13 +46,13 @@ struct ReplayOptions {
 // The policy that `--policy default` stands for, as in jobs.
 inline constexpr const char* kDefaultPolicy = "planned";
 
-// What is wrong with a command line, for its user.
+// UsageError: its message tells a user what is wrong with the command line.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// `arguments`: without the program's name. Throws: UsageError.
+// Reads the arguments that follow the program's name. Throws: UsageError.
 ReplayOptions parse_options(std::span<const std::string> arguments);
 
 extern const char* const kReplayHelp;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kWidth = 760, kHeight = 420;
 constexpr double kLeft = 64, kRight = 150, kTop = 40, kBottom = 52;
-// Colours that differ for the colour-blind, too (Okabe and Ito 2008).
+// The colours of lines, which differ for the colour-blind, too (Okabe and Ito 2008).
 constexpr std::array<const char*, 7> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#e69f00", "#56b4e9", "#000000"};
 
@@ -33,7 +33,8 @@ std::string escaped(const std::string& text) {
 
 bool ok(const Run& run) { return run.result.status == SimulationStatus::kOk; }
 
-// The least of 1, 2, 5 times a power of ten that cuts `span` into at most `most` parts.
+// The least number that is 1, 2 or 5 times a power of ten and cuts `span` into at most `most`
+// parts.
 double tick_step(double span, int most) {
   double step = std::pow(10, std::floor(std::log10(span / most)));
   for (const double factor : {1.0, 2.0, 5.0, 10.0}) {

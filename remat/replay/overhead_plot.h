@@ -1,5 +1,5 @@
-// overhead_plot: an SVG picture of overhead over ratio, one line for each policy. Where a policy
-// fails its line has a gap.
+// overhead_plot: an SVG picture of overhead over ratio, with a line for each policy. A line has a
+// gap where its policy fails.
 #pragma once
 
 #include <span>

@@ -52,7 +52,7 @@ Json fields_of(const Run& run) {
   return out;
 }
 
-// How it failed, and in which iteration where there are several.
+// Says how the run failed and, where it has several iterations, in which one.
 std::string failure_of(const Run& run) {
   const char* const name = name_of(run.result.status);
   if (run.iterations == 1) return name;
@@ -124,7 +124,7 @@ std::string summary_text(std::span<const Run> runs) {
     double lowest = 0;
     size_t ran = 0;
     std::string holes;
-    std::string failed;  // since the last that ran
+    std::string failed;  // the ratios that failed since the last one that ran
     const size_t first = k;
     for (; k < runs.size() && runs[k].policy == policy; ++k) {
       const Run& run = runs[k];
@@ -143,7 +143,7 @@ std::string summary_text(std::span<const Run> runs) {
     }
     text += fmt::format("{}: {} of {} run", policy, ran, k - first);
     if (ran > 0) text += fmt::format(", from ratio {:g}", lowest);
-    // What fails above all that runs is a hole, too.
+    // A ratio that fails above all that run is a hole, too.
     if (!(holes + failed).empty()) text += fmt::format("; fails at{}{}", holes, failed);
     if (worst != nullptr) {
       text += fmt::format("; worst rise with the budget {:.3f}x at {:g}", rise, worst->ratio);

@@ -1,4 +1,4 @@
-// Report: runs as people and programs read them.
+// Report: the results of runs as text, for people and for programs.
 #pragma once
 
 #include <span>
@@ -8,17 +8,18 @@
 
 namespace tidepool::plan {
 
-// One JSON object on one line, without the line's end. A figure that a failed run has not is null.
+// One JSON object on one line, without the line's end. Figures that a failed run does not have are
+// null.
 std::string json_line(const Run& run);
 
-// A heading and a line for each run.
+// CSV: a heading, and a line for each run.
 std::string csv_text(std::span<const Run> runs);
 
 // A table for a terminal, with the reason of each failure.
 std::string table_text(std::span<const Run> runs);
 
-// Of a grid, a line for each policy: the lowest ratio that runs, those above it that fail (holes),
-// and how much the overhead rises at most where the budget grows by a step.
+// A summary of a grid, with a line for each policy: the lowest ratio that runs, the ratios above it
+// that fail (holes), and the most that the overhead rises where the budget grows by a step.
 std::string summary_text(std::span<const Run> runs);
 
 }  // namespace tidepool::plan

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "allocator/base/check.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::remat {
 
@@ -71,7 +70,6 @@ void DependentCut::cut_dependents(const Dependents& dependents, RootReason reaso
 }
 
 bool DependentCut::retain_or_cut(Value& value, void* address) {
-  if (TIDEPOOL_MUTANT(2, death_not_cut)) return false;
   Dependents found;
   const Value* from = &value;
   walk({&from, 1}, &found, true);

@@ -21,7 +21,6 @@
 #include "remat/lineage/container_bytes.h"
 #include "remat/lineage/content_check.h"
 #include "remat/lineage/lineage_store.h"
-#include "remat/lineage/mutants.h"
 #include "remat/policies/policy.h"
 #include "remat/residency/copies.h"
 #include "remat/tier/tier.h"
@@ -48,8 +47,7 @@ class Residency {
     if (storage.locks > 0) return false;
     const Value& value = *storage.current;
     return !storage.evicted && !storage.escaped && !storage.fixed && !storage.dying &&
-           (value.locks == 0 || TIDEPOOL_MUTANT(8, replay_input)) && value.kept == nullptr &&
-           frozen_ == 0;
+           value.locks == 0 && value.kept == nullptr && frozen_ == 0;
   }
   bool evictable(const Storage& storage) const {
     return (storage.next != nullptr || leaves_by_copy(storage)) && at_rest(storage);  // invariant 1

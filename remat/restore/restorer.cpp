@@ -6,7 +6,6 @@
 #include "absl/container/inlined_vector.h"
 #include "allocator/base/steady_clock.h"
 #include "fmt/format.h"
-#include "remat/lineage/mutants.h"
 #include "remat/restore/restoration_error.h"
 
 namespace tidepool::remat {
@@ -212,9 +211,6 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   replay.record = &record;
   replay.inputs = {step.inputs.data(), step.inputs.size()};
   replay.target = step.target;
-  if (TIDEPOOL_MUTANT(3, writes_original) && step.written != nullptr && step.written->available()) {
-    replay.target = step.written->address();
-  }
   replay.outputs = {step.outputs.data(), step.outputs.size()};
   const uint64_t start = steady_now_ns();
   {

@@ -9,7 +9,8 @@ namespace tidepool::plan {
 
 bool ComparisonStrategy::evict_cheapest(Arena& arena, StreamId stream) {
   Heap& heap = arena.heap;
-  // Each round but the last has a victim refused, which is a barrier from then on.
+  // In each round but the last a victim refuses to be evicted; it is a barrier from then on, so the
+  // loop ends.
   while (true) {
     BlockId cheapest{};
     double least = Reclaimer::kNever;

@@ -1,15 +1,13 @@
-// ComparisonStrategy: what published allocators do otherwise than ours, for comparison:
-// - DTR's loop (Kirisame et al. 2021, section 2) in place of windows and selections: the least
-// price
-//   by byte goes, one after the other, until a free block, or free pages where they may be moved,
-//   serve the request;
-// - fungible bytes: a cap on the bytes that callers asked for. Where pages abound beside it, it
-// does
-//   not matter where victims lie, and they go as in DTR's loop;
-// - an end of free blocks for each request, by which Coop keeps what is cheap apart
+// ComparisonStrategy: ways of published allocators to make room, for comparison with ours:
+// - DTR's loop (Kirisame et al. 2021, section 2), in place of windows and selections: blocks are
+//   evicted one by one, the one with the least price by byte first, until a free block serves the
+//   request, or free pages do where pages may be moved;
+// - fungible bytes: a cap on the bytes that callers asked for. The simulated device has pages in
+//   abundance then, so that it does not matter where victims lie, and DTR's loop evicts them;
+// - an end of free blocks for each request, by which Coop keeps cheap results apart from dear ones
 //   (coop_placement.h).
-// Owns its settings and memory for its walks. Not thread safe: one allocator's, whose lock it
-// needs.
+// Owns its settings, and memory for its walks over blocks. Not thread safe: it belongs to one
+// allocator, whose lock its functions require.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +22,7 @@ namespace tidepool::plan {
 
 struct ComparisonSettings {
   bool evict_singly = false;
-  bool partition = false;  // requests come with an end: set_end()
+  bool partition = false;  // each request is cut from the end that set_end() has named
   size_t requested_limit_bytes = SIZE_MAX;
 
   bool any() const { return evict_singly || partition || requested_limit_bytes < SIZE_MAX; }
@@ -34,7 +32,7 @@ class ComparisonStrategy final : public RoomStrategy {
  public:
   explicit ComparisonStrategy(const ComparisonSettings& settings) : settings_(settings) {}
 
-  // The next request is cut from this end; others are from the low one.
+  // The next request is cut from this end of a free block; all others are cut from the low end.
   void set_end(End end) { end_ = end; }
 
   bool admit(DeviceLock& lock, const RoomParts& parts, Request& request) override;
@@ -43,7 +41,8 @@ class ComparisonStrategy final : public RoomStrategy {
                                  BlockId& served) override;
 
  private:
-  // The least price by byte, the lowest address among equals; false if there is no victim.
+  // Evicts the block with the least price by byte, among equals the one with the lowest address.
+  // Returns false if no block can be evicted.
   bool evict_cheapest(Arena& arena, StreamId stream);
 
   const ComparisonSettings settings_;

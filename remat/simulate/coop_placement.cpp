@@ -7,14 +7,14 @@ namespace tidepool::plan {
 namespace {
 
 constexpr std::string_view kDear[] = {
-    // OneFlow
+    // OneFlow's names.
     "conv2d",
     "conv_data_grad",
     "conv_filter_grad",
     "add_n",
     "matmul",
     "batch_matmul",
-    // PyTorch
+    // PyTorch's names.
     "convolution",
     "_convolution",
     "convolution_overrideable",

@@ -1,8 +1,8 @@
-// coop_placement: Coop's cheap tensor partitioning (Zhang et al., NeurIPS 2023, section 3): what is
-// cheap to make again lies at the high end of free blocks, what is dear at the low one, so that
-// cheap windows exist. As in the authors'
-// source it is the operator that decides, by name, in a first run as in a replay; workspaces go
-// with their operator. Off in that source by default.
+// coop_placement: Coop's cheap tensor partitioning (Zhang et al., NeurIPS 2023, section 3): results
+// that are cheap to make again are cut from the high end of free blocks, and dear ones from the low
+// end, so that there are windows in which all is cheap. As in the authors' source, the name of the
+// operator decides, in its first run and in replays, for its results and its workspace. In that
+// source the partitioning is off by default.
 #pragma once
 
 #include <string_view>
@@ -11,9 +11,10 @@
 
 namespace tidepool::plan {
 
-// `name`: the operator's, with or without namespace and overload ("aten::mm.out", "mm").
-// Returns kLow for the source's list (convolutions, their gradients, matrix products, sums of
-// several tensors), under OneFlow's names and PyTorch's; else kHigh.
+// The end of free blocks for results of an operator. `name` is the operator's name, with or without
+// namespace and overload ("aten::mm.out", "mm"). Returns kLow for the operators that the authors'
+// source lists (convolutions, their gradients, matrix products, sums of several tensors), by the
+// names that OneFlow and PyTorch give them; returns kHigh for all others.
 End coop_placement(std::string_view name);
 
 }  // namespace tidepool::plan

@@ -10,15 +10,17 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-// Contents of a storage, from an operator (or from outside) to the next one that writes them.
+// Version: the contents of a storage from when an operator (or somebody outside) has written them
+// to when the next operator writes them.
 struct Version {
   size_t bytes = 0;
-  double ns_per_byte = 0;  // of the operator that has made it, shared among all of its results
-  bool fixed = false;      // cannot be made again
-  size_t last_use = 0;     // 1 + the operator that reads or updates it last; 0: none does
+  double ns_per_byte = 0;  // its operator's cost / the bytes of all results of that operator
+  bool fixed = false;      // true if no operator can make it again
+  size_t last_use = 0;     // 1 + the last operator that reads or updates it; 0 if there is none
 };
 
-// Sums over versions in the order of their ns_per_byte, with any of them in or out (Fenwick 1994).
+// Sums: a set of versions, with the bytes and costs of the cheapest by byte (a tree of Fenwick 1994
+// in the order of ns_per_byte).
 class Sums {
  public:
   explicit Sums(const std::vector<Version>& versions)
@@ -44,7 +46,7 @@ class Sums {
   }
   double total_bytes() const { return total_; }
 
-  // The least cost of `bytes` of them. Requires: not more than all.
+  // The least cost of `bytes` bytes of versions in the set. Requires: the set has as many bytes.
   double cheapest_ns(double bytes) const {
     size_t at = 0;
     double ns = 0;
@@ -60,13 +62,14 @@ class Sums {
 
  private:
   const std::vector<Version>& versions_;
-  std::vector<double> bytes_, ns_;  // whole numbers of bytes: exact
-  std::vector<uint32_t> order_;     // versions by ns_per_byte
+  std::vector<double> bytes_, ns_;  // the sums of bytes are whole numbers, and exact
+  std::vector<uint32_t> order_;     // the versions, sorted by ns_per_byte
   std::vector<uint32_t> rank_;
   double total_ = 0;
 };
 
-// Goes through the trace twice, in the same way: first to find the versions, then to add up.
+// Walk: goes through the trace twice, in the same order: the first time to find the versions, the
+// second time to find the bound of each operator.
 class Walk {
  public:
   Walk(const Trace& trace, size_t budget_bytes) : trace_(trace), budget_(budget_bytes) {}
@@ -84,7 +87,7 @@ class Walk {
     }
   }
 
-  // Extra compute; empty: no schedule fits.
+  // The bound on extra compute; nothing if no schedule fits.
   std::optional<double> extra_ns() {
     Sums sums(versions_);
     sums_ = &sums;
@@ -135,7 +138,8 @@ class Walk {
     version.last_use = std::max<size_t>(version.last_use, index + size_t{1});
   }
 
-  // The next version, in the order of find_versions(), is there; `after` operators have run.
+  // The storage has its next version, in the order of find_versions(). `after` is the number of
+  // operators that have run.
   void enter(uint32_t storage, size_t after) {
     current_[storage] = next_++;
     count(storage, after, 1);
@@ -144,7 +148,8 @@ class Walk {
     count(storage, operators_, -1);
     current_[storage] = kNone;
   }
-  // Counts a version, where it matters after so many operators, in or out.
+  // Takes the storage's version into the sums (`sign` 1) or out of them (-1), if it is needed after
+  // `after` operators.
   void count(uint32_t storage, size_t after, int sign) {
     const uint32_t index = current_[storage];
     const Version& version = versions_[index];
@@ -158,7 +163,8 @@ class Walk {
   void add_in(uint32_t index) {
     const TraceOperator& op = trace_.operators[index];
     double needed = static_cast<double>(trace_.aligned(op.workspace_bytes));
-    // While it runs, what it uses has to be there; afterwards some of it is not needed any more.
+    // While the operator runs, the versions that it uses are resident and count apart; afterwards
+    // some of them are not needed any more.
     auto take_out = [&](StorageIndex storage) {
       const auto at = static_cast<uint32_t>(number(storage));
       count(at, index, -1);
@@ -187,9 +193,9 @@ class Walk {
   const Trace& trace_;
   const size_t budget_;
   std::vector<Version> versions_;
-  std::vector<uint32_t> current_;  // version by storage
+  std::vector<uint32_t> current_;  // by storage: its version
   uint32_t next_ = 0;
-  size_t operators_ = 0;  // that have run
+  size_t operators_ = 0;  // how many have run
   Sums* sums_ = nullptr;
   double fixed_ = 0;
   double extra_ns_ = 0;

@@ -9,10 +9,10 @@
 namespace tidepool::plan {
 namespace {
 
-constexpr size_t kUnit = 64;  // of blocks: what production has on a CPU, and divides all others
+constexpr size_t kUnit = 64;  // bytes: blocks' alignment on a CPU, which divides all other ones
 constexpr size_t kLeastPage = kUnit * 16;
 
-// Addresses that come with their memory, as cudaMalloc gives them. Checks nothing.
+// SlabSpace: addresses that come with their memory, as from cudaMalloc. It checks no arguments.
 class SlabSpace final : public AddressSpace {
  public:
   explicit SlabSpace(size_t granularity) : granularity_(granularity) {}
@@ -35,7 +35,7 @@ class SlabSpace final : public AddressSpace {
   std::atomic<uint64_t> handles_{0};
 };
 
-// The power of two that cuts `bytes` into at least `parts`, but not below kLeastPage.
+// The greatest power of two that cuts `bytes` into at least `parts` pages; at least kLeastPage.
 size_t page_for(size_t bytes, size_t parts) {
   size_t page_bytes = kLeastPage;
   while (page_bytes * 2 <= bytes / parts) page_bytes *= 2;
@@ -43,7 +43,8 @@ size_t page_for(size_t bytes, size_t parts) {
 }
 
 SimulatedMemory make_exact(size_t budget_bytes) {
-  // So many pages that none ever has to move: what limits is the bytes asked for.
+  // The device has so many times the budget that no page ever has to move: only the cap on bytes
+  // asked for limits the job.
   constexpr size_t kAbundance = 16;
   SimulatedMemory memory;
   AllocatorConfig& config = memory.config;
@@ -61,7 +62,8 @@ std::optional<SimulatedMemory> make_arena(size_t budget_bytes) {
   SimulatedMemory memory;
   AllocatorConfig& config = memory.config;
   config.alignment = kUnit;
-  config.page_bytes = page_for(budget_bytes, 8192);  // the budget is rounded down to 8
+  // The allocator rounds the budget down to 8 pages.
+  config.page_bytes = page_for(budget_bytes, 8192);
   if (budget_bytes < config.page_bytes * 8) return std::nullopt;
   config.budget_bytes = budget_bytes;
   config.placement = kOneZone;
@@ -76,7 +78,7 @@ std::optional<SimulatedMemory> make_pages(size_t budget_bytes, size_t granularit
   if (granularity == 0) granularity = 4 * kKiB;
   if (budget_bytes < granularity) return std::nullopt;
   config.alignment = kUnit;
-  config.budget_bytes = budget_bytes;  // the page's size follows, as in production
+  config.budget_bytes = budget_bytes;  // the allocator chooses the page's size, as in production
   memory.space = std::make_unique<SimulatedSpace>(granularity);
   return memory;
 }

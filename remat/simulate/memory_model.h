@@ -1,8 +1,9 @@
-// MemoryModel: what memory is like in a simulation: an allocator of the production kind over
-// addresses without memory behind them.
-//   exact   bytes are fungible: a request is served if it and all that is held fit the budget
-//   arena   one contiguous slab, as from cudaMalloc: a request needs a window
-//   pages   virtual memory: windows, or scattered victims whose pages are mapped together
+// MemoryModel: the kind of memory of a simulation. In each, production's allocator runs over
+// addresses that have no memory behind them.
+//   exact   bytes are fungible: a request is served if it and all bytes held fit the budget
+//   arena   memory is one contiguous slab, as from cudaMalloc: a request needs a window
+//   pages   memory is virtual: a window serves a request, or scattered victims whose pages are
+//           mapped together
 #pragma once
 
 #include <cstddef>
@@ -23,12 +24,13 @@ std::optional<MemoryModel> memory_model_named(std::string_view name);
 
 struct SimulatedMemory {
   std::unique_ptr<AddressSpace> space;
-  std::unique_ptr<ComparisonStrategy> strategy;  // the configuration's, if it has one
+  std::unique_ptr<ComparisonStrategy> strategy;  // that of `config`; null if it has none
   AllocatorConfig config;
 };
 
-// `granularity`: the least page of the device; 0: 4 KiB, as on a CPU. Only `pages` has it.
-// Empty if the budget is too small for the model to have a single page.
+// The address space, strategy and configuration of an allocator under a budget. `granularity` is
+// the smallest page of the device, which only the model `pages` has; 0 stands for 4 KiB, as on a
+// CPU. Returns nothing if the budget is smaller than one page.
 std::optional<SimulatedMemory> make_memory(MemoryModel model, size_t budget_bytes,
                                            size_t granularity,
                                            const ComparisonSettings& comparison = {});

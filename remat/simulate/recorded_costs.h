@@ -1,6 +1,7 @@
-// RecordedCosts: what a trace says that each of a job's calls costs, for a job that does the same
-// again: its logical clock, and with it every decision, is then that of the trace's simulation.
-// Reads only the costs, of an uncompressed trace. Not thread safe.
+// RecordedCosts: the costs that a trace has for a job's calls, for a job that makes the same calls
+// again. With them the job's logical clock, and so each of its decisions, is that of the trace's
+// simulation. The trace has to be uncompressed, and only its costs and prices are read. Not thread
+// safe.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace tidepool::plan {
 
-// What stands in a trace for contents that change unseen; no call.
+// The name by which a trace notes that contents change unseen. It stands for no call.
 inline constexpr std::string_view kCutName = "tidepool::cut";
 
 class RecordedCosts {
@@ -21,13 +22,13 @@ class RecordedCosts {
   // Throws: std::runtime_error naming the file, and the line if that is broken.
   explicit RecordedCosts(const std::string& path);
 
-  // The next call begins; returns its cost. Throws: std::runtime_error if the trace has another
-  // operator there, or none.
+  // Moves to the next call and returns its cost. Throws: std::runtime_error if the trace's next
+  // call is of another operator, or if it has no more calls.
   uint64_t begin_call(std::string_view name);
-  // The number of the call that has begun last, from 0.
+  // The number, from 0, of the call that begin_call() moved to last.
   uint32_t call() const { return static_cast<uint32_t>(next_ - 1); }
 
-  // Only prices are filled in.
+  // The trace's facts, of which only the prices are filled in.
   const TraceFacts& facts() const { return facts_; }
 
  private:

@@ -101,7 +101,7 @@ void SimulatedJob::run_untimed(const TraceEvent& event) {
   switch (event.kind) {
     case EventKind::kRoot: {
       const TraceStorage& root = trace_.storages[event.index];
-      if (at(storage).alive) {  // it has outlived the iteration before
+      if (at(storage).alive) {  // this root has outlived the iteration before
         if (trace_.facts.blocks) free_bytes(std::exchange(blocks_[root.block], nullptr));
         break;
       }
@@ -134,7 +134,7 @@ void SimulatedJob::run_untimed(const TraceEvent& event) {
   }
 }
 
-// Storages without bytes are always there, and of no concern to anybody.
+// Storages without bytes are neither allocated nor tracked.
 void SimulatedJob::begin(StorageIndex index, void* address) {
   Storage& storage = at(index);
   TIDEPOOL_CHECK(!storage.alive, "storage %zu is alive already", number(index));
@@ -231,7 +231,8 @@ void SimulatedJob::run_operator(uint32_t index) {
   call.finish(lock, {fresh.data(), fresh.size()}, op.cost_ns);
 }
 
-// As the framework does where it hands out the address of a storage, which then stays.
+// Does what the framework does where it hands out the address of a storage: its contents are cut
+// from their lineage, and the storage is never evicted again.
 void SimulatedJob::cut(const TraceOperator& op) {
   DeviceLock lock(allocator_.mutex());
   for (const TraceWrite& write : trace_.writes(op)) {
@@ -284,7 +285,7 @@ void SimulatedJob::execute(const remat::Replay& replay) {
     advance(op.cost_ns);
     return;
   }
-  // All outputs are made, and those that nobody wants are freed.
+  // A replay makes all outputs, and frees those that are not wanted.
   const std::vector<void*> addresses = allocate_outputs(op);
   for (size_t k = 0; k < addresses.size(); ++k) {
     if (addresses[k] == nullptr) continue;

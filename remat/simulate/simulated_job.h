@@ -1,8 +1,9 @@
 // SimulatedJob: runs the events of a trace on the allocator, runtime and policy of production, with
 // a virtual clock in place of kernels: an operator allocates its outputs, and its recorded cost
-// passes. Also the runtime's backend: a replay does the same. Where the trace has blocks, operators
-// allocate and free exactly what they did in the job, and what lies outside storages is there, too.
-// Owns the job's storages; not the allocator or the runtime. Not thread safe.
+// passes. The job is also the runtime's backend: a replay does the same. Where the trace has
+// blocks, operators allocate and free exactly what they did in the job, blocks outside storages
+// included.
+// Owns the job's storages; does not own the allocator or the runtime. Not thread safe.
 // Invariants: (1) a storage has bytes, is evicted, or is dead; (2) time only grows.
 #pragma once
 
@@ -22,52 +23,54 @@
 
 namespace tidepool::plan {
 
-// The virtual clock has passed its limit.
+// TimeIsUp: the virtual clock has passed its limit, or a stop was requested.
 class TimeIsUp : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What the job has done so far.
+// JobCounts: sums over all that the job has done so far.
 struct JobCounts {
-  uint64_t compute_ns = 0;  // operators, replays, copies and maps
+  uint64_t compute_ns = 0;  // the time of operators, replays, copies and maps
   uint64_t copied_bytes = 0;
-  uint64_t tight_requests = 0;       // that had something evicted
-  double free_share_when_tight = 0;  // sum over those: free bytes afterwards / budget
+  uint64_t tight_requests = 0;       // requests that had something evicted
+  double free_share_when_tight = 0;  // the sum of free bytes / budget after each of them
 };
 
 class SimulatedJob final : public remat::Backend {
  public:
-  // `usable_bytes`: what can be handed out at most at once. `partition`: who is told which results
-  // are kept apart, as Coop has it; nullptr: nobody.
+  // `usable_bytes`: the most bytes that can be handed out at once. `partition`: the strategy that
+  // is told from which end each request is cut, as in Coop; nullptr if results are not kept apart.
   SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes,
                ComparisonStrategy* partition = nullptr);
   void set_runtime(remat::Runtime* runtime) { runtime_ = runtime; }
-  // Who writes down what is done for the job from now on; nullptr: nobody.
+  // From now on `log` gets a line for each eviction, restoration, replay and copy; nullptr ends
+  // that.
   void set_log(WorkLog* log) { log_ = log; }
 
-  // From now on the clock may advance by this much; then TimeIsUp is thrown.
+  // From now on the clock may advance by `ns`; the event that advances it further throws TimeIsUp.
   void set_time_limit(uint64_t ns) { limit_ns_ = counts_.compute_ns + ns; }
 
-  // Once it has passed, the next event throws TimeIsUp. nullptr: never.
+  // Once `stop` says so, the next event throws TimeIsUp. nullptr stands for no such end.
   void set_stop(StopToken* stop) { stop_ = stop; }
 
-  // Off: what is written in place is a root, as without Coop's recomputable in-place.
+  // Says whether contents written in place can be made again; if not, they are roots, as they are
+  // without Coop's recomputable in-place.
   void set_updates_recorded(bool on) { updates_recorded_ = on; }
 
   // Runs one event. Throws: OutOfMemory, remat::RestorationError, TimeIsUp.
   void run(const TraceEvent& event);
 
-  // All that is alive has to be resident at once. Throws as above.
+  // Makes all storages that are alive resident at once. Throws: as run().
   void restore_all();
 
-  // Ends an iteration: what operators have made dies; roots that are alive stay for the next one.
+  // Ends an iteration: results of operators die; roots that are alive stay for the next iteration.
   void drop_results();
 
   const JobCounts& counts() const { return counts_; }
-  // By storage of the trace: how often it was evicted so far.
+  // How often each storage of the trace was evicted so far.
   std::span<const uint32_t> evictions() const { return evictions_; }
-  // Greatest number of bytes handed out at once since the last call.
+  // The greatest number of bytes that were handed out at once since the last call.
   size_t take_peak_bytes();
 
   void execute(const remat::Replay& replay) override;
@@ -97,15 +100,16 @@ class SimulatedJob final : public remat::Backend {
   void cut(const TraceOperator& op);
   remat::Storage* tracked(StorageIndex index);
   void add_operands(const TraceOperator& op, remat::OperatorCall& call);
-  // What is there before the operator runs is its operand, if also a result.
+  // Whether the operator makes the storage. A result that is there before the operator runs is an
+  // operand instead.
   bool is_made_by(const TraceOperator& op, StorageIndex output) const;
   void add_early_outputs(const TraceOperator& op, remat::OperatorCall& call);
-  // The operator's own blocks, in the order in which they are allocated; nullptr for what it frees
-  // itself. `first`: the number of the first.
+  // Allocates and frees blocks as the operator did. Returns the addresses of its blocks in the
+  // order of their allocation, with nullptr for those that it freed itself.
   std::vector<void*> run_changes(const TraceOperator& op, bool replayed);
   uint32_t first_block(const TraceOperator& op) const;
   void change_block(const BlockChange& change);
-  // Without those that are there before it runs.
+  // Allocates the outputs, but for those that are there before the operator runs.
   std::vector<void*> make_outputs(const TraceOperator& op);
   std::vector<void*> allocate_outputs(const TraceOperator& op);
   void replay_with_blocks(const TraceOperator& op, std::span<void*> outputs);
@@ -118,12 +122,12 @@ class SimulatedJob final : public remat::Backend {
   remat::Runtime* runtime_ = nullptr;
   const size_t usable_bytes_;
   ComparisonStrategy* const partition_;
-  std::vector<remat::RecordType> types_;  // by name of operator; records refer to them
-  std::vector<End> ends_;                 // likewise; all low without a partition
+  std::vector<remat::RecordType> types_;  // by the operator's name; records refer to them
+  std::vector<End> ends_;                 // by the operator's name; all low without a partition
   std::vector<Storage> storages_;
-  std::vector<void*> blocks_;      // by number; nullptr: freed, or a storage's
-  std::vector<uint32_t> calls_;    // by operator: how many calls there are before it
-  std::vector<uint32_t> created_;  // by operators, in this iteration
+  std::vector<void*> blocks_;      // by number; nullptr if it is freed, or a storage has it
+  std::vector<uint32_t> calls_;    // by operator: how many calls come before it
+  std::vector<uint32_t> created_;  // the storages that operators made in this iteration
   JobCounts counts_;
   uint64_t limit_ns_ = UINT64_MAX;
   StopToken* stop_ = nullptr;

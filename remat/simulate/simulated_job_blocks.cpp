@@ -1,5 +1,5 @@
-// SimulatedJob where the trace has blocks: what is allocated and freed is what the job allocated
-// and freed.
+// The functions of SimulatedJob for traces that have blocks: they allocate and free what the
+// recorded job allocated and freed.
 #include <algorithm>
 #include <utility>
 

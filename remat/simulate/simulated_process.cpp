@@ -62,13 +62,13 @@ void SimulatedProcess::run_events(const StepEnded& step_ended) {
   job_.drop_results();
   job_.take_peak_bytes();
   before_ = sums();
-  constexpr double kMostNs = 1e18;  // sums stay far from overflow
+  constexpr double kMostNs = 1e18;  // keeps sums of times far from overflow
   const double limit = config_.most_overhead * static_cast<double>(trace_.baseline_ns());
   job_.set_time_limit(static_cast<uint64_t>(std::min(limit, kMostNs)));
   bool has_steps = false;
   const size_t steps_end = last_step_end(trace_);
   for (size_t k = 0; k < trace_.events.size(); ++k) {
-    // What the job does after its last mark belongs to a step, too.
+    // A trace's last mark does not end a step if operators come after it: they belong to the step.
     const bool is_mark = trace_.events[k].kind == EventKind::kStep;
     if (is_mark && k >= steps_end && !trace_.facts.blocks) continue;
     job_.run(trace_.events[k]);

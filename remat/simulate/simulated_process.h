@@ -1,5 +1,5 @@
-// SimulatedProcess: all that one simulated process has: memory, allocator, runtime, and the job
-// that runs a trace in it, as often as asked. What simulate() and the planner run.
+// SimulatedProcess: one simulated process, with its memory, allocator and runtime, and the job that
+// runs a trace in it, as often as asked. simulate() and the planner are made of such processes.
 // Not thread safe; processes share nothing but the trace, which they only read.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace tidepool::plan {
 
 class SimulatedProcess {
  public:
-  // Empty if the budget is less than one page of the memory. `trace` and `config` outlive it.
+  // Returns nullptr if the budget is smaller than one page of the memory. `trace` and `config`
+  // outlive the process.
   // Throws: as check_policy().
   static std::unique_ptr<SimulatedProcess> make(const Trace& trace, const SimulationConfig& config);
 
@@ -27,23 +28,23 @@ class SimulatedProcess {
   const remat::Runtime& runtime() const { return runtime_; }
   remat::Runtime& runtime() { return runtime_; }
   BudgetedAllocator& allocator() { return allocator_; }
-  // See SimulatedJob.
+  // Does what SimulatedJob::set_log() does.
   void set_log(WorkLog* log) { job_.set_log(log); }
 
-  // Called when a step has ended, with the events of the iteration that have run by then.
+  // Called when a step has ended, with the number of the iteration's events that have run by then.
   using StepEnded = std::function<void(size_t events)>;
 
-  // Runs the trace once. False if it could not to the end: `result` says why.
+  // Runs the trace once. Returns false if it did not come to the trace's end; `result` says why.
   bool run_iteration(SimulationResult* result, const StepEnded& step_ended = {});
 
-  // Of the last iteration.
+  // Fills in the figures of the last iteration.
   void report(SimulationResult* result);
   uint64_t compute_ns() const { return job_.counts().compute_ns - before_.job.compute_ns; }
-  // By storage of the trace: how often it was evicted, in all iterations.
+  // How often each storage of the trace was evicted, in all iterations.
   std::span<const uint32_t> evictions() const { return job_.evictions(); }
 
  private:
-  // What grows from iteration to iteration.
+  // Sums: figures that grow from iteration to iteration; an iteration's own are differences.
   struct Sums {
     JobCounts job;
     AllocatorStatistics allocator;

@@ -1,4 +1,4 @@
-// Simulation: what one run of a trace is given (SimulationConfig), and what comes out of it
+// Simulation: the settings of one run of a trace (SimulationConfig), and its figures
 // (SimulationResult). Plain data.
 #pragma once
 
@@ -14,24 +14,28 @@
 
 namespace tidepool::plan {
 
-// How a planner searches; see plan/planner.h.
+// PlannerConfig: the settings of a search for plans; see plan/planner.h.
 struct PlannerConfig {
-  size_t simulations = 300;  // at most, those with other times included; 0: no search
-  // So many operators, replays included, are simulated at most, but for the candidate that is being
-  // tried; half of them while all policies are tried, once one runs. Each takes some microseconds.
+  // The most simulations, those with perturbed times included; 0 stands for no search.
+  size_t simulations = 300;
+  // The search ends once it has simulated so many operators, replays included; a candidate that is
+  // being tried is tried to its end. The policies get half of that once one of them runs. An
+  // operator takes some microseconds to simulate.
   uint64_t operators = 3'000'000;
-  size_t perturbed = 2;  // so many times, operators' times are others than those recorded
-  double spread = 0.1;   // by so much: the deviation of the logarithm of an operator's time
-  // Where no candidate runs with all these times, and the step fails without a plan, one that runs
-  // with the recorded ones will do.
+  // Each candidate is simulated with the recorded times, and so many times with perturbed ones.
+  size_t perturbed = 2;
+  double spread = 0.1;  // the standard deviation of the logarithm of a perturbed time
+  // Whether a candidate that runs with the recorded times is accepted where none runs with all
+  // these times, and the step fails without a plan.
   bool recorded_times_suffice = false;
   uint64_t seed = 1;
-  // What a search for room takes for each block that it prices, and the share of a step's time that
-  // searches may take before plans count the rest as time of the step: hosts run ahead of devices.
+  // The time that a search for room takes for each block that it prices, and the share of a step's
+  // time that searches may take for nothing, because hosts run ahead of devices. Plans count what
+  // is above that share as time of the step.
   double price_ns = 20;
   double hidden_share = 0.03;
 
-  // What so many prices count for, as a share of a step that takes `step_ns`.
+  // The share of a step of `step_ns` that `prices` prices count for.
   double search_share(uint64_t prices, double step_ns) const {
     if (step_ns <= 0) return 0;
     return std::max(static_cast<double>(prices) * price_ns / step_ns - hidden_share, 0.0);
@@ -42,21 +46,21 @@ struct SimulationConfig {
   std::string policy = "needed-cost";
   MemoryModel memory = MemoryModel::kPages;
   size_t budget_bytes = 0;
-  uint32_t iterations = 1;    // of the trace, one after another; the last is scored
-  bool end_resident = false;  // all that is alive at the end has to be resident at once
+  uint32_t iterations = 1;    // how often the trace is run; the last iteration is scored
+  bool end_resident = false;  // all storages alive at the end have to be resident at once
   remat::Limits limits;
   bool evict_singly = false;    // DTR's loop in place of windows and selections
-  bool partition = false;       // Coop's: what is cheap lies at the other end of free memory
-  bool record_in_place = true;  // off: what was written in place is a root
-  bool recompute = true;        // off: nothing is recorded; contents leave only by copies
+  bool partition = false;       // Coop's: cheap results lie at the other end of free memory
+  bool record_in_place = true;  // if not, contents written in place are roots
+  bool recompute = true;        // if not, nothing is recorded; contents leave only by copies
   TierModel tier;
-  size_t granularity = 0;       // of pages; 0: by the trace's device
-  double most_overhead = 5;     // more compute than this times the baseline's is a failure
-  // Where the policy looks ahead: it does so from the beginning, or, as in a running job, once
-  // something was evicted.
+  size_t granularity = 0;    // the smallest page; 0 stands for that of the trace's device
+  double most_overhead = 5;  // a run with more compute / baseline than this has failed
+  // Whether a policy that looks ahead does so from the beginning, or, as in a running job, only
+  // once something was evicted.
   bool step_history_at_once = true;
-  StopToken* stop = nullptr;      // once it says so, all simulations fail
-  bool check_invariants = false;  // of allocator and runtime, after each iteration
+  StopToken* stop = nullptr;      // once it says so, simulations fail
+  bool check_invariants = false;  // those of allocator and runtime, after each iteration
   PlannerConfig planner;          // for the policy `planned`
 
   bool searches_plans() const { return policy == "planned" && planner.simulations > 0; }
@@ -65,33 +69,36 @@ struct SimulationConfig {
 enum class SimulationStatus : uint8_t {
   kOk,
   kOutOfMemory,
-  kThrash,  // more compute than is allowed, or a restoration without progress
+  kThrash,  // there was more compute than is allowed, or a restoration made no progress
 };
 const char* name_of(SimulationStatus status);
 
-// Of the last iteration, or of the one that failed, unless it says otherwise.
+// SimulationResult: figures of the last iteration, or of the one that failed, where a comment does
+// not say that they are of all iterations.
 struct SimulationResult {
   SimulationStatus status = SimulationStatus::kOk;
-  std::string reason;      // why it failed
-  double overhead = 0;     // compute, priced copies and maps included / baseline; 0 if it failed
-  uint64_t iteration = 0;  // the iteration that the figures are of, from 1
-  size_t limit_bytes = 0;  // the budget that it ran under: an oracle's may be smaller (fallback.h)
+  std::string reason;      // why the run failed
+  double overhead = 0;     // compute, priced copies and maps included / baseline; 0 after a failure
+  uint64_t iteration = 0;  // the number, from 1, of the iteration that the figures are of
+  size_t limit_bytes = 0;  // the budget of the run, which an oracle may make smaller (fallback.h)
   uint64_t compute_ns = 0, baseline_ns = 0;
   uint64_t evictions = 0, evicted_bytes = 0;
   uint64_t operators_replayed = 0;
   uint64_t copied_bytes = 0, remapped_bytes = 0;
-  uint64_t stored_bytes = 0, loaded_bytes = 0;  // to a tier, and back
-  uint64_t windows = 0, remaps = 0;  // requests served so
-  size_t peak_bytes = 0;             // handed out at once
-  size_t reserved_peak_bytes = 0;    // of all iterations: held from the device
-  double fragmentation = 0;          // mean share of the budget that was free when it was short
+  uint64_t stored_bytes = 0, loaded_bytes = 0;  // copied to a tier, and back
+  uint64_t windows = 0, remaps = 0;             // requests served by a window, or by moving pages
+  size_t peak_bytes = 0;                        // the most bytes handed out at once
+  size_t reserved_peak_bytes = 0;  // the most bytes held from the device, in all iterations
+  // The share of the budget that was free after a request that had something evicted: the mean.
+  double fragmentation = 0;
   uint64_t rematerializations = 0, ghosts = 0;
-  uint64_t longest_plan = 0;     // of all iterations: records
-  uint64_t plan_peak_bytes = 0;  // likewise: the most that a restoration was to hold
-  uint64_t prices = 0;           // that searches for room asked for
-  uint64_t search_ns = 0;        // measured: looking for room
-  uint64_t planning_ns = 0;      // measured: planning restorations
-  uint64_t wall_ns = 0;          // measured: the iteration's simulation
+  uint64_t longest_plan = 0;     // the most records of one restoration, in all iterations
+  uint64_t plan_peak_bytes = 0;  // the most bytes a restoration was to hold, in all iterations
+  uint64_t prices = 0;           // how many prices searches for room asked for
+  // Times by the clock: of searches for room, of planning restorations, of the whole iteration.
+  uint64_t search_ns = 0;
+  uint64_t planning_ns = 0;
+  uint64_t wall_ns = 0;
 };
 
 // Throws: std::invalid_argument naming an unknown policy and the known ones.

@@ -24,7 +24,7 @@ class Copier {
         alive_(number_.size()),
         roles_(number_.size()) {}
 
-  // Before the step.
+  // Notes an event before the step.
   void pass(const TraceEvent& event) {
     if (event.kind == EventKind::kRoot) {
       alive_[event.index] = true;
@@ -62,16 +62,16 @@ class Copier {
         builder_.role(number_[event.index], event.role);
         break;
       case EventKind::kStep:
-        break;  // there is one, at the end
+        break;  // the new trace has one mark, at its end
       case EventKind::kBlock:
-        break;  // a fresh process lays its memory out anew
+        break;  // blocks are left out: a fresh process lays its memory out anew
     }
   }
 
   TraceBuilder& builder() { return builder_; }
 
  private:
-  // There is one that lives.
+  // Whether the new trace has this storage, and it lives.
   bool is_copied(uint32_t index) const {
     return number_[index] != kNone && builder_.is_alive(number_[index]);
   }
@@ -110,9 +110,9 @@ class Copier {
 
   const Trace& trace_;
   TraceBuilder builder_;
-  std::vector<uint64_t> number_;  // in the new trace, by index in the old one
-  std::vector<bool> alive_;       // when the step begins
-  std::vector<RootKind> roles_;   // likewise
+  std::vector<uint64_t> number_;  // by index in the old trace: the index in the new one
+  std::vector<bool> alive_;       // which storages live when the step begins
+  std::vector<RootKind> roles_;   // their roles then
 };
 
 }  // namespace

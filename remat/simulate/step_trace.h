@@ -1,5 +1,5 @@
-// step_trace: one step of a trace as a trace of its own: what lives when it begins, and is used or
-// dies in it, is there as a root. What a planner gets of a recorded job.
+// step_trace: one step of a trace as a trace of its own, as a planner gets it of a recorded job.
+// The storages that live when the step begins, and are used or die in it, are its roots.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,21 @@
 
 namespace tidepool::plan {
 
-// The events of `trace` from `begin` up to `end`, which is not among them, and a mark of the step's
-// end; no other marks. Requires: begin <= end <= trace.events.size().
+// The events of `trace` from `begin` up to, but without, `end`, and after them a mark of the step's
+// end. Other marks are left out. Requires: begin <= end <= trace.events.size().
 Trace step_trace(const Trace& trace, size_t begin, size_t end);
 
-// The trace's first step, whose mark is its event `end` - 1, and the same step once more: what
-// lives when it ends, such as optimizer state, lives on until it is made again. Requires: end <=
-// trace.events.size().
+// The trace's first step, whose mark is event `end` - 1, twice. Storages that live when the first
+// of these ends, such as optimizer state, live on until the second makes them again. Requires: end
+// <= trace.events.size().
 Trace twice(const Trace& trace, size_t end);
 
-// The last step that has ended by event `end`: where it begins.
+// The event at which the last of the steps begins that have ended by event `end`.
 size_t step_begin(const Trace& trace, size_t end);
 
-// The trace's last mark if operators come after it: it does not count then, and the last step ends
-// with the trace, so that the trace repeated is its steps repeated. Else the number of events.
+// The event up to which marks end steps: the trace's last mark if operators come after it, else the
+// number of events. A last mark with operators after it does not count: the last step ends with the
+// trace, so that the repeated trace is its steps repeated.
 size_t last_step_end(const Trace& trace);
 
 }  // namespace tidepool::plan

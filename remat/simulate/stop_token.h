@@ -1,6 +1,6 @@
-// StopToken: says when simulations shall end: once a stop is requested, or once they have taken
-// long enough by a clock that whoever runs them gives. request_stop() is thread safe; the rest is
-// for the thread that simulates.
+// StopToken: tells simulations to end, once a stop is requested, or once they have taken long
+// enough by a clock that their caller gives. request_stop() and stop_requested() are thread safe;
+// all else is for the thread that simulates.
 #pragma once
 
 #include <atomic>
@@ -12,18 +12,18 @@ namespace tidepool::plan {
 
 class StopToken {
  public:
-  using Clock = std::function<uint64_t()>;  // ns
+  using Clock = std::function<uint64_t()>;  // returns nanoseconds
 
   void request_stop() { requested_.store(true, std::memory_order_relaxed); }
   bool stop_requested() const { return requested_.load(std::memory_order_relaxed); }
 
-  // From now on there are `most_ns` by `clock`.
+  // Simulations end `most_ns` from now by `clock`.
   void set_limit(Clock clock, uint64_t most_ns) {
     clock_ = std::move(clock);
     end_ns_ = clock_() + most_ns;
   }
 
-  // Whether to end now; once it is true it stays so. Looks at the clock once in kPeriod calls.
+  // Whether simulations have to end. Stays true once it was. Reads the clock once in kPeriod calls.
   bool should_stop() {
     if (late_ || stop_requested()) return true;
     if (!clock_ || ++calls_ % kPeriod != 0) return false;

@@ -1,11 +1,11 @@
-// WorkLog: writes down what is done for a job, line by line: which storage lost its bytes, got
-// bytes again, which call ran once more, what was copied. Storages are numbered as in the job's
-// trace, calls in the order in which they begin (contents that change unseen are no calls), so that
-// the logs of a running job and of its simulation can be compared. A line is
+// WorkLog: a file with a line for each eviction, restoration, replay and copy that is done for a
+// job. Storages are numbered as in the job's trace, and calls in the order in which they begin
+// (contents that change unseen are no calls), so that the logs of a running job and of its
+// simulation can be compared. A line is
 //   CALL evict STORAGE OFFSET, CALL restore STORAGE OFFSET, CALL replay CALL, or CALL copy BYTES
-// where the first CALL is the last one that has begun, and OFFSET says where the block lies.
-// A block that is moved is evicted, copied and restored.
-// Owns its file; every line is in it at once. Not thread safe. For tests and measurements.
+// where the first CALL is the last one that has begun, and OFFSET is the block's distance from the
+// start of the range. A block that is moved counts as evicted, copied and restored.
+// Owns its file; each line is written out at once. Not thread safe. For tests and measurements.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace tidepool::plan {
 
 class WorkLog {
  public:
-  static constexpr uint32_t kUnknown = 0xffff'ffff;  // a storage or call that has no number
+  static constexpr uint32_t kUnknown = 0xffff'ffff;  // stands for a storage or call without number
 
   // Throws: std::runtime_error naming the file.
   explicit WorkLog(const std::string& path);

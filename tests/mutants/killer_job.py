@@ -3,7 +3,7 @@
     python killer_job.py --out digests.json views in_place
 
 An ordinary training script: with or without Tidepool, and with a mutant of
-remat/lineage/mutants.h, it does the same. Each line of the file is one step: SHA-256 digests of
+mutants.py, it does the same. Each line of the file is one step: SHA-256 digests of
 loss, results, gradients, parameters, buffers and the random generator's state; and the replays that
 the model has taken.
 """

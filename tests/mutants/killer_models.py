@@ -43,6 +43,13 @@ def evict_all() -> None:
         attached.evict_all()
 
 
+def negate_unseen(x) -> None:
+    """Write where nobody looks; allocates nothing, which would be noticed in another way."""
+    key = torch._C.DispatchKeySet(torch._C._parse_dispatch_key("CustomRNGKeyId"))
+    with torch._C._ExcludeDispatchKeyGuard(key):
+        x.neg_()
+
+
 class Model(nn.Module):
     """A linear layer; subclasses add what they are about."""
 
@@ -226,9 +233,7 @@ class UnseenWriter(Model):
         before = plain * 3
         evict_all()
         plain + 1  # there again, alone
-        key = torch._C.DispatchKeySet(torch._C._parse_dispatch_key("CustomRNGKeyId"))
-        with torch._C._ExcludeDispatchKeyGuard(key):
-            plain.neg_()  # allocates nothing, which would be noticed in another way
+        negate_unseen(plain)
         evict_all()
         self.results = {"before": before, "plain": plain * 1}
         return (hidden * (plain + before)).mean()
@@ -249,7 +254,7 @@ def _counted(x):
 
 def _lies(x):
     """Write what the schema says it only reads."""
-    x.mul_(3)
+    negate_unseen(x)
     return x.sum()
 
 

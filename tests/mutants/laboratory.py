@@ -11,8 +11,9 @@ from pathlib import Path
 from mutant_table import ROOT, Killer
 
 JOB = Path(__file__).with_name("killer_job.py")
-PACKAGE = ROOT / "bindings" / "python" / "tidepool"
-MUTANTS_LIB = ROOT / "build" / "mutants" / "lib"
+MUTANTS = ROOT / "build" / "mutants"
+MUTANTS_PACKAGE = MUTANTS / "source" / "bindings" / "python" / "tidepool"
+MUTANTS_LIB = MUTANTS / "lib"
 JOB_SECONDS = 300
 ALONE = ("collective",)  # forks
 
@@ -34,7 +35,7 @@ def mutants_package(folder: Path) -> Path:
     Returns:
         The folder to import `tidepool` from.
     """
-    shutil.copytree(PACKAGE, folder / "tidepool",
+    shutil.copytree(MUTANTS_PACKAGE, folder / "tidepool",
                     ignore=shutil.ignore_patterns("lib", "__pycache__"))
     (folder / "tidepool" / "lib").symlink_to(MUTANTS_LIB, target_is_directory=True)
     return folder

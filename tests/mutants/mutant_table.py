@@ -1,12 +1,12 @@
-"""Which job notices which mutant of remat/lineage/mutants.h, in which operator it shows first."""
+"""Which job notices which mutant of mutants.py, in which operator it shows first."""
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mutants import MUTANTS
+
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = ROOT / "remat" / "lineage" / "mutants.h"
-ENTRY = re.compile(r'^ *M\((\d+), (\w+), "([^"]+)"\)', re.MULTILINE)
+WRONG = {mutant.name: mutant.wrong for mutant in MUTANTS}
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,3 @@ ENDING = {
 }
 
 COUNTED_RULES = ("9",)  # noticed by the count of replays, not by bits
-
-
-def mutants() -> dict[str, str]:
-    """Return what is wrong in each mutant of the header, by name."""
-    text = HEADER.read_text(encoding="utf-8")
-    return {f"{rule}.{name}": wrong for rule, name, wrong in ENTRY.findall(text)}

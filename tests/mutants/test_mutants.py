@@ -1,6 +1,6 @@
-"""Each mutant of remat/lineage/mutants.h is noticed: its killer's bits, or its replays, differ.
+"""Each mutant of mutants.py is noticed: its killer's bits, or its replays, differ.
 
-Only with TIDEPOOL_FULL=1, on the newest PyTorch, after `cmake --build build/mutants`.
+Only with TIDEPOOL_FULL=1, on the newest PyTorch, after a build of the mutants (./dev).
 """
 
 import os
@@ -9,10 +9,9 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import laboratory
-import mutant_table
 import pytest
 import torch
-from mutant_table import COUNTED_RULES, KILLERS, ROOT, SIMULATED
+from mutant_table import COUNTED_RULES, KILLERS, ROOT, SIMULATED, WRONG
 from selection import FULL
 
 SIMULATOR = ROOT / "build" / "mutants" / "tests" / "sim" / "tidepool_sim_test"
@@ -55,7 +54,7 @@ class Hunt:
 
 @pytest.fixture(scope="module")
 def hunt(request, tmp_path_factory):
-    assert laboratory.MUTANTS_LIB.is_dir(), "build the preset `mutants` first"
+    assert laboratory.MUTANTS_LIB.is_dir(), "build the mutants first: ./dev test --full"
     made = Hunt(tmp_path_factory.mktemp("mutants"))
     selected = [item.callspec.params["name"] for item in request.session.items
                 if item.module is request.module and hasattr(item, "callspec")]
@@ -84,7 +83,7 @@ def test_mutant_is_noticed_by_its_job(name, hunt, summary):
         own, others = found.replays(), sound.replays()
         how = f"{own} replays instead of {others}" if own > others else None
     tell(summary, name, how and f"job {killer.model}: {how}")
-    assert how, f"{mutant_table.mutants()[name]}: survived\n{found.explain()}"
+    assert how, f"{WRONG[name]}: survived\n{found.explain()}"
     assert found.status == 0, f"noticed ({how}), but then: {found.explain()}"
 
 
@@ -97,7 +96,7 @@ def test_mutant_is_noticed_by_the_simulator(name, summary):
               for mutant in ("", name)}
     assert status[""] == 0
     tell(summary, name, status[name] and f"{SIMULATED[name]}: exit status {status[name]}")
-    assert status[name] != 0, f"{mutant_table.mutants()[name]}: survived"
+    assert status[name] != 0, f"{WRONG[name]}: survived"
 
 
 def test_an_unknown_mutant_is_refused():

@@ -1,6 +1,6 @@
 """`tidepool verify` on a job in which a mutant shows names the step, and the operator to blame.
 
-Only with TIDEPOOL_FULL=1, on the newest PyTorch, after `cmake --build build/mutants`.
+Only with TIDEPOOL_FULL=1, on the newest PyTorch, after a build of the mutants (./dev).
 """
 
 import os
@@ -10,9 +10,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import laboratory
-import mutant_table
 import pytest
-from mutant_table import COUNTED_RULES, ENDING, KILLERS
+from mutant_table import COUNTED_RULES, ENDING, KILLERS, WRONG
 from test_mutants import pytestmark  # noqa: F401
 
 JOBS = KILLERS | ENDING
@@ -65,7 +64,7 @@ def test_verify_names_step_and_operator(name, verified):
     if sound:  # the bits are the same, at the price of replays
         assert [each.returncode for each in (done, *sound)] == [SAME, SAME], said
         mutant, without = (int(REPLAYS.search(each.stdout)[1]) for each in (done, *sound))
-        assert mutant > without, mutant_table.mutants()[name]
+        assert mutant > without, WRONG[name]
         return
     assert done.returncode == DIFFERS, said
     place = f"first difference: step {killer.step} of 3"

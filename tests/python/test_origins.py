@@ -1,6 +1,6 @@
 """Where settings come from agrees with what they are resolved to."""
 
-from tidepool import _origins, _settings
+from tidepool import _conf, _origins, _settings
 
 
 def by_key(environ):
@@ -21,7 +21,7 @@ def test_the_source_that_is_named_is_the_one_that_counts():
     assert (found["page"].value, found["page"].source) == ("64KiB", "TIDEPOOL_HANDLE")
     assert found["page"].overridden == (("TIDEPOOL_PAGE", "1MiB"),)
     assert (found["stats"].value, found["chaos"].source) == ("none", "default")
-    _settings.take_from_conf(environ)
+    _conf.take_from_conf(environ)
     settings = _settings.resolve({}, environ)
     assert (settings.budget_bytes, settings.policy) == (2**31, found["policy"].value)
     assert settings.page_bytes == 65536

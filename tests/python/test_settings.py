@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tidepool import _settings, _sizes
+from tidepool import _conf, _settings, _sizes
 from tidepool._settings import SettingsError, resolve
 
 
@@ -18,7 +18,7 @@ def test_defaults():
 def test_arguments_win_over_variables_and_variables_over_conf_keys():
     environ = {"PYTORCH_ALLOC_CONF": "tidepool_budget:1GiB,tidepool_policy:coop,tidepool_chaos:op",
                "TIDEPOOL_BUDGET": "2GiB", "TIDEPOOL_POLICY": "dtr-eq"}
-    _settings.take_from_conf(environ)
+    _conf.take_from_conf(environ)
     settings = resolve({"budget": 3 * 2**30, "policy": None}, environ)
     assert (settings.budget_bytes, settings.policy, settings.chaos) == (3 * 2**30, "dtr-eq", "op")
     assert "PYTORCH_ALLOC_CONF" not in environ
@@ -30,7 +30,7 @@ def test_everything_arrives():
         "TIDEPOOL_PAGE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
         "TIDEPOOL_LIMIT_DEPTH": "3", "TIDEPOOL_LIMIT_VERSIONS": "4", "TIDEPOOL_LIMIT_AGE": "5",
         "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_LIMIT_BOOKKEEPING": "7MiB",
-        "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_MUTANT": "x",
+        "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_COSTS": "x",
         "TIDEPOOL_FULL": "1", "TIDEPOOL_ROOM": "windows+moves"})
     assert settings.for_plugin() == {
         "device": "cpu", "budget_bytes": 2**30, "policy": "planned", "chaos": "random:7",
@@ -65,7 +65,7 @@ def test_a_trace_needs_no_budget(text, steps):
 ])
 def test_conf_keys_are_moved(before, after, moved):
     environ = {"PYTORCH_CUDA_ALLOC_CONF": before}
-    _settings.take_from_conf(environ)
+    _conf.take_from_conf(environ)
     assert environ.pop("PYTORCH_CUDA_ALLOC_CONF", None) == after
     assert environ == {f"TIDEPOOL_{key}": value for key, value in moved.items()}
 
@@ -123,7 +123,7 @@ def test_chaos_alone_is_enough():
 
 @pytest.mark.parametrize("environ, asked", [
     ({}, False), ({"TIDEPOOL_BUDGET": ""}, False), ({"TIDEPOOL_BUDGET": "1GiB"}, True),
-    ({"TIDEPOOL_FULL": "1"}, False), ({"TIDEPOOL_QUIET": "1", "TIDEPOOL_MUTANT": "x"}, False),
+    ({"TIDEPOOL_FULL": "1"}, False), ({"TIDEPOOL_QUIET": "1", "TIDEPOOL_COSTS": "x"}, False),
     ({"TIDEPOOL_BUDGTE": "1"}, True), ({"TIDEPOOL_BACKEND": "tidepool"}, True),
     ({"TIDEPOOL_WEBSITE_ADDRESS": "x"}, False),
 ])

@@ -50,11 +50,11 @@ def enable(
     """
     import os
 
-    from . import _autoload, _job, _settings
+    from . import _autoload, _conf, _job, _settings
 
     if os.environ.get("TIDEPOOL_VERIFY"):
         return  # which of its runs has Tidepool is for `verify` to say
-    _settings.take_from_conf(os.environ)
+    _conf.take_from_conf(os.environ)
     given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device,
              "offload": offload, "stats": stats,
              "trace": trace, "trace_steps": trace_steps}

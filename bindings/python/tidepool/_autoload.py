@@ -51,9 +51,9 @@ def _look_again_before_cuda() -> None:
     def start_cuda():
         compiled._cuda_init = start
         if _done:
-            from . import _settings
+            from . import _conf, _settings
 
-            _settings.take_from_conf(os.environ)
+            _conf.take_from_conf(os.environ)
         else:
             attach_from_environment()
         return start()
@@ -73,9 +73,9 @@ def _record(task: str) -> None:
 def _attach_if_asked() -> None:
     global _done
     try:
-        from . import _settings
+        from . import _conf, _settings
 
-        _settings.take_from_conf(os.environ)
+        _conf.take_from_conf(os.environ)
         if not _settings.asked_for(os.environ):
             return
         _done = True

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from . import _machine, _origins, _plugin, _settings, _sizes, _table
+from . import _conf, _machine, _origins, _plugin, _settings, _sizes, _table
 from ._version import __version__
 
 HEALTHY, UNHEALTHY = 0, 1
@@ -38,7 +38,7 @@ def examine(environ: Mapping[str, str]) -> dict:
     """Return everything that the report has, `findings` among it."""
     settings = _origins.origins(environ)
     clean = dict(environ)
-    _settings.take_from_conf(clean)
+    _conf.take_from_conf(clean)
     facts: dict = {
         "version": __version__,
         "machine": _machine.facts(environ),
@@ -192,7 +192,7 @@ def _of_environment(facts: dict, environ: Mapping[str, str]) -> Iterator[Finding
     if environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING") is not None:
         yield Finding("error", "PYTORCH_NO_CUDA_MEMORY_CACHING asks PyTorch for no caching "
                       "allocator, so that Tidepool does not attach on cuda", "unset it")
-    for variable in _settings.CONF_VARIABLES:
+    for variable in _conf.CONF_VARIABLES:
         for key, value, _ in _settings.conf_items(environ.get(variable, "")):
             if key == "backend" and value not in ("native", "tidepool"):
                 yield Finding("error", f"{variable} asks for the allocator {value}, so that "

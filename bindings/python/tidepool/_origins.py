@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import _settings
+from . import _conf, _settings
 
 DEFAULT = "default"
 
@@ -31,7 +31,7 @@ def origins(environ: Mapping[str, str]) -> list[Origin]:
         key = name.removeprefix(_settings.PREFIX).lower()
         if name.startswith(_settings.PREFIX) and value.strip():
             given.setdefault(_settings.OLD_KEYS.get(key, key), []).insert(0, (name, value.strip()))
-    for variable in _settings.CONF_VARIABLES:
+    for variable in _conf.CONF_VARIABLES:
         for key, value, _ in _settings.conf_items(environ.get(variable, "")):
             if key.startswith("tidepool_"):
                 key = key.removeprefix("tidepool_")

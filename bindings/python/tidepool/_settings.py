@@ -10,7 +10,7 @@ import difflib
 import glob
 import os
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from . import _offload, _sizes
@@ -29,7 +29,6 @@ ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the bud
 AUTO = "auto"  # a budget: what there is
 PREFIX = "TIDEPOOL_"
 REQUIRED = "TIDEPOOL_REQUIRED"  # 1: a process that cannot have Tidepool ends
-CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # PyTorch prefers the first
 
 # Names that settings and policies had before, which jobs may still give.
 OLD_KEYS = {"handle": "page"}
@@ -135,14 +134,14 @@ SETTINGS = (
 )
 KEYS = tuple(setting.key for setting in SETTINGS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
-# statistics and the trace, what `verify` asks of its jobs, and names that tests and other builds
-# use; what drives a job by a trace of itself (bindings/torch/plugin/api.h).
-RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "mutant", "full", "costs",
-            "event_log", "trace_blocks")
+# statistics and the trace, what `verify` asks of its jobs, what asks for all tests; what drives a
+# job by a trace of itself (bindings/torch/plugin/api.h).
+RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "full", "costs", "event_log",
+            "trace_blocks")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
-_PASSIVE = ("quiet", "top", "required", "stats_owner", "trace_owner", "verify", "mutant", "full",
-            "costs", "event_log", "trace_blocks")
+_PASSIVE = ("quiet", "top", "required", "stats_owner", "trace_owner", "verify", "full", "costs",
+            "event_log", "trace_blocks")
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -247,30 +246,6 @@ def conf_items(text: str) -> list[tuple[str, str, str]]:
             for (key, _, value), item in zip(parts, items, strict=True)]
 
 
-def take_from_conf(environ: MutableMapping[str, str]) -> None:
-    """Move our keys out of PyTorch's allocator settings into TIDEPOOL_* variables.
-
-    What the preload shim does before Python starts; here for processes without it. PyTorch fails
-    on a backend it does not know, so this runs even if the settings turn out to be wrong.
-    """
-    for variable in CONF_VARIABLES:
-        text = environ.get(variable, "")
-        if "tidepool" not in text:
-            continue
-        kept = []
-        for key, value, item in conf_items(text):
-            if key == "backend" and value == "tidepool":
-                environ.setdefault("TIDEPOOL_BACKEND", value)
-            elif key.startswith("tidepool_"):
-                environ.setdefault(key.upper(), value)
-            else:
-                kept.append(item)
-        if kept:
-            environ[variable] = ",".join(kept)
-        else:
-            del environ[variable]
-
-
 def asked_for(environ: Mapping[str, str]) -> bool:
     """Return whether the environment asks for Tidepool (or tries to, misspelt)."""
     for key in _keys_in(environ):
@@ -291,7 +266,7 @@ def resolve(arguments: Mapping[str, object], environ: Mapping[str, str]) -> Sett
 
     Args:
         arguments: settings by key; None means not given.
-        environ: after `take_from_conf`.
+        environ: after `_conf.take_from_conf`.
 
     Raises:
         SettingsError: names the input.
@@ -495,7 +470,7 @@ def default_budget(given: Mapping[str, object], environ: Mapping[str, str]) -> s
 
     Args:
         given: settings by key; None means not given.
-        environ: after `take_from_conf`.
+        environ: after `_conf.take_from_conf`.
     """
     device = str(given.get("device") or environ.get(PREFIX + "DEVICE") or "").strip()
     on_cuda = device == "cuda" if device else gpu_is_visible()

@@ -16,7 +16,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import _batch, _doctor, _probe, _settings, _sizes, _stats_file, _top, _trace_file, _verify
+from . import (
+    _batch,
+    _conf,
+    _doctor,
+    _probe,
+    _settings,
+    _sizes,
+    _stats_file,
+    _top,
+    _trace_file,
+    _verify,
+)
 from ._version import __version__
 
 SHIM = _doctor.SHIM
@@ -206,7 +217,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
         Refusal: the statistics or the shim are not where they can be used.
     """
     environ = dict(inherited)
-    _settings.take_from_conf(environ)
+    _conf.take_from_conf(environ)
     given = {each.key: getattr(options, each.key, None) for each in _OPTIONS}
     if given["budget"] is None and not environ.get("TIDEPOOL_BUDGET", "").strip():
         given["budget"] = _settings.default_budget(given, environ)

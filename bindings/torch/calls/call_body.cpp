@@ -8,7 +8,6 @@
 
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 
@@ -118,23 +117,14 @@ void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor, in
   slot.sizes = next_dimension_;
   copy_numbers(next_dimension_, tensor->sizes().data(), dimensions);
   copy_numbers(next_dimension_ + dimensions, tensor->strides().data(), dimensions);
-  if (TIDEPOOL_MUTANT(1, view_strides)) {
-    for (size_t k = dimensions, stride = 1; k-- > 0; stride *= tensor->size(k)) {
-      next_dimension_[dimensions + k] = static_cast<int64_t>(stride);
-    }
-  }
   next_dimension_ += 2 * dimensions;
-  slot.offset = TIDEPOOL_MUTANT(1, view_offset) ? 0 : offset;
+  slot.offset = offset;
   slot.keys = tensor->key_set().raw_repr() & kReplayedKeys;
   slot.scalar_type = static_cast<int8_t>(c10::typeMetaToScalarType(tensor->dtype()));
   slot.wrapped_number = tensor->is_wrapped_number();
   if (kind != TensorSlot::Kind::kImmediate) return;
   c10::StorageImpl* storage = storage_of(tensor);
   slot.storage_bytes = static_cast<uint32_t>(storage->nbytes());
-  if (TIDEPOOL_MUTANT(5, foreign) && !tensor->is_wrapped_number()) {
-    slot.immediate = storage->_mutable_data_ptr_no_checks().get();
-    return;
-  }
   slot.immediate = next_immediate_;
   std::memcpy(next_immediate_, storage->_mutable_data_ptr_no_checks().get(), slot.storage_bytes);
   next_immediate_ += TensorSlot::kImmediateBytes;

@@ -11,7 +11,6 @@
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_evidence.h"
 #include "bindings/torch/calls/varying_operators.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -225,12 +224,11 @@ void OperatorInfo::read_returns(const c10::FunctionSchema& schema) {
     returns_tensor |= contains(result.type()->str(), "Tensor");
     views |= result.alias_info() != nullptr && !result.alias_info()->isWrite();
   }
-  is_metadata = views && !writes && !TIDEPOOL_MUTANT(9, view);
+  is_metadata = views && !writes;
 }
 
 void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   for (std::string_view prefix : kMetadataPrefixes) {
-    if (TIDEPOOL_MUTANT(9, empty)) continue;
     is_metadata |= std::string_view(qualified_name).starts_with(prefix);
   }
   bool is_surgery = false;
@@ -241,7 +239,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
       host_is_foreign() ? device_evidence(qualified_name) : host_evidence(qualified_name);
   is_trusted_ = evidence == Evidence::kTrusted || evidence == Evidence::kVaries || is_surgery;
   replayable &= evidence != Evidence::kVaries;
-  replayable &= is_trusted_ || TIDEPOOL_MUTANT(5, python_operator);
+  replayable &= is_trusted_;
   // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
   keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
                    std::string_view(qualified_name).starts_with("_c10d") ||
@@ -261,7 +259,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
 
 void OperatorInfo::apply_hidden_writes(const c10::FunctionSchema& schema) {
   for (const HiddenWrite& hidden : kHiddenWrites) {
-    if (schema.name() != hidden.name || TIDEPOOL_MUTANT(3, hidden_write)) continue;
+    if (schema.name() != hidden.name) continue;
     replayable &= !hidden.training.empty();
     switch_argument = schema.argumentIndexWithName(hidden.training).value_or(-1);
     for (TensorArgument& tensor : tensors) {

@@ -6,8 +6,6 @@
 #include <array>
 #include <string_view>
 
-#include "remat/lineage/mutants.h"
-
 namespace tidepool::torch_glue {
 namespace {
 
@@ -121,7 +119,7 @@ bool lists(const std::array<const char*, N>& names, std::string_view name) {
 Variation variation_of(const std::string& qualified_name) {
   std::string_view name = qualified_name;
   constexpr std::string_view kLibrary = "aten::";
-  if (!name.starts_with(kLibrary) || TIDEPOOL_MUTANT(10, table)) return Variation::kNone;
+  if (!name.starts_with(kLibrary)) return Variation::kNone;
   name.remove_prefix(kLibrary.size());
   std::string_view plain = name;
   if (plain.ends_with('_')) plain.remove_suffix(1);

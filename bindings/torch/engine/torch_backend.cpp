@@ -11,7 +11,6 @@
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -97,10 +96,8 @@ void call_dropout(const OperatorInfo& info, torch::jit::Stack& stack,
 // Runs the operator below autograd and below us, in the numeric and random state of its record.
 void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   const OperatorInfo& info = body.info();
-  if (body.random != nullptr && !TIDEPOOL_MUTANT(4, state)) {
-    const at::Generator& generator = TIDEPOOL_MUTANT(4, private_generator)
-                                         ? at::globalContext().defaultGenerator(device)
-                                         : replay_generator(device);
+  if (body.random != nullptr) {
+    const at::Generator& generator = replay_generator(device);
     body.random->load_into(*generator.unsafeGetGeneratorImpl());
     if (info.generator_argument >= 0) stack[info.generator_argument] = c10::IValue(generator);
   }
@@ -128,11 +125,6 @@ void* take_output(Engine& engine, const at::Tensor& tensor, const char* name) {
   const c10::Storage& held = tensor.unsafeGetTensorImpl()->unsafe_storage();
   StorageImpl* storage = held.unsafeGetStorageImpl();
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (TIDEPOOL_MUTANT(5, aliasing_output) && data.get_deleter() != &delete_block) {
-    void* copy = engine.allocator().allocate(storage->nbytes());
-    engine.backend().copy(copy, data.get(), storage->nbytes());
-    return copy;
-  }
   TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&
                   engine.allocator().contains(data.get()) && held.use_count() == 1,
               "Tidepool: the replay of ", name, " returned memory that is not fresh");
@@ -153,8 +145,7 @@ void TorchBackend::execute(const remat::Replay& replay) {
     const ReplayScope scope;
     call(body, stack, device_);
     // An operator that went on with less memory need not give what it gave before.
-    const bool swallowed = ran_out_of_memory_since(failures) && !TIDEPOOL_MUTANT(8, swallowed);
-    TORCH_CHECK_WITH(OutOfMemoryError, !swallowed, body.info().name,
+    TORCH_CHECK_WITH(OutOfMemoryError, !ran_out_of_memory_since(failures), body.info().name,
                      " found less memory than when it first ran");
   } catch (const c10::OutOfMemoryError&) {
     rethrow_as_our_error();  // the restoration may have a leaner way

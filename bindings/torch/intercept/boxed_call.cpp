@@ -55,10 +55,6 @@ void copy_arguments(const OperatorInfo& info, const torch::jit::Stack& stack, Ca
     if (argument.kind == TensorArgument::Kind::kTensor) {
       const bool absent = !value.isTensor() || !value.toTensor().defined();
       if (absent) body.set_argument(k, value);
-      if (!absent && is_mutant_constant(value.unsafeToTensorImpl())) {
-        body.set_argument(k, value);
-        new c10::IValue(value);  // for good: records die under the lock
-      }
     } else if (!value.isNone()) {
       body.set_argument(k, static_cast<int64_t>(value.toListRef().size()));
     }

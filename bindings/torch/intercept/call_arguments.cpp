@@ -6,7 +6,6 @@
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/intercept/tensor_components.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 
@@ -16,7 +15,6 @@ bool is_supported(const c10::TensorImpl* tensor) {
 }
 
 bool CallArguments::Argument::covers_storage() const {
-  if (TIDEPOOL_MUTANT(2, partial_overwrite)) return true;
   if (tensor->storage_offset() != 0 || !tensor->is_non_overlapping_and_dense()) return false;
   const size_t bytes = static_cast<size_t>(tensor->numel()) * tensor->itemsize();
   return bytes == storage_of(tensor)->nbytes();

@@ -38,8 +38,6 @@ class CallArguments {
     bool shared = false;  // another argument has its storage, too; known of what overwrites
     remat::Access access = remat::Access::kRead;  // where `storage` is set
 
-    // Whether the tensor begins behind the start of its storage. Only of resolved arguments.
-    bool starts_inside() const { return storage != nullptr && tensor->storage_offset() > 0; }
     // Whether the tensor shows every byte of its storage exactly once.
     bool covers_storage() const;
   };

@@ -15,7 +15,6 @@
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 
@@ -86,24 +85,20 @@ void InterceptedCall::resolve(Seen& seen) {
 remat::Access InterceptedCall::access_of(const Seen& seen) const {
   if (seen.side_written) return remat::Access::kSideWrite;
   if (!seen.written) return remat::Access::kRead;
-  const bool is_root = seen.storage != nullptr && seen.storage->current->producer == nullptr;
-  if (TIDEPOOL_MUTANT(2, root_write) && is_root) return remat::Access::kRead;
-  if (TIDEPOOL_MUTANT(2, root_as_blank) && is_root) return remat::Access::kOverwrite;
-  const bool overwrites = info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite);
-  if (!overwrites || seen.shared || !seen.covers_storage()) return remat::Access::kUpdate;
+  if (!info_.overwrites || seen.shared || !seen.covers_storage()) return remat::Access::kUpdate;
   return remat::Access::kOverwrite;
 }
 
 void InterceptedCall::add_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.slots(); ++k) {
-    if (seen_[k].tensor == nullptr || is_mutant_constant(seen_[k].tensor)) continue;
+    if (seen_[k].tensor == nullptr) continue;
     resolve(seen_[k]);
     if (!seen_[k].supported) [[unlikely]]
       seen_.add_components(seen_[k].tensor, seen_[k].written);
   }
   for (size_t k = seen_.slots(); k < seen_.size(); ++k) resolve(seen_[k]);
   if (!foreign_.empty()) copy_foreign(lock);
-  if (info_.overwrites || TIDEPOOL_MUTANT(2, update_as_overwrite)) seen_.find_shared();
+  if (info_.overwrites) seen_.find_shared();
   for (Seen& seen : seen_) {
     if (seen.storage == nullptr) continue;
     seen.access = access_of(seen);
@@ -154,12 +149,11 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.size(); ++k) {
     const Seen& seen = seen_[k];
     if (seen.storage == nullptr) continue;
-    if (TIDEPOOL_MUTANT(5, collective) && info_.keeps_operands) continue;
     if (!seen.supported || info_.keeps_operands) {
       engine().runtime().escape(seen.storage, lock);
       // Copy-on-write takes over the storage's bytes, which an armed storage would refuse.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
-    } else if (!trusted_ && !TIDEPOOL_MUTANT(5, unknown_effect)) {
+    } else if (!trusted_) {
       engine().runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
       seen.storage->fixed = true;  // it may have kept the address
     }
@@ -196,9 +190,6 @@ CallBody* InterceptedCall::begin_locked() {
   if (capturing) [[unlikely]]
     prepare_in_capture(lock);
   const bool recordable = !capturing && call().prepare(lock);
-  for (const Seen& seen : seen_) {
-    if (TIDEPOOL_MUTANT(1, view_lock) && seen.starts_inside()) --seen.storage->locks;
-  }
   if (recordable) return begin_body();
   if (!trusted_ || seen_.slots() != seen_.size() || info_.keeps_operands) [[unlikely]] {
     distrust_operands(lock);
@@ -248,11 +239,7 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
       (engine_of(data.device()) != engine_ || !engine().allocator().contains(data.get()))) {
     return nullptr;
   }
-  if (TIDEPOOL_MUTANT(5, aliasing_output)) {
-    engine().allocator().set_owner(data.get(), nullptr);
-  } else if (tensor->unsafe_storage().use_count() != 1) {
-    return nullptr;
-  }
+  if (tensor->unsafe_storage().use_count() != 1) return nullptr;
   remat::Storage* tracked = start_tracking(engine().runtime(), storage, call().reason());
   if (tracked == nullptr) return nullptr;  // an alias
   if (in_optimizer_) {
@@ -271,7 +258,7 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
   }
   const bool scalar = host_is_foreign() && storage->device().is_cpu() && storage->nbytes() > 0 &&
                       storage->nbytes() <= TensorSlot::kImmediateBytes;
-  if ((scalar || TIDEPOOL_MUTANT(5, foreign)) && seen.supported && !seen.written) {
+  if (scalar && seen.supported && !seen.written) {
     seen.home = Home::kImmediate;
     ++immediates_;
     return;
@@ -322,7 +309,7 @@ void InterceptedCall::copy_foreign(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.slots(); ++k) {
     seen_[k].storage = nullptr;
     seen_[k].home = Home::kAbsent;
-    if (seen_[k].tensor != nullptr && !is_mutant_constant(seen_[k].tensor)) resolve(seen_[k]);
+    if (seen_[k].tensor != nullptr) resolve(seen_[k]);
   }
 }
 
@@ -374,7 +361,7 @@ void InterceptedCall::prepare_in_capture(DeviceLock& lock) {
   call().refuse(remat::RootReason::kUnsupported);
   call().prepare(lock);
   for (const Seen& seen : seen_) {
-    if (seen.storage == nullptr || TIDEPOOL_MUTANT(7, captured_operand)) continue;
+    if (seen.storage == nullptr) continue;
     engine().runtime().escape(seen.storage, lock);
   }
 }
@@ -414,7 +401,6 @@ void InterceptedCall::hold_elsewhere() {
 // Keeps the storages of a generator's state where they are: the graph's kernels read seed and
 // offset by address, and an operator writes them at each replay of the graph.
 void InterceptedCall::keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock) {
-  if (TIDEPOOL_MUTANT(7, captured_generator)) return;
   for (const c10::Storage& storage : engine().backend().captured_state(generator)) {
     seen_.add_storage(storage);
     resolve(seen_.back());
@@ -453,9 +439,6 @@ void InterceptedCall::finish() {
     for (const Seen& seen : seen_) {
       if (seen.storage != nullptr) tripwire::rearm(*seen.storage);
     }
-  }
-  for (const Seen& seen : seen_) {
-    if (TIDEPOOL_MUTANT(1, view_lock) && seen.starts_inside()) ++seen.storage->locks;
   }
   if (!trusted_ || inside_) [[unlikely]] {
     for (remat::Storage* output : outputs) {

@@ -27,18 +27,9 @@
 #include "bindings/torch/intercept/call_arguments.h"
 #include "bindings/torch/intercept/call_draw.h"
 #include "bindings/torch/intercept/foreign_operands.h"
-#include "remat/lineage/mutants.h"
 #include "remat/operator_call.h"
 
 namespace tidepool::torch_glue {
-
-// In the mutants build only: whether a tensor of a layout that records cannot hold is taken for
-// constant.
-inline bool is_mutant_constant(const c10::TensorImpl* tensor) {
-  return (TIDEPOOL_MUTANT(5, sparse) && tensor->layout() == c10::kSparse) ||
-         (TIDEPOOL_MUTANT(5, mkldnn) && tensor->layout() == c10::kMkldnn) ||
-         (TIDEPOOL_MUTANT(5, nested) && tensor->key_set().has(c10::DispatchKey::NestedTensorCPU));
-}
 
 // A scope in which an operator runs of which nothing is known. Such an operator may run others on
 // other threads, and hold raw pointers to their results.

@@ -15,7 +15,6 @@
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
-#include "remat/lineage/mutants.h"
 #include "remat/locked_storage.h"
 
 using namespace tidepool;
@@ -127,10 +126,8 @@ int tidepool_escape(void* storage, char* error, size_t error_bytes) {
 int tidepool_written(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
-                         if (!TIDEPOOL_MUTANT(6, looked_at) && !TIDEPOOL_MUTANT(5, compiled)) {
-                           runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
-                           tracked->fixed = true;
-                         }
+                         runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
+                         tracked->fixed = true;
                          // The next access to the pointer is the one that was asked for.
                          tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
                        });

@@ -15,8 +15,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "remat/lineage/mutants.h"
-
 // Functions of libraries that PyTorch has loaded. Each sets only the calling thread's number of
 // threads.
 extern "C" {
@@ -161,14 +159,12 @@ void set_threads(int count) {
 // Brings the process from state `from` to state `to`, except for what guards of the dispatcher do.
 void change(const NumericState& from, const NumericState& to) {
   at::Context& context = at::globalContext();
-  if (from.floating_point != to.floating_point && !TIDEPOOL_MUTANT(8, denormals)) {
+  if (from.floating_point != to.floating_point) {
     // The pool's threads start with this thread's present state, as they would without us.
     at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {});
     _mm_setcsr((_mm_getcsr() & ~kFloatingPointControl) | to.floating_point);
   }
-  if (from.threads != to.threads && !TIDEPOOL_MUTANT(8, threads)) {
-    set_threads(to.threads);
-  }
+  if (from.threads != to.threads) set_threads(to.threads);
   if (from.deterministic != to.deterministic ||
       from.deterministic_warn_only != to.deterministic_warn_only) {
     context.setDeterministicAlgorithms(to.deterministic, to.deterministic_warn_only);
@@ -184,7 +180,7 @@ void change(const NumericState& from, const NumericState& to) {
     if (from.precision[k] == to.precision[k]) continue;
     *precision_nodes()[k] = static_cast<at::Float32Precision>(to.precision[k]);
   }
-  if (from.default_dtype != to.default_dtype && !TIDEPOOL_MUTANT(8, default_dtype)) {
+  if (from.default_dtype != to.default_dtype) {
     c10::set_default_dtype(
         c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(to.default_dtype)));
   }
@@ -230,9 +226,6 @@ NumericState NumericState::capture(bool cuda) {
   at::Context& context = at::globalContext();
   const uint64_t excluded = c10::impl::raw_local_dispatch_key_set.excluded().raw_repr();
   state.autocast_excluded = excluded & c10::autocast_dispatch_keyset.raw_repr();
-  if (TIDEPOOL_MUTANT(8, autocast)) {
-    state.autocast_excluded = c10::autocast_dispatch_keyset.raw_repr();
-  }
   const uint64_t cpu_bit = c10::DispatchKeySet(c10::DispatchKey::AutocastCPU).raw_repr() &
                            c10::autocast_dispatch_keyset.raw_repr();
   if ((cpu_bit & ~state.autocast_excluded) != 0) {

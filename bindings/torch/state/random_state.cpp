@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "bindings/torch/base/interpreter.h"
-#include "remat/lineage/mutants.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -169,7 +168,6 @@ void PrivateDraw::begin_twister(RandomState& state) {
   state.left = to.left_;
   state.next = to.next_;
   state.seed = to.seed_;
-  if (TIDEPOOL_MUTANT(4, normal_cache)) return;
   state.next_float_normal = own.next_float_normal_sample();
   state.next_double_normal = own.next_double_normal_sample();
 }

@@ -4,14 +4,11 @@
 
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "remat/lineage/mutants.h"
 #include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue::tripwire {
 
 void on_raw_access(c10::StorageImpl* storage) {
-  // These mutants must not be noticed by the hook, which would see a collective's late writes.
-  if (TIDEPOOL_MUTANT(6, tripwire) || TIDEPOOL_MUTANT(5, collective)) return;
   // A restoration under this hook (by cut) uses storages of its own, which are not armed.
   remat::Runtime* const found = g_runtimes.of(device_of(storage));
   if (found == nullptr) return;
