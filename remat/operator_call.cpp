@@ -165,7 +165,8 @@ void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outp
   for (size_t k = 0; k < record.edge_count; ++k) {
     const Value& value = *record.edges[k].value;
     if (value.producer != nullptr) continue;
-    if (!value.has_bytes()) make_roots(RootReason::kLostInput);
+    // A copy is no help: another thread may have written the bytes while the operator read them.
+    if (!value.available()) make_roots(RootReason::kLostInput);
     if (value.storage != nullptr && is_unstable(*value.storage)) {
       refuse(RootReason::kUnstableInput);
     }

@@ -95,7 +95,8 @@ void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
 void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
   StorageLocks locks(contents_);
   while (!storage.dead && storage.current->producer == nullptr) {
-    if (storage.current->copied) return nullptr;  // they read the copy from now on
+    // They read the copy from now on.
+    if (contents_.residency.copies.is_valid(*storage.current, storage.address)) return nullptr;
     const Dependents found = contents_.dependent_cut.dependents(*storage.current);
     if (found.evicted.empty()) {
       contents_.dependent_cut.cut_dependents(found, RootReason::kLostRoot);
@@ -146,7 +147,8 @@ bool Versions::end_storage(Storage* storage, void* address) {
     if (value.uses > 0) {
       contents_.residency.keep(value, address);
       kept = true;
-    } else if (value.producer == nullptr && value.consumers != nullptr && !value.copied) {
+    } else if (value.producer == nullptr && value.consumers != nullptr &&
+               !contents_.residency.copies.is_valid(value, address)) {
       kept = contents_.dependent_cut.retain_or_cut(value, address);
     }
   } else {

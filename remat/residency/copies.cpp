@@ -15,11 +15,15 @@ uint64_t Copies::cost_ns(const Value& value) const {
   return tier_->store_ns(value.bytes) + tier_->load_ns(value.bytes);
 }
 
+bool Copies::is_valid(Value& value, const void* address) {
+  if (!value.copied) return false;
+  if (tier_->matches(slot_of(value), address)) return true;
+  drop(value);
+  return false;
+}
+
 bool Copies::make(Value& value, const void* address) {
-  if (value.copied) {
-    if (tier_->matches(slot_of(value), address)) return true;
-    drop(value);
-  }
+  if (is_valid(value, address)) return true;
   const auto slot = tier_->store(address, value.bytes);
   if (!slot) return false;
   slots_.emplace(&value, *slot);

@@ -30,10 +30,12 @@ class Copies {
   // have no copy, and there is no room for one. Requires: enabled().
   uint64_t cost_ns(const Value& value) const;
 
-  // Makes sure that the value has a copy of its bytes, which are at `address`. A copy that it has
-  // already is compared with them first, so that a write that nobody has seen is not lost. False:
-  // it has none. Requires: enabled().
+  // Makes sure that the value has a valid copy of its bytes, which are at `address`. False: it has
+  // none. Requires: enabled().
   bool make(Value& value, const void* address);
+  // Whether the value has a copy of its bytes, which are at `address`. One that differs, because
+  // somebody has written them unseen, is dropped.
+  bool is_valid(Value& value, const void* address);
   // The slot of the value's copy. Requires: the value is copied.
   TierSlot slot_of(const Value& value) const { return slots_.at(&value); }
   // Drops the value's copy, if it has one.

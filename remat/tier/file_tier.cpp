@@ -63,6 +63,12 @@ FileTier::FileTier(std::string folder, uint64_t capacity)
 
 FileTier::Descriptor::~Descriptor() { ::close(number); }
 
+std::unique_lock<std::mutex> FileTier::lock_counts() const {
+  std::unique_lock<std::mutex> guard(mutex_, std::defer_lock);
+  if (!forked_) guard.lock();
+  return guard;
+}
+
 bool FileTier::has_room(size_t bytes) const {
   return !failed_ && !forked_ && whole_units(bytes) <= extents_.room();
 }
@@ -82,7 +88,7 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes) {
   const uint64_t start = steady_now_ns();
   threads_.run(transfer);
   const uint64_t ns = steady_now_ns() - start;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto guard = lock_counts();
   if (transfer.error != 0) {
     extents_.give(*pieces);
     ++counts_.refusals;
@@ -120,7 +126,7 @@ void FileTier::load(TierSlot slot, void* to) {
     throw TierError(fmt::format("{} bytes that were offloaded to the {} cannot be read back: {}",
                                 copy.bytes, describe(), what));
   }
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto guard = lock_counts();
   load_price_.note(copy.bytes, ns);
   ++counts_.loads;
   counts_.loaded_bytes += copy.bytes;
@@ -140,18 +146,18 @@ void FileTier::drop(TierSlot slot) {
   Copy* const copy = &copy_of(slot);
   extents_.give(copy->pieces);
   delete copy;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto guard = lock_counts();
   counts_.held_bytes = extents_.taken();
 }
 
 bool FileTier::settle_prices() {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto guard = lock_counts();
   const bool stores = store_price_.settle();
   return load_price_.settle() || stores;
 }
 
 TierStatistics FileTier::statistics() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto guard = lock_counts();
   return counts_;
 }
 

@@ -47,6 +47,8 @@ class FileTier final : public Tier {
 
   static int open_file(const std::string& folder);
   static Copy& copy_of(TierSlot slot);
+  // Locks the counts. In a forked child, which has one thread, the mutex may be held for ever.
+  std::unique_lock<std::mutex> lock_counts() const;
 
   const std::string folder_;
   const Descriptor descriptor_;

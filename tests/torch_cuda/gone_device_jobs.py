@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
@@ -93,7 +94,7 @@ def forked() -> dict:
 class LastCaller:
     """Frees its tensor when Python's modules have gone, or not at all."""
 
-    tensors: list[torch.Tensor] = []
+    tensors: ClassVar[list[torch.Tensor]] = []
 
 
 def ended() -> dict:

@@ -51,7 +51,7 @@ def _look_again_before_cuda() -> None:
     def start_cuda():
         compiled._cuda_init = start
         if _done:
-            from . import _conf, _settings
+            from . import _conf
 
             _conf.take_from_conf(os.environ)
         else:

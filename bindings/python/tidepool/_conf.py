@@ -19,7 +19,7 @@ def take_from_conf(environ: MutableMapping[str, str]) -> None:
         if "tidepool" not in text:
             continue
         kept = []
-        for key, value, item in conf_items(text):
+        for key, value, item in items_of(text):
             if key == "backend" and value == "tidepool":
                 environ.setdefault("TIDEPOOL_BACKEND", value)
             elif key.startswith("tidepool_"):
@@ -30,3 +30,11 @@ def take_from_conf(environ: MutableMapping[str, str]) -> None:
             environ[variable] = ",".join(kept)
         else:
             del environ[variable]
+
+
+def items_of(text: str) -> list[tuple[str, str, str]]:
+    """Return the items of PyTorch's allocator settings: key, value, and the item as written."""
+    items = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text)
+    parts = (item.partition(":") for item in items)
+    return [(key.strip(), value.strip(), item)
+            for (key, _, value), item in zip(parts, items, strict=True)]

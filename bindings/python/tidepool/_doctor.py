@@ -193,7 +193,7 @@ def _of_environment(facts: dict, environ: Mapping[str, str]) -> Iterator[Finding
         yield Finding("error", "PYTORCH_NO_CUDA_MEMORY_CACHING asks PyTorch for no caching "
                       "allocator, so that Tidepool does not attach on cuda", "unset it")
     for variable in _conf.CONF_VARIABLES:
-        for key, value, _ in _settings.conf_items(environ.get(variable, "")):
+        for key, value, _ in _conf.items_of(environ.get(variable, "")):
             if key == "backend" and value not in ("native", "tidepool"):
                 yield Finding("error", f"{variable} asks for the allocator {value}, so that "
                               "Tidepool does not attach on cuda", f"take backend:{value} out")

@@ -157,7 +157,8 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict,
     _switches.follow_switches(plugin, torch)
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
-    _distributed.follow_data_parallel(plugin, torch, readers.storage_of)
+    _distributed.follow_data_parallel(plugin, torch, readers.storage_of,
+                                      offloads="offload" in values)
     return readers.storage_of
 
 

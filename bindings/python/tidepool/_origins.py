@@ -32,7 +32,7 @@ def origins(environ: Mapping[str, str]) -> list[Origin]:
         if name.startswith(_settings.PREFIX) and value.strip():
             given.setdefault(_settings.OLD_KEYS.get(key, key), []).insert(0, (name, value.strip()))
     for variable in _conf.CONF_VARIABLES:
-        for key, value, _ in _settings.conf_items(environ.get(variable, "")):
+        for key, value, _ in _conf.items_of(environ.get(variable, "")):
             if key.startswith("tidepool_"):
                 key = key.removeprefix("tidepool_")
                 given.setdefault(_settings.OLD_KEYS.get(key, key), []).append((variable, value))

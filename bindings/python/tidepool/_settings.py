@@ -238,14 +238,6 @@ def nearest(word: str, valid: tuple[str, ...]) -> str:
     return f", did you mean {next(v for v in valid if v.lower() == found[0])}?" if found else ""
 
 
-def conf_items(text: str) -> list[tuple[str, str, str]]:
-    """Return the items of PyTorch's allocator settings: key, value, and the item as written."""
-    items = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text)
-    parts = (item.partition(":") for item in items)
-    return [(key.strip(), value.strip(), item)
-            for (key, _, value), item in zip(parts, items, strict=True)]
-
-
 def asked_for(environ: Mapping[str, str]) -> bool:
     """Return whether the environment asks for Tidepool (or tries to, misspelt)."""
     for key in _keys_in(environ):
