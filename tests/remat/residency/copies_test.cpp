@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "remat/operator_call.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_tier.h"
 #include "tests/support/remat_fixture.h"
@@ -111,6 +112,48 @@ TEST_CASE("a write to contents in the tier leaves the old ones to those that nee
   job.update(input);
   CHECK(job.statistics().operators_replayed == 0);  // nothing had to be restored for the write
   CHECK(job.matches(input));
+  CHECK(job.matches(made));
+  job.check();
+}
+
+TEST_CASE("an input that another thread writes meanwhile is lost, though there is a copy of it") {
+  OffloadingJob offloading;
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  CHECK(job.evict(input));
+  CHECK(job.matches(input));
+  CHECK(job.value(input).copied);
+  const Tensor out = job.framework.new_input(8, 3);
+  remat::OperatorCall call(job.runtime);
+  static const remat::RecordType type{"test::race", nullptr};
+  {
+    DeviceLock lock(job.mutex);
+    call.add(job.framework.tracked(input), remat::Access::kRead);
+    REQUIRE(call.prepare(lock));
+    call.begin_record(type, 0, 1);
+  }
+  job.update(input);  // the bytes that are read may be these, or some of these
+  {
+    DeviceLock lock(job.mutex);
+    remat::Storage* outputs[] = {job.framework.tracked(out)};
+    call.finish(lock, outputs, 1);
+  }
+  CHECK(job.value(out).reason == remat::RootReason::kLostInput);
+  job.check();
+}
+
+TEST_CASE("a copy that an unseen write has left behind stands for nothing") {
+  OffloadingJob offloading(0.5);
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  CHECK(job.evict(input));
+  CHECK(job.matches(input));
+  input->words()[3] ^= 1;
+  input->expected[3] ^= 1;
+  const Tensor made = job.pure({input}, 64, 1);  // of the new bytes
+  CHECK(job.evict(made));
+  SECTION("when the contents are written") { job.update(input); }
+  SECTION("when they die") { job.drop(input); }
   CHECK(job.matches(made));
   job.check();
 }
