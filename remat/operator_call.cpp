@@ -156,6 +156,25 @@ Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, si
 
 void OperatorCall::add_heap_bytes(size_t bytes) { contents_.store.add_heap_bytes(*record_, bytes); }
 
+// Whether another thread has written what the kernel read, or is writing it. Then the kernel has
+// read other bytes than those that the record names, which may still be had.
+bool OperatorCall::read_what_others_write() const {
+  const auto is_written_here = [this](const Storage* storage) {
+    return std::any_of(operands_.begin(), operands_.end(), [&](const Operand& operand) {
+      return operand.storage == storage && writes(operand);
+    });
+  };
+  size_t edge = 0;
+  for (const Operand& operand : operands_) {
+    if (operand.access != Access::kRead && operand.access != Access::kUpdate) continue;
+    const Value* const value = record_->edges[edge++].value;
+    const Storage& storage = *operand.storage;
+    if (storage.dead) continue;  // its bytes have stayed
+    if (storage.current != value || (storage.writing && !is_written_here(&storage))) return true;
+  }
+  return false;
+}
+
 // Checks whether the record is still valid now that the kernel has run. Other threads may have
 // freed or written what it read, and limits apply.
 void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outputs) {
@@ -165,7 +184,6 @@ void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outp
   for (size_t k = 0; k < record.edge_count; ++k) {
     const Value& value = *record.edges[k].value;
     if (value.producer != nullptr) continue;
-    // A copy is no help: another thread may have written the bytes while the operator read them.
     if (!value.available()) make_roots(RootReason::kLostInput);
     if (value.storage != nullptr && is_unstable(*value.storage)) {
       refuse(RootReason::kUnstableInput);
@@ -175,6 +193,7 @@ void OperatorCall::check_record(uint64_t cost_ns, std::span<Storage* const> outp
       record.edges[record.written_edge].value != written_->current) {
     make_roots(RootReason::kLostInput);
   }
+  if (read_what_others_write()) make_roots(RootReason::kLostInput);
   if (settlements_ != context_.settlements) make_roots(RootReason::kSettled);
   if (written_ != nullptr && written_->dead) make_roots(RootReason::kUnsupported);
   if (reason_ != RootReason::kNone) return;

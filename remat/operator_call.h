@@ -90,6 +90,7 @@ class OperatorCall {
   // Makes the operator's stream wait for hidden work on the operands. Requires: there are streams.
   void order_operands(DeviceLock& lock);
   void decide();
+  bool read_what_others_write() const;
   void check_record(uint64_t cost_ns, std::span<Storage* const> outputs);
   void attach_record(std::span<Storage* const> outputs);
   void start_versions();

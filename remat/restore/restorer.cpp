@@ -80,8 +80,8 @@ void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
       throw RestorationError(fmt::format(
           "restoring makes no progress: {} operators replayed or copies loaded, {} of {} storages "
           "still missing",
-          steps_done() - done_before,
-          std::count_if(storages.begin(), storages.end(), is_missing), storages.size()));
+          steps_done() - done_before, std::count_if(storages.begin(), storages.end(), is_missing),
+          storages.size()));
     }
   }
   contents_.dependent_cut.sweep_if_due();

@@ -49,8 +49,7 @@ class SimulatedTier final : public remat::Tier {
   void drop(remat::TierSlot slot) override { counts_.held_bytes -= static_cast<size_t>(slot); }
   uint64_t store_ns(size_t bytes) const override { return load_ns(bytes); }
   uint64_t load_ns(size_t bytes) const override {
-    return kLatencyNs +
-           static_cast<uint64_t>(static_cast<double>(bytes) / model_.gb_per_second);
+    return kLatencyNs + static_cast<uint64_t>(static_cast<double>(bytes) / model_.gb_per_second);
   }
   remat::TierStatistics statistics() const override { return counts_; }
   void become_forked_child() override {}

@@ -48,9 +48,8 @@ int FileTier::open_file(const std::string& folder) {
   int descriptor = ::open(folder.c_str(), kFlags | O_DIRECT, 0600);
   if (descriptor < 0 && errno == EINVAL) descriptor = ::open(folder.c_str(), kFlags, 0600);
   if (descriptor < 0) {
-    throw std::invalid_argument(
-        fmt::format("offload: no file without a name can be made in {}: {}", folder,
-                    std::strerror(errno)));
+    throw std::invalid_argument(fmt::format("offload: no file without a name can be made in {}: {}",
+                                            folder, std::strerror(errno)));
   }
   return descriptor;
 }

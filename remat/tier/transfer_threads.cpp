@@ -118,8 +118,8 @@ void TransferThreads::carry(const Chunk& chunk, char* buffer) const {
     const size_t from = std::max(begin + done, passed);
     const size_t to = std::min(begin + whole, passed + static_cast<size_t>(piece.bytes));
     if (from < to) {
-      const int error = carry_piece(transfer.kind, piece.offset + (from - passed), buffer + done,
-                                    to - from);
+      const int error =
+          carry_piece(transfer.kind, piece.offset + (from - passed), buffer + done, to - from);
       if (error != 0) {
         int none = 0;
         transfer.first_error_.compare_exchange_strong(none, error);
@@ -139,10 +139,9 @@ void TransferThreads::carry(const Chunk& chunk, char* buffer) const {
 int TransferThreads::carry_piece(Transfer::Kind kind, uint64_t offset, char* buffer,
                                  size_t bytes) const {
   while (bytes > 0) {
-    const ssize_t count =
-        kind == Transfer::Kind::kWrite
-            ? ::pwrite(descriptor_, buffer, bytes, static_cast<off_t>(offset))
-            : ::pread(descriptor_, buffer, bytes, static_cast<off_t>(offset));
+    const ssize_t count = kind == Transfer::Kind::kWrite
+                              ? ::pwrite(descriptor_, buffer, bytes, static_cast<off_t>(offset))
+                              : ::pread(descriptor_, buffer, bytes, static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno;
     if (count == 0) return kind == Transfer::Kind::kWrite ? ENOSPC : ENODATA;

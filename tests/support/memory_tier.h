@@ -16,9 +16,9 @@ class MemoryTier final : public remat::Tier {
  public:
   struct Settings {
     size_t capacity = SIZE_MAX;
-    double ns_per_byte = 0.1;       // in each direction
-    uint64_t refuse_every = 0;      // each n-th store fails; 0: none
-    uint64_t fail_load_at = 0;      // the n-th load throws; 0: none
+    double ns_per_byte = 0.1;              // in each direction
+    uint64_t refuse_every = 0;             // each n-th store fails; 0: none
+    uint64_t fail_load_at = 0;             // the n-th load throws; 0: none
     std::vector<uint64_t>* log = nullptr;  // the bytes of each store
   };
 

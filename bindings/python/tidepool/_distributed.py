@@ -42,6 +42,15 @@ def follow_data_parallel(plugin, torch, storage_of, *, offloads: bool = False) -
             storage = storage_of(tensor)
             if storage:
                 plugin.written(storage)
-        construct(self, module, *args, **kwargs)
+        with plugin.region():  # its C++ reads what its operators make
+            construct(self, module, *args, **kwargs)
 
     wrapper.__init__ = fixing
+    reducer = torch.distributed.Reducer
+    rebuild = reducer._rebuild_buckets
+
+    def rebuild_buckets(self):
+        with plugin.region():
+            return rebuild(self)
+
+    reducer._rebuild_buckets = rebuild_buckets

@@ -205,9 +205,9 @@ TEST_CASE("copies that cannot be read back are an error, and nothing else is los
 TEST_CASE("a policy that does not price time does not go with a tier") {
   remat::RuntimeConfig config;
   config.policy = "dtr";
-  CHECK_THROWS_AS(RematFixture(1 << 20, config, nullptr,
-                               std::make_unique<MemoryTier>(MemoryTier::Settings())),
-                  std::invalid_argument);
+  CHECK_THROWS_AS(
+      RematFixture(1 << 20, config, nullptr, std::make_unique<MemoryTier>(MemoryTier::Settings())),
+      std::invalid_argument);
 }
 
 }  // namespace

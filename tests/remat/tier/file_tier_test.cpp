@@ -37,8 +37,8 @@ Bytes contents(size_t bytes, uint64_t seed) {
 TEST_CASE("contents of all sizes come back, from memory that is aligned to nothing") {
   FileTier tier(folder(), 64 * kMiB);
   std::vector<std::pair<Bytes, TierSlot>> stored;
-  for (const size_t bytes : {size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, kMiB, kMiB + 1,
-                             3 * kMiB - 7}) {
+  for (const size_t bytes :
+       {size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, kMiB, kMiB + 1, 3 * kMiB - 7}) {
     Bytes made = contents(bytes + 3, bytes);
     const auto slot = tier.store(made.data() + 3, bytes);
     REQUIRE(slot.has_value());

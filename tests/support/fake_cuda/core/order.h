@@ -99,7 +99,7 @@ class Order {
   CallBook& book_;
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<StreamId, Stream*> by_id_;
-  std::vector<Stream*> legacy_;  // by device
+  std::vector<Stream*> legacy_;                             // by device
   std::map<std::pair<uint64_t, int>, Stream*> of_threads_;  // by thread and device
   std::map<void*, std::unique_ptr<Event>> events_;
   uint32_t next_stream_ = 0;
