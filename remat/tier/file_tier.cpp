@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -21,6 +22,14 @@ namespace {
 uint64_t whole_units(size_t bytes) {
   constexpr size_t kUnit = TransferThreads::kAlignment;
   return (bytes + kUnit - 1) / kUnit * kUnit;
+}
+
+// Makes a file whose name is gone at once. -1, and errno says why not.
+int open_unlinked(const std::string& folder) {
+  std::string name = folder + "/.tidepool-XXXXXX";
+  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor >= 0) ::unlink(name.c_str());
+  return descriptor;
 }
 
 }  // namespace
@@ -44,13 +53,14 @@ int FileTier::open_file(const std::string& folder) {
         "disk",
         folder));
   }
-  constexpr int kFlags = O_TMPFILE | O_RDWR | O_CLOEXEC;
-  int descriptor = ::open(folder.c_str(), kFlags | O_DIRECT, 0600);
-  if (descriptor < 0 && errno == EINVAL) descriptor = ::open(folder.c_str(), kFlags, 0600);
+  int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor < 0) descriptor = open_unlinked(folder);  // not all file systems know the other
   if (descriptor < 0) {
     throw std::invalid_argument(fmt::format("offload: no file without a name can be made in {}: {}",
                                             folder, std::strerror(errno)));
   }
+  // Where direct transfers are not possible, they pass through the cache.
+  (void)::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_DIRECT);
   return descriptor;
 }
 

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 import harness
 import pytest
@@ -11,6 +13,13 @@ JOB = harness.HERE / "offload_job.py"
 MIB = 2**20
 FIXED = 6 * (2 * 4 * 256 * 256) * 4 * 4  # parameters, gradients and Adam's two, about 50 MiB
 CAP = 512 * MIB
+
+
+@pytest.fixture
+def disk_path():
+    """Returns a folder on a disk, which the one for temporary files need not be."""
+    with tempfile.TemporaryDirectory(dir=harness.HERE.parents[1] / "build") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +42,8 @@ def run_offloaded(folder, budget, *options, variants=()):
     return done.stdout.splitlines(), harness.read_stats(stats)
 
 
-def test_half_of_the_fixed_bytes(plain, tmp_path):
-    lines, stats = run_offloaded(tmp_path, FIXED // 2)
+def test_half_of_the_fixed_bytes(plain, disk_path):
+    lines, stats = run_offloaded(disk_path, FIXED // 2)
     assert lines == plain
     assert stats["reserved_peak_bytes"] <= FIXED // 2
     assert 0 < stats["tier_peak_bytes"] <= CAP
@@ -42,9 +51,9 @@ def test_half_of_the_fixed_bytes(plain, tmp_path):
 
 
 @pytest.mark.parametrize("chaos", ["offload:1", "op", "random:2"] if FULL else ["offload:1"])
-def test_chaos(plain, tmp_path, chaos):
+def test_chaos(plain, disk_path, chaos):
     variants = () if FULL else ("fused", "averaged")
-    lines, stats = run_offloaded(tmp_path, "4GiB", f"--chaos={chaos}", variants=variants)
+    lines, stats = run_offloaded(disk_path, "4GiB", f"--chaos={chaos}", variants=variants)
     assert lines == [line for line in plain if not variants or line.startswith(
         tuple(f'{{"{name}"' for name in variants))]
     assert stats["contents_different"] == {}
@@ -52,17 +61,17 @@ def test_chaos(plain, tmp_path, chaos):
     assert stats["offloads"] > 1000
 
 
-def test_without_a_tier_the_same_budget_is_too_small(tmp_path):
-    done = harness.run([*harness.attached(FIXED // 2), sys.executable, str(JOB), str(tmp_path),
+def test_without_a_tier_the_same_budget_is_too_small(disk_path):
+    done = harness.run([*harness.attached(FIXED // 2), sys.executable, str(JOB), str(disk_path),
                         "loop"])
     assert "OutOfMemoryError" in done.stderr
 
 
-def test_a_tier_that_is_too_small_is_out_of_memory(tmp_path):
-    tier = tmp_path / "tier"
+def test_a_tier_that_is_too_small_is_out_of_memory(disk_path):
+    tier = disk_path / "tier"
     tier.mkdir()
     done = harness.run([*harness.attached(FIXED // 2, "--offload", f"file:{tier}:1MiB"),
-                        sys.executable, str(JOB), str(tmp_path), "loop"])
+                        sys.executable, str(JOB), str(disk_path), "loop"])
     assert "OutOfMemoryError" in done.stderr
     assert done.returncode == 1
 
