@@ -92,8 +92,10 @@ TEST_CASE("nothing is in the folder while the tier holds contents") {
   {
     FileTier tier(own, kMiB);
     const Bytes made = contents(kMiB, 2);
-    REQUIRE(tier.store(made.data(), kMiB).has_value());
+    const auto slot = tier.store(made.data(), kMiB);
+    REQUIRE(slot.has_value());
     CHECK(std::filesystem::is_empty(own));
+    tier.drop(*slot);
   }
   std::filesystem::remove(own);
 }
@@ -138,6 +140,7 @@ TEST_CASE("bytes that have changed on the disk are an error") {
   CHECK_THROWS_WITH(tier.load(*slot, back.data()), Catch::Matchers::Contains("checksum"));
   REQUIRE(::truncate(file->c_str(), 4096) == 0);
   CHECK_THROWS_AS(tier.load(*slot, back.data()), TierError);
+  tier.drop(*slot);
 }
 
 TEST_CASE("a forked child loads what the parent has stored, and stores nothing") {
@@ -152,6 +155,7 @@ TEST_CASE("a forked child loads what the parent has stored, and stores nothing")
     return tier.has_room(1) || tier.store(made.data(), 1) ? 2 : 0;
   });
   CHECK(status == 0);
+  tier.drop(*slot);
 }
 
 }  // namespace
