@@ -1,6 +1,5 @@
 // Copies: which values have copies in a tier, and where.
-// Owns the tier and the copies. Not thread safe: the device's lock is held; load() works without
-// it, while the value is kept alive.
+// Owns the tier and the copies. Not thread safe: the device's lock is held.
 // Invariant: it has a slot for exactly the values that are Value::copied.
 #pragma once
 
@@ -54,7 +53,6 @@ class Copies {
   void for_each(Visit&& visit) {
     for (auto& [value, slot] : slots_) visit(*value);
   }
-  size_t count() const { return slots_.size(); }
   size_t bookkeeping_bytes() const { return bytes_of(slots_); }
 
  private:

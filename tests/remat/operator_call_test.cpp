@@ -136,22 +136,9 @@ TEST_CASE("an input that is written while the kernel runs makes the result a roo
   RematFixture job;
   Tensor x = job.input();
   Tensor y = job.pure({x});
-  Tensor out = job.framework.new_input(8, 3);
-  OperatorCall call(job.runtime);
-  static const remat::RecordType type{"test::race", nullptr};
-  {
-    DeviceLock lock(job.mutex);
-    call.add(job.framework.tracked(y), Access::kRead);
-    REQUIRE(call.prepare(lock));
-    call.begin_record(type, 0, 1);
-  }
-  job.update(y);  // what was there can be made again, but the kernel may have read the new bytes
-  {
-    DeviceLock lock(job.mutex);
-    remat::Storage* outputs[] = {job.framework.tracked(out)};
-    call.finish(lock, outputs, 1);
-  }
-  CHECK(job.value(out).reason == RootReason::kLostInput);
+  // What was there can be made again, but the kernel may have read the new bytes.
+  const auto reasons = job.reasons_if({y}, [&] { job.update(y); });
+  CHECK(reasons.result == RootReason::kLostInput);
   CHECK(job.evict(y));
   CHECK(job.matches(y));
   job.check();
@@ -161,24 +148,9 @@ TEST_CASE("an input that is lost while the kernel runs makes the result a root")
   RematFixture job;
   Tensor x = job.input();
   Tensor y = job.pure({x});
-  Tensor out = job.framework.new_input(8, 3);
-  OperatorCall call(job.runtime);
-  static const remat::RecordType type{"test::race", nullptr};
-  {
-    DeviceLock lock(job.mutex);
-    call.add(job.framework.tracked(x), Access::kRead);
-    call.add(job.framework.tracked(y), Access::kRead);
-    REQUIRE(call.prepare(lock));
-    call.begin_record(type, 0, 1);
-  }
-  job.framework.replace_bytes(x, 5);
-  {
-    DeviceLock lock(job.mutex);
-    remat::Storage* outputs[] = {job.framework.tracked(out)};
-    call.finish(lock, outputs, 1);
-  }
-  CHECK(call.reason() == RootReason::kLostInput);
-  CHECK(job.value(out).reason == RootReason::kLostInput);
+  const auto reasons = job.reasons_if({x, y}, [&] { job.framework.replace_bytes(x, 5); });
+  CHECK(reasons.call == RootReason::kLostInput);
+  CHECK(reasons.result == RootReason::kLostInput);
   job.check();
 }
 

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/base/check.h"
 #include "allocator/space/private_host_space.h"
+#include "remat/operator_call.h"
 #include "tests/support/simulated_framework.h"
 
 namespace tidepool {
@@ -59,6 +61,30 @@ class RematFixture {
   bool evict(Tensor tensor) {
     DeviceLock lock(mutex);
     return runtime.evict_storage(framework.tracked(tensor));
+  }
+  // Why a call that reads `inputs` is not recorded, and its result has no lineage, if `meanwhile`
+  // is done while its kernel runs.
+  struct Reasons {
+    remat::RootReason call, result;
+  };
+  template <class Meanwhile>
+  Reasons reasons_if(const Tensors& inputs, Meanwhile&& meanwhile) {
+    const Tensor out = framework.new_input(8, 3);
+    remat::OperatorCall call(runtime);
+    static const remat::RecordType type{"test::race", nullptr};
+    {
+      DeviceLock lock(mutex);
+      for (const Tensor input : inputs) {
+        call.add(framework.tracked(input), remat::Access::kRead);
+      }
+      TIDEPOOL_CHECK(call.prepare(lock), "the call of %zu inputs is not recorded", inputs.size());
+      call.begin_record(type, 0, 1);
+    }
+    std::forward<Meanwhile>(meanwhile)();
+    DeviceLock lock(mutex);
+    remat::Storage* const outputs[] = {framework.tracked(out)};
+    call.finish(lock, outputs, 1);
+    return {call.reason(), outputs[0]->current->reason};
   }
   bool matches(Tensor tensor) { return framework.read_matches(tensor); }
   remat::RuntimeStatistics statistics() { return runtime.statistics(); }
