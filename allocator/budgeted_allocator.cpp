@@ -131,6 +131,10 @@ void BudgetedAllocator::record_stream_locked(void* address, StreamId user) {
   parts_->arena.heap.add_user(parts_->arena.block_at(address), user);
 }
 
+std::vector<StreamId> BudgetedAllocator::users(const void* address) const {
+  return parts_->arena.heap.users(parts_->arena.block_at(address));
+}
+
 StreamUse BudgetedAllocator::use_so_far(StreamId stream) {
   parts_->arena.register_stream(stream);
   return {stream, parts_->arena.streams.clocks().open(stream)};

@@ -59,6 +59,9 @@ class BudgetedAllocator {
   // record_stream() for a caller who holds the lock.
   void record_stream_locked(void* address, StreamId user);
 
+  // The streams whose work may use the block: its own, and those recorded. Requires: lock held.
+  std::vector<StreamId> users(const void* address) const;
+
   // A use of memory that ends with all the work that `stream` has been given so far. It stands for
   // work on a block that the block's user does not know of. Requires: lock held.
   StreamUse use_so_far(StreamId stream);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/malloc_space.h"
+#include "cuda/side_stream_copies.h"
 #include "cuda/virtual_memory_space.h"
 
 namespace tidepool::device {
@@ -31,7 +32,8 @@ DeviceArena::DeviceArena(const DriverFunctions& functions, int ordinal, Allocato
                          AllocatorObserver* observer)
     : driver_(functions, ordinal),
       space_(make_space(driver_)),
-      order_(driver_, streams_, EventPool::make(driver_)),
+      events_(EventPool::make(driver_)),
+      order_(driver_, streams_, events_),
       allocator_(*space_, mutex_, of_device(config, *space_)) {
   allocator_.set_stream_order(&order_);
   if (observer != nullptr) allocator_.set_observer(observer);
@@ -40,6 +42,10 @@ DeviceArena::DeviceArena(const DriverFunctions& functions, int ordinal, Allocato
 size_t DeviceArena::block_bytes(const void* address) {
   DeviceLock lock(mutex_);
   return allocator_.block_bytes(address);
+}
+
+std::unique_ptr<CopyEngine> DeviceArena::make_copy_engine() {
+  return std::make_unique<SideStreamCopies>(driver_, streams_, events_);
 }
 
 void DeviceArena::add_peer(int ordinal) {

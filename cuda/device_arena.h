@@ -7,6 +7,7 @@
 #include <string>
 
 #include "allocator/budgeted_allocator.h"
+#include "allocator/streams/copy_engine.h"
 #include "cuda/driver.h"
 #include "cuda/event_order.h"
 #include "cuda/events.h"
@@ -48,6 +49,9 @@ class DeviceArena {
   // The size of the allocated block that starts at the address.
   size_t block_bytes(const void* address);
 
+  // Copies to and from the host, on streams of their own. The arena must outlive it.
+  std::unique_ptr<CopyEngine> make_copy_engine();
+
   // Lets work on another device access this one's memory, where the driver can map it.
   void add_peer(int ordinal);
   // Waits for all work on the device. Throws: DeviceError.
@@ -63,6 +67,7 @@ class DeviceArena {
   Driver driver_;
   std::unique_ptr<AddressSpace> space_;
   StreamTable streams_;
+  std::shared_ptr<EventPool> events_;
   EventOrder order_;
   DeviceMutex mutex_;
   BudgetedAllocator allocator_;

@@ -33,6 +33,8 @@ namespace tidepool::device {
   X(cuEventQuery, 2000, (driver::Event))                                                   \
   X(cuEventSynchronize, 2000, (driver::Event))                                             \
   X(cuMemGetInfo, 3020, (size_t*, size_t*))                                                \
+  X(cuMemHostAlloc, 2020, (void**, size_t, unsigned))                                      \
+  X(cuMemFreeHost, 2000, (void*))                                                          \
   X(cuMemAlloc, 3020, (driver::DevicePointer*, size_t))                                    \
   X(cuMemFree, 3020, (driver::DevicePointer))                                              \
   X(cuMemcpyDtoHAsync, 3020, (void*, driver::DevicePointer, size_t, driver::Stream))       \

@@ -1,7 +1,6 @@
-// SideStreamCopies: a CopyEngine over two streams of its own, one for each direction, so that
-// copies in both directions run beside each other and beside the job's work.
-// Owns the streams, each made at the first copy in its direction; the driver must outlive it.
-// Thread safe.
+// SideStreamCopies: a CopyEngine over a device's driver.
+// Owns the two streams, each made when it is first needed; driver and table must outlive it. Thread
+// safe.
 #pragma once
 
 #include <array>
@@ -10,31 +9,36 @@
 
 #include "allocator/streams/copy_engine.h"
 #include "cuda/events.h"
+#include "cuda/stream_table.h"
 
 namespace tidepool::device {
 
 class SideStreamCopies final : public CopyEngine {
  public:
-  SideStreamCopies(Driver& driver, std::shared_ptr<EventPool> events)
-      : driver_(driver), events_(std::move(events)) {}
+  SideStreamCopies(Driver& driver, StreamTable& streams, std::shared_ptr<EventPool> events)
+      : driver_(driver), table_(streams), events_(std::move(events)) {}
+  // Waits for what was enqueued.
   ~SideStreamCopies() override;
   SideStreamCopies(const SideStreamCopies&) = delete;
   SideStreamCopies& operator=(const SideStreamCopies&) = delete;
 
-  // These copy from and to host memory. If that is not pinned, a copy waits for the host.
-  std::shared_ptr<Fence> copy_to_host(void* to, const void* from, size_t bytes,
-                                      Fence* after) override;
-  std::shared_ptr<Fence> copy_to_device(void* to, const void* from, size_t bytes,
-                                        Fence* after) override;
+  void* allocate_host(size_t bytes) override;
+  void free_host(void* address) override;
+  StreamId stream(CopyDirection direction) override { return table_.id_of(side(direction)); }
+  void order_after(CopyDirection direction, StreamId stream) override;
+  void wait(CopyDirection direction, Fence& fence) override;
+  void copy(CopyDirection direction, void* to, const void* from, size_t bytes) override;
+  std::shared_ptr<Fence> record(CopyDirection direction) override;
+  double measure_ns_per_byte(CopyDirection direction, size_t bytes) override;
 
  private:
-  enum Direction : size_t { kToHost, kToDevice, kDirections };
-  driver::Stream stream(Direction direction);
+  driver::Stream side(CopyDirection direction);
 
   Driver& driver_;
+  StreamTable& table_;
   std::shared_ptr<EventPool> events_;
-  std::mutex mutex_;  // keeps a copy and the recording of its fence together
-  std::array<driver::Stream, kDirections> streams_{};
+  std::mutex mutex_;  // guards the streams' being made
+  std::array<driver::Stream, 2> streams_{};
 };
 
 }  // namespace tidepool::device

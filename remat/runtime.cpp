@@ -325,6 +325,7 @@ bool Runtime::evict(Owner owner) {
 
 bool Runtime::wait_for_room(DeviceLock& lock) {
   if (contents_.dependent_cut.sweep() > 0) return true;
+  if (contents_.residency.offload_retained() > 0) return true;
   if (contents_.backend.give_up_memory(lock)) return true;
   return contents_.queue.wait_for_room(lock);
 }

@@ -248,6 +248,14 @@ void Heap::add_user(BlockId id, StreamId user) {
   if (user != blocks_[id].stream) uses_.add(id, {user, 0});
 }
 
+std::vector<StreamId> Heap::users(BlockId id) const {
+  std::vector<StreamId> users{blocks_[id].stream};
+  if (blocks_[id].shared) {
+    for (const StreamUse& use : uses_.of(id)) users.push_back(use.stream);
+  }
+  return users;
+}
+
 void Heap::release_shared(BlockId id) {
   StreamUses uses = uses_.take(id);
   for (StreamUse& use : uses) use.epoch = clocks_.open(use.stream);

@@ -86,6 +86,8 @@ class Heap {
   void release(BlockId id);
   // Notes that another stream uses the allocated block, too, until it is freed.
   void add_user(BlockId id, StreamId user);
+  // The streams that use the allocated block, its own among them.
+  std::vector<StreamId> users(BlockId id) const;
   // Frees kAwaitingFree blocks whose users have passed. True if there was one. O(shared blocks).
   bool release_passed();
   // Merges free neighbours on different streams of which one has passed by now. O(blocks).

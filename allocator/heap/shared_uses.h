@@ -32,6 +32,8 @@ class SharedUses {
   }
   // The part that was cut off a shared block has the same uses.
   void copy(BlockId from, BlockId to) { set(to, StreamUses(uses_.at(from))); }
+  // The block's uses. Requires: it is shared.
+  const StreamUses& of(BlockId id) const { return uses_.at(id); }
   // Forgets the block's uses and returns them. Requires: it is shared.
   StreamUses take(BlockId id);
 

@@ -51,7 +51,7 @@ std::unique_ptr<CpuBackend> make_backend(const torch_glue::Settings& settings, M
 
 std::unique_ptr<remat::Tier> make_tier(const torch_glue::Settings& settings) {
   const torch_glue::OffloadSettings& offload = settings.runtime.offload;
-  if (offload.folder.empty()) return nullptr;
+  if (offload.capacity_bytes == 0) return nullptr;
   return std::make_unique<remat::FileTier>(offload.folder, offload.capacity_bytes);
 }
 

@@ -10,6 +10,7 @@
 #include "bindings/torch/plugin/device_json.h"
 #include "bindings/torch_cuda/cuda_backend.h"
 #include "bindings/torch_cuda/workspaces.h"
+#include "remat/tier/host_tier.h"
 
 namespace tidepool::torch_cuda {
 namespace {
@@ -36,6 +37,14 @@ void limit_to_fraction(CudaDevices::Device& own, DeviceMemory& memory, double fr
   const auto allowed = static_cast<size_t>(fraction * static_cast<double>(own.device_bytes));
   own.pools->set_limit(std::min(own.budget_bytes, allowed), own.device_bytes);
   own.pools->settle(memory);
+}
+
+std::unique_ptr<remat::Tier> make_tier(DeviceMemory& memory,
+                                       const torch_glue::OffloadSettings& offload) {
+  if (offload.capacity_bytes == 0) return nullptr;
+  constexpr size_t kProbeBytes = size_t{8} << 20;
+  return std::make_unique<remat::HostTier>(memory.make_copy_engine(), offload.capacity_bytes,
+                                           std::min(kProbeBytes, memory.budget_bytes() / 8));
 }
 
 }  // namespace
@@ -97,7 +106,8 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
   if (settings_.rematerialize) {
     auto engine = std::make_unique<torch_glue::Engine>(
         c10::Device(c10::kCUDA, device), made->allocator(),
-        std::make_unique<CudaBackend>(allocator_, *made), settings_.runtime);
+        std::make_unique<CudaBackend>(allocator_, *made), settings_.runtime,
+        make_tier(*made, settings_.runtime.offload));
     made->set_engine(engine.get());
     torch_glue::add_engine(std::move(engine));
   }

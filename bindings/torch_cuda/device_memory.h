@@ -55,6 +55,9 @@ class DeviceMemory final : private AllocatorObserver {
   size_t set_limit(size_t limit) { return allocator().set_limit(limit); }
   size_t budget_bytes() const { return budget_bytes_; }
 
+  // Copies to and from the host. The memory must outlive it.
+  std::unique_ptr<CopyEngine> make_copy_engine() { return arena_.make_copy_engine(); }
+
   void add_peer(int ordinal) { arena_.add_peer(ordinal); }
   // Statistics together with PyTorch's own (see DeviceStatistics).
   DeviceStats statistics(const DeviceStats& native);

@@ -22,9 +22,9 @@ bool Copies::is_valid(Value& value, const void* address) {
   return false;
 }
 
-bool Copies::make(Value& value, const void* address) {
+bool Copies::make(Value& value, const void* address, std::span<const StreamId> users) {
   if (is_valid(value, address)) return true;
-  const auto slot = tier_->store(address, value.bytes);
+  const auto slot = tier_->store(address, value.bytes, users);
   if (!slot) return false;
   slots_.emplace(&value, *slot);
   value.copied = true;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "absl/container/flat_hash_map.h"
 #include "remat/lineage/container_bytes.h"
@@ -29,14 +30,20 @@ class Copies {
   // have no copy, and there is no room for one. Requires: enabled().
   uint64_t cost_ns(const Value& value) const;
 
-  // Makes sure that the value has a valid copy of its bytes, which are at `address`. False: it has
-  // none. Requires: enabled().
-  bool make(Value& value, const void* address);
+  // Makes sure that the value has a valid copy of its bytes, which are at `address`; `users`: the
+  // streams whose work may use them. False: it has none. Requires: enabled().
+  bool make(Value& value, const void* address, std::span<const StreamId> users);
   // Whether the value has a copy of its bytes, which are at `address`. One that differs, because
   // somebody has written them unseen, is dropped.
   bool is_valid(Value& value, const void* address);
   // The slot of the value's copy. Requires: the value is copied.
   TierSlot slot_of(const Value& value) const { return slots_.at(&value); }
+  // The streams on which copies run; nullptr if each is done when its call returns.
+  const TierStreams* streams() const { return enabled() ? tier_->streams() : nullptr; }
+  // Notes that a storage has the bytes that were loaded from the value's copy.
+  void loaded(Value& value) {
+    if (!tier_->compares()) drop(value);
+  }
   // Drops the value's copy, if it has one.
   void drop(Value& value) {
     if (value.copied) [[unlikely]]

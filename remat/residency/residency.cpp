@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "allocator/base/check.h"
 #include "remat/residency/chaos_odds.h"
@@ -77,10 +78,18 @@ bool Residency::is_better_copied(Storage& storage) {
   return copying_price(storage, now) < forgetting_price(storage, now);
 }
 
+bool Residency::copy_out(Value& value, void* address) {
+  const TierStreams* const streams = copies.streams();
+  if (streams == nullptr) return copies.make(value, address, {});
+  if (!copies.make(value, address, allocator_.users(address))) return false;
+  allocator_.record_stream_locked(address, streams->out);  // the block is used until then
+  return true;
+}
+
 bool Residency::evict(Storage& storage) {
   if (!evictable(storage)) return false;
   const bool copied = is_better_copied(storage);
-  if (copied && !copies.make(*storage.current, storage.address)) return false;
+  if (copied && !copy_out(*storage.current, storage.address)) return false;
   if (!copied) copies.drop(*storage.current);  // it is dearer, or was not compared
   check.evicted(*storage.current, storage.address);
   if (!backend_.detach(storage)) {
@@ -117,6 +126,7 @@ size_t Residency::evict_everything(uint64_t odds, SplitMix* random) {
     if (storage.dead || storage.current->producer != nullptr || !evictable(storage)) return;
     if (odds <= 1 || random->next() % odds == 0) count += evict_and_free(storage);
   });
+  if (odds <= 1 || random->next() % odds == 0) count += offload_retained();
   return count;
 }
 
@@ -178,6 +188,20 @@ void* Residency::take_kept(Value& value) {
   kept_.pop_back();
   value.kept = nullptr;
   return address;
+}
+
+size_t Residency::offload_retained() {
+  if (!copies.enabled() || frozen_ > 0) return 0;
+  size_t count = 0;
+  for (size_t k = kept_.size(); k-- > 0;) {
+    Value& value = *kept_[k];
+    if (value.producer != nullptr || value.storage != nullptr) continue;  // no retained root
+    if (value.uses > 0 || value.locks > 0 || !copy_out(value, value.kept)) continue;
+    free_kept(value);
+    availability_changed(value);
+    ++count;
+  }
+  return count;
 }
 
 void Residency::free_kept(Value& value) { allocator_.free_locked(take_kept(value)); }

@@ -81,6 +81,9 @@ class Residency {
   // Takes the kept bytes from the value; the block is the caller's then.
   void* take_kept(Value& value);
   const std::vector<Value*>& kept() const { return kept_; }
+  // Copies the retained roots that nothing uses now to the tier, and frees their blocks. Returns
+  // how many.
+  size_t offload_retained();
 
   // Tells the policy that the value's availability has changed. Requires: all its edges are in
   // place.
@@ -132,6 +135,8 @@ class Residency {
   double forgetting_price(Storage& storage, const Circumstances& now) const;
   double copying_price(const Storage& storage, const Circumstances& now) const;
   bool is_better_copied(Storage& storage);
+  // Makes sure that the tier has a copy of the value's bytes, which are in the block at `address`.
+  bool copy_out(Value& value, void* address);
 
   BudgetedAllocator& allocator_;
   Backend& backend_;

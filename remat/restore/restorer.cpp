@@ -118,20 +118,28 @@ void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
 }
 
 void Restorer::load(Value& value, DeviceLock& lock) {
-  const TierSlot slot = contents_.residency.copies.slot_of(value);
+  Copies& copies = contents_.residency.copies;
+  const TierSlot slot = copies.slot_of(value);
   const StreamId stream = contents_.replay_order.stream();
   void* block = nullptr;
   try {
     Unlocked unlocked(lock);
     block = contents_.allocator.allocate(value.bytes, PlacementHint::kTransient, stream);
-    contents_.residency.copies.tier()->load(slot, block);
+    copies.tier()->load(slot, block, stream);
   } catch (...) {
     if (block != nullptr) contents_.allocator.free_locked(block);
     throw;
   }
   ++statistics.copies_loaded;
   statistics.loaded_bytes += value.bytes;
-  give(&value, block, stream);
+  if (const TierStreams* const streams = copies.streams()) {
+    contents_.allocator.record_stream_locked(block, streams->in);
+    give(&value, block, streams->in);  // what uses it waits for the copy
+  } else {
+    give(&value, block, stream);
+  }
+  // Without a storage the value goes back to having only its copy.
+  if (value.storage != nullptr && !value.storage->evicted) copies.loaded(value);
 }
 
 void Restorer::run_record(RestorationPlan& plan, Record& record, DeviceLock& lock) {

@@ -27,7 +27,8 @@ class SimulatedTier final : public remat::Tier {
   bool has_room(size_t bytes) const override {
     return counts_.held_bytes + bytes <= model_.capacity_bytes;
   }
-  std::optional<remat::TierSlot> store(const void*, size_t bytes) override {
+  std::optional<remat::TierSlot> store(const void*, size_t bytes,
+                                       std::span<const StreamId>) override {
     if (!has_room(bytes)) {
       ++counts_.refusals;
       return std::nullopt;
@@ -39,7 +40,7 @@ class SimulatedTier final : public remat::Tier {
     counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.held_bytes);
     return remat::TierSlot{bytes};  // of a copy, its size is all that there is to know
   }
-  void load(remat::TierSlot slot, void*) override {
+  void load(remat::TierSlot slot, void*, StreamId) override {
     const auto bytes = static_cast<size_t>(slot);
     ++counts_.loads;
     counts_.loaded_bytes += bytes;

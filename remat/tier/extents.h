@@ -21,6 +21,7 @@ class Extents {
  public:
   // At most `capacity` bytes are taken at a time.
   explicit Extents(uint64_t capacity) : capacity_(capacity) {}
+  void grow(uint64_t bytes) { capacity_ += bytes; }
 
   // Takes pieces of `bytes` in all, in one piece where one is free that is large enough. nullopt:
   // there is not so much.
@@ -34,7 +35,7 @@ class Extents {
  private:
   void insert(Extent extent);
 
-  const uint64_t capacity_;
+  uint64_t capacity_;
   uint64_t end_ = 0;  // nothing has been taken from here on
   uint64_t taken_ = 0;
   std::map<uint64_t, uint64_t> free_;  // offset -> bytes

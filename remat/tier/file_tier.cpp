@@ -82,7 +82,7 @@ bool FileTier::has_room(size_t bytes) const {
   return !failed_ && !forked_ && whole_units(bytes) <= extents_.room();
 }
 
-std::optional<TierSlot> FileTier::store(const void* from, size_t bytes) {
+std::optional<TierSlot> FileTier::store(const void* from, size_t bytes, std::span<const StreamId>) {
   if (forked_) return std::nullopt;
   auto pieces = failed_ ? std::nullopt : extents_.take(whole_units(bytes));
   if (!pieces) {
@@ -117,7 +117,7 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes) {
       reinterpret_cast<uintptr_t>(new Copy{bytes, std::move(*pieces), transfer.checksum})};
 }
 
-void FileTier::load(TierSlot slot, void* to) {
+void FileTier::load(TierSlot slot, void* to, StreamId) {
   const Copy& copy = copy_of(slot);
   Transfer transfer;
   transfer.kind = Transfer::Kind::kRead;

@@ -26,8 +26,9 @@ class FileTier final : public Tier {
   FileTier(std::string folder, uint64_t capacity);
   std::string describe() const override { return "file in " + folder_; }
   bool has_room(size_t bytes) const override;
-  std::optional<TierSlot> store(const void* from, size_t bytes) override;
-  void load(TierSlot slot, void* to) override;
+  std::optional<TierSlot> store(const void* from, size_t bytes,
+                                std::span<const StreamId> users) override;
+  void load(TierSlot slot, void* to, StreamId user) override;
   bool matches(TierSlot slot, const void* at) override;
   void drop(TierSlot slot) override;
   uint64_t store_ns(size_t bytes) const override { return store_price_.ns(bytes); }

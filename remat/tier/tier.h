@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+
+#include "allocator/base/stream_id.h"
 
 namespace tidepool::remat {
 
@@ -27,6 +30,12 @@ struct TierStatistics {
   uint64_t refusals = 0;  // stores for which there was no room, or that failed
 };
 
+// The streams on which a tier's copies run.
+struct TierStreams {
+  StreamId out;  // to the tier
+  StreamId in;   // from it
+};
+
 class Tier {
  public:
   virtual ~Tier() = default;
@@ -36,13 +45,20 @@ class Tier {
 
   // Whether contents of so many bytes would find room now.
   virtual bool has_room(size_t bytes) const = 0;
-  // Copies `bytes` from the block at `from`. nullopt: there is no room, or the tier has failed;
-  // nothing has happened then.
-  virtual std::optional<TierSlot> store(const void* from, size_t bytes) = 0;
-  // Brings the copy back to the block `to`, as large as the one it was made from. The slot stays
-  // valid. Throws: TierError, if the bytes that were stored cannot be read; what is in the block
-  // does not matter then.
-  virtual void load(TierSlot slot, void* to) = 0;
+  // Copies `bytes` from the block at `from`, after all that `users` have been given, the streams
+  // whose work may use the block. nullopt: there is no room, or the tier has failed; nothing has
+  // happened then.
+  virtual std::optional<TierSlot> store(const void* from, size_t bytes,
+                                        std::span<const StreamId> users) = 0;
+  // Brings the copy back to the block `to`, as large as the one it was made from, which work on
+  // `user` could use now. The slot stays valid. Throws: TierError, if the bytes that were stored
+  // cannot be read; what is in the block does not matter then.
+  virtual void load(TierSlot slot, void* to, StreamId user) = 0;
+  // The streams on which copies run that store() and load() only enqueue: the caller orders other
+  // work after them. nullptr: both return when the bytes have been copied.
+  virtual const TierStreams* streams() const { return nullptr; }
+  // Whether matches() can tell. If not, a copy is of no use once it has been loaded.
+  virtual bool compares() const { return true; }
   // Whether the block at `at` has the same contents as the copy, as far as a checksum says.
   virtual bool matches(TierSlot slot, const void* at) = 0;
   virtual void drop(TierSlot slot) = 0;

@@ -101,7 +101,7 @@ class StreamsModel {
       {"kFinish", 1}, {"kSwitchDevice", 1}, {"kFail", 3}};
 
   explicit StreamsModel(uint64_t) {
-    copies_.emplace(driver_, pool_);
+    copies_.emplace(driver_, table_, pool_);
     for (int i = 0; i < 3; ++i) add_stream(i == 0 ? nullptr : fake_.add_stream(kDevice));
   }
 
@@ -239,9 +239,10 @@ class StreamsModel {
     const bool out = op.c % 2 == 0;
     auto* device = reinterpret_cast<void*>(uintptr_t{1} << 44);
     const bool copied = succeeds([&] {
-      Fence* first = after != nullptr ? after->fence.get() : nullptr;
-      out ? copies_->copy_to_host(host_, device, sizeof host_, first)
-          : copies_->copy_to_device(device, host_, sizeof host_, first);
+      const auto direction = out ? CopyDirection::kOut : CopyDirection::kIn;
+      if (after != nullptr) copies_->wait(direction, *after->fence);
+      out ? copies_->copy(direction, host_, device, sizeof host_)
+          : copies_->copy(direction, device, host_, sizeof host_);
     });
     expect(!copied || fake_.copies.size() == 1);
     expect(fake_.copies.size() <= 1);

@@ -92,6 +92,12 @@ size_t FakeDriver::handle_bytes() const {
   return bytes;
 }
 
+size_t FakeDriver::host_held() const {
+  size_t bytes = 0;
+  for (const std::vector<char>& memory : host_memory_) bytes += memory.size();
+  return bytes;
+}
+
 bool FakeDriver::accessible(driver::DevicePointer address, int device) const {
   auto after = mappings_.upper_bound(address);
   if (after == mappings_.begin()) return false;
@@ -272,6 +278,22 @@ struct FakeCalls {
     TIDEPOOL_ENTER;
     fake().memory_.erase(address);
     return fake().allocations_.erase(address) == 1 ? driver::kSuccess : kInvalidValue;
+  }
+  static driver::Result cuMemHostAlloc(void** address, size_t bytes, unsigned) {
+    TIDEPOOL_ENTER;
+    if (fake().current_device() < 0) return kInvalidContext;
+    if (bytes > fake().host_bytes - fake().host_held()) return driver::kOutOfMemory;
+    std::vector<char> memory(bytes);
+    *address = memory.data();
+    fake().host_memory_.push_back(std::move(memory));
+    return driver::kSuccess;
+  }
+  static driver::Result cuMemFreeHost(void* address) {
+    TIDEPOOL_ENTER;
+    return std::erase_if(fake().host_memory_,
+                         [&](const auto& memory) { return memory.data() == address; }) == 1
+               ? driver::kSuccess
+               : kInvalidValue;
   }
   static driver::Result cuMemcpyDtoHAsync(void* to, driver::DevicePointer from, size_t bytes,
                                           driver::Stream stream) {

@@ -31,6 +31,7 @@ class FakeDriver {
 
   // Knobs.
   size_t memory_bytes = size_t{1} << 40;  // per device
+  size_t host_bytes = size_t{1} << 30;    // that can be page-locked
   size_t granularity = size_t{2} << 20;
   bool exports = true;        // handles as file descriptors
   bool rdma = false;          // says so
@@ -58,6 +59,7 @@ class FakeDriver {
   size_t mapping_count() const { return mappings_.size(); }
   size_t range_count() const { return ranges_.size(); }
   size_t allocation_count() const { return allocations_.size(); }
+  size_t host_held() const;
   size_t event_count() const { return events_.size(); }
   size_t stream_count() const { return streams_.size(); }
   int primary_references(int device) const { return primary_references_.at(device); }
@@ -126,6 +128,7 @@ class FakeDriver {
   std::map<driver::DevicePointer, Mapping> mappings_;
   std::map<driver::AllocationHandle, Handle> handles_;
   std::map<driver::DevicePointer, size_t> allocations_;
+  std::vector<std::vector<char>> host_memory_;
   std::map<driver::DevicePointer, std::vector<uint64_t>> memory_;  // of small allocations
   std::map<driver::Stream, int> streams_;
   std::map<std::pair<driver::Stream, int>, Queue> queues_;

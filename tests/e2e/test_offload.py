@@ -78,7 +78,8 @@ def test_a_tier_that_is_too_small_is_out_of_memory(disk_path):
 
 @pytest.mark.parametrize(("text", "reason"), [
     ("file:/dev/shm:1GiB", "tmpfs"), ("file:/no/such/folder:1GiB", "/no/such/folder"),
-    ("host:1GiB", "expected file:FOLDER:SIZE"), ("file:.:much", "a size such as")])
+    ("host:1GiB", "on cpu expected file:FOLDER:SIZE"), ("disk", "expected host:SIZE"),
+    ("file:.:much", "a size such as")])
 def test_a_tier_that_cannot_be_had_is_refused(text, reason):
     done = harness.run([*harness.attached("1GiB", "--offload", text), sys.executable, "-c",
                         "import torch; print('ran')"])

@@ -37,6 +37,7 @@ std::unique_ptr<remat::Tier> make_tier(const Program& program) {
   settings.capacity = program.tier_bytes;
   settings.ns_per_byte = program.tier_ns_per_byte;
   settings.refuse_every = program.tier_refuses_every;
+  settings.compares = program.seed % 2 == 0;
   return std::make_unique<MemoryTier>(settings);
 }
 

@@ -19,6 +19,7 @@ class MemoryTier final : public remat::Tier {
     double ns_per_byte = 0.1;              // in each direction
     uint64_t refuse_every = 0;             // each n-th store fails; 0: none
     uint64_t fail_load_at = 0;             // the n-th load throws; 0: none
+    bool compares = true;                  // copies can be compared with contents
     std::vector<uint64_t>* log = nullptr;  // the bytes of each store
   };
 
@@ -28,7 +29,8 @@ class MemoryTier final : public remat::Tier {
   bool has_room(size_t bytes) const override {
     return counts_.held_bytes + bytes <= settings_.capacity;
   }
-  std::optional<remat::TierSlot> store(const void* from, size_t bytes) override {
+  std::optional<remat::TierSlot> store(const void* from, size_t bytes,
+                                       std::span<const StreamId>) override {
     const bool refused = settings_.refuse_every > 0 && ++stores_ % settings_.refuse_every == 0;
     if (refused || forked_ || !has_room(bytes)) {
       ++counts_.refusals;
@@ -43,13 +45,15 @@ class MemoryTier final : public remat::Tier {
     auto* const copy = new std::vector<char>(begin, begin + bytes);
     return remat::TierSlot{reinterpret_cast<uintptr_t>(copy)};
   }
-  void load(remat::TierSlot slot, void* to) override {
+  void load(remat::TierSlot slot, void* to, StreamId) override {
     if (++counts_.loads == settings_.fail_load_at) throw remat::TierError("a fault of the test");
     const std::vector<char>& copy = copy_of(slot);
     std::memcpy(to, copy.data(), copy.size());
     counts_.loaded_bytes += copy.size();
   }
+  bool compares() const override { return settings_.compares; }
   bool matches(remat::TierSlot slot, const void* at) override {
+    if (!settings_.compares) return false;
     const std::vector<char>& copy = copy_of(slot);
     return std::memcmp(at, copy.data(), copy.size()) == 0;
   }

@@ -37,7 +37,8 @@ def enable(
         policy: what to evict: planned (default), or another name of docs/settings.md.
         chaos: evict on purpose, for tests: op, alloc, random:SEED, bounded[:SEED], offload:SEED.
         device: cpu, or cuda.
-        offload: where tensors may go that are costly to recompute: "file:/scratch:500GiB".
+        offload: where tensors may go that are costly to recompute: "host:64GiB" on CUDA,
+            "file:/scratch:500GiB" on the CPU.
         stats: a file for statistics at exit, JSON.
         trace: a file for what the job does from now on, for tidepool-replay; ".gz" compresses.
         trace_steps: the steps that are recorded, counted from 1: "3", "2:4" or "2:".

@@ -7,8 +7,23 @@ from dataclasses import dataclass
 
 from . import _sizes
 
-KINDS = ("file",)
-EXPECTED = "expected file:FOLDER:SIZE, such as file:/scratch:500GiB"
+EXPECTED = "expected host:SIZE, such as host:64GiB, or file:FOLDER:SIZE, such as file:/scratch:1TiB"
+
+
+@dataclass(frozen=True)
+class HostTier:
+    """Page-locked memory of the host, at most so many bytes for each CUDA device."""
+
+    capacity_bytes: int
+    device = "cuda"
+
+    def for_plugin(self) -> dict:
+        """Return what the plugin reads."""
+        return {"bytes": self.capacity_bytes}
+
+    def describe(self) -> str:
+        """Return it as a user writes it."""
+        return f"host:{_sizes.format_size(self.capacity_bytes)}"
 
 
 @dataclass(frozen=True)
@@ -17,6 +32,7 @@ class FileTier:
 
     folder: str  # absolute
     capacity_bytes: int
+    device = "cpu"
 
     def for_plugin(self) -> dict:
         """Return what the plugin reads."""
@@ -27,24 +43,31 @@ class FileTier:
         return f"file:{self.folder}:{_sizes.format_size(self.capacity_bytes)}"
 
 
-def parse(text: str) -> FileTier:
+def parse(text: str) -> HostTier | FileTier:
     """Return the tier that `text` means.
 
     Raises:
         ValueError: says what is wrong and what was expected, without naming the setting.
     """
     kind, colon, rest = text.partition(":")
-    if kind not in KINDS or not colon:
+    if kind == "host" and colon:
+        return HostTier(_capacity(rest))
+    if kind != "file" or not colon:
         raise ValueError(EXPECTED)
     folder, colon, size = rest.rpartition(":")
     if not colon or not folder:
         raise ValueError(EXPECTED)
-    capacity = _sizes.parse_size(size)
-    if capacity <= 0:
-        raise ValueError("expected room for more than zero bytes")
+    capacity = _capacity(size)
     folder = os.path.abspath(os.path.expanduser(folder))
     if not os.path.isdir(folder):
         raise ValueError(f"there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"no file can be made in {folder}")
     return FileTier(folder, capacity)
+
+
+def _capacity(text: str) -> int:
+    capacity = _sizes.parse_size(text)
+    if capacity <= 0:
+        raise ValueError("expected room for more than zero bytes")
+    return capacity

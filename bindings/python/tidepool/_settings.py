@@ -78,10 +78,11 @@ SETTINGS = (
     Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
             "What is special on cuda: [the allocator](cuda-allocator.md), "
             "[rematerialization](cuda-rematerialization.md).", (*_BOTH, "probe")),
-    Setting("offload", "file:FOLDER:SIZE", "", "where tensors go that are costly to recompute",
-            "On the CPU. Also what no operator can make again (parameters, gradients, the "
-            "optimizer's state) is then evicted, by a copy to a file in the folder, and results "
-            "where reading costs less than recomputing. [What to expect](offload.md).", _BOTH),
+    Setting("offload", "WHERE:SIZE", "", "where tensors go that are costly to recompute",
+            "host:SIZE on cuda, page-locked memory for each device; file:FOLDER:SIZE on the CPU. "
+            "Also what no operator can make again (parameters, gradients, the optimizer's state) "
+            "is then evicted, by a copy, and results where reading costs less than recomputing. "
+            "[What to expect](offload.md).", _BOTH),
     Setting("stats", "FILE", "", "write statistics at exit, JSON",
             "[What is in it](guide.md#statistics).", ("run",)),
     Setting("trace", "FILE[.gz]", "",
@@ -170,7 +171,7 @@ class Settings:
     quiet: bool = False
     top: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
-    offload: _offload.FileTier | None = None
+    offload: _offload.HostTier | _offload.FileTier | None = None
 
     def rematerializes(self) -> bool:
         """Whether operators are watched, so that tensors can be evicted and restored."""
@@ -317,8 +318,12 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
                                       f"policy {settings.policy}, allocator {settings.allocator}")
     if device == "cpu" and settings.policy == NO_POLICY:
         raise _wrong(*given["policy"], "on cpu expected one that evicts, or device cuda")
-    if settings.offload and device != "cpu":
-        raise _wrong(*given["offload"], "only on cpu so far")
+    if settings.offload and settings.offload.device != device:
+        other = "file:FOLDER:SIZE" if device == "cpu" else "host:SIZE"
+        raise _wrong(*given["offload"], f"on {device} expected {other}")
+    if settings.offload and not settings.rematerializes():
+        raise _wrong(*given["offload"], "expected none where nothing is evicted: "
+                                        f"policy {settings.policy}, allocator {settings.allocator}")
     if settings.chaos.startswith("offload") and not settings.offload:
         raise _wrong(*given["chaos"], "expected the setting offload with it")
     if device == "cpu" and settings.allocator != "arena":
@@ -346,7 +351,7 @@ def _policy(given: Mapping) -> str:
     return POLICIES[0] if name == DEFAULT_POLICY else name
 
 
-def _offload_to(given: Mapping) -> _offload.FileTier | None:
+def _offload_to(given: Mapping) -> _offload.HostTier | _offload.FileTier | None:
     if "offload" not in given:
         return None
     origin, text = given["offload"]

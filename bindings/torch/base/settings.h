@@ -29,10 +29,11 @@ struct DrivenSettings {
 // are no plans.
 enum class Planning : uint8_t { kBackground, kWait, kOff };
 
-// Where contents may go beside being forgotten: a file in a folder; without a folder, nowhere.
+// Where contents may go beside being forgotten: on the CPU a file in a folder, on CUDA devices the
+// host's memory.
 struct OffloadSettings {
   std::string folder;
-  uint64_t capacity_bytes = 0;
+  uint64_t capacity_bytes = 0;  // of each device; 0: they may go nowhere
 };
 
 // The settings with which every engine is made.

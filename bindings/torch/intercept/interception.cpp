@@ -39,10 +39,13 @@ void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
 // offloaded they stay in any case.
 size_t most_bytes_at_once() {
   constexpr size_t kShare = 4;
-  Engine* const engine = host_is_foreign() ? nullptr : engine_of(c10::Device(c10::kCPU));
-  if (engine == nullptr || !engine->runtime().offloads()) return SIZE_MAX;
-  DeviceLock lock(engine->mutex());
-  return engine->allocator().limit_bytes() / kShare;
+  size_t most = SIZE_MAX;
+  for_each_engine([&](Engine& engine) {
+    if (!engine.runtime().offloads()) return;
+    DeviceLock lock(engine.mutex());
+    most = std::min(most, engine.allocator().limit_bytes() / kShare);
+  });
+  return most;
 }
 
 void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

@@ -40,7 +40,7 @@ TEST_CASE("contents of all sizes come back, from memory that is aligned to nothi
   for (const size_t bytes :
        {size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, kMiB, kMiB + 1, 3 * kMiB - 7}) {
     Bytes made = contents(bytes + 3, bytes);
-    const auto slot = tier.store(made.data() + 3, bytes);
+    const auto slot = tier.store(made.data() + 3, bytes, {});
     REQUIRE(slot.has_value());
     CHECK(tier.matches(*slot, made.data() + 3));
     stored.emplace_back(Bytes(made.begin() + 3, made.end()), *slot);
@@ -49,7 +49,7 @@ TEST_CASE("contents of all sizes come back, from memory that is aligned to nothi
   for (size_t k = 0; k < stored.size(); k += 2) tier.drop(stored[k].second);
   for (size_t k = 1; k < stored.size(); k += 2) {
     Bytes back(stored[k].first.size() + 5);
-    tier.load(stored[k].second, back.data() + 5);
+    tier.load(stored[k].second, back.data() + 5, StreamId::kDefault);
     CHECK(Bytes(back.begin() + 5, back.end()) == stored[k].first);
     back[5] ^= 1;
     CHECK_FALSE(tier.matches(stored[k].second, back.data() + 5));
@@ -67,12 +67,12 @@ TEST_CASE("a tier holds what it was given room for, and not a byte more") {
   const Bytes made = contents(kMiB, 1);
   CHECK(tier.has_room(kMiB));
   CHECK_FALSE(tier.has_room(kMiB + 1));
-  const auto slot = tier.store(made.data(), kMiB - 4096);
+  const auto slot = tier.store(made.data(), kMiB - 4096, {});
   REQUIRE(slot.has_value());
-  CHECK_FALSE(tier.store(made.data(), 4097).has_value());
-  const auto small = tier.store(made.data(), 4096);
+  CHECK_FALSE(tier.store(made.data(), 4097, {}).has_value());
+  const auto small = tier.store(made.data(), 4096, {});
   REQUIRE(small.has_value());
-  CHECK_FALSE(tier.store(made.data(), 1).has_value());
+  CHECK_FALSE(tier.store(made.data(), 1, {}).has_value());
   CHECK(tier.statistics().peak_bytes == kMiB);
   CHECK(tier.statistics().refusals == 2);
   tier.drop(*slot);
@@ -92,7 +92,7 @@ TEST_CASE("nothing is in the folder while the tier holds contents") {
   {
     FileTier tier(own, kMiB);
     const Bytes made = contents(kMiB, 2);
-    const auto slot = tier.store(made.data(), kMiB);
+    const auto slot = tier.store(made.data(), kMiB, {});
     REQUIRE(slot.has_value());
     CHECK(std::filesystem::is_empty(own));
     tier.drop(*slot);
@@ -107,13 +107,13 @@ TEST_CASE("a disk without room ends storing, and keeps what is there") {
     ::setrlimit(RLIMIT_FSIZE, &limit);
     FileTier tier(folder(), 64 * kMiB);
     const Bytes first = contents(kMiB, 3);
-    const auto slot = tier.store(first.data(), first.size());
+    const auto slot = tier.store(first.data(), first.size(), {});
     if (!slot) return 1;
     const Bytes large = contents(4 * kMiB, 4);
-    if (tier.store(large.data(), large.size())) return 2;
-    if (tier.has_room(1) || tier.store(first.data(), 1)) return 3;
+    if (tier.store(large.data(), large.size(), {})) return 2;
+    if (tier.has_room(1) || tier.store(first.data(), 1, {})) return 3;
     Bytes back(first.size());
-    tier.load(*slot, back.data());
+    tier.load(*slot, back.data(), StreamId::kDefault);
     return back == first ? 0 : 4;
   });
   CHECK(status == 0);
@@ -122,7 +122,7 @@ TEST_CASE("a disk without room ends storing, and keeps what is there") {
 TEST_CASE("bytes that have changed on the disk are an error") {
   FileTier tier(folder(), 8 * kMiB);
   const Bytes made = contents(kMiB + 5, 5);
-  const auto slot = tier.store(made.data(), made.size());
+  const auto slot = tier.store(made.data(), made.size(), {});
   // The file has no name, but the process that owns it can reach it.
   std::optional<std::filesystem::path> file;
   for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -137,22 +137,23 @@ TEST_CASE("bytes that have changed on the disk are an error") {
   std::fputc(made[1000] ^ 0xff, opened);
   std::fclose(opened);
   Bytes back(made.size());
-  CHECK_THROWS_WITH(tier.load(*slot, back.data()), Catch::Matchers::Contains("checksum"));
+  CHECK_THROWS_WITH(tier.load(*slot, back.data(), StreamId::kDefault),
+                    Catch::Matchers::Contains("checksum"));
   REQUIRE(::truncate(file->c_str(), 4096) == 0);
-  CHECK_THROWS_AS(tier.load(*slot, back.data()), TierError);
+  CHECK_THROWS_AS(tier.load(*slot, back.data(), StreamId::kDefault), TierError);
   tier.drop(*slot);
 }
 
 TEST_CASE("a forked child loads what the parent has stored, and stores nothing") {
   FileTier tier(folder(), 8 * kMiB);
   const Bytes made = contents(2 * kMiB, 6);
-  const auto slot = tier.store(made.data(), made.size());
+  const auto slot = tier.store(made.data(), made.size(), {});
   const int status = test::status_of_child([&] {
     tier.become_forked_child();
     Bytes back(made.size());
-    tier.load(*slot, back.data());
+    tier.load(*slot, back.data(), StreamId::kDefault);
     if (back != made || !tier.matches(*slot, back.data())) return 1;
-    return tier.has_room(1) || tier.store(made.data(), 1) ? 2 : 0;
+    return tier.has_room(1) || tier.store(made.data(), 1, {}) ? 2 : 0;
   });
   CHECK(status == 0);
   tier.drop(*slot);

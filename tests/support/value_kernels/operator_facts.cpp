@@ -87,6 +87,19 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
+bool works_by_element(const c10::FunctionSchema& schema) {
+  const std::string_view name = schema.name();
+  const bool is_named = name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_") ||
+                        name.starts_with("aten::_amp_foreach_");
+  const auto is_list = [](const c10::Argument& argument) {
+    return argument.type()->str() == "Tensor[]";
+  };
+  const auto scalars = schema.argumentIndexWithName("scalars");
+  return is_named && is_list(schema.arguments().front()) &&
+         !(scalars && schema.arguments()[*scalars].type()->str() == "Tensor") &&
+         std::all_of(schema.returns().begin(), schema.returns().end(), is_list);
+}
+
 }  // namespace
 
 OperatorFacts::OperatorFacts(const c10::OperatorHandle& op) {
@@ -97,6 +110,7 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op) {
   if (is_dropout) name = "aten::native_dropout";
   name_hash = mixed(0, name);
   returns = schema.returns().size();
+  by_element = works_by_element(schema);
   for (const Special& special : kSpecials) {
     if (special.name == name) kind = special.kind;
   }

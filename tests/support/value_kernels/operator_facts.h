@@ -43,6 +43,7 @@ struct OperatorFacts {
   int generator_argument = -1;
   int training_argument = -1;  // where there are side writes; -1: it always trains
   bool draws = false;          // may draw random numbers
+  bool by_element = false;     // does the same to each element of its lists, and nothing else
   // native_dropout, and _fused_dropout, which gives the same where it is given the probability to
   // keep, 1 - p: but for its mask's type, bytes.
   bool is_dropout = false;

@@ -86,6 +86,15 @@ bool run_on_host(Kind kind, torch::jit::Stack* stack) {
   return false;
 }
 
+// The longest list among the arguments.
+size_t most_elements(const OperatorFacts& facts, const torch::jit::Stack& stack) {
+  size_t most = 0;
+  for (const c10::IValue& value : torch::jit::last(stack, facts.arguments.size())) {
+    if (value.isList()) most = std::max(most, value.toListRef().size());
+  }
+  return most;
+}
+
 void fill_blank(const at::Tensor& tensor) {
   const uint64_t seed = g_blank_seed.load(std::memory_order_relaxed);
   if (seed != 0 && has_contents(tensor)) write_hashed(tensor, mixed(seed, ++g_blanks));
@@ -105,9 +114,40 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
       declare_shared((*stack)[stack->size() - 2].toTensor(), stack->back().toStream());
     }
     real_.callBoxed(op, keys, stack);
+  } else if (facts_.by_element && most_elements(facts_, *stack) > 1) {
+    run_by_element(op, keys, stack);
   } else {
     run(op, keys, stack);
   }
+}
+
+void ValueKernel::run_by_element(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                                 torch::jit::Stack* stack) {
+  const size_t count = most_elements(facts_, *stack);
+  const torch::jit::Stack arguments(stack->end() - static_cast<ptrdiff_t>(facts_.arguments.size()),
+                                    stack->end());
+  torch::jit::drop(*stack, facts_.arguments.size());
+  std::vector<c10::impl::GenericList> results;
+  for (size_t k = 0; k < count; ++k) {
+    torch::jit::Stack one;
+    for (const c10::IValue& value : arguments) {
+      if (!value.isList() || value.toListRef().empty()) {
+        one.push_back(value);
+        continue;
+      }
+      const c10::List<c10::IValue> whole = value.toList();
+      c10::impl::GenericList element(whole.elementType());
+      element.push_back(whole.get(k));
+      one.emplace_back(std::move(element));
+    }
+    run(op, keys, &one);
+    for (size_t r = 0; r < one.size(); ++r) {
+      const c10::List<c10::IValue> part = one[r].toList();
+      if (k == 0) results.emplace_back(part.elementType());
+      results[r].append(part);
+    }
+  }
+  for (c10::impl::GenericList& result : results) stack->emplace_back(std::move(result));
 }
 
 void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,

@@ -23,6 +23,9 @@ class ValueKernel final : public c10::OperatorKernel {
 
  private:
   void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  // Runs each element of the lists as a call of its own, so that none's values depend on another's.
+  void run_by_element(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                      torch::jit::Stack* stack);
 
   const OperatorFacts facts_;
   const c10::SafeKernelFunction real_;

@@ -1,0 +1,95 @@
+// HostTier: a tier in page-locked memory of the host, for a device whose streams run beside the
+// host. Copies out and in are enqueued on the two streams of a CopyEngine and not waited for: a
+// copy out runs after what the given streams have been given, and a copy in after the copy out of
+// the same contents. What is dropped while a copy in still reads it is taken again only after that.
+// The memory is taken in slabs, as it is needed, and kept until the end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allocator/streams/copy_engine.h"
+#include "remat/tier/extents.h"
+#include "remat/tier/tier.h"
+
+namespace tidepool::remat {
+
+class HostTier final : public Tier {
+ public:
+  // Takes at most `capacity` bytes. The speed of the link is measured with copies of `probe_bytes`.
+  // Throws: DeviceError.
+  HostTier(std::unique_ptr<CopyEngine> engine, uint64_t capacity, size_t probe_bytes);
+  ~HostTier() override;
+  HostTier(const HostTier&) = delete;
+  HostTier& operator=(const HostTier&) = delete;
+
+  std::string describe() const override { return "host's memory"; }
+  bool has_room(size_t bytes) const override;
+  std::optional<TierSlot> store(const void* from, size_t bytes,
+                                std::span<const StreamId> users) override;
+  void load(TierSlot slot, void* to, StreamId user) override;
+  // A copy on the host cannot be compared with contents on the device without a wait.
+  bool compares() const override { return false; }
+  bool matches(TierSlot, const void*) override { return false; }
+  void drop(TierSlot slot) override;
+  uint64_t store_ns(size_t bytes) const override { return ns(bytes, out_ns_per_byte_); }
+  uint64_t load_ns(size_t bytes) const override { return ns(bytes, in_ns_per_byte_); }
+  const TierStreams* streams() const override { return &streams_; }
+  TierStatistics statistics() const override;
+  void become_forked_child() override { forked_ = true; }
+
+  void check_invariants() const;
+
+ private:
+  struct Copy;
+  struct Slab {
+    uint64_t begin;  // of the range of Extents
+    uint64_t bytes;
+    char* address;
+  };
+  struct Retired {
+    std::vector<Extent> pieces;
+    std::shared_ptr<Fence> read;  // passes when nothing reads them any more
+  };
+  static constexpr uint64_t kUnit = 512;
+  static constexpr uint64_t kLargestSlab = uint64_t{256} << 20, kSmallestSlab = uint64_t{2} << 20;
+  static constexpr uint64_t kLatencyNs = 10'000;
+
+  static uint64_t ns(size_t bytes, double ns_per_byte) {
+    return kLatencyNs + static_cast<uint64_t>(static_cast<double>(bytes) * ns_per_byte);
+  }
+  static Copy& copy_of(TierSlot slot) { return *reinterpret_cast<Copy*>(slot); }
+  static uint64_t whole_units(size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
+
+  std::optional<std::vector<Extent>> take(uint64_t bytes);
+  // Adds a slab. False: there is no more memory to be had, or the capacity is reached.
+  bool grow();
+  // Gives back what nothing reads any more; or everything, after having later copies out wait.
+  void settle_retired(bool all);
+  // Calls visit(host address, bytes done before, bytes) for each part that lies in one slab.
+  template <class Visit>
+  void for_each_part(const std::vector<Extent>& pieces, size_t bytes, Visit&& visit) const;
+  std::optional<TierSlot> refuse();
+
+  const std::unique_ptr<CopyEngine> engine_;
+  const uint64_t capacity_;
+  const TierStreams streams_;
+  const double out_ns_per_byte_, in_ns_per_byte_;
+  std::vector<Slab> slabs_;
+  uint64_t slab_bytes_ = kLargestSlab;  // of the next one
+  uint64_t held_ = 0;                   // by all slabs
+  bool exhausted_ = false;
+  Extents extents_{0};
+  std::vector<Retired> retired_;
+  mutable std::mutex mutex_;  // guards the counts, which load() changes without the device's lock
+  TierStatistics counts_;
+  bool forked_ = false;
+};
+
+}  // namespace tidepool::remat

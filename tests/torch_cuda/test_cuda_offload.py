@@ -1,0 +1,62 @@
+"""What CUDA tensors hold leaves for the host's memory and comes back: same values, no race.
+
+Budgets are shares of what a job has before its first step: parameters and buffers, without
+gradients and the optimizer's state.
+"""
+
+import json
+
+import pytest
+import torch
+from selection import FULL
+
+pytestmark = pytest.mark.torch_floor
+
+JOBS = ("gpt", "unet", "lstm", "gpt_amp", "cnn", "bert")
+if not FULL:
+    JOBS = JOBS[:1] if torch.__version__.startswith("2.11.") else JOBS[:4]
+STEPS = ("--steps", "2")
+ENVIRON = (("CUBLAS_WORKSPACE_CONFIG", ":16:8"),)
+DEVICE = {"memory": "8GiB", "granularity": "64KiB"}
+OFFLOAD = ("TIDEPOOL_OFFLOAD", "host:1GiB")
+
+
+def run(jobs, *arguments: str, budget=None, environ=(), **knobs) -> dict:
+    return jobs.json("value_jobs.py", *STEPS, *arguments, budget=budget,
+                     environ=(*ENVIRON, *environ), **DEVICE, **knobs)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_fixed_bytes_above_the_budget(jobs, summary, job):
+    expected = run(jobs, *JOBS)[job]
+    found = run(jobs, "--watch", job, budget=str(expected["fixed"]), environ=(OFFLOAD,))
+
+    assert found[job]["steps"] == expected["steps"]
+    assert found["used_peak"] <= expected["fixed"]
+    assert found["races"] == found["misuses"] == []
+    assert found["tidepool"]["offloads"] > 0
+
+
+@pytest.mark.parametrize("chaos", ("offload:1", "op", "alloc", "random:2") if FULL
+                         else ("offload:1",))
+@pytest.mark.parametrize("job", JOBS if FULL else JOBS[:1])
+def test_chaos(jobs, job, chaos):
+    small = ("--size", "chaos")
+    expected = run(jobs, *small, *JOBS)[job]
+    found = run(jobs, *small, "--watch", job, budget="256MiB",
+                environ=(OFFLOAD, ("TIDEPOOL_CHAOS", chaos)))
+    assert found[job]["steps"] == expected["steps"]
+    assert found["races"] == found["misuses"] == []
+    assert found["tidepool"]["contents_different"] == {}
+    assert found["tidepool"]["fetches"] > 100
+
+
+@pytest.mark.parametrize("host", ("8MiB", "2MiB"))
+def test_page_locked_memory_is_refused(jobs, host):
+    """What does not leave is recomputed, or the job is out of memory: nothing is wrong or hangs."""
+    expected = run(jobs, JOBS[0])[JOBS[0]]
+    done = jobs.run("value_jobs.py", *STEPS, JOBS[0], budget=str(3 * expected["fixed"]),
+                    environ=(*ENVIRON, OFFLOAD), **DEVICE, host_memory=host)
+    assert done.returncode == 0 or "OutOfMemoryError" in done.stderr
+    if done.returncode == 0:
+        assert json.loads(done.stdout.splitlines()[-1])[JOBS[0]]["steps"] == expected["steps"]
