@@ -160,6 +160,20 @@ def test_a_history_is_the_last_iteration(past):
     assert causes == [["aten::h", -1, 1]]  # who reads it next
 
 
+def test_replays_are_charged_to_what_they_bring_back(trace):
+    found = history.History(512)
+    reader = history._Reader(trace, found)
+    for line in ("iteration 1", "0 allocate 0 128", "0 place 3 0", "1 allocate 128 128",
+                 "1 place 4 128", "1 evict 3 0", "1 free 0", "1 evict 4 128", "1 free 128",
+                 "1 replay 2", "1 replay 0", "1 allocate 0 128", "1 restore 3 0",
+                 "1 replay 1", "1 allocate 128 128", "1 restore 4 128"):
+        reader.add(line)
+    reader.finish()
+    # What call 2 made does not come back itself: it was made for the next one.
+    assert list(found.loss_ns) == [0, 0, 300 + 100, 200]
+    assert list(found.replay_calls) == [2, 0, 1]
+
+
 def _operators():
     names = ("aten::f", "aten::g", "aten::h")
     return [SimpleNamespace(name=name, place=-1, cost_ns=100) for name in names]
@@ -176,6 +190,8 @@ def test_memory_is_shown_at_the_fullest_moments(trace, past):
     # At most there were a parameter, both results of 128, a gradient, and a block to move to.
     assert max(resident) == 64 + 128 + 128 + 64 + 128
     assert max(shown["roles"][EVICTED]) == 128
+    (peak, _, _), = views._peaks(past, 0, past.end_ns, 1)
+    assert peak == max(resident)
     assert max(shown["roles"][GRADIENTS]) == 64
     assert shown["roles"][KEPT][-1] == 0
     assert set(shown["held"]) == {512}
