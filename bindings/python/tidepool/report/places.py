@@ -11,6 +11,7 @@ no variable of a frame is looked at.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -63,6 +64,8 @@ class Places:
         modules.register_module_forward_pre_hook(self._enter)
         modules.register_module_forward_hook(self._leave, always_call=True)
         plugin.library.tidepool_set_place_source(self._pointer)
+        # Operators may run when Python cannot be asked any more.
+        atexit.register(plugin.library.tidepool_set_place_source, PLACE_SOURCE())
 
     # -- modules -----------------------------------------------------------------------------------
 
