@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from tidepool import cli
 from tidepool.report import command, history, page, pins, trace_reader, views
 from tidepool.report.trace_reader import (
     ACTIVATIONS,
@@ -275,5 +276,5 @@ def test_a_budget_is_a_size_or_a_share_or_the_least_that_costs_little():
 
 
 def test_what_goes_wrong_is_said(tmp_path, capsys):
-    assert command.main(tmp_path / "none.jsonl", None, None) == 1
+    assert cli.main(["report", str(tmp_path / "none.jsonl")]) == 1
     assert "none.jsonl" in capsys.readouterr().err
