@@ -36,6 +36,9 @@ struct ObservedCall {
   bool recordable = true;
   std::span<const Operand> operands;    // a storage among them may be dead by now
   std::span<Storage* const> outputs{};  // nullptr for an output that has no memory of ours
+  // Where the job called it, as JSON; equal places have equal addresses, and their texts live as
+  // long as the process. nullptr: not known.
+  const char* place = nullptr;
 };
 
 // A step that has ended.

@@ -267,7 +267,7 @@ void OperatorCall::notify_observer(std::span<Storage* const> outputs, uint64_t c
   if (type_ == nullptr) return;
   const StreamId stream = contents_.replay_order.stream();
   const std::span<const Operand> operands{operands_.data(), operands_.size()};
-  context_.observation.ran({*type_, site_, cost_ns, stream, !refused_, operands, outputs});
+  context_.observation.ran({*type_, site_, cost_ns, stream, !refused_, operands, outputs, place_});
 }
 
 void OperatorCall::release_operands() {

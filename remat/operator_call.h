@@ -38,6 +38,8 @@ class OperatorCall {
     type_ = &type;
     site_ = site;
   }
+  // Says where the job called the operator, as ObservedCall has it.
+  void set_place(const char* place) { place_ = place; }
 
   // Makes the results roots, whatever else happens; the first of several reasons counts. The
   // caller's reasons concern the operator itself.
@@ -103,6 +105,7 @@ class OperatorCall {
   RootReason reason_ = RootReason::kNone;
   const RecordType* type_ = nullptr;
   uint64_t site_ = 0;
+  const char* place_ = nullptr;
   uint64_t settlements_ = 0;  // when the call was prepared
   StepHistory::Call foreseen_;
   size_t edges_ = 0;      // operands that are read or updated

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "remat/plan/background_planner.h"
+#include "remat/simulate/block_log.h"
 #include "remat/simulate/simulated_process.h"
 
 namespace tidepool::plan {
@@ -35,6 +36,9 @@ class Planning {
   Planning(const Planning&) = delete;
   Planning& operator=(const Planning&) = delete;
 
+  // Who has to be told of all blocks; nullptr if nobody.
+  AllocatorObserver* meter() { return planner_ ? &planner_->meter() : nullptr; }
+
   void step_ended() {
     if (planner_) planner_->wait();
   }
@@ -51,7 +55,7 @@ SimulationConfig as_in_a_job(SimulationConfig config) {
 
 }  // namespace
 
-SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
+SimulationResult simulate(const Trace& trace, const SimulationConfig& config, WorkLog* history) {
   const SimulationConfig job = as_in_a_job(config);
   SimulationResult result;
   result.limit_bytes = job.budget_bytes;
@@ -63,9 +67,16 @@ SimulationResult simulate(const Trace& trace, const SimulationConfig& config) {
     return result;
   }
   Planning planning(*process, trace, job);
+  std::optional<BlockLog> blocks;
+  if (history != nullptr) {
+    history->begin_iteration(result.iteration);
+    process->set_log(history);
+    blocks.emplace(*history, process->allocator(), planning.meter());
+  }
   const auto step_ended = [&](size_t) { planning.step_ended(); };
   while (process->run_iteration(&result, step_ended) && result.iteration < job.iterations) {
     ++result.iteration;
+    if (history != nullptr) history->begin_iteration(result.iteration);
   }
   process->report(&result);
   return result;

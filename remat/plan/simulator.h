@@ -9,12 +9,15 @@
 #include <string>
 
 #include "remat/simulate/simulation.h"
+#include "remat/simulate/work_log.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 
-// Runs all iterations, or up to the first that fails, as a job would. Throws: as check_policy().
-SimulationResult simulate(const Trace& trace, const SimulationConfig& config);
+// Runs all iterations, or up to the first that fails, as a job would. `history` gets all that is
+// done for the job meanwhile; it has blocks. Throws: as check_policy().
+SimulationResult simulate(const Trace& trace, const SimulationConfig& config,
+                          WorkLog* history = nullptr);
 
 // Runs one iteration without a search for plans, as a recorded job does, and writes a log of it
 // (work_log.h). Throws: as check_policy(); std::runtime_error if the log cannot be written.

@@ -104,6 +104,7 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
   event.draws = call.type.draws;
   event.recordable = call.recordable;
   event.cost_ns = call.cost_ns;
+  event.place = call.place;
   event.stream = static_cast<uint32_t>(call.stream);
   event.bytes = workspace_bytes;
   event.site = ++calls_[&call.type];

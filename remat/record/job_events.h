@@ -27,6 +27,7 @@ struct JobEvent {
   const remat::RecordType* type = nullptr;
   uint64_t cost_ns = 0;
   uint64_t site = 0;
+  const char* place = nullptr;          // as ObservedCall has it
   size_t bytes = 0;                     // of a root, or of an operator's workspace
   uint32_t block = BlockChange::kNone;  // where a root lies
   uint32_t changes = 0;                 // how many changes of blocks it has of those in the list
@@ -73,7 +74,7 @@ void play(const JobEvents& job, Sink& sink, bool exactly = false) {
                    std::span(output, event.outputs), event.bytes, event.site, event.stream,
                    event.draws, event.recordable, std::span(change, event.changes),
                    std::span(block, has_blocks ? event.outputs : 0),
-                   exactly ? merged.arguments() : std::span<const TraceArgument>()});
+                   exactly ? merged.arguments() : std::span<const TraceArgument>(), event.place});
         break;
       case EventKind::kRelease:
         sink.release(event.storage);

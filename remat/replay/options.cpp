@@ -50,6 +50,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --page BYTES           pages: the unit of mappings (default: 2 MiB on a GPU, 64 KiB on a CPU)
   --map-ns N             price of mapping one page elsewhere (default: the trace's)
   --log FILE             of one run: what is done for the job, line by line
+  --history FILE         of one run: the same of all iterations, with their blocks and pages
 )";
 
 namespace {
@@ -181,6 +182,7 @@ std::vector<Option> finer_options(ReplayOptions& out) {
       {"--search",
        [&](Text o, Text v) { out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000); }},
       {"--log", [&](Text, Text v) { out.log_path = v; }},
+      {"--history", [&](Text, Text v) { out.history_path = v; }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
       {"--svg", [&](Text, Text v) { out.svg_path = v; }},
       {"--evict",
@@ -221,9 +223,12 @@ void check(const ReplayOptions& options) {
     throw UsageError("--csv and --svg go with --grid");
   }
   const bool one_run = options.traces.size() == 1 && options.policies.size() == 1 &&
-                       options.iterations == 1 && !options.grid;
-  if (!options.log_path.empty() && !one_run) {
+                       options.ratios.size() <= 1 && !options.grid;
+  if (!options.log_path.empty() && (!one_run || options.iterations > 1)) {
     throw UsageError("--log goes with one trace, policy, budget and iteration");
+  }
+  if (!options.history_path.empty() && (!one_run || options.oracle || !options.log_path.empty())) {
+    throw UsageError("--history goes with one trace, policy and budget, without --oracle or --log");
   }
   if (!options.recompute && options.tier.capacity_bytes == 0) {
     throw UsageError("--recompute no goes with --tier");

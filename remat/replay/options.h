@@ -38,6 +38,7 @@ struct ReplayOptions {
   std::optional<uint64_t> map_ns;  // nothing if the trace's counts
   unsigned jobs = 0;               // runs at a time; 0 stands for the number of processors
   std::string log_path;            // the file for the work log of one run; empty for no log
+  std::string history_path;        // that for the one with blocks
   std::string csv_path, svg_path;  // a grid's files; empty for names like that of the trace
   bool help = false;
   bool list_policies = false;

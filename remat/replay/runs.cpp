@@ -76,12 +76,14 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
     for (size_t k = next++; k < runs.size(); k = next++) {
       try {
         const SimulationConfig config = config_for(options, runs[k]);
+        std::optional<WorkLog> history;
+        if (!options.history_path.empty()) history.emplace(options.history_path, true);
         if (config.tier.capacity_bytes == 0) {  // it does not know of copies
           runs[k].lower_bound = lower_bound(trace, config.budget_bytes, config.end_resident);
         }
         runs[k].result = options.oracle ? simulate_with_oracle(trace, config)
                          : options.log_path.empty()
-                             ? simulate(trace, config)
+                             ? simulate(trace, config, history ? &*history : nullptr)
                              : simulate_logged(trace, config, options.log_path);
       } catch (...) {
         std::lock_guard guard(mutex);

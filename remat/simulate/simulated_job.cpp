@@ -140,6 +140,8 @@ void SimulatedJob::begin(StorageIndex index, void* address) {
   TIDEPOOL_CHECK(!storage.alive, "storage %zu is alive already", number(index));
   storage.alive = true;
   storage.address = address;
+  if (log_ == nullptr || !log_->has_blocks() || address == nullptr) return;
+  log_->placed(static_cast<uint32_t>(index), allocator_.offset(address));
 }
 
 void SimulatedJob::end(StorageIndex index) {

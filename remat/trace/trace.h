@@ -155,6 +155,9 @@ struct OperatorCallEntry {
   std::span<const BlockChange> block_changes = {};
   std::span<const uint32_t> output_blocks = {};   // by output; empty in a trace without blocks
   std::span<const TraceArgument> arguments = {};  // empty: as in Trace::arguments()
+  // Where the job called it, as JSON; equal places have equal addresses. A trace in memory does not
+  // keep it. nullptr: not known.
+  const char* place = nullptr;
 };
 
 // The error of an entry that is wrong. Readers add the file and the line.

@@ -88,6 +88,14 @@ void TraceParser::add_event(const Json& line) {
     add_operator(line);
   } else if (line.contains("root")) {
     add_root(line);
+  } else if (line.contains("at")) {
+    const uint64_t place = fields.count("place");
+    if (place != places_) {
+      throw TraceError(fmt::format("place {} where {} is next", place, places_));
+    }
+    ++places_;
+    fields.find("at");  // for reports; nothing here depends on it
+    fields.check_all_read();
   } else if (line.contains("block")) {
     const uint32_t block = as_block(*fields.find("block"), "block");
     const uint64_t bytes = fields.count("bytes");
@@ -127,7 +135,7 @@ void TraceParser::add_event(const Json& line) {
   } else {
     throw TraceError(
         "no event: expected \"op\", \"root\", \"release\", \"use\", \"role\", \"step\", "
-        "\"block\", \"free\" or \"end\"");
+        "\"block\", \"free\", \"place\" or \"end\"");
   }
   ++events_;
 }
@@ -227,6 +235,10 @@ void TraceParser::add_operator(const Json& line) {
   entry.stream = static_cast<uint32_t>(fields.count_or("stream", 0, kMostStreams));
   entry.draws = fields.flag_or("draws", false);
   entry.recordable = fields.flag_or("recordable", true);
+  if (fields.find("place") != nullptr) {
+    const uint64_t place = fields.count("place");
+    if (place >= places_) throw TraceError(fmt::format("unknown place {}", place));
+  }
   fields.check_all_read();
   builder_->call(entry);
 }

@@ -38,6 +38,7 @@ class TraceParser {
   bool ended_ = false;
   uint64_t events_ = 0;
   uint64_t steps_ = 0;
+  uint64_t places_ = 0;
   // Lists of the operator that is being read, which are members so that their memory is used again.
   std::vector<uint64_t> reads_;
   std::vector<size_t> output_bytes_;

@@ -53,7 +53,17 @@ uint64_t TraceWriter::root(size_t bytes, RootKind kind, uint32_t block) {
   return storages_++;
 }
 
+uint32_t TraceWriter::number_of(const char* place) {
+  const auto [found, is_new] = places_.emplace(place, places_.size());
+  if (is_new) {
+    line_ = fmt::format(R"({{"place":{},"at":{})", found->second, place);
+    write_line();
+  }
+  return found->second;
+}
+
 uint64_t TraceWriter::call(const OperatorCallEntry& entry) {
+  const uint32_t place = entry.place != nullptr ? number_of(entry.place) : 0;
   line_ = fmt::format(R"({{"op":{},"ns":{})", json_text(entry.name), entry.cost_ns);
   auto out = std::back_inserter(line_);
   auto list = [&](const char* name, const auto& items, auto&& write) {
@@ -97,6 +107,7 @@ uint64_t TraceWriter::call(const OperatorCallEntry& entry) {
   if (entry.stream > 0) fmt::format_to(out, R"(,"stream":{})", entry.stream);
   if (entry.draws) line_ += R"(,"draws":true)";
   if (!entry.recordable) line_ += R"(,"recordable":false)";
+  if (entry.place != nullptr) fmt::format_to(out, R"(,"place":{})", place);
   write_line();
   const uint64_t first = storages_;
   storages_ += entry.output_bytes.size();

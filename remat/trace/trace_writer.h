@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 
 #include "remat/trace/text_file.h"
 #include "remat/trace/trace.h"
@@ -28,10 +29,13 @@ class TraceWriter {
 
  private:
   void write_line();
+  // The number of a place, which is written down if it is new.
+  uint32_t number_of(const char* place);
 
   TextFile file_;
   std::string line_;
   uint64_t storages_ = 0, events_ = 0, steps_ = 0;
+  std::unordered_map<const char*, uint32_t> places_;  // their numbers
 };
 
 void write_trace(const Trace& trace, const std::string& path);

@@ -123,3 +123,25 @@ def test_a_file_that_cannot_be_written_does_not_stop_the_job(tmp_path):
     done = record(tmp_path / "no" / "such" / "folder.jsonl", network="mlp")
     lines = [line for line in done.stderr.splitlines() if "trace" in line]
     assert len(lines) == 1 and "No such file" in lines[0], done.stderr
+
+
+def test_a_trace_says_where_operators_are_called(ample):
+    lines = read(ample / "ample.jsonl.gz")
+    places = [line["at"] for line in lines if "at" in line]
+    calls = [line for line in lines if "op" in line and line["op"] != "tidepool::cut"]
+    assert [line["place"] for line in lines if "at" in line] == list(range(len(places)))
+    assert all(call["place"] < len(places) for call in calls)
+    forward = [places[call["place"]] for call in calls if call["op"] == "aten::convolution"]
+    back = [places[call["place"]] for call in calls if call["op"] == "aten::convolution_backward"]
+    third = len(forward) // STEPS
+    # Steps do the same at the same places, and backward passes through them in reverse.
+    assert forward[:third] == forward[third:2 * third]
+    assert back[:third] == [{**place, "backward": True} for place in reversed(forward[:third])]
+    assert all(place["module"].startswith("UNet.") for place in forward)
+    assert len({place["module"] for place in forward}) == third
+    assert all(place["lines"][0].startswith("tests/e2e/recorded_job.py:")
+               or place["lines"][0].endswith(" <module>") for place in forward)
+    assert all("networks" in place["lines"][-1] for place in forward)
+    (update,) = {places[call["place"]]["lines"][-1] for call in calls
+                 if call["op"] == "aten::addcdiv_"}
+    assert update.endswith(" <module>") and "backward" not in update

@@ -26,6 +26,7 @@ from . import (
     _trace_file,
 )
 from ._version import __version__
+from .report import places
 
 
 class Job:
@@ -157,6 +158,8 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict,
     _switches.follow_switches(plugin, torch)
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
+    if "trace" in values:
+        places.follow_places(plugin, torch)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of,
                                       offloads="offload" in values)
     return readers.storage_of

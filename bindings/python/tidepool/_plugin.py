@@ -29,6 +29,7 @@ class AttachError(RuntimeError):
 
 _ADDRESS, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
 _ONE_STORAGE = (ctypes.c_int, [_ADDRESS, _TEXT, _SIZE])
+PLACE_SOURCE = ctypes.CFUNCTYPE(_ADDRESS)
 _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_built_for": (ctypes.c_uint32, []),
     "tidepool_attach": (ctypes.c_int, [_TEXT, _TEXT, _SIZE]),
@@ -47,6 +48,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_optimizer_scope": (None, [ctypes.c_int]),
     "tidepool_finish": (None, []),
     "tidepool_rescan_operators": (None, []),
+    "tidepool_set_place_source": (None, [PLACE_SOURCE]),
     "tidepool_recording": (None, [ctypes.c_int]),
     "tidepool_begin_settling": (ctypes.c_int, [_TEXT, _SIZE]),
     "tidepool_end_settling": (None, []),

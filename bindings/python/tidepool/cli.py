@@ -4,7 +4,7 @@
 job: exit status and signals are the job's own, and the job's children inherit the settings. Each
 process of the job that imports PyTorch and cannot have Tidepool ends there with status 2.
 `verify` runs the job in such an environment and without, and compares (`_verify.py`); `probe` finds
-a budget for it (`_probe.py`). `top` and `doctor` take no job.
+a budget for it (`_probe.py`). `report`, `top` and `doctor` take no job.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from . import (
     _verify,
 )
 from ._version import __version__
+from .report import command as report
 
 SHIM = _doctor.SHIM
 _OPTIONS = tuple(each for each in _settings.SETTINGS if each.commands and not each.switch)
@@ -115,6 +116,20 @@ Exit status: 0, or with --once or --json 1 if there is no such job.
 """
 
 
+_REPORT_EPILOG = """\
+examples:
+  tidepool run --trace out.jsonl.gz --trace-steps 3:5 -- python train.py
+  tidepool report out.jsonl.gz
+  tidepool report out.jsonl.gz --budget 50% -o half.html
+
+Simulates budgets on the trace, and one of them step by step, and writes one HTML file that shows,
+without a network: memory over time, where it lies, what is there and what stays, what is evicted
+and brought back by module and line of code, and what other budgets would cost.
+
+Exit status: 0, or 1 if there is no report.
+"""
+
+
 class Refusal(Exception):
     """`run` will not start the job; the message says why."""
 
@@ -177,6 +192,8 @@ def _batches(asked: Sequence[str], command: list[str], wish: _probe.Wish) -> _ba
 
 def _without_job(parsed: argparse.Namespace) -> int:
     """Run a command that takes no job; argparse has seen to it that it is one."""
+    if parsed.command == "report":
+        return report.main(parsed.trace, parsed.output, parsed.budget)
     if parsed.command == "top":
         return _top.main(parsed.pid, parsed.once, parsed.json)
     return _doctor.main(parsed.json)
@@ -283,7 +300,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run PyTorch jobs within a hard memory budget, with the same bits.")
     parser.add_argument("--version", action="version", version=f"tidepool {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, dest="command",
-                                     metavar="run | verify | probe | top | doctor")
+                                     metavar="run | verify | probe | report | top | doctor")
     run = commands.add_parser(
         "run", help="run a job within a budget", formatter_class=shape, allow_abbrev=False,
         usage="tidepool run [--budget SIZE] [options] -- COMMAND...\n"
@@ -300,6 +317,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--steps", metavar="N", type=_step_count,
                         help="stop each run after N calls of an optimizer's step")
     _add_probe(commands, shape)
+    _add_report(commands, shape)
     top = commands.add_parser(
         "top", help="watch running jobs", formatter_class=shape, allow_abbrev=False,
         description="Watch the running jobs of this user that were started by `tidepool run --top`,"
@@ -312,6 +330,20 @@ def _parser() -> argparse.ArgumentParser:
         description="Check this installation.", epilog=_DOCTOR_EPILOG)
     doctor.add_argument("--json", action="store_true", help="one JSON object, for bug reports")
     return parser
+
+
+def _add_report(commands, shape) -> None:
+    parser = commands.add_parser(
+        "report", help="show where a job's memory and time go", formatter_class=shape,
+        allow_abbrev=False, usage="tidepool report TRACE [-o FILE] [--budget SIZE]",
+        description="Make a page of a job's trace.", epilog=_REPORT_EPILOG)
+    parser.add_argument("trace", type=Path, metavar="TRACE",
+                        help="of `tidepool run --trace`")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE",
+                        help="the page (default: beside the trace, NAME.html)")
+    parser.add_argument("--budget", metavar="SIZE",
+                        help="to show, such as 8GiB or 50%% of the job's peak (default: the least "
+                             "of those tried that costs at most 10%%)")
 
 
 def _add_probe(commands, shape) -> None:

@@ -21,6 +21,7 @@ namespace tidepool::torch_glue {
 constinit thread_local int t_region_depth = 0;
 constinit thread_local uint64_t t_own_kernels = 0;
 std::atomic<bool> g_has_own_kernels{false};
+std::atomic<PlaceSource> g_place_source{nullptr};
 
 namespace {
 
@@ -202,6 +203,10 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   if (engine_ == nullptr) return nullptr;
   call_.emplace(engine().runtime());
   call().set_type(info_);
+  if (engine().is_traced()) [[unlikely]] {
+    const PlaceSource source = g_place_source.load(std::memory_order_relaxed);
+    if (source != nullptr) call().set_place(source());
+  }
   in_optimizer_ = t_in_optimizer;
   const bool is_known = info_.is_trusted();
   trusted_ = is_known && t_region_depth == 0;

@@ -140,6 +140,11 @@ extern constinit thread_local uint64_t t_own_kernels;
 // generator's lock while it is recorded. So operators that draw are not recorded from then on.
 extern std::atomic<bool> g_has_own_kernels;
 
+// Says where the job calls the operator that is about to run on this thread, as
+// tidepool_set_place_source() has it.
+using PlaceSource = const char* (*)();
+extern std::atomic<PlaceSource> g_place_source;
+
 // Above zero while generated code runs on this thread. It reads operands and results of operators
 // by their addresses, so that these have to stay where they are.
 extern constinit thread_local int t_region_depth;

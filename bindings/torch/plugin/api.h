@@ -81,6 +81,11 @@ TIDEPOOL_EXPORT void tidepool_optimizer_scope(int entering);
 // Says that the job ends: completes its trace, if that is recorded, and stops searching for plans.
 TIDEPOOL_EXPORT void tidepool_finish();
 
+// From now on `source` says, for each operator of a job with a trace, where the job calls it: a
+// JSON text that lives as long as the process, and is the same pointer for the same place; nullptr
+// where it is not known. It is called without a lock of ours on the operator's thread.
+TIDEPOOL_EXPORT void tidepool_set_place_source(const char* (*source)());
+
 // Registers operators that were defined after attaching (cheap when there are none).
 TIDEPOOL_EXPORT void tidepool_rescan_operators();
 

@@ -176,6 +176,10 @@ void tidepool_optimizer_scope(int entering) {
   if (g_operators_pending.load(std::memory_order_relaxed)) rescan_operators();
 }
 
+void tidepool_set_place_source(const char* (*source)()) {
+  g_place_source.store(source, std::memory_order_relaxed);
+}
+
 int tidepool_begin_settling(char* error, size_t error_bytes) {
   std::vector<Engine*> begun;
   return begin_everywhere(std::mem_fn(&Engine::begin_settling), std::mem_fn(&Engine::end_settling),

@@ -316,6 +316,35 @@ TEST_CASE("a simulation under an unknown policy is refused") {
   CHECK_THROWS_AS(simulate(trace_of(kFive), config), std::invalid_argument);
 }
 
+TEST_CASE("a history has all iterations, with their blocks") {
+  const Trace trace = network_trace(20, 1000);
+  SimulationConfig config;
+  config.memory = MemoryModel::kExact;
+  config.budget_bytes = trace_peak(trace).peak_bytes / 2;
+  config.iterations = 2;
+  const TemporaryFile file("work.log");
+  const SimulationResult plain = simulate(trace, config);
+  SimulationResult watched;
+  {
+    WorkLog history(file.path(), true);
+    watched = simulate(trace, config, &history);
+  }
+  CHECK(watched.compute_ns == plain.compute_ns);
+  CHECK(watched.evictions == plain.evictions);
+  const std::string text = file.read();
+  CHECK(text.starts_with("iteration 1\n"));
+  const size_t last = text.find("iteration 2\n");
+  REQUIRE(last != std::string::npos);
+  uint64_t evictions = 0, places = 0, allocated = 0;
+  for (size_t at = last; (at = text.find(" evict ", at)) != std::string::npos; ++at) ++evictions;
+  for (size_t at = 0; (at = text.find(" place ", at)) != std::string::npos; ++at) ++places;
+  for (size_t at = 0; (at = text.find(" allocate ", at)) != std::string::npos; ++at) ++allocated;
+  CHECK(evictions == plain.evictions);
+  CHECK(evictions > 0);
+  CHECK(places > 20);
+  CHECK(allocated >= places);
+}
+
 TEST_CASE("a logged simulation is one iteration of the other, and says what it did") {
   const Trace trace = network_trace(20, 1000);
   SimulationConfig config;

@@ -89,6 +89,8 @@ TEST_CASE("a budget is a size") {
 
 TEST_CASE("one run can be logged") {
   CHECK(parsed({"a", "--budget", "1GiB", "--log", "x"}).log_path == "x");
+  CHECK(parsed({"a", "--budget", "1GiB", "--iterations", "2", "--history", "x"}).history_path ==
+        "x");
 }
 
 TEST_CASE("help needs nothing else") {
@@ -127,6 +129,9 @@ TEST_CASE("a wrong command line is refused with what was expected") {
       {{"a", "--budget-ratio", "1", "--policy", "needed-cost,coop", "--log", "x"},
        "--log goes with"},
       {{"a", "--budget-ratio", "1", "--iterations", "2", "--log", "x"}, "--log goes with"},
+      {{"a", "--budget-ratio", "1", "--log", "x", "--history", "y"}, "--history goes with"},
+      {{"a", "--budget-ratio", "1", "--policy", "needed-cost,coop", "--history", "y"},
+       "--history goes with"},
       {{"a", "--budget-ratio", "1", "--oracle"}, "goes with --iterations"},
   };
   for (const Case& each : cases) {

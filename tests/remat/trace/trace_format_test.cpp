@@ -104,6 +104,8 @@ TEST_CASE("a broken line is refused with its number and the reason") {
       {R"({"step":2})", "4: step 2 where 1 is next"},
       {R"({"end":3})", "4: the trace had 3 events, but 2 are here"},
       {"{\"end\":2}\n{\"step\":1}", "5: a line after the end"},
+      {R"({"op":"g","ns":1,"place":0})", "4: unknown place 0"},
+      {R"({"place":1,"at":{}})", "4: place 1 where 0 is next"},
       {R"({"what":1})", "4: no event"},
       {R"([1])", "4: not a JSON object"},
       {R"({"op":"g","ns":)", "4: not JSON"},

@@ -37,5 +37,32 @@ TEST_CASE("names are written as JSON has them") {
   CHECK(trace.names[0] == name);
 }
 
+TEST_CASE("places are written once, before the first operator that is called there") {
+  const TemporaryFile file("places.jsonl");
+  const char* const here = R"({"lines":["a.py:1 f"]})";
+  const char* const there = R"({"lines":["a.py:2 f"]})";
+  {
+    TraceWriter writer(file.path(), TraceFacts());
+    for (const char* place : {here, there, here, static_cast<const char*>(nullptr)}) {
+      OperatorCallEntry call;
+      call.name = "f";
+      call.place = place;
+      writer.call(call);
+    }
+    writer.finish();
+  }
+  const std::string text = file.read();
+  CHECK(text.substr(text.find('\n') + 1) ==
+        R"({"place":0,"at":{"lines":["a.py:1 f"]}}
+{"op":"f","ns":0,"place":0}
+{"place":1,"at":{"lines":["a.py:2 f"]}}
+{"op":"f","ns":0,"place":1}
+{"op":"f","ns":0,"place":0}
+{"op":"f","ns":0}
+{"end":6}
+)");
+  CHECK(read_trace(file.path()).operators.size() == 4);
+}
+
 }  // namespace
 }  // namespace tidepool::plan
