@@ -89,12 +89,14 @@ function(tidepool_runs_elsewhere name)
     -Wl,--wrap=_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE)
 endfunction()
 
-# tidepool_goes_into_jobs(TARGET): the shared library lands in TIDEPOOL_LIB_DIR, hides the symbols
-# of what it links, and finds its own dependencies (copied beside it) before the system's. An
+# tidepool_goes_into_jobs(TARGET): the shared library lands in TIDEPOOL_LIB_DIR, hides all symbols
+# but Tidepool's own, and finds its own dependencies (copied beside it) before the system's. An
 # RPATH, not a RUNPATH: it must also serve the dependencies' dependencies.
 function(tidepool_goes_into_jobs name)
   tidepool_lies_in_package(${name})
-  target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
+  set(exported ${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
+  target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--version-script=${exported})
+  set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${exported})
 endfunction()
 
 # tidepool_lies_in_package(TARGET): the same for a program, but for the symbols. The target
