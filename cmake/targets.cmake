@@ -49,6 +49,14 @@ function(tidepool_library name)
   endif()
 endfunction()
 
+# tidepool_compiles_at_once(TARGET): in an installation several files are compiled as one, as most
+# of a file's time goes into PyTorch's headers. (For development each is compiled alone.)
+function(tidepool_compiles_at_once name)
+  if(SKBUILD)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 # tidepool_test(NAME LINK TARGETS...): one Catch2 program of this folder's sources, and one CTest
 # test per *_test.cpp in it.
 function(tidepool_test name)
