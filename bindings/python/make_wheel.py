@@ -97,6 +97,9 @@ def problems(wheel: Path, plugins: set[str]) -> Iterator[str]:
         names = {path.name for path in binaries}
         for name in sorted((plugins | PROGRAMS) - names):
             yield f"{name}: is missing"
+        for name in sorted(names - plugins):
+            if name.startswith("libtidepool_torch_"):
+                yield f"{name}: is of a release that was not asked for"
         for path in binaries:
             yield from (f"{path.name}: {problem}" for problem in of_binary(path, names))
 
@@ -104,9 +107,13 @@ def problems(wheel: Path, plugins: set[str]) -> Iterator[str]:
 def main() -> int:
     """Make the wheel that the command line asks for."""
     folder, roots = Path(sys.argv[1]), [Path(root).resolve() for root in sys.argv[2:]]
-    wheel = make(folder, ROOT / "build" / "wheel",
+    build, plugins = ROOT / "build" / "wheel", plugins_for(roots)
+    for old in (build / "lib").glob("libtidepool_torch_*.so"):
+        if old.name not in plugins:
+            old.unlink()
+    wheel = make(folder, build,
                  f"cmake.define.TIDEPOOL_TORCH_ROOTS={';'.join(map(str, roots))}")
-    found = list(problems(wheel, plugins_for(roots)))
+    found = list(problems(wheel, plugins))
     if found:
         wheel.unlink()
         print(f"{wheel.name}:", *found, sep="\n  ", file=sys.stderr)

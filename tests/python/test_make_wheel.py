@@ -68,6 +68,9 @@ def test_what_is_wrong_with_a_wheel_is_said(wheel, library, monkeypatch):
     (missing,) = make_wheel.problems(wheel, {PLUGIN, "libtidepool_torch_9_2.so"})
     assert missing == "libtidepool_torch_9_2.so: is missing"
 
+    (unwanted,) = make_wheel.problems(wheel, set())
+    assert unwanted == f"{PLUGIN}: is of a release that was not asked for"
+
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("tests/conftest.py", "")
     (stray,) = make_wheel.problems(wheel, {PLUGIN})
