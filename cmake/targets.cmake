@@ -49,6 +49,14 @@ function(tidepool_library name)
   endif()
 endfunction()
 
+# tidepool_compiles_at_once(TARGET): in an installation several files are compiled as one, as most
+# of a file's time goes into PyTorch's headers. (For development each is compiled alone.)
+function(tidepool_compiles_at_once name)
+  if(SKBUILD)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 # tidepool_test(NAME LINK TARGETS...): one Catch2 program of this folder's sources, and one CTest
 # test per *_test.cpp in it.
 function(tidepool_test name)
@@ -89,12 +97,14 @@ function(tidepool_runs_elsewhere name)
     -Wl,--wrap=_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE)
 endfunction()
 
-# tidepool_goes_into_jobs(TARGET): the shared library lands in TIDEPOOL_LIB_DIR, hides the symbols
-# of what it links, and finds its own dependencies (copied beside it) before the system's. An
+# tidepool_goes_into_jobs(TARGET): the shared library lands in TIDEPOOL_LIB_DIR, hides all symbols
+# but Tidepool's own, and finds its own dependencies (copied beside it) before the system's. An
 # RPATH, not a RUNPATH: it must also serve the dependencies' dependencies.
 function(tidepool_goes_into_jobs name)
   tidepool_lies_in_package(${name})
-  target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
+  set(exported ${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
+  target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--version-script=${exported})
+  set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${exported})
 endfunction()
 
 # tidepool_lies_in_package(TARGET): the same for a program, but for the symbols. The target

@@ -83,6 +83,20 @@ def test_enable_refuses_what_it_cannot_do(installation, importable):
     installation.run(sys.executable, "-c", changed, check=0, TIDEPOOL_BUDGET="1GiB", **importable)
 
 
+def test_a_plugin_for_another_cuda_is_refused_with_advice(installation, importable, tmp_path):
+    runtime = tmp_path / "libcudart.so.77"
+    (tmp_path / "empty.c").write_text("")
+    build(tmp_path / "empty.c", runtime, "-Wl,-soname,libcudart.so.77")
+    build(HERE / "fake_plugin.c", tmp_path / "libtidepool_torch_cuda_9_1.so", "-Wl,--no-as-needed",
+          str(runtime))
+    runtime.unlink()
+    code = ("import pathlib, torch; torch.version.cuda = '76.5'\n"
+            "from tidepool import _plugin\n"
+            f"_plugin.load(pathlib.Path({str(tmp_path)!r}), 'cuda')")
+    done = installation.run(sys.executable, "-c", code, check=1, **importable)
+    assert "libcudart.so.77" in done.stderr and "this PyTorch has CUDA 76.5: install" in done.stderr
+
+
 def test_statistics_without_attaching(installation, importable):
     done = installation.run(sys.executable, "-c", "import json, tidepool; "
                             "print(json.dumps(tidepool.stats()))", check=0, **importable)

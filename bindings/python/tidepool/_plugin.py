@@ -238,7 +238,9 @@ def load(folder: Path = LIBRARY_FOLDER, device: str = "cpu") -> Plugin:
         # Never unloaded: PyTorch keeps pointers into it until the process ends.
         plugin = kind(ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_NODELETE))
     except (OSError, AttributeError) as error:
-        raise AttachError(f"cannot load {path.name}: {error}") from error
+        advice = ("" if "libcudart" not in str(error) else
+                  f" (this PyTorch has CUDA {torch.version.cuda}: install Tidepool from sources)")
+        raise AttachError(f"cannot load {path.name}: {error}{advice}") from error
     built_for = plugin.library.tidepool_built_for()
     if (built_for >> 8, built_for & 0xFF) != version:
         raise AttachError(f"{path.name} was built for PyTorch {built_for >> 8}.{built_for & 0xFF}")

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "bindings/torch/base/devices.h"
+#include "bindings/torch/base/name_lists.h"
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_evidence.h"
 #include "bindings/torch/calls/varying_operators.h"
@@ -97,11 +98,6 @@ constexpr std::array kDrawNothing = {
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-template <size_t N>
-bool lists(const std::array<const char*, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // A type whose values a record can hold: numbers, strings, generators, and lists of such.

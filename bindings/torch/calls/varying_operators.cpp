@@ -2,9 +2,10 @@
 
 #include <ATen/Context.h>
 
-#include <algorithm>
 #include <array>
 #include <string_view>
+
+#include "bindings/torch/base/name_lists.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -108,11 +109,6 @@ constexpr std::array kOthers = {
     "sparse_sampled_addmm",
     "_coalesce",
 };
-
-template <size_t N>
-bool lists(const std::array<const char*, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 }  // namespace
 

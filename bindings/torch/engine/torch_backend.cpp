@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/engine/engine.h"
@@ -71,11 +72,6 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
   return stack;
 }
 
-// Swallows warnings of a replay, which the recorded call has given already.
-class NoWarnings final : public c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
 // Runs native_dropout from a generator, which it does not take: _fused_dropout is the same kernel,
 // given the probability to keep, with a mask of bytes.
 void call_dropout(const OperatorInfo& info, torch::jit::Stack& stack,
@@ -112,8 +108,7 @@ void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   NumericScope numeric(body.numeric, host_is_foreign());
   const c10::DeviceGuard device_guard(device);
   at::DisableRecordFunctionGuard unseen;  // a profiler shows the job's calls
-  NoWarnings silent;
-  const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  const NoWarnings quiet;                 // the recorded call has given them already
   if (info.draws_by_default_only) return call_dropout(info, stack, replay_generator(device));
   info.call_recorded_kernel(stack, device);
 }

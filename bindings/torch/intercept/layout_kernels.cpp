@@ -1,11 +1,10 @@
 #include "bindings/torch/intercept/layout_kernels.h"
 
-#include <c10/util/Exception.h>
-
 #include <array>
 #include <span>
 #include <utility>
 
+#include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/boxed_call.h"
 
@@ -41,16 +40,10 @@ class AroundKernel final : public c10::OperatorKernel {
   c10::SafeKernelFunction kernel_;
 };
 
-// A scope without PyTorch's warning of a kernel that replaces another one, which is meant here.
-class NoWarnings final : public c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
 }  // namespace
 
 void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) {
-  NoWarnings silent;
-  c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  const NoWarnings quiet;  // that a kernel replaces another one, which is meant here
   const Keys layout_keys = host_is_foreign() ? Keys(kCudaKeys) : Keys(kHostKeys);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {

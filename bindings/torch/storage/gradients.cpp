@@ -28,8 +28,8 @@ template <typename Node, typename Null>
 struct WeakOf<c10::intrusive_ptr<Node, Null>> {
   using Type = c10::weak_intrusive_ptr<Node, Null>;
 };
-using Held = decltype(try_get_grad_accumulator(std::declval<const at::Tensor&>()));
-using Accumulator = WeakOf<Held>::Type;
+using HeldNode = decltype(try_get_grad_accumulator(std::declval<const at::Tensor&>()));
+using Accumulator = WeakOf<HeldNode>::Type;
 
 // Has the end of a backward pass, if one is under way on this thread, mark the gradients.
 void mark_after_backward() {
@@ -57,7 +57,7 @@ void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
     return;
   const BorrowedTensor borrowed(tensor);
   const at::Tensor& used = *borrowed;
-  Held node;
+  HeldNode node;
   if (used.is_leaf()) {
     node = try_get_grad_accumulator(used);
   } else if (used.is_view()) {
@@ -75,7 +75,7 @@ void forget_parameter(remat::Storage& storage) {
 remat::Storage* find_gradient(const remat::Storage& parameter) {
   const auto* known = static_cast<const Accumulator*>(parameter.notes);
   if (known == nullptr) return nullptr;
-  const Held node = known->lock();
+  const HeldNode node = known->lock();
   const auto* accumulate = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());
   if (accumulate == nullptr) return nullptr;
   const at::Tensor& gradient = accumulate->variable.grad();
