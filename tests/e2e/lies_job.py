@@ -40,6 +40,7 @@ def check(blind: bool) -> dict[str, str]:
     if not blind:
         checked._sources._kernels = {f"lying::{name}": [function]
                                      for name, function in lying_operators.LIES.items()}
+    torch.set_float32_matmul_precision("highest")  # as before one of them has changed it
     checked.start()
     for name in lying_operators.LIES:
         steps_of(name)
