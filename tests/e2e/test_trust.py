@@ -41,13 +41,28 @@ def lies(*arguments: str, front: tuple[str, ...] = ()) -> dict:
     return json.loads(done.stdout)
 
 
+FORCED = [name for name in FOUND if name not in NOT_FORCED]
+
+
 @pytest.fixture(scope="module")
-def forced() -> list[str]:
-    return [name for name in FOUND if name not in NOT_FORCED]
+def begun(tmp_path_factory, extension):
+    """Begin all that takes long and needs nothing else, each as a future."""
+    folder = tmp_path_factory.mktemp("trust")
+    for name in ("honest_job.py", "honest_operators.py"):
+        shutil.copy(harness.HERE / name, folder)
+    verify = [sys.executable, "-m", "tidepool", "verify", "--device", "cpu", "--budget", "1GiB",
+              "--chaos=random:1", "--trust", str(folder / "trust.json"), "--",
+              *job(folder, extension)]
+    replay = ",".join(f"lying::{name}" for name in FORCED)
+    front = tuple(harness.attached("1GiB", "--chaos=op", "--replay", replay))
+    with ThreadPoolExecutor(2) as pool:
+        yield {"folder": folder, "verify": pool.submit(harness.run, verify),
+               "check": pool.submit(lies, "check"), "plain": pool.submit(lies, "run", *FORCED),
+               "trusted": pool.submit(lies, "run", *FORCED, front=front)}
 
 
-def test_a_check_refuses_operators_that_lie():
-    found = lies("check")
+def test_a_check_refuses_operators_that_lie(begun):
+    found = begun["check"].result()
     seeing, blind = found["seeing"], found["blind"]
     assert seeing.keys() == blind.keys() == FOUND.keys()
     for name, (reason, blind_reason) in FOUND.items():
@@ -56,14 +71,11 @@ def test_a_check_refuses_operators_that_lie():
         assert blind_reason is None or blind[name].startswith(blind_reason), name
 
 
-def test_lies_that_are_trusted_end_in_errors(forced):
-    replay = ",".join(f"lying::{name}" for name in forced)
-    front = harness.attached("1GiB", "--chaos=op", "--replay", replay)
-    with ThreadPoolExecutor(2) as pool:
-        plain, trusted = pool.map(lambda each: lies("run", *forced, front=each), ((), tuple(front)))
-    failed = {name for name in forced if trusted[name].startswith("error")}
-    assert {name: trusted[name] for name in forced if name not in failed} == \
-        {name: plain[name] for name in forced if name not in failed}
+def test_lies_that_are_trusted_end_in_errors(begun):
+    plain, trusted = begun["plain"].result(), begun["trusted"].result()
+    failed = {name for name in FORCED if trusted[name].startswith("error")}
+    assert {name: trusted[name] for name in FORCED if name not in failed} == \
+        {name: plain[name] for name in FORCED if name not in failed}
     assert failed >= {"hidden_write", "hidden_state", "hidden_random", "reads_a_global",
                       "reads_a_tensor", "shares_a_buffer"}
     for name in ("hidden_state", "hidden_random", "reads_a_global"):
@@ -71,18 +83,13 @@ def test_lies_that_are_trusted_end_in_errors(forced):
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory, extension) -> Path:
-    """Return a folder with a job, `trust.json` that `verify` wrote for it, and its report."""
-    folder = tmp_path_factory.mktemp("trust")
-    for name in ("honest_job.py", "honest_operators.py"):
-        shutil.copy(harness.HERE / name, folder)
-    done = harness.run([sys.executable, "-m", "tidepool", "verify", "--device", "cpu", "--budget",
-                        "1GiB", "--chaos=random:1", "--trust", str(folder / "trust.json"), "--",
-                        *job(folder, extension)])
+def checked(begun) -> Path:
+    """Return a folder with a job, `trust.json` that `verify` wrote for it, and what that said."""
+    done = begun["verify"].result()
     assert done.returncode == 0, done.stdout + done.stderr
-    (folder / "printed").write_text(done.stderr)
-    (folder / "report").write_text(done.stdout)
-    return folder
+    (begun["folder"] / "report").write_text(done.stdout)
+    (begun["folder"] / "printed").write_text(done.stderr)
+    return begun["folder"]
 
 
 @pytest.fixture(scope="module")
