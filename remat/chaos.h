@@ -30,7 +30,7 @@ class ChaosEvictions {
  public:
   ChaosEvictions(Chaos kind, uint64_t seed, Residency& residency, const Restorer& restorer)
       : kind_(kind), random_(seed), residency_(residency), restorer_(restorer) {
-    if (kind != Chaos::kNone) residency.check.enable();
+    if (kind != Chaos::kNone) residency.check.enable_counts();
     if (kind == Chaos::kOffload) residency.choose_ways_at_random(seed);
   }
 

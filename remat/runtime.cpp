@@ -22,6 +22,7 @@ Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeCo
              observation_,
              chaos_,
              config.step_history_at_once ? contents_.policy->step_history() : nullptr} {
+  if (config.compares_restored) contents_.residency.check.enable_refusals();
   allocator.set_reclaimer(this);
 }
 

@@ -43,6 +43,8 @@ struct RuntimeConfig {
   // Whether a policy that looks ahead does so from the beginning, or only once something was
   // evicted.
   bool step_history_at_once = true;
+  // Whether contents that come back otherwise than they were evicted are an error.
+  bool compares_restored = false;
   Limits limits;
 };
 

@@ -3,22 +3,31 @@
 namespace tidepool::remat {
 
 void ContentCheck::evicted(const Value& value, const void* address) {
-  if (enabled_) fingerprints_[&value] = backend_.fingerprint(address, value.bytes);
+  if (counts_ || refuses_) fingerprints_[&value] = backend_.fingerprint(address, value.bytes);
 }
 
 void ContentCheck::restored(Value& value, const void* address) {
-  if (!enabled_) return;
-  if (value.producer != nullptr && !value.restored) {
+  if (!counts_ && !refuses_) return;
+  if (counts_ && value.producer != nullptr && !value.restored) {
     value.restored = true;
     ++coverage_[value.producer->type].restored;
   }
   const auto found = fingerprints_.find(&value);
   if (found == fingerprints_.end()) return;
   ++compared;
-  if (found->second != backend_.fingerprint(address, value.bytes)) {
+  // Where differences are refused, is_equal() has compared already.
+  if (!refuses_ && found->second != backend_.fingerprint(address, value.bytes)) {
     ++different[value.producer != nullptr ? value.producer->type->name : "(a root)"];
   }
   fingerprints_.erase(found);
+}
+
+bool ContentCheck::is_equal(const Value& value, const void* address) const {
+  if (!refuses_) [[likely]]
+    return true;
+  const auto found = fingerprints_.find(&value);
+  return found == fingerprints_.end() ||
+         found->second == backend_.fingerprint(address, value.bytes);
 }
 
 std::map<std::string, ContentCheck::Coverage> ContentCheck::coverage() const {

@@ -1,8 +1,10 @@
-// ContentCheck: compares, under chaos, the fingerprints of contents that are evicted with those of
-// what comes back. Differences are counted by the operator that made the contents, so that a wrong
-// replay is named where it happens, not where it is noticed. It also counts how many of each
-// operator's results were evicted and came back, which shows what chaos has tried. Not thread safe:
-// the device's lock is held. While it is off, it costs a branch.
+// ContentCheck: compares, where it is switched on, the fingerprints of contents that are evicted
+// with those of what comes back. Under chaos differences are counted by the operator that made the
+// contents, so that a wrong replay is named where it happens, not where it is noticed; and it
+// counts how many of each operator's results were evicted and came back, which shows what chaos has
+// tried. In a job that replays operators on a user's word, a difference is an error instead, before
+// the job can read the contents. Not thread safe: the device's lock is held. While it is off, it
+// costs a branch.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +21,26 @@ namespace tidepool::remat {
 class ContentCheck {
  public:
   explicit ContentCheck(const Backend& backend) : backend_(backend) {}
-  void enable() { enabled_ = true; }
-  bool enabled() const { return enabled_; }
+  // Counts, for chaos.
+  void enable_counts() { counts_ = true; }
+  // Has is_equal() compare.
+  void enable_refusals() { refuses_ = true; }
 
   // `value`, with its bytes at `address`, is about to be evicted.
   void evicted(const Value& value, const void* address);
+  // Whether the contents at `address`, which are about to be given to an evicted value, are those
+  // that were evicted. True unless refusals are enabled.
+  bool is_equal(const Value& value, const void* address) const;
+  // The value dies; another one may get its address.
+  void forget(const Value& value) {
+    if (!fingerprints_.empty()) [[unlikely]]
+      fingerprints_.erase(&value);
+  }
   // The contents of `value` have come back to `address`.
   void restored(Value& value, const void* address);
   // An operator of this type has made contents that can be made again.
   void made(const RecordType& type) {
-    if (enabled_) [[unlikely]]
+    if (counts_) [[unlikely]]
       ++coverage_[&type].made;
   }
 
@@ -44,7 +56,8 @@ class ContentCheck {
 
  private:
   const Backend& backend_;
-  bool enabled_ = false;
+  bool counts_ = false;
+  bool refuses_ = false;
   absl::flat_hash_map<const Value*, uint64_t> fingerprints_;
   absl::flat_hash_map<const RecordType*, Coverage> coverage_;
 };

@@ -209,7 +209,10 @@ void Residency::free_kept(Value& value) { allocator_.free_locked(take_kept(value
 void Residency::value_dies(Value& value) {
   const bool is_cut = value.references > 0;  // it only loses its lineage
   if (value.kept != nullptr && !is_cut) free_kept(value);
-  if (!is_cut) copies.drop(value);
+  if (!is_cut) {
+    copies.drop(value);
+    check.forget(value);
+  }
   const bool known = value.component != 0 || value.changed != 0;
   if (known) policy_.value_dies(value);
 }

@@ -123,9 +123,12 @@ void Restorer::load(Value& value, DeviceLock& lock) {
   const StreamId stream = contents_.replay_order.stream();
   void* block = nullptr;
   try {
-    Unlocked unlocked(lock);
-    block = contents_.allocator.allocate(value.bytes, PlacementHint::kTransient, stream);
-    copies.tier()->load(slot, block, stream);
+    {
+      Unlocked unlocked(lock);
+      block = contents_.allocator.allocate(value.bytes, PlacementHint::kTransient, stream);
+      copies.tier()->load(slot, block, stream);
+    }
+    require_equal(&value, block);
   } catch (...) {
     if (block != nullptr) contents_.allocator.free_locked(block);
     throw;
@@ -149,6 +152,7 @@ void Restorer::run_record(RestorationPlan& plan, Record& record, DeviceLock& loc
   try {
     take_target(step, lock);
     execute(step, lock);
+    require_equal(step);
   } catch (...) {
     if (step.target != nullptr) contents_.allocator.free_locked(step.target);
     running_ = {};
@@ -237,11 +241,41 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
     if (asked[k] == nullptr) step.outputs[k] = nullptr;
     const bool given = step.outputs[k] != nullptr && step.outputs[k] != asked[k];
     if (asked[k] == nullptr || given) continue;
-    for (void*& output : step.outputs) {
-      if (output != nullptr && output != Replay::wanted()) contents_.allocator.free_locked(output);
-      output = nullptr;
-    }
+    free_outputs(step);
     throw RestorationError(fmt::format("replaying {} gave no output {}", record.type->name, k));
+  }
+}
+
+void Restorer::free_outputs(Step& step) {
+  for (void*& output : step.outputs) {
+    if (output != nullptr && output != Replay::wanted()) contents_.allocator.free_locked(output);
+    output = nullptr;
+  }
+}
+
+// Compares what has come back with what was evicted, before the job can read it.
+void Restorer::require_equal(const Value* value, const void* address) const {
+  const bool is_for_job = value != nullptr && address != nullptr && value->live_and_evicted();
+  if (!is_for_job || value->available()) return;
+  if (contents_.residency.check.is_equal(*value, address)) return;
+  const char* const maker = value->producer != nullptr ? value->producer->type->name : "(a root)";
+  throw RestorationError(fmt::format(
+      "what {} had made came back with other bits: it, or an operator that reads or makes what it "
+      "needs, is trusted to give the same bits each time and to write nothing unseen, but does not "
+      "(--keep NAME keeps what an operator makes)",
+      maker));
+}
+
+void Restorer::require_equal(Step& step) {
+  const Record& record = step.record;
+  if (record.writes()) return require_equal(record.outputs[0], step.target);
+  try {
+    for (size_t k = 0; k < step.outputs.size(); ++k) {
+      require_equal(record.outputs[k], step.outputs[k]);
+    }
+  } catch (...) {
+    free_outputs(step);
+    throw;
   }
 }
 

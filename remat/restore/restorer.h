@@ -60,6 +60,9 @@ class Restorer {
   void load(Value& value, DeviceLock& lock);
   void take_target(Step& step, DeviceLock& lock);
   void execute(Step& step, DeviceLock& lock);
+  void free_outputs(Step& step);
+  void require_equal(const Value* value, const void* address) const;
+  void require_equal(Step& step);
   void give(Value* value, void* address, StreamId stream);
 
   Contents& contents_;

@@ -1,5 +1,6 @@
 // A plugin without PyTorch, for tests of what surrounds it: it notes the calls that it gets.
 // FAKE_PLUGIN_LOG names a file for one line per call; FAKE_PLUGIN_REFUSES is attach's refusal.
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -92,6 +93,12 @@ int tidepool_set_limit(uint64_t bytes, char* error, size_t error_bytes) {
   return 1;
 }
 void tidepool_distrust(const char* name) { note("distrust", name); }
+void tidepool_judge_operators(bool (*judge)(const char*, const char*, bool)) { (void)judge; }
+size_t tidepool_kernel_library(const char* name, char* out, size_t capacity) {
+  (void)name;
+  if (capacity > 0) out[0] = '\0';
+  return 1;
+}
 void tidepool_note_own_kernel(void) { note("own kernel", ""); }
 int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }
 void tidepool_recording(int on) { (void)on; }

@@ -36,7 +36,7 @@ class Plugin:
         pass
 plugin = Plugin()
 early = torch.library.Library("aten", "IMPL")
-_registrations.follow_registrations(plugin, torch)
+_registrations.follow_registrations(plugin, torch, lambda: {"trusted_of_test"})
 seen = {}
 def note(name):
     seen[name] = list(calls)
@@ -80,6 +80,12 @@ lib.impl("special_ndtri", mine, "PythonTLSSnapshot")
 note("no data")
 own._destroy()
 note("own is gone")
+trusted = torch.library.Library("trusted_of_test", "DEF")
+trusted.define("f(Tensor x) -> Tensor")
+trusted.impl("f", mine, "CPU")
+note("trusted")
+trusted._destroy()
+note("trusted is gone")
 del usual
 gc.collect()
 note("gone")
@@ -135,6 +141,7 @@ def test_what_is_not_replaced_passes(seen):
 def test_a_kernel_that_is_taken_away(seen):
     assert seen["gone"] == seen["destroyed"] == ["begin", "end"]
     assert seen["back"] != [7, 7, 7]
+    assert seen["trusted"] == [] and seen["trusted is gone"] == ["begin", "end"]
 
 
 def test_what_fails_changes_nothing(seen):

@@ -25,6 +25,9 @@ def enable(
     chaos: str | None = None,
     device: str | None = None,
     offload: str | None = None,
+    trust: str | None = None,
+    replay: str | None = None,
+    keep: str | None = None,
     stats: str | None = None,
     trace: str | None = None,
     trace_steps: str | int | None = None,
@@ -39,6 +42,9 @@ def enable(
         device: cpu, or cuda.
         offload: where tensors may go that are costly to recompute: "host:64GiB" on CUDA,
             "file:/scratch:500GiB" on the CPU.
+        trust: a file that `tidepool verify --trust` wrote: operators that may be run again.
+        replay: operators to run again although they are not checked: "mylib::op,mylib::other".
+        keep: operators never to run again.
         stats: a file for statistics at exit, JSON.
         trace: a file for what the job does from now on, for tidepool-replay; ".gz" compresses.
         trace_steps: the steps that are recorded, counted from 1: "3", "2:4" or "2:".
@@ -57,7 +63,7 @@ def enable(
         return  # which of its runs has Tidepool is for `verify` to say
     _conf.take_from_conf(os.environ)
     given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device,
-             "offload": offload, "stats": stats,
+             "offload": offload, "trust": trust, "replay": replay, "keep": keep, "stats": stats,
              "trace": trace, "trace_steps": trace_steps}
     if budget is None and not os.environ.get("TIDEPOOL_BUDGET", "").strip():
         given["budget"] = _settings.default_budget(given, os.environ)

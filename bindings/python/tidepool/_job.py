@@ -12,6 +12,7 @@ from . import (
     _compiled,
     _distributed,
     _live,
+    _operator_source,
     _optimizers,
     _plugin,
     _readers,
@@ -24,6 +25,7 @@ from . import (
     _threads,
     _torchscript,
     _trace_file,
+    _trust,
 )
 from ._version import __version__
 from .report import places
@@ -40,6 +42,7 @@ class Job:
         self.pid = os.getpid()
         self.live_file: _live.LiveFile | None = None
         self.storage_of: Callable[[Any], int] | None = None  # where tensors can be evicted
+        self.trust: _trust.Trust | None = None  # where operators of the job's may be replayed
         self.limit_bytes: int | None = None  # the budget that the job has set since, if it has
 
     def show(self) -> None:
@@ -96,14 +99,16 @@ def attach(settings: _settings.Settings) -> Job:
         raise _plugin.AttachError("already attached")
     plugin = _plugin.load(device=settings.device)
     stats_file = _claim_stats_file(settings)
+    trust = _judge_operators(plugin, settings)
     try:
-        storage_of = _attach(plugin, settings, _values_for_plugin(settings))
+        storage_of = _attach(plugin, settings, _values_for_plugin(settings), trust)
     except BaseException:
         if stats_file:
             stats_file.discard()
         raise
     _job = Job(settings, plugin, stats_file)
     _job.storage_of = storage_of
+    _job.trust = trust
     atexit.register(_job.finish)
     if settings.top:
         _job.show()
@@ -126,13 +131,27 @@ def _values_for_plugin(settings: _settings.Settings) -> dict:
     return values
 
 
+def _judge_operators(plugin: _plugin.Plugin, settings: _settings.Settings) -> _trust.Trust | None:
+    """Have the plugin ask which of the job's own operators it may replay, if any."""
+    if not settings.trusts():
+        return None
+    import torch
+
+    sources = _operator_source.OperatorSources(torch)
+    trust = _trust.Trust(_trust.load(settings.trust, str(torch.__version__), say),
+                         settings.replay, settings.keep, sources, say)
+    sources.follow()
+    plugin.judge_operators(trust.judge)
+    return trust
+
+
 def _attach(plugin: _plugin.Plugin, settings: _settings.Settings,
-            values: dict) -> Callable[[Any], int] | None:
+            values: dict, trust: _trust.Trust | None) -> Callable[[Any], int] | None:
     import torch
 
     storage_of = None
     if settings.rematerializes():
-        storage_of = _attach_rematerializing(plugin, values, torch)
+        storage_of = _attach_rematerializing(plugin, values, torch, trust)
     else:
         plugin.attach(values)
     if settings.device == "cuda":
@@ -140,8 +159,8 @@ def _attach(plugin: _plugin.Plugin, settings: _settings.Settings,
     return storage_of
 
 
-def _attach_rematerializing(plugin: _plugin.Plugin, values: dict,
-                            torch) -> Callable[[Any], int]:
+def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
+                            trust: _trust.Trust | None) -> Callable[[Any], int]:
     """Attach, and return what gives the address of a tensor's `StorageImpl`."""
     from torch.optim import Optimizer
 
@@ -154,7 +173,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict,
         raise
     _threads.follow_new_threads(plugin)
     _optimizers.follow_optimizers(plugin, Optimizer, torch.compiler.is_compiling)
-    _registrations.follow_registrations(plugin, torch)
+    _registrations.follow_registrations(plugin, torch, trust.namespaces if trust else set)
     _switches.follow_switches(plugin, torch)
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
@@ -178,8 +197,9 @@ def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | N
 def report(devices: dict) -> dict:
     """Return the statistics as `tidepool.stats()` and the statistics file give them."""
     torch = sys.modules.get("torch")
+    judged = {"operators": dict(_job.trust.verdicts)} if _job and _job.trust else {}
     return {"version": __version__, "torch": str(torch.__version__) if torch else None,
-            "devices": devices}
+            "devices": devices, **judged}
 
 
 def summary(settings: _settings.Settings, devices: dict) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
@@ -28,6 +28,7 @@ class AttachError(RuntimeError):
 
 
 _ADDRESS, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+_JUDGE = ctypes.CFUNCTYPE(ctypes.c_bool, _TEXT, _TEXT, ctypes.c_bool)
 _ONE_STORAGE = (ctypes.c_int, [_ADDRESS, _TEXT, _SIZE])
 PLACE_SOURCE = ctypes.CFUNCTYPE(_ADDRESS)
 _SIGNATURES: dict[str, tuple[object, list]] = {
@@ -56,6 +57,8 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_end_keeping": (None, [_ADDRESS]),
     "tidepool_set_limit": (ctypes.c_int, [ctypes.c_uint64, _TEXT, _SIZE]),
     "tidepool_distrust": (None, [_TEXT]),
+    "tidepool_judge_operators": (None, [_JUDGE]),
+    "tidepool_kernel_library": (_SIZE, [_TEXT, _TEXT, _SIZE]),
     "tidepool_note_own_kernel": (None, []),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
 }
@@ -75,6 +78,7 @@ class Plugin:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
         self._local = threading.local()
+        self._judge: object = None
         self.state = library.tidepool_state
         self.thread = library.tidepool_thread
         self.optimizer_scope = library.tidepool_optimizer_scope
@@ -91,6 +95,25 @@ class Plugin:
         text = json.dumps(settings).encode()
         if self.library.tidepool_attach(text, message, len(message)):
             raise AttachError(message.value.decode(errors="replace"))
+
+    def judge_operators(self, judge: Callable[[str, str, bool], bool]) -> None:
+        """Have a function say which of the job's own operators may be replayed.
+
+        To be called before `attach`. The function gets the operator, the path of the library of its
+        kernel or "", and whether its schema allows it; it is called once or a few times for each.
+        """
+        def asked(operator: bytes, library: bytes, tells_all: bool) -> bool:
+            return judge(operator.decode(), os.fsdecode(library), tells_all)
+
+        self._judge = _JUDGE(asked)  # C++ keeps a pointer to it
+        self.library.tidepool_judge_operators(self._judge)
+
+    def kernel_library(self, operator: str) -> str:
+        """Return the path of the library that has an operator's kernel, or ""."""
+        capacity = 4096  # no path is longer
+        out = (ctypes.c_char * capacity)()
+        needed = self.library.tidepool_kernel_library(operator.encode(), out, capacity)
+        return os.fsdecode(out.value) if needed <= capacity else ""
 
     def attached(self) -> bool:
         return bool(self.library.tidepool_attached())

@@ -29,15 +29,19 @@ from . import (
     _fingerprint,
     _job,
     _json_lines,
+    _operator_check,
     _operator_log,
     _operator_watch,
+    _plugin,
     _step_clock,
     _step_log,
     _tensor_names,
+    _trust_file,
 )
 
 VARIABLE = "TIDEPOOL_VERIFY"
 STARTED = ".started"  # suffix of a file for each process that could have been recorded
+CHECKED = ".checked"  # of a trust file for each process that has checked its operators
 LACKED = ".lacked_memory"  # of a file for each that ran out of memory and recorded nothing
 _SECONDS_TO_END = 60  # for what a stopped job still does: its own clean-up, threads, workers
 
@@ -47,13 +51,15 @@ class Task:
     """What a run is to record; comes in an environment variable.
 
     `steps` stops the job after so many steps; from step `watch` on its operators are recorded too.
-    Without `compare` steps are counted and timed, and no tensor is looked at.
+    Without `compare` steps are counted and timed, and no tensor is looked at. With `check` the
+    job's own operators are checked.
     """
 
     folder: str
     steps: int | None = None
     watch: int | None = None
     compare: bool = True
+    check: bool = False
 
     def to_variable(self) -> str:
         return json.dumps(asdict(self))
@@ -98,6 +104,7 @@ class Recorder:
         self._optimizer_count = 0
         self._labels: dict[tuple[str, int], list[str]] = {}  # as last written
         self._watch: _operator_watch.OperatorWatch | None = None
+        self._check: _operator_check.OperatorCheck | None = None
         self._clock = _step_clock.StepClock()
 
     def install(self) -> None:
@@ -113,6 +120,10 @@ class Recorder:
         atexit.register(self.finish)
         if self._task.watch == 1:
             self._watch_operators()
+        if self._task.check:
+            self._check = _operator_check.OperatorCheck(self._torch, self._fingerprints,
+                                                        _plugin.load().kernel_library)
+            self._check.start()
 
     # -- hooks -------------------------------------------------------------------------------------
 
@@ -195,6 +206,8 @@ class Recorder:
                 self._taken_log().write(
                     {"kind": "restored", "step": self._step, "different": different})
             self._step += 1
+            if self._check:
+                self._check.settle()
             if self._step == self._task.watch:
                 self._watch_operators()
             if self._task.steps is None or self._step <= self._task.steps:
@@ -215,6 +228,9 @@ class Recorder:
             self._ended = reason
             if self._watch:
                 self._watch.stop()
+            if self._check:
+                _trust_file.write(self._log.path.with_suffix(CHECKED), str(self._torch.__version__),
+                                  self._check.finish())
             keys = {"evictions": "evictions", "replays": "operators_replayed",
                     "out_of_memory": "num_ooms"}
             self._log.write({"kind": "end", "reason": reason,

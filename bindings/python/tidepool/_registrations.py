@@ -14,6 +14,7 @@ import atexit
 import functools
 import inspect
 import weakref
+from collections.abc import Callable
 
 from ._callers import call_as_caller
 
@@ -27,8 +28,10 @@ _EVERY_OPERATOR = "_"  # the namespace of fallbacks
 class Registrations:
     """The wrappers of one process; they stay."""
 
-    def __init__(self, plugin, torch) -> None:
+    def __init__(self, plugin, torch, trusted: Callable[[], set[str]] = set) -> None:
+        """Take what returns the namespaces of the job's own operators that are recorded, too."""
         self._plugin = plugin
+        self._trusted = trusted
         self._compiled = torch._C
         self._falls_through = torch.library.fallthrough_kernel
         # By library of the dispatcher's: its namespace and its key, and whether it replaces any.
@@ -114,12 +117,18 @@ class Registrations:
     def _reset(self, original):
         @functools.wraps(original)
         def reset(library):
-            if self._at_exit or library not in self._replacing:
+            if self._at_exit or not (library in self._replacing or self._may_be_recorded(library)):
                 return original(library)
             with self._plugin.settling():
                 return original(library)
 
         return reset
+
+    def _may_be_recorded(self, library) -> bool:
+        """Return whether an operator that a library defines may be in records."""
+        trusted = self._trusted()
+        namespace = self._places.get(library, (None, ""))[0]
+        return bool(trusted) if namespace is None else namespace in trusted
 
     def _register(self, library, operator: str, key: str, register):
         namespace = operator.split("::")[0]
@@ -132,6 +141,6 @@ class Registrations:
             return result
 
 
-def follow_registrations(plugin, torch) -> None:
+def follow_registrations(plugin, torch, trusted: Callable[[], set[str]] = set) -> None:
     """Notice from now on which operators get other kernels."""
-    Registrations(plugin, torch).follow()
+    Registrations(plugin, torch, trusted).follow()

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from . import _offload, _sizes
+from . import _offload, _sizes, _trust_file
 
 # As in remat/restore/policy_table.cpp, which has the list; the default first. The baselines are for
 # comparison.
@@ -83,6 +83,16 @@ SETTINGS = (
             "Also what no operator can make again (parameters, gradients, the optimizer's state) "
             "is then evicted, by a copy, and results where reading costs less than recomputing. "
             "[What to expect](offload.md).", _BOTH),
+    Setting("trust", "FILE", "", "the job's own operators that may be run again (for verify: check "
+            "them, and write the file)",
+            "On the CPU. What operators outside of PyTorch make (`torch.library`, extensions) is "
+            "kept, unless a file that `tidepool verify --trust FILE` has written says that running "
+            "them again gave the same bits. "
+            "[What is checked](guide.md#may-my-own-operators-be-run-again).", (*_BOTH, "probe")),
+    Setting("replay", "OPERATORS", "", "operators to run again although they are not checked: "
+            "mylib::op,mylib::other", "With `trust` or without.", (*_BOTH, "probe")),
+    Setting("keep", "OPERATORS", "", "operators never to run again, whatever the file says", "",
+            (*_BOTH, "probe")),
     Setting("stats", "FILE", "", "write statistics at exit, JSON",
             "[What is in it](guide.md#statistics).", ("run",)),
     Setting("trace", "FILE[.gz]", "",
@@ -172,6 +182,13 @@ class Settings:
     top: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
     offload: _offload.HostTier | _offload.FileTier | None = None
+    trust: str | None = None  # a trust file
+    replay: tuple[str, ...] = ()  # operators
+    keep: tuple[str, ...] = ()
+
+    def trusts(self) -> bool:
+        """Return whether operators of the job's may be run again."""
+        return self.trust is not None or bool(self.replay)
 
     def rematerializes(self) -> bool:
         """Whether operators are watched, so that tensors can be evicted and restored."""
@@ -198,6 +215,8 @@ class Settings:
             values["allocator"] = self.allocator
         if self.offload:
             values["offload"] = self.offload.for_plugin()
+        if self.trusts():
+            values["compares_restored"] = True
         if self.limits:
             values["limits"] = dict(self.limits)
         return values
@@ -307,25 +326,25 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         quiet=_flag(given, "quiet"),
         top=_flag(given, "top"),
         limits=limits,
-        offload=_offload_to(given),
+        offload=_parsed(given, "offload", _offload.parse),
+        trust=_parsed(given, "trust", _trust_file.checked_path),
+        replay=_parsed(given, "replay", _trust_file.operators_in, ()),
+        keep=_parsed(given, "keep", _trust_file.operators_in, ()),
     )
     _flag(given, "required")  # read by `required`, which takes what is not 0 for 1
-    if settings.chaos != "none" and not settings.rematerializes():
-        raise _wrong(*given["chaos"], "expected none where nothing is evicted: "
-                                      f"policy {settings.policy}, allocator {settings.allocator}")
-    if settings.trace is not None and not settings.rematerializes():
-        raise _wrong(*given["trace"], "nothing can be recorded where nothing is evicted: "
+    for key in ("chaos", "trace", "offload"):
+        if getattr(settings, key) not in (None, "none") and not settings.rematerializes():
+            raise _wrong(*given[key], "expected none where nothing is evicted: "
                                       f"policy {settings.policy}, allocator {settings.allocator}")
     if device == "cpu" and settings.policy == NO_POLICY:
         raise _wrong(*given["policy"], "on cpu expected one that evicts, or device cuda")
     if settings.offload and settings.offload.device != device:
         other = "file:FOLDER:SIZE" if device == "cpu" else "host:SIZE"
         raise _wrong(*given["offload"], f"on {device} expected {other}")
-    if settings.offload and not settings.rematerializes():
-        raise _wrong(*given["offload"], "expected none where nothing is evicted: "
-                                        f"policy {settings.policy}, allocator {settings.allocator}")
     if settings.chaos.startswith("offload") and not settings.offload:
         raise _wrong(*given["chaos"], "expected the setting offload with it")
+    if device != "cpu" and settings.trusts():
+        raise _wrong(*given["trust" if settings.trust else "replay"], "only on cpu so far")
     if device == "cpu" and settings.allocator != "arena":
         raise _wrong(*given["allocator"], "on cpu expected arena, or device cuda")
     return settings
@@ -351,12 +370,12 @@ def _policy(given: Mapping) -> str:
     return POLICIES[0] if name == DEFAULT_POLICY else name
 
 
-def _offload_to(given: Mapping) -> _offload.HostTier | _offload.FileTier | None:
-    if "offload" not in given:
-        return None
-    origin, text = given["offload"]
+def _parsed(given: Mapping, key: str, parse, otherwise=None):
+    if key not in given:
+        return otherwise
+    origin, text = given[key]
     try:
-        return _offload.parse(text)
+        return parse(text)
     except ValueError as error:
         raise _wrong(origin, text, str(error)) from None
 
@@ -380,13 +399,9 @@ def _device(given: Mapping) -> str:
 
 
 def _size(source: tuple[str, str], device_bytes: int | None) -> int:
-    origin, text = source
-    try:
-        size = _sizes.parse_size(text, device_bytes)
-    except ValueError as error:
-        raise _wrong(origin, text, str(error)) from None
+    size = _parsed({"size": source}, "size", lambda text: _sizes.parse_size(text, device_bytes))
     if size <= 0:
-        raise _wrong(origin, text, "expected more than zero bytes")
+        raise _wrong(*source, "expected more than zero bytes")
     return size
 
 

@@ -7,6 +7,7 @@ prints goes to standard error, and what the others print is shown only where one
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 import tempfile
@@ -15,9 +16,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import _operator_log, _runs, _settings, _step_log
+from . import _operator_log, _runs, _settings, _step_log, _trust_file
 from ._progress import Progress
-from ._recorder import STARTED, Task
+from ._recorder import CHECKED, STARTED, Task
 from ._runs import CouldNotRun, Interrupted, Run
 
 SAME, DIFFERS, UNSTABLE, COULD_NOT_RUN = 0, 1, 2, 3
@@ -28,8 +29,12 @@ class Verification:
     """The runs of one job, in a folder of their own."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], steps: int | None,
-                 folder: Path) -> None:
-        """Take the job's command and its environment with Tidepool's settings and the shim."""
+                 folder: Path, trust: Path | None = None) -> None:
+        """Take the job's command and its environment with Tidepool's settings and the shim.
+
+        Args:
+            trust: a trust file to write; then the job's own operators are checked.
+        """
         self._command = list(command)
         self._attached = dict(environ)
         # The shim stays: it brings the recorder in, and without settings it does nothing else.
@@ -38,6 +43,8 @@ class Verification:
         self._steps = steps
         self._steps_seen: int | None = None  # in the first run
         self._folder = folder
+        self._trust = trust
+        self._runs = 3 if trust is None else 4
         self._count = 0
 
     def verdict(self) -> tuple[int, str]:
@@ -55,6 +62,7 @@ class Verification:
         if difference:
             return UNSTABLE, _unstable(difference, first)
         _check_plain(second)
+        trusted = self._check_operators(first) if self._trust else ""
         third = self._run("with Tidepool")
         _check_attached(third)
         difference = _step_log.first_difference(first.folder, third.folder,
@@ -65,19 +73,43 @@ class Verification:
         if not third.ended_well:
             _check_failure(third, first, self._attached.get("TIDEPOOL_BUDGET"))
             return DIFFERS, _failed(third, first, self._find_culprit(third.steps + 1, third))
-        return SAME, _same(first, third)
+        if self._trust:
+            shutil.move(self._attached["TIDEPOOL_TRUST"], self._trust)
+        return SAME, _same(first, third, self._runs) + trusted
 
-    def _run(self, name: str, steps: int | None = None, watch: int | None = None) -> Run:
+    def _check_operators(self, first: Run) -> str:
+        """Check the job's own operators in a further run, and have the next one trust them.
+
+        Returns what was found, to be appended to a report. Where the job itself is not the same in
+        that run, something minds that operators run more often, and none of them is trusted.
+        """
+        run = self._run("plain, operators checked", check=True)
+        difference = _step_log.first_difference(first.folder, run.folder, ended=not run.ended_well)
+        version, operators = _trust_file.merged(sorted(run.folder.glob(f"*{CHECKED}")))
+        reason = ""
+        if difference:
+            reason = "the job is not the same where the operators are run twice"
+        elif not run.ended_well:
+            reason = f"the job {run.how_it_ended()} where the operators are run twice"
+        for checked in operators.values():
+            checked.reason = checked.reason or reason
+        path = self._folder / "trust.json"
+        _trust_file.write(path, version, operators)
+        self._attached["TIDEPOOL_TRUST"] = str(path)
+        return _checked(operators)
+
+    def _run(self, name: str, steps: int | None = None, watch: int | None = None,
+             check: bool = False) -> Run:
         """Run the job once. Its output goes to standard error, or (from the second on) to a file.
         """
         self._count += 1
         folder = self._folder / f"run_{self._count}"
         folder.mkdir()
-        of_three = f"run {self._count} of 3" if watch is None else f"run {self._count}"
-        _say(f"{of_three}, {name}")
-        progress = Progress(f"{of_three}, {name}", folder, steps or self._steps_seen or self._steps,
+        number = f"run {self._count}" + (f" of {self._runs}" if watch is None else "")
+        _say(f"{number}, {name}")
+        progress = Progress(f"{number}, {name}", folder, steps or self._steps_seen or self._steps,
                             _say)
-        task = Task(str(folder), steps or self._steps, watch)
+        task = Task(str(folder), steps or self._steps, watch, check=check)
         environ = self._attached if "Tidepool" in name else self._plain
         run = _runs.record(name, self._command, environ, task, progress, echo=self._count == 1)
         self._steps_seen = self._steps_seen or run.steps
@@ -110,11 +142,12 @@ class Verification:
         return [culprit for culprit in found if culprit]
 
 
-def main(command: Sequence[str], environ: Mapping[str, str], steps: int | None) -> int:
-    """Verify a job and print the report; return the exit status."""
+def main(command: Sequence[str], environ: Mapping[str, str], steps: int | None,
+         trust: Path | None = None) -> int:
+    """Verify a job and print the report; return the exit status. May write a trust file."""
     with tempfile.TemporaryDirectory(prefix="tidepool-verify-") as folder:
         try:
-            status, report = Verification(command, environ, steps, Path(folder)).verdict()
+            status, report = Verification(command, environ, steps, Path(folder), trust).verdict()
         except CouldNotRun as problem:
             status, report = COULD_NOT_RUN, f"could not run: {problem}"
         except Interrupted as interruption:
@@ -158,10 +191,21 @@ def _check_attached(run: Run) -> None:
         raise CouldNotRun(f"Tidepool did not attach to the job{run.tail()}")
 
 
-def _same(first: Run, third: Run) -> str:
+def _checked(operators: Mapping[str, _trust_file.Checked]) -> str:
+    """Return, to be appended, which operators are trusted, and why others are not."""
+    if not operators:
+        return "\n  the job calls no operators of its own where they can be checked"
+    lines = [f"\n  {name}: " + (f"kept: {checked.reason}" if checked.reason else
+                                f"trusted after {_number(checked.calls, 'call')}, "
+                                f"{_number(checked.runs, 'further run')}")
+             for name, checked in sorted(operators.items())]
+    return "".join(lines)
+
+
+def _same(first: Run, third: Run, runs: int) -> str:
     steps = _number(first.steps, "step")
     report = (f"same: {steps}, each with the same losses, gradients, parameters, buffers and "
-              f"random numbers, bit for bit, in all three runs")
+              f"random numbers, bit for bit, in all {'three' if runs == 3 else 'four'} runs")
     if len(first.stepping) > 1:
         report += f" of {len(first.stepping)} processes"
     report += (f"\n  with Tidepool: {_number(third.count('evictions'), 'eviction')}, "

@@ -26,6 +26,7 @@ from . import (
     _stats_file,
     _top,
     _trace_file,
+    _trust_file,
     _verify,
 )
 from ._version import __version__
@@ -153,20 +154,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
                           "train.py`")
         if name == "probe":
             return _probe_job(parsed, command)
+        written = _file_to_write(parsed) if name == "verify" else None
         environ = job_environment(parsed, os.environ)
     except (Refusal, _settings.SettingsError) as error:
         print(f"tidepool {name}: {error}", file=sys.stderr)
         return refused
     if name == "verify":
-        return _verify.main(command, environ, parsed.steps)
+        return _verify.main(command, environ, parsed.steps, written)
     return _become(command, environ)
+
+
+def _file_to_write(parsed: argparse.Namespace) -> Path | None:
+    """Return the trust file that `verify` is to write, which is no setting of its runs."""
+    if parsed.trust is None:
+        return None
+    path = Path(os.path.abspath(parsed.trust))
+    if not os.access(path.parent, os.W_OK | os.X_OK) or not _trust_file.may_replace(path):
+        raise Refusal(f"--trust {parsed.trust!r}: cannot write there, or it is no trust file")
+    parsed.trust = None
+    return path
 
 
 def _probe_job(parsed: argparse.Namespace, command: list[str]) -> int:
     kept = {key: value for key, value in os.environ.items() if key != "TIDEPOOL_BUDGET"}
 
     def make_environ(**settings: str) -> dict[str, str]:
-        options = argparse.Namespace(command="probe", device=parsed.device, **settings)
+        options = argparse.Namespace(command="probe", device=parsed.device, trust=parsed.trust,
+                                     replay=parsed.replay, keep=parsed.keep, **settings)
         return job_environment(options, kept)
 
     make_environ(budget="1GiB")  # refuses now what would be refused later
@@ -244,6 +258,8 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
             environ[_settings.PREFIX + key.upper()] = value
     if settings.offload:
         environ["TIDEPOOL_OFFLOAD"] = settings.offload.describe()  # the job may change its folder
+    if settings.trust is not None:
+        environ["TIDEPOOL_TRUST"] = os.path.abspath(settings.trust)
     if settings.stats is not None:
         path = Path(os.path.abspath(settings.stats))  # the job may change its folder
         if not os.access(path.parent, os.W_OK | os.X_OK) or path.is_dir():

@@ -78,6 +78,7 @@ void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settin
   remat::RuntimeConfig& config = settings.config;
   config.policy = reader.text("policy", config.policy);
   config.step_history_at_once = false;
+  config.compares_restored = reader.flag("compares_restored", false);
   settings.planning = planning_of(reader.text("planning", "background"));
   config.chaos = chaos_of(reader.text("chaos", "none"), config.seed);
   // So that bytes which an operator leaves alone are the same each time, and stale ones show.

@@ -10,6 +10,7 @@
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/name_lists.h"
 #include "bindings/torch/calls/call_body.h"
+#include "bindings/torch/calls/kernel_library.h"
 #include "bindings/torch/calls/operator_evidence.h"
 #include "bindings/torch/calls/varying_operators.h"
 
@@ -129,6 +130,11 @@ bool is_plain(const c10::TypePtr& type) {
   }
 }
 
+// Whether others may write what the operator returns after it has returned.
+bool is_collective(std::string_view name) {
+  return name.starts_with("c10d") || name.starts_with("_c10d");
+}
+
 // c10::OperatorHandle keeps its operator's dispatch table private. Explicit instantiations may name
 // private members.
 const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& op);
@@ -142,6 +148,13 @@ template struct DefinitionMember<&c10::OperatorHandle::operatorDef_>;
 
 c10::DispatchKey backend_key() {
   return host_is_foreign() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+}
+
+// The dispatcher's entry for tensors of the engines' devices; nullptr if it has none.
+const c10::KernelFunction* kernel_of(const c10::OperatorHandle& op) {
+  const c10::impl::OperatorEntry& entry = entry_of(op);
+  if (!entry.hasComputedKernelForDispatchKey(backend_key())) return nullptr;
+  return &entry.lookup(c10::DispatchKeySet(backend_key()));
 }
 
 }  // namespace
@@ -235,11 +248,12 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
       host_is_foreign() ? device_evidence(qualified_name) : host_evidence(qualified_name);
   is_trusted_ = evidence == Evidence::kTrusted || evidence == Evidence::kVaries || is_surgery;
   replayable &= evidence != Evidence::kVaries;
-  replayable &= is_trusted_;
+  tells_all_ = is_foreign_ && replayable && returns_tensor && !writes && !is_metadata &&
+               !handle.hasTag(at::Tag::nondeterministic_seeded) && generator_argument < 0 &&
+               !is_collective(qualified_name);
+  replayable &= is_trusted_ || tells_all_;
   // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
-  keeps_operands = std::string_view(qualified_name).starts_with("c10d") ||
-                   std::string_view(qualified_name).starts_with("_c10d") ||
-                   qualified_name == "aten::_lazy_clone" ||
+  keeps_operands = is_collective(qualified_name) || qualified_name == "aten::_lazy_clone" ||
                    (!is_trusted_ && !writes && !returns_tensor);
   if (host_is_foreign()) varies = variation_of(schema.name());
   if (varies == Variation::kTransposed) {
@@ -278,11 +292,33 @@ void OperatorInfo::read_draws(const c10::FunctionSchema& schema) {
   draw_argument = schema.argumentIndexWithName("dropout_p").value_or(-1);
 }
 
-void OperatorInfo::remember_kernel() {
-  const c10::impl::OperatorEntry& entry = entry_of(handle);
-  if (!entry.hasComputedKernelForDispatchKey(backend_key())) return;
-  kernel_slot_ = &entry.lookup(c10::DispatchKeySet(backend_key()));
-  kernel_ = *kernel_slot_;
+void OperatorInfo::remember_kernel() const {
+  kernel_slot_ = kernel_of(handle);
+  if (kernel_slot_ != nullptr) kernel_ = *kernel_slot_;
+}
+
+namespace {
+std::atomic<OperatorJudge> g_judge{nullptr};
+}  // namespace
+
+std::string kernel_library(const c10::OperatorHandle& op) {
+  const c10::KernelFunction* const kernel = kernel_of(op);
+  return kernel != nullptr ? kernel_library(*kernel) : "";
+}
+
+void set_operator_judge(OperatorJudge judge) { g_judge.store(judge, std::memory_order_release); }
+
+// Several threads may ask at once, and get the same answer.
+void OperatorInfo::judge() const {
+  const OperatorJudge ask = g_judge.load(std::memory_order_acquire);
+  if (ask == nullptr) return;
+  const std::string library = kernel_library(handle);
+  const bool trusted = ask(qualified_name.c_str(), library.c_str(), tells_all_) && tells_all_;
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> guard(mutex);
+  if (verdict_.load(std::memory_order_relaxed) != Verdict::kNone) return;
+  remember_kernel();  // there was none yet when the operator was defined
+  verdict_.store(trusted ? Verdict::kTrusted : Verdict::kKept, std::memory_order_release);
 }
 
 void OperatorInfo::call_recorded_kernel(torch::jit::Stack& stack, c10::Device device) const {

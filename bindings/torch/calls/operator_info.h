@@ -1,7 +1,7 @@
 // OperatorInfo: what is known of one operator from its schema and from our tables: which arguments
 // are tensors, which it writes, whether it draws, and how interception treats it.
-// Immutable after construction but for distrust(), never freed; OperatorTable finds it by the
-// operator's handle.
+// Immutable after construction but for distrust() and judge_once(), never freed; OperatorTable
+// finds it by the operator's handle.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -65,11 +65,19 @@ struct OperatorInfo : remat::RecordType {
   // Whether the operator is trusted: its schema, corrected by our tables, tells all that it does, a
   // replay gives the same bits, and the kernel that runs is still the one of which this is known.
   bool is_trusted() const {
-    return is_trusted_ && !distrusted_.load(std::memory_order_relaxed) && !is_replaced();
+    const bool is_vouched_for =
+        is_trusted_ || verdict_.load(std::memory_order_acquire) == Verdict::kTrusted;
+    return is_vouched_for && !distrusted_.load(std::memory_order_relaxed) && !is_replaced();
   }
   // Whether the kernel is the job's or a library's. Such a kernel may use tensors that are no
   // arguments, by operators.
   bool is_foreign() const { return (is_foreign_ || is_trusted_) && !is_trusted(); }
+  // Has the judge, if there is one, say whether an operator that is not of PyTorch's own is
+  // trusted. Requires: no lock is held, because the judge may run Python.
+  void judge_once() const {
+    if (is_foreign_ && verdict_.load(std::memory_order_acquire) == Verdict::kNone) [[unlikely]]
+      judge();
+  }
   // Ends the trust in the operator for good, because another kernel takes the place of the one
   // there was.
   void distrust() const { distrusted_.store(true, std::memory_order_relaxed); }
@@ -77,10 +85,13 @@ struct OperatorInfo : remat::RecordType {
   void call_recorded_kernel(torch::jit::Stack& stack, c10::Device device) const;
 
  private:
+  enum class Verdict : uint8_t { kNone, kKept, kTrusted };
+
+  void judge() const;
   bool is_replaced() const {
     return kernel_slot_ != nullptr && !kernel_slot_->_equalsBoxedAndUnboxed(kernel_);
   }
-  void remember_kernel();
+  void remember_kernel() const;
   void read_arguments(const c10::FunctionSchema& schema);
   void read_returns(const c10::FunctionSchema& schema);
   void apply_tables(const c10::FunctionSchema& schema);
@@ -89,11 +100,27 @@ struct OperatorInfo : remat::RecordType {
 
   bool is_trusted_ = true;
   bool is_foreign_ = false;  // not of PyTorch's own operators
+  bool tells_all_ = false;   // by its schema a replay can reproduce all that it does
   mutable std::atomic<bool> distrusted_{false};
-  // The dispatcher's entry for tensors of the engines' devices, and what it held at first.
-  const c10::KernelFunction* kernel_slot_ = nullptr;
-  c10::KernelFunction kernel_;
+  mutable std::atomic<Verdict> verdict_{Verdict::kNone};
+  // The dispatcher's entry for tensors of the engines' devices, and what it held at first, or when
+  // the operator was judged.
+  mutable const c10::KernelFunction* kernel_slot_ = nullptr;
+  mutable c10::KernelFunction kernel_;
 };
+
+// Says, at an operator's first call, whether a user trusts one that is not of PyTorch's own.
+// `name`: as OperatorInfo::qualified_name. `library`: the path of the library that has its kernel;
+// "" if that is not known. `tells_all`: whether by its schema it writes nothing, returns fresh
+// tensors, and gives the same bits each time; another one cannot be trusted, whatever the judge
+// says.
+using OperatorJudge = bool (*)(const char* name, const char* library, bool tells_all);
+// Without a judge no such operator is trusted. Called once, before operators are intercepted.
+void set_operator_judge(OperatorJudge judge);
+
+// The path of the library that has the operator's kernel for tensors of the engines' devices; "" if
+// that is not known, or there is none. Thread safe.
+std::string kernel_library(const c10::OperatorHandle& op);
 
 // The info of `op`, made on first sight. Thread safe; a hit costs no lock.
 const OperatorInfo& info_of(const c10::OperatorHandle& op);

@@ -52,6 +52,7 @@ void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
   if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]]
     rescan_operators();
   const OperatorInfo& info = info_of(op);
+  info.judge_once();
   if (info.is_metadata || g_passive.load(std::memory_order_relaxed)) {
     run_below(op, keys, stack);
     return;

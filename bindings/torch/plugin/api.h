@@ -20,6 +20,8 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the
 //    job, or at the ends of its steps),
 //    "log_allocations": bool (optional, CPU: for tidepool_allocation_log()),
+//    "compares_restored": bool (optional: contents that come back otherwise than they were evicted
+//    are an error),
 //    "trace": {"path": str, "name": str, "first_step": int, "last_step": int, "blocks": bool}
 //    (optional: a file for the job's trace, the steps that are recorded, and whether it has blocks;
 //    TIDEPOOL_TRACE_BLOCKS=1),
@@ -112,6 +114,18 @@ TIDEPOOL_EXPORT int tidepool_set_limit(uint64_t bytes, char* error, size_t error
 // Ends the trust in the operators of this name, "aten::add", or in one overload,
 // "aten::add.Tensor".
 TIDEPOOL_EXPORT void tidepool_distrust(const char* name);
+
+// Has `judge` say, at the first call of each operator that is not of PyTorch's own, whether it may
+// be replayed (not 0): bindings/torch/calls/operator_info.h. It is called on the thread of the
+// call, without locks. To be called before tidepool_attach(), if at all.
+TIDEPOOL_EXPORT void tidepool_judge_operators(bool (*judge)(const char* name, const char* library,
+                                                            bool tells_all));
+
+// Writes the path of the library that has the kernel of an operator, "mylib::add" or
+// "mylib::add.Tensor", for the device's tensors; nothing if that is not known. Returns the bytes
+// needed including the NUL; writes nothing if `capacity` is smaller. May be called before
+// tidepool_attach().
+TIDEPOOL_EXPORT size_t tidepool_kernel_library(const char* name, char* out, size_t capacity);
 
 // Says that a kernel of the job's, for one of PyTorch's operators, is about to be registered, or
 // runs on the calling thread. An operator that calls it inside is not recorded, nor is any draw

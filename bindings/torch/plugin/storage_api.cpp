@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "bindings/torch/base/replaying.h"
+#include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/intercepted_call.h"
@@ -181,6 +183,10 @@ void tidepool_set_place_source(const char* (*source)()) {
 }
 
 int tidepool_begin_settling(char* error, size_t error_bytes) {
+  if (is_replaying()) {
+    return fail(kFailed, "an operator that is run again changes a switch or a kernel", error,
+                error_bytes);
+  }
   std::vector<Engine*> begun;
   return begin_everywhere(std::mem_fn(&Engine::begin_settling), std::mem_fn(&Engine::end_settling),
                           begun, error, error_bytes);
@@ -205,6 +211,19 @@ void tidepool_end_keeping(void* kept) {
 
 void tidepool_distrust(const char* name) {
   if (engines_installed()) distrust_operators(name);
+}
+
+void tidepool_judge_operators(bool (*judge)(const char* name, const char* library,
+                                            bool tells_all)) {
+  set_operator_judge(judge);
+}
+
+size_t tidepool_kernel_library(const char* name, char* out, size_t capacity) {
+  const std::string whole = name;
+  const size_t dot = whole.find('.');
+  const auto op = c10::Dispatcher::singleton().findOp(
+      {whole.substr(0, dot), dot == std::string::npos ? "" : whole.substr(dot + 1)});
+  return give_text(op ? kernel_library(*op) : "", out, capacity);
 }
 
 void tidepool_note_own_kernel() {

@@ -56,6 +56,30 @@ TEST_CASE("contents made are counted by operator, and once each those that came 
   CHECK(restored == 2);  // both versions of one, and nothing of the other
 }
 
+TEST_CASE("contents that differ are not given back where they are compared without chaos") {
+  RuntimeConfig config;
+  config.compares_restored = true;
+  RematFixture job(1 << 20, config);
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Tensor b = job.pure({x});
+  CHECK(job.evict(b));
+  CHECK(job.matches(b));
+  CHECK(job.evict(a));
+  sim::SimulatedFramework::scribble(x, 5);  // behind the runtime's back
+  {
+    DeviceLock lock(job.mutex);
+    job.runtime.lock_storage(a->tracked);
+    CHECK_THROWS_WITH(job.runtime.make_resident({&a->tracked, 1}, lock),
+                      Catch::Matchers::ContainsSubstring("came back with other bits"));
+    CHECK(a->tracked->evicted);
+    job.runtime.unlock_storage(a->tracked);
+  }
+  job.runtime.check_invariants();
+  CHECK(job.statistics().contents_compared == 1);
+  CHECK(job.statistics().chaos_coverage.empty());
+}
+
 TEST_CASE("without chaos nothing is compared") {
   RematFixture job;
   Tensor a = job.pure({job.input()});
