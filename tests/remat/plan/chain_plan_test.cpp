@@ -244,6 +244,39 @@ TEST_CASE("a network of equal layers takes what its chain takes") {
   CHECK(plan.bytes < 1000 * 20);
 }
 
+// A chain whose first layer also makes a small result that the backward pass may read first.
+Trace trace_of_layers(size_t layers, bool reads_early) {
+  TraceBuilder builder({});
+  std::vector<uint64_t> made{builder.root(1000, RootKind::kInput)};
+  const auto call = [&](const char* name, std::vector<uint64_t> reads, std::vector<size_t> bytes) {
+    OperatorCallEntry entry;
+    entry.name = name;
+    entry.reads = reads;
+    entry.output_bytes = bytes;
+    return builder.call(entry);
+  };
+  const uint64_t first = call("forward", {made[0]}, {1000, 10});
+  made.push_back(first);
+  for (size_t k = 1; k < layers; ++k) made.push_back(call("forward", {made.back()}, {1000}));
+  std::vector<uint64_t> reads{made.back()};
+  if (reads_early) reads.push_back(first + 1);
+  uint64_t gradient = call("loss", reads, {1000});
+  for (size_t k = layers; k > 0; --k) {
+    const uint64_t next = call("backward", {made[k - 1], gradient}, {1000});
+    builder.release(gradient);
+    builder.release(made[k]);
+    gradient = next;
+  }
+  return builder.take();
+}
+
+TEST_CASE("a small result that is read early does not have its segment run early") {
+  const ChainPlan plan = checked_plan(trace_of_layers(100, true));
+  const ChainPlan other = checked_plan(trace_of_layers(100, false));
+  CHECK(plan.cuts > 5);
+  CHECK(plan.bytes <= other.bytes + 100);
+}
+
 TEST_CASE("a trace without operators has an empty plan") { CHECK(plan_chain(Trace{}).bytes == 0); }
 
 }  // namespace
