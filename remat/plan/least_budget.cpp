@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "remat/plan/chain_plan.h"
 #include "remat/plan/planner.h"
 #include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr size_t kOtherTimes = 2;
 constexpr double kSpread = 0.1;  // as PlannerConfig::spread
 constexpr size_t kParts = 100;   // a budget is found to within its 100th part
+constexpr size_t kMargin = 20;   // memory with pages takes more than one of fungible bytes
 constexpr size_t kGrowths = 8;   // how often the peak may grow by a quarter until the trace runs
 
 bool runs_once(const Trace& trace, const SimulationConfig& config) {
@@ -43,9 +45,12 @@ std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& j
   }
   // `low` is a budget that does not run, or is not tried.
   size_t low = std::min(least_bytes, high) - std::min<size_t>(least_bytes, 1);
+  // What a schedule of segments takes is near the least, and known without a simulation.
+  const size_t chain = plan_chain(trace).bytes;
+  size_t next = chain + chain / kMargin;
   while (high - low > high / kParts) {
-    const size_t middle = low + (high - low) / 2;
-    (runs(middle) ? high : low) = middle;
+    if (next <= low || next >= high) next = low + (high - low) / 2;
+    (runs(next) ? high : low) = next;
     if (job.stop != nullptr && job.stop->should_stop()) break;
   }
   return high;

@@ -2,7 +2,8 @@
 // out-of-memory error reports it as a budget to try. Each budget is simulated with the recorded
 // times of operators, and with others, because decisions depend on times, which vary from run to
 // run. Online policies have holes: a smaller budget may do, too, and a greater one may not.
-// Thread safe: searches share nothing.
+// The first guess is what a schedule of segments takes (chain_plan.h), so that little time is
+// enough. Thread safe: searches share nothing.
 #pragma once
 
 #include <cstddef>

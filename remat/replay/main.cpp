@@ -50,8 +50,28 @@ void write_file(const std::string& path, const std::string& text) {
   fmt::print(stderr, "wrote {}\n", path);
 }
 
+void print_heading(const ReplayOptions& options, const Trace& trace) {
+  const TracePeak peak = trace_peak(trace);
+  fmt::print("{}: {} operators, peak {:.1f} MiB, compute {:.3f} ms; memory {}, iteration {}{}\n",
+             trace.facts.name, trace.operators.size(),
+             static_cast<double>(peak.peak_bytes) / (1 << 20),
+             static_cast<double>(trace.baseline_ns()) / 1e6, name_of(options.memory),
+             options.iterations, options.oracle ? ", oracle" : "");
+}
+
+void print_least_budgets(const ReplayOptions& options, const Trace& trace) {
+  const std::vector<LeastBudget> budgets = find_least_budgets(options, trace);
+  if (!options.json) {
+    print_heading(options, trace);
+    fmt::print("{}", table_text(budgets));
+    return;
+  }
+  for (const LeastBudget& budget : budgets) fmt::print("{}\n", json_line(budget));
+}
+
 void replay(const ReplayOptions& options, const std::string& path) {
   const Trace trace = load_trace(options, path);
+  if (options.least_budget) return print_least_budgets(options, trace);
   std::vector<Run> runs = plan_runs(options, trace);
   {
     const Progress progress(trace.facts.name, runs.size());
@@ -60,12 +80,7 @@ void replay(const ReplayOptions& options, const std::string& path) {
   if (options.json) {
     for (const Run& run : runs) fmt::print("{}\n", json_line(run));
   } else {
-    const TracePeak peak = trace_peak(trace);
-    fmt::print("{}: {} operators, peak {:.1f} MiB, compute {:.3f} ms; memory {}, iteration {}{}\n",
-               trace.facts.name, trace.operators.size(),
-               static_cast<double>(peak.peak_bytes) / (1 << 20),
-               static_cast<double>(trace.baseline_ns()) / 1e6, name_of(options.memory),
-               options.iterations, options.oracle ? ", oracle" : "");
+    print_heading(options, trace);
     fmt::print("{}", table_text(runs));
     if (options.grid) fmt::print("{}", summary_text(runs));
   }

@@ -19,6 +19,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --budget-ratio R       budget = R x the trace's peak without a budget
   --budget BYTES         such as 8GiB, 750MB or 123456
   --grid A:B:STEP        every ratio from A to B; writes CSV and SVG, one line for each policy
+  --least-budget         none: say which is the least that the trace runs with, for each policy
 
   --policy P[,P...]      --list-policies names them all; default: that of jobs, which is
                          needed-cost until a step repeats itself, and then a plan found by
@@ -149,6 +150,16 @@ struct Option {
 
 using Text = const std::string&;
 
+// What an option without a value sets; nullptr if there is no such option.
+bool* flag_of(Text name, ReplayOptions& out) {
+  if (name == "--help" || name == "-h") return &out.help;
+  if (name == "--list-policies") return &out.list_policies;
+  if (name == "--json") return &out.json;
+  if (name == "--oracle") return &out.oracle;
+  if (name == "--least-budget") return &out.least_budget;
+  return nullptr;
+}
+
 std::vector<Option> options_of_runs(ReplayOptions& out) {
   return {
       {"--budget-ratio", [&](Text o, Text v) { out.ratios = {parse_ratio(o, v)}; }},
@@ -216,8 +227,12 @@ std::vector<Option> finer_options(ReplayOptions& out) {
 void check(const ReplayOptions& options) {
   if (options.help || options.list_policies) return;
   if (options.traces.empty()) throw UsageError("no trace is named");
-  if ((options.budget_bytes > 0) == !options.ratios.empty()) {
-    throw UsageError("expected one of --budget-ratio, --budget and --grid");
+  const bool given = options.budget_bytes > 0 || !options.ratios.empty();
+  if (given == options.least_budget) {
+    throw UsageError("expected one of --budget-ratio, --budget, --grid and --least-budget");
+  }
+  if (options.least_budget && (options.oracle || options.iterations > 1)) {
+    throw UsageError("--least-budget is of one iteration, without --oracle");
   }
   if (!options.grid && !(options.csv_path + options.svg_path).empty()) {
     throw UsageError("--csv and --svg go with --grid");
@@ -261,20 +276,8 @@ ReplayOptions parse_options(std::span<const std::string> arguments) {
       out.traces.push_back(name);
       continue;
     }
-    if (name == "--help" || name == "-h") {
-      out.help = true;
-      continue;
-    }
-    if (name == "--list-policies") {
-      out.list_policies = true;
-      continue;
-    }
-    if (name == "--json") {
-      out.json = true;
-      continue;
-    }
-    if (name == "--oracle") {
-      out.oracle = true;
+    if (bool* const flag = flag_of(name, out)) {
+      *flag = true;
       continue;
     }
     std::optional<std::string> value;

@@ -25,6 +25,7 @@ struct ReplayOptions {
   std::vector<double> ratios;  // budgets / the trace's peak; if there are none, budget_bytes counts
   size_t budget_bytes = 0;
   bool grid = false;
+  bool least_budget = false;  // look for the least budget instead
   bool oracle = false;
   bool evict_singly = false, partition = false, record_in_place = true, recompute = true;
   TierModel tier;

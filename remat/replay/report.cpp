@@ -1,5 +1,6 @@
 #include "remat/replay/report.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "fmt/format.h"
@@ -110,6 +111,44 @@ std::string table_text(std::span<const Run> runs) {
         static_cast<double>(result.search_ns) / 1e6, result.fragmentation, result.longest_plan,
         ok ? "ok" : failure_of(run));
     if (!ok && runs.size() == 1) text += result.reason + "\n";
+  }
+  return text;
+}
+
+std::string json_line(const LeastBudget& budget) {
+  Json out;
+  out["trace"] = budget.trace;
+  out["policy"] = budget.policy;
+  out["memory"] = name_of(budget.memory);
+  out["peak_bytes"] = budget.peak.peak_bytes;
+  out["floor_bytes"] = budget.peak.floor_bytes;
+  out["chain_bytes"] = budget.chain.bytes;
+  out["chain_replay_ns"] = budget.chain.replay_ns;
+  out["chain_turns"] = budget.chain.turns;
+  out["chain_places"] = budget.chain.places;
+  out["chain_cuts"] = budget.chain.cuts;
+  out["chain_widest_cut"] = budget.chain.widest_cut;
+  out["simulated_bytes"] = budget.simulated_bytes ? Json(*budget.simulated_bytes) : Json(nullptr);
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string table_text(std::span<const LeastBudget> budgets) {
+  std::string text;
+  for (const LeastBudget& budget : budgets) {
+    const auto mib = [&](size_t bytes) {
+      const auto share = static_cast<double>(bytes) /
+                         static_cast<double>(std::max<size_t>(budget.peak.peak_bytes, 1));
+      return fmt::format("{:>10.1f} MiB {:>6.3f}", static_cast<double>(bytes) / (1 << 20), share);
+    };
+    if (text.empty()) {
+      text = fmt::format("lower bound             {}\n", mib(budget.peak.floor_bytes));
+      text += fmt::format("cut into segments       {}  {} cuts at {} places, turns {}, widest {}\n",
+                          mib(budget.chain.bytes), budget.chain.cuts, budget.chain.places,
+                          budget.chain.turns, budget.chain.widest_cut);
+    }
+    text += fmt::format(
+        "{:<23} {}\n", budget.policy,
+        budget.simulated_bytes ? mib(*budget.simulated_bytes) : "        runs with none");
   }
   return text;
 }

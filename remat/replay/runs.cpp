@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "remat/plan/least_budget.h"
 #include "remat/plan/oracle.h"
 #include "remat/simulate/lower_bound.h"
 #include "remat/trace/trace_format.h"
@@ -64,6 +65,23 @@ std::vector<Run> plan_runs(const ReplayOptions& options, const Trace& trace) {
     }
   }
   return runs;
+}
+
+std::vector<LeastBudget> find_least_budgets(const ReplayOptions& options, const Trace& trace) {
+  LeastBudget found;
+  found.trace = trace.facts.name;
+  found.memory = options.memory;
+  found.peak = trace_peak(trace);
+  found.chain = plan_chain(trace);
+  std::vector<LeastBudget> budgets;
+  for (const std::string& policy : options.policies) {
+    Run run;
+    run.policy = found.policy = policy;
+    run.memory = options.memory;
+    found.simulated_bytes = least_budget(trace, config_for(options, run), found.peak.floor_bytes);
+    budgets.push_back(found);
+  }
+  return budgets;
 }
 
 void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<Run>& runs,

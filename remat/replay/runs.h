@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "remat/plan/chain_plan.h"
 #include "remat/plan/simulator.h"
 #include "remat/replay/options.h"
 #include "remat/trace/trace_peak.h"
@@ -32,6 +33,19 @@ Trace load_trace(const ReplayOptions& options, const std::string& path);
 // The runs that the options ask for, without results: policy by policy, from the smallest budget
 // up.
 std::vector<Run> plan_runs(const ReplayOptions& options, const Trace& trace);
+
+// LeastBudget: the least bytes that a trace runs with.
+struct LeastBudget {
+  std::string trace;
+  std::string policy;
+  MemoryModel memory = MemoryModel::kPages;
+  TracePeak peak;   // its floor_bytes are a lower bound, whatever is evicted and when
+  ChainPlan chain;  // a schedule of segments, proved for memory where bytes are fungible
+  // Found by simulation of the policy in the memory; nothing if it runs with no budget tried.
+  std::optional<size_t> simulated_bytes;
+};
+// One for each policy of the options.
+std::vector<LeastBudget> find_least_budgets(const ReplayOptions& options, const Trace& trace);
 
 // Fills in the results of all runs, options.jobs at a time. `progress` is called after each run
 // with the number of runs done, by one thread at a time. Throws: what simulate() throws, once no

@@ -75,7 +75,7 @@ def test_conf_keys_are_moved(before, after, moved):
     ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "0"}, ["'0'", "from 1"]),
     ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "1:2:3"}, ["'1:2:3'"]),
     ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_DEVICE": "cuda", "TIDEPOOL_POLICY": "none"},
-     ["TIDEPOOL_TRACE", "nothing can be recorded"]),
+     ["TIDEPOOL_TRACE", "expected none where nothing is evicted"]),
     ({"TIDEPOOL_BUDGET": "8gib"}, ["TIDEPOOL_BUDGET", "'8gib'", "GiB"]),
     ({"TIDEPOOL_BUDGET": "0"}, ["TIDEPOOL_BUDGET", "'0'", "more than zero"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POLICY": "neded-cost"},

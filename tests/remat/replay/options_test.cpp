@@ -96,6 +96,7 @@ TEST_CASE("one run can be logged") {
 TEST_CASE("help needs nothing else") {
   CHECK(parsed({"--help"}).help);
   CHECK(parsed({"--list-policies"}).list_policies);
+  CHECK(parsed({"a", "--least-budget"}).least_budget);
   CHECK_THAT(std::string(kReplayHelp), ContainsSubstring("--grid A:B:STEP"));
 }
 
@@ -106,8 +107,10 @@ TEST_CASE("a wrong command line is refused with what was expected") {
   };
   const Case cases[] = {
       {{"--budget-ratio", "0.5"}, "no trace"},
-      {{"a"}, "expected one of --budget-ratio, --budget and --grid"},
+      {{"a"}, "expected one of --budget-ratio, --budget, --grid and --least-budget"},
       {{"a", "--budget-ratio", "0.5", "--budget", "1GiB"}, "more than one of"},
+      {{"a", "--least-budget", "--budget", "1GiB"}, "expected one of"},
+      {{"a", "--least-budget", "--iterations", "2"}, "one iteration"},
       {{"a", "--budget-ratio", "zero"}, "'zero' is no number from 0.001 to 1000"},
       {{"a", "--budget-ratio", "nan"}, "no number"},
       {{"a", "--budget-ratio", "0.5x"}, "no number"},

@@ -53,6 +53,24 @@ TEST_CASE("a JSON object has the documented keys") {
   CHECK(json_line(good()).find('\n') == std::string::npos);
 }
 
+TEST_CASE("a least budget says what it is by") {
+  LeastBudget budget;
+  budget.trace = "net";
+  budget.policy = "coop";
+  budget.peak = {4 << 20, 1 << 20, 0};
+  budget.chain.bytes = 3 << 20;
+  const auto object = nlohmann::json::parse(json_line(budget));
+  CHECK(object["floor_bytes"] == 1 << 20);
+  CHECK(object["chain_bytes"] == 3 << 20);
+  CHECK(object["simulated_bytes"].is_null());
+  budget.simulated_bytes = 2 << 20;
+  CHECK(nlohmann::json::parse(json_line(budget))["simulated_bytes"] == 2 << 20);
+  const std::string text = table_text(std::vector<LeastBudget>{budget});
+  CHECK_THAT(text, ContainsSubstring("1.0 MiB  0.250"));
+  CHECK_THAT(text, ContainsSubstring("3.0 MiB  0.750"));
+  CHECK_THAT(text, ContainsSubstring("2.0 MiB  0.500"));
+}
+
 TEST_CASE("a failed run has no overhead, but a reason") {
   const auto object = nlohmann::json::parse(json_line(failed()));
   CHECK(object["overhead"].is_null());

@@ -34,6 +34,23 @@ TEST_CASE("there is a run for each policy and budget") {
   CHECK(one[0].ratio == 0.5);
 }
 
+TEST_CASE("the least budgets lie between the bound and the peak") {
+  const Trace trace = network_trace(40, 1000);
+  ReplayOptions options;
+  options.policies = {"needed-cost", "coop"};
+  options.memory = MemoryModel::kExact;
+  const std::vector<LeastBudget> found = find_least_budgets(options, trace);
+  REQUIRE(found.size() == 2);
+  CHECK(found[1].policy == "coop");
+  for (const LeastBudget& each : found) {
+    REQUIRE(each.simulated_bytes);
+    CHECK(*each.simulated_bytes >= each.peak.floor_bytes);
+    CHECK(*each.simulated_bytes < each.peak.peak_bytes);
+    CHECK(each.chain.bytes >= each.peak.floor_bytes);
+    CHECK(each.chain.bytes < each.peak.peak_bytes / 2);
+  }
+}
+
 TEST_CASE("answers do not depend on how many are worked out at a time") {
   const Trace trace = network_trace(40, 1000);
   ReplayOptions options = grid_of({0.3, 0.4, 0.5, 0.6, 0.7, 1.0});
