@@ -140,8 +140,8 @@ def test_what_is_not_as_checked_is_kept(checked, extension, tmp_path):
     assert done.stderr.count("honest::squash is kept: honest_operators.py is not what was") == 1
     assert said["operators"] == {
         "honest::scaled_norm": "trusted", "tidepool_extension::twice": "kept: keep",
-        **{name: "kept: honest_operators.py is not what was checked (honest_operators.py)"
-           for name in NAMES[1:3]}}
+        **dict.fromkeys(
+            NAMES[1:3], "kept: honest_operators.py is not what was checked (honest_operators.py)")}
     damaged = trust.read_text().replace("honest::squash", "honest::other")
     (changed / "trust.json").write_text(damaged)
     done, _ = run(changed, extension, "--trust", str(changed / "trust.json"))

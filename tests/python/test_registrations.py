@@ -36,7 +36,7 @@ class Plugin:
         pass
 plugin = Plugin()
 early = torch.library.Library("aten", "IMPL")
-_registrations.follow_registrations(plugin, torch, lambda: {"trusted_of_test"})
+_registrations.follow_registrations(plugin, torch, "cpu", lambda: {"trusted_of_test"})
 seen = {}
 def note(name):
     seen[name] = list(calls)
@@ -70,6 +70,15 @@ note("fallback")
 own = torch.library.Library("own_of_test", "DEF")
 own.define("f(Tensor x) -> Tensor")
 own.impl("f", mine, "CPU")
+def native(a):
+    return a
+native.__module__ = "torch._native.ops"
+lib.impl("special_log_ndtr", native, "CUDA")
+note("PyTorch's own, on another device")
+lib.impl("special_log_ndtr", native, "CPU")
+note("PyTorch's own")
+lib.impl("special_zeta", mine, "AutogradCUDA")
+note("another device")
 torch.library.register_kernel("own_of_test::f", "cuda", mine)
 note("own")
 more = torch.library.Library("aten", "FRAGMENT")
@@ -132,6 +141,12 @@ def test_every_way_to_replace_a_kernel(seen):
     assert seen["a library from before"] == settled("aten::special_bessel_j0")
     assert seen["fallthrough"] == []
     assert seen["fallback"] == ["begin", "_", "end"]
+
+
+def test_what_pytorch_does_for_another_device_is_no_replacement(seen):
+    assert seen["PyTorch's own, on another device"] == []
+    assert seen["PyTorch's own"] == settled("aten::special_log_ndtr")
+    assert seen["another device"] == settled("aten::special_zeta")
 
 
 def test_what_is_not_replaced_passes(seen):

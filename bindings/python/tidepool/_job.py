@@ -173,7 +173,8 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
         raise
     _threads.follow_new_threads(plugin)
     _optimizers.follow_optimizers(plugin, Optimizer, torch.compiler.is_compiling)
-    _registrations.follow_registrations(plugin, torch, trust.namespaces if trust else set)
+    _registrations.follow_registrations(plugin, torch, values["device"],
+                                        trust.namespaces if trust else set)
     _switches.follow_switches(plugin, torch)
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)

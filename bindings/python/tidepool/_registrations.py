@@ -22,15 +22,23 @@ NAMESPACES = ("aten", "torchvision")  # only operators of these are ever recorde
 # Keys whose kernels compute nothing: shapes alone, or a trace of the program.
 WITHOUT_DATA = ("Fake", "Functionalize", "Meta", "PreDispatch", "Python", "PythonDispatcher",
                 "PythonTLSSnapshot")
+# What the keys of a device's kernels end in, such as AutogradCUDA.
+_KEY_ENDS = {"cpu": "CPU", "cuda": "CUDA"}
 _EVERY_OPERATOR = "_"  # the namespace of fallbacks
 
 
 class Registrations:
     """The wrappers of one process; they stay."""
 
-    def __init__(self, plugin, torch, trusted: Callable[[], set[str]] = set) -> None:
-        """Take what returns the namespaces of the job's own operators that are recorded, too."""
+    def __init__(self, plugin, torch, device: str,
+                 trusted: Callable[[], set[str]] = set) -> None:
+        """Take what returns the namespaces of the job's own operators that are recorded, too.
+
+        Args:
+            device: whose tensors are recorded, cpu or cuda.
+        """
         self._plugin = plugin
+        self._other_keys = tuple(end for each, end in _KEY_ENDS.items() if each != device)
         self._trusted = trusted
         self._compiled = torch._C
         self._falls_through = torch.library.fallthrough_kernel
@@ -70,9 +78,13 @@ class Registrations:
             if "::" not in name and namespace is None:
                 namespace = self._namespace_with(name)
             operator = name if "::" in name else f"{namespace}::{name}"
+            used_key = str(key) or usual_key
+            # PyTorch has kernels in Python for some operators, and puts them in late.
+            if used_key.endswith(self._other_keys) and args and _is_of_pytorch(args[0]):
+                return call_as_caller(original, library, name, key, *args, **kwargs)
             if args and operator.split("::")[0] in NAMESPACES:
                 args = (self._noting(args[0]), *args[1:])
-            return self._register(library, operator, str(key) or usual_key, functools.partial(
+            return self._register(library, operator, used_key, functools.partial(
                 original, library, name, key, *args, **kwargs))
 
         return impl
@@ -81,7 +93,7 @@ class Registrations:
         """Return a kernel that tells when it runs: another operator may call it inside."""
         if not inspect.isroutine(kernel) and not hasattr(kernel, "__wrapped__"):
             return kernel  # PyTorch's own mark of a kernel that falls through, and the like
-        if not (getattr(kernel, "__module__", None) or "").startswith("torch."):
+        if not _is_of_pytorch(kernel):
             self._plugin.note_own_kernel()  # before it can run inside of an operator that draws
 
         @functools.wraps(kernel)
@@ -141,6 +153,11 @@ class Registrations:
             return result
 
 
-def follow_registrations(plugin, torch, trusted: Callable[[], set[str]] = set) -> None:
+def _is_of_pytorch(kernel) -> bool:
+    return (getattr(kernel, "__module__", None) or "").startswith("torch.")
+
+
+def follow_registrations(plugin, torch, device: str,
+                         trusted: Callable[[], set[str]] = set) -> None:
     """Notice from now on which operators get other kernels."""
-    Registrations(plugin, torch, trusted).follow()
+    Registrations(plugin, torch, device, trusted).follow()
