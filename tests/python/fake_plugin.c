@@ -75,7 +75,7 @@ size_t tidepool_evict_all(void) { return 0; }
 void tidepool_optimizer_scope(int entering) { steps += !entering; }
 void tidepool_finish(void) {}
 void tidepool_rescan_operators(void) {}
-void tidepool_set_place_source(const char *(*source)(void)) { (void)source; }
+void tidepool_set_place_source(const char* (*source)(void)) { (void)source; }
 int tidepool_begin_settling(char* e, size_t n) {
   return (void)e, (void)n, note("begin_settling", ""), 0;
 }

@@ -99,7 +99,8 @@ def merged(paths: Sequence[Path]) -> tuple[str, dict[str, Checked]]:
 
     An operator is trusted if all of them that called it trust it.
     """
-    version, operators = "", {}
+    version = ""
+    operators: dict[str, Checked] = {}
     for path in paths:
         version, found = read(path)
         for name, checked in found.items():
