@@ -52,7 +52,8 @@ def test_the_package_alone_goes_into_a_wheel(without_libraries):
         names = set(archive.namelist())
         points = archive.read("tidepool-0.1.0.dist-info/entry_points.txt").decode()
         metadata = archive.read("tidepool-0.1.0.dist-info/METADATA").decode()
-    sources = {f"tidepool/{path.name}" for path in SOURCES.iterdir() if path.is_file()}
+    sources = {f"tidepool/{path.relative_to(SOURCES)}" for path in SOURCES.rglob("*")
+               if path.is_file() and not {"lib", "__pycache__"} & set(path.parts)}
     assert {name for name in names if not name.startswith("tidepool-0.1.0.dist-info/")} == sources
     assert "tidepool/py.typed" in names  # and no library of the source tree
     assert "tidepool = tidepool._autoload:autoload" in points

@@ -125,7 +125,8 @@ def results_depend_on_all_that_is_read() -> dict[str, bool]:
         "shape": not same(x.sin().view(-1), x.view(-1).sin()),
         "old_contents": not same(twice, twice.clone().mul_(2)),
         "second_of_a_list": not same(torch.cat([x, x]), torch.cat([x, twice])),
-        "foreach": not same(torch._foreach_add([x, x], 1)[0], torch._foreach_add([x, twice], 1)[0]),
+        "foreach": same(torch._foreach_add([x, x], 1)[0], torch._foreach_add([x, twice], 1)[0]),
+        "foreach_reads": not same(*torch._foreach_add([x, twice], 1)),
         "outputs_differ": not same(*torch.frexp(x.double())[:1], x.double()),
     }
 
