@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/cleanup/cleanup.h"
 #include "allocator/base/steady_clock.h"
 
 namespace tidepool::device {
@@ -76,6 +77,11 @@ double SideStreamCopies::measure_ns_per_byte(CopyDirection direction, size_t byt
   if (driver_.call().cuMemAlloc(&device, bytes) != driver::kSuccess) return kUnknownNsPerByte;
   void* const host = allocate_host(bytes);
   double best = std::numeric_limits<double>::infinity();
+  const auto free_both = [&] {
+    if (host != nullptr) (void)driver_.call().cuMemFreeHost(host);
+    (void)driver_.call().cuMemFree(device);  // waits for the device
+  };
+  const absl::Cleanup at_end(free_both);
   if (host != nullptr) {
     void* const there = reinterpret_cast<void*>(device);
     const bool out = direction == CopyDirection::kOut;
@@ -85,9 +91,7 @@ double SideStreamCopies::measure_ns_per_byte(CopyDirection direction, size_t byt
       record(direction)->wait();
       best = std::min(best, static_cast<double>(steady_now_ns() - start));
     }
-    free_host(host);
   }
-  driver_.check(driver_.call().cuMemFree(device), "cuMemFree");
   return host != nullptr ? best / static_cast<double>(bytes) : kUnknownNsPerByte;
 }
 

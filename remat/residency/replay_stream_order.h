@@ -37,9 +37,6 @@ class ReplayStreamOrder {
   void after_use(Value& value, StreamId stream) { value.hidden = allocator_.use_so_far(stream); }
   // Notes that work on `stream` uses the block, which is not handed out again before that has run.
   void use_block(void* address, StreamId stream) {
-    if (stream != StreamId::kDefault) other_streams_ = true;
-    if (!other_streams_) [[likely]]
-      return;
     if (allocator_.stream(address) != stream) allocator_.record_stream_locked(address, stream);
   }
 
@@ -47,7 +44,6 @@ class ReplayStreamOrder {
   BudgetedAllocator& allocator_;
   Backend& backend_;
   const bool has_streams_;
-  bool other_streams_ = false;  // work has gone to another than the default stream
 };
 
 }  // namespace tidepool::remat

@@ -81,15 +81,16 @@ bool Residency::is_better_copied(Storage& storage) {
 bool Residency::copy_out(Value& value, void* address) {
   const TierStreams* const streams = copies.streams();
   if (streams == nullptr) return copies.make(value, address, {});
-  if (!copies.make(value, address, allocator_.users(address))) return false;
-  allocator_.record_stream_locked(address, streams->out);  // the block is used until then
-  return true;
+  const std::vector<StreamId> users = allocator_.users(address);
+  // The block is used until the copy has run, also by one of which only a part was enqueued.
+  allocator_.record_stream_locked(address, streams->out);
+  return copies.make(value, address, users);
 }
 
 bool Residency::evict(Storage& storage) {
   if (!evictable(storage)) return false;
-  const bool copied = is_better_copied(storage);
-  if (copied && !copy_out(*storage.current, storage.address)) return false;
+  const bool copied = is_better_copied(storage) && copy_out(*storage.current, storage.address);
+  if (!copied && storage.current->producer == nullptr) return false;
   if (!copied) copies.drop(*storage.current);  // it is dearer, or was not compared
   check.evicted(*storage.current, storage.address);
   if (!backend_.detach(storage)) {

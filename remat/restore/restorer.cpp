@@ -120,12 +120,14 @@ void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
 void Restorer::load(Value& value, DeviceLock& lock) {
   Copies& copies = contents_.residency.copies;
   const TierSlot slot = copies.slot_of(value);
+  const TierStreams* const streams = copies.streams();
   const StreamId stream = contents_.replay_order.stream();
   void* block = nullptr;
   try {
     {
       Unlocked unlocked(lock);
       block = contents_.allocator.allocate(value.bytes, PlacementHint::kTransient, stream);
+      if (streams != nullptr) contents_.allocator.record_stream(block, streams->in);
       copies.tier()->load(slot, block, stream);
     }
     require_equal(&value, block);
@@ -135,12 +137,7 @@ void Restorer::load(Value& value, DeviceLock& lock) {
   }
   ++statistics.copies_loaded;
   statistics.loaded_bytes += value.bytes;
-  if (const TierStreams* const streams = copies.streams()) {
-    contents_.allocator.record_stream_locked(block, streams->in);
-    give(&value, block, streams->in);  // what uses it waits for the copy
-  } else {
-    give(&value, block, stream);
-  }
+  give(&value, block, streams != nullptr ? streams->in : stream);  // uses wait for the copy
   // Without a storage the value goes back to having only its copy.
   if (value.storage != nullptr && !value.storage->evicted) copies.loaded(value);
 }

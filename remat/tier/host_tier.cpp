@@ -47,11 +47,14 @@ HostTier::~HostTier() {
   }
 }
 
+std::unique_lock<std::mutex> HostTier::lock_counts() const {
+  std::unique_lock<std::mutex> guard(mutex_, std::defer_lock);
+  if (!forked_) guard.lock();
+  return guard;
+}
+
 bool HostTier::has_room(size_t bytes) const {
-  uint64_t room = extents_.room() + (exhausted_ ? 0 : capacity_ - held_);
-  for (const Retired& each : retired_) {
-    for (const Extent& piece : each.pieces) room += piece.bytes;
-  }
+  const uint64_t room = extents_.room() + retired_bytes_ + (exhausted_ ? 0 : capacity_ - held_);
   return !forked_ && whole_units(bytes) <= room;
 }
 
@@ -71,14 +74,16 @@ bool HostTier::grow() {
 }
 
 void HostTier::settle_retired(bool all) {
-  std::erase_if(retired_, [&](const Retired& each) {
-    if (!each.read->passed()) {
-      if (!all) return false;
-      engine_->wait(kOut, *each.read);
+  while (!retired_.empty()) {
+    const Retired& oldest = retired_.front();
+    if (!oldest.read->passed()) {
+      if (!all) return;
+      engine_->wait(kOut, *oldest.read);
     }
-    extents_.give(each.pieces);
-    return true;
-  });
+    for (const Extent& piece : oldest.pieces) retired_bytes_ -= piece.bytes;
+    extents_.give(oldest.pieces);
+    retired_.pop_front();
+  }
 }
 
 std::optional<std::vector<Extent>> HostTier::take(uint64_t bytes) {
@@ -110,7 +115,7 @@ void HostTier::for_each_part(const std::vector<Extent>& pieces, size_t bytes, Vi
 }
 
 std::optional<TierSlot> HostTier::refuse() {
-  const std::lock_guard guard(mutex_);
+  const auto guard = lock_counts();
   ++counts_.refusals;
   return std::nullopt;
 }
@@ -138,7 +143,7 @@ std::optional<TierSlot> HostTier::store(const void* from, size_t bytes,
   }
   copy->bytes = bytes;
   copy->pieces = std::move(*pieces);
-  const std::lock_guard guard(mutex_);
+  const auto guard = lock_counts();
   ++counts_.stores;
   counts_.stored_bytes += bytes;
   counts_.store_ns += steady_now_ns() - start;
@@ -163,7 +168,7 @@ void HostTier::load(TierSlot slot, void* to, StreamId user) {
     done += part.bytes;
   }
   copy.loaded = engine_->record(kIn);
-  const std::lock_guard guard(mutex_);
+  const auto guard = lock_counts();
   ++counts_.loads;
   counts_.loaded_bytes += copy.bytes;
   counts_.load_ns += steady_now_ns() - start;
@@ -172,10 +177,11 @@ void HostTier::load(TierSlot slot, void* to, StreamId user) {
 void HostTier::drop(TierSlot slot) {
   const std::unique_ptr<Copy> copy(&copy_of(slot));
   {
-    const std::lock_guard guard(mutex_);
+    const auto guard = lock_counts();
     counts_.held_bytes -= whole_units(copy->bytes);
   }
   if (copy->loaded != nullptr) {
+    for (const Extent& piece : copy->pieces) retired_bytes_ += piece.bytes;
     retired_.push_back({std::move(copy->pieces), std::move(copy->loaded)});
   } else {
     extents_.give(copy->pieces);  // copies out run in order
@@ -183,19 +189,15 @@ void HostTier::drop(TierSlot slot) {
 }
 
 TierStatistics HostTier::statistics() const {
-  const std::lock_guard guard(mutex_);
+  const auto guard = lock_counts();
   return counts_;
 }
 
 void HostTier::check_invariants() const {
   extents_.check_invariants();
-  uint64_t retired = 0;
-  for (const Retired& each : retired_) {
-    for (const Extent& piece : each.pieces) retired += piece.bytes;
-  }
   const uint64_t taken = extents_.taken();
-  TIDEPOOL_CHECK(taken == retired + statistics().held_bytes,
-                 "%" PRIu64 " taken, %" PRIu64 " of them retired", taken, retired);
+  TIDEPOOL_CHECK(taken == retired_bytes_ + statistics().held_bytes,
+                 "%" PRIu64 " taken, %" PRIu64 " of them retired", taken, retired_bytes_);
   TIDEPOOL_CHECK(held_ <= capacity_, "%" PRIu64 " of %" PRIu64, held_, capacity_);
 }
 

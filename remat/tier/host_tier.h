@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -71,7 +72,10 @@ class HostTier final : public Tier {
   // Adds a slab. False: there is no more memory to be had, or the capacity is reached.
   bool grow();
   // Gives back what nothing reads any more; or everything, after having later copies out wait.
+  // Throws: DeviceError; then nothing is given back that is still read.
   void settle_retired(bool all);
+  // Locks the counts. In a forked child, which has one thread, the mutex may be held for ever.
+  std::unique_lock<std::mutex> lock_counts() const;
   // Calls visit(host address, bytes done before, bytes) for each part that lies in one slab.
   template <class Visit>
   void for_each_part(const std::vector<Extent>& pieces, size_t bytes, Visit&& visit) const;
@@ -86,7 +90,8 @@ class HostTier final : public Tier {
   uint64_t held_ = 0;                   // by all slabs
   bool exhausted_ = false;
   Extents extents_{0};
-  std::vector<Retired> retired_;
+  std::deque<Retired> retired_;  // the one dropped first is first
+  uint64_t retired_bytes_ = 0;
   mutable std::mutex mutex_;  // guards the counts, which load() changes without the device's lock
   TierStatistics counts_;
   bool forked_ = false;

@@ -160,6 +160,27 @@ TEST_CASE("where the device refuses, nothing is stored, and it is tried again la
   tier->drop(*slot);
 }
 
+TEST_CASE("what is given back where the device refuses to order is given back once") {
+  World world;
+  const auto tier = make_tier(world, 4096);
+  std::vector<char> block(1024, 'c'), other(1024);
+  std::vector<TierSlot> slots;
+  for (int k = 0; k < 4; ++k) slots.push_back(*tier->store(block.data(), block.size(), kUsers));
+  for (const TierSlot slot : slots) {
+    tier->load(slot, other.data(), kJob);
+    tier->drop(slot);
+  }
+  CHECK(tier->has_room(4096));
+  world.streams.fail_at(2);  // the second of those that have to be waited for
+  CHECK_FALSE(tier->store(other.data(), 1, kUsers));
+  tier->check_invariants();
+  world.streams.fail_at(0);
+  const auto all = tier->store(std::vector<char>(4096).data(), 4096, kUsers);
+  REQUIRE(all);
+  tier->drop(*all);
+  tier->check_invariants();
+}
+
 TEST_CASE("a forked child has no device") {
   World world;
   const auto tier = make_tier(world, 1 << 20);
