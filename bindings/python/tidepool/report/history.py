@@ -40,6 +40,14 @@ class Loss:
     replay_ns: int = 0
 
 
+def _longs() -> array:
+    return array("q")
+
+
+def _numbers() -> array:
+    return array("i")
+
+
 @dataclass
 class History:
     """The last iteration under a budget."""
@@ -49,23 +57,23 @@ class History:
     groups: list[Group] = field(default_factory=list)
     end_ns: int = 0
     # Changes: when, where, the bytes that are there from then on (0: nothing), and their group.
-    times: array = field(default_factory=lambda: array("q"))
-    where: array = field(default_factory=lambda: array("q"))
-    sizes: array = field(default_factory=lambda: array("q"))
-    whose: array = field(default_factory=lambda: array("i"))
+    times: array = field(default_factory=_longs)
+    where: array = field(default_factory=_longs)
+    sizes: array = field(default_factory=_longs)
+    whose: array = field(default_factory=_numbers)
     # Evictions and restorations: when, of which group, bytes (below zero: restored), the time of
     # the replays for it, and the call that needed it.
-    loss_times: array = field(default_factory=lambda: array("q"))
-    loss_groups: array = field(default_factory=lambda: array("i"))
-    loss_bytes: array = field(default_factory=lambda: array("q"))
-    loss_ns: array = field(default_factory=lambda: array("q"))
-    loss_calls: array = field(default_factory=lambda: array("i"))
+    loss_times: array = field(default_factory=_longs)
+    loss_groups: array = field(default_factory=_numbers)
+    loss_bytes: array = field(default_factory=_longs)
+    loss_ns: array = field(default_factory=_longs)
+    loss_calls: array = field(default_factory=_numbers)
     # Replays: when, of which call, and how long.
-    replay_times: array = field(default_factory=lambda: array("q"))
-    replay_calls: array = field(default_factory=lambda: array("i"))
+    replay_times: array = field(default_factory=_longs)
+    replay_calls: array = field(default_factory=_numbers)
     # What is held from the device: since when, and how much.
-    held_times: array = field(default_factory=lambda: array("q"))
-    held_sizes: array = field(default_factory=lambda: array("q"))
+    held_times: array = field(default_factory=_longs)
+    held_sizes: array = field(default_factory=_longs)
     moves: int = 0  # blocks whose contents were copied elsewhere to make room
     moved_bytes: int = 0
     remapped_bytes: int = 0  # of pages that were mapped elsewhere
