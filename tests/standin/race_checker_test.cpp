@@ -328,5 +328,58 @@ TEST_CASE("ranges that are declared twice, or freed without being declared, are 
   CHECK(scene.kinds().size() == 2);
 }
 
+TEST_CASE("an operand comes after its write, and a write after what was an operand") {
+  Scene scene;
+  scene.cuda.run_kernel(scene.first);
+  const auto use = [&](void* stream, size_t at = 0) {
+    scene.cuda.run_kernel(stream);
+    fake_cuda_range_used(scene.range + at, 64, stream);
+  };
+  const auto write = [&](void* stream, size_t at = 0) {
+    scene.cuda.run_kernel(stream);
+    fake_cuda_range_written(scene.range + at, 64, stream);
+  };
+  const std::vector<Race::Kind> kOneUnordered{Race::Kind::kUnordered};
+  SECTION("used before its write is over") {
+    write(scene.first);
+    use(scene.second);
+    CHECK(scene.kinds() == kOneUnordered);
+  }
+  SECTION("used after it") {
+    write(scene.first);
+    scene.order(scene.first, scene.second);
+    use(scene.second);
+    CHECK(scene.is_clean());
+  }
+  SECTION("written on the stream of the use") {
+    write(scene.first);
+    use(scene.first);
+    CHECK(scene.is_clean());
+  }
+  SECTION("another part is written") {
+    write(scene.first);
+    use(scene.second, 64);
+    CHECK(scene.is_clean());
+  }
+  SECTION("written before a use is over") {
+    use(scene.first);
+    write(scene.second);
+    CHECK(scene.kinds() == kOneUnordered);
+  }
+  SECTION("written twice") {
+    write(scene.first);
+    write(scene.second);
+    CHECK(scene.kinds().size() >= 1);
+  }
+  SECTION("written again in order: only the newest write counts") {
+    write(scene.first);
+    scene.order(scene.first, scene.second);
+    write(scene.second);
+    scene.order(scene.second, scene.third);
+    use(scene.third);
+    CHECK(scene.is_clean());
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::fake_cuda

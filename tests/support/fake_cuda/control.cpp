@@ -187,6 +187,15 @@ FAKE_CUDA_API void fake_cuda_range_used(const void* start, size_t bytes, void* s
   });
 }
 
+FAKE_CUDA_API void fake_cuda_range_written(const void* start, size_t bytes, void* stream) {
+  run(Call::kOther, __func__, [&](Machine& m) {
+    const Stream& user = stream_of(m, stream, start);
+    if (bytes != 0) m.check_accessible(start, bytes, true);
+    m.write(reinterpret_cast<uintptr_t>(start), bytes, user);
+    return Error::kSuccess;
+  });
+}
+
 FAKE_CUDA_API void fake_cuda_range_freed(const void* start) {
   run(Call::kOther, __func__, [&](Machine& m) {
     m.races.freed(reinterpret_cast<uintptr_t>(start), m.order.newest());

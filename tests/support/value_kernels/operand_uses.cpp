@@ -1,5 +1,6 @@
 #include "tests/support/value_kernels/operand_uses.h"
 
+#include <ATen/EmptyTensor.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
@@ -43,12 +44,28 @@ void OperandUses::add(const c10::IValue& value) {
   }
 }
 
-void OperandUses::declare() const {
+void OperandUses::add_written(const c10::IValue& value) {
+  if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) add_written(element);
+  } else if (value.isTensor() && has_contents(value.toTensor()) && value.toTensor().is_cuda()) {
+    written_.push_back(value.toTensor());
+  }
+}
+
+void OperandUses::declare(bool launched) const {
   static auto* const used = find<void(const void*, size_t, void*)>("fake_cuda_range_used");
   const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
   for (const c10::Storage& storage : storages_) {
     if (storage.data() == nullptr) continue;
     used(storage.data(), storage.nbytes(), handle_of(guard.getStream(storage.device())));
+  }
+  if (!launched) return;
+  static auto* const wrote = find<void(const void*, size_t, void*)>("fake_cuda_range_written");
+  for (const at::Tensor& tensor : written_) {
+    if (tensor.storage().data() == nullptr || tensor.numel() == 0) continue;
+    const size_t bytes =
+        at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize());
+    wrote(tensor.const_data_ptr(), bytes, handle_of(guard.getStream(tensor.device())));
   }
 }
 

@@ -20,14 +20,18 @@ class OperandUses {
   static void watch(bool on);
   static bool is_watching();
 
-  // Adds the CUDA tensors among the `count` topmost values, in lists too.
+  // Adds the CUDA tensors among the `count` topmost values, in lists too, or of one value.
   void add(const torch::jit::Stack& stack, size_t count);
-  void declare() const;
+  void add_written(const c10::IValue& value);
+  // `launched`: the operator has launched something, so that what it writes is written on the
+  // device.
+  void declare(bool launched) const;
 
  private:
   void add(const c10::IValue& value);
 
   std::vector<c10::Storage> storages_;
+  std::vector<at::Tensor> written_;
 };
 
 // Declares a tensor's memory used on another stream from now on, as record_stream does.

@@ -160,7 +160,13 @@ void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   }
   ValueCall call(facts_, *stack);
   OperandUses uses;
-  if (OperandUses::is_watching()) uses.add(*stack, facts_.arguments.size());
+  if (OperandUses::is_watching()) {
+    uses.add(*stack, facts_.arguments.size());
+    const size_t first = stack->size() - facts_.arguments.size();
+    for (size_t k = 0; k < facts_.arguments.size(); ++k) {
+      if (facts_.arguments[k].is_written) uses.add_written((*stack)[first + k]);
+    }
+  }
   {
     Depth depth;
     if (!run_on_host(facts_.kind, stack)) {
@@ -171,7 +177,10 @@ void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   }
   if (OperandUses::is_watching()) {
     uses.add(*stack, facts_.returns);
-    uses.declare();
+    for (size_t k = stack->size() - facts_.returns; k < stack->size(); ++k) {
+      uses.add_written((*stack)[k]);
+    }
+    uses.declare(operations_so_far() > operations);
   }
   call_log().count(facts_.name, call.hash(), operations_so_far() - operations, is_nested);
 }

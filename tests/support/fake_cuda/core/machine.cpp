@@ -102,6 +102,15 @@ bool Machine::check_accessible(const void* start, size_t bytes, bool writes, int
   return is_device;
 }
 
+// What is captured runs later, ordered by its graph's launch.
+void Machine::write(uintptr_t address, size_t bytes, const Stream& stream) {
+  if (captures.of(stream)) {
+    races.used(address, bytes, stream.id, stream.operation_tick, stream.clock);
+  } else {
+    races.written(address, bytes, stream.id, stream.operation_tick, stream.clock);
+  }
+}
+
 void Machine::copy(void* to, const void* from, size_t bytes, Ends ends, Stream& stream,
                    const char* name) {
   const bool to_device = check_accessible(to, bytes, true, ends.to);
@@ -109,8 +118,8 @@ void Machine::copy(void* to, const void* from, size_t bytes, Ends ends, Stream& 
   operate(stream, Call::kCopy, name);
   const uintptr_t to_address = reinterpret_cast<uintptr_t>(to);
   const uintptr_t from_address = reinterpret_cast<uintptr_t>(from);
-  races.used(to_address, bytes, stream.id, stream.operation_tick, stream.clock);
   races.used(from_address, bytes, stream.id, stream.operation_tick, stream.clock);
+  write(to_address, bytes, stream);
   note({.call = Call::kCopy,
         .name = "operands",
         .stream = stream.id,
@@ -133,7 +142,7 @@ void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count,
   check_accessible(to, bytes, true, stream.device);
   operate(stream, Call::kFill, name);
   const uintptr_t address = reinterpret_cast<uintptr_t>(to);
-  races.used(address, bytes, stream.id, stream.operation_tick, stream.clock);
+  write(address, bytes, stream);
   note({.call = Call::kFill,
         .name = "operand",
         .stream = stream.id,

@@ -18,6 +18,8 @@ const char* name_of(Race::Kind kind) {
   switch (kind) {
     case Race::Kind::kReuse:
       return "reuse";
+    case Race::Kind::kUnordered:
+      return "unordered";
     case Race::Kind::kReturned:
       return "returned";
     case Race::Kind::kUsedAfterFree:
@@ -31,7 +33,7 @@ const char* name_of(Race::Kind kind) {
 std::string describe(const Race& race) {
   std::string text =
       fmt::format("{}: {} bytes at {:#x}", name_of(race.kind), race.bytes, race.address);
-  if (race.kind == Race::Kind::kReuse) {
+  if (race.kind == Race::Kind::kReuse || race.kind == Race::Kind::kUnordered) {
     text += fmt::format(", stream {} uses them", static_cast<uint32_t>(race.stream));
   }
   if (race.earlier_tick != 0) {
@@ -87,12 +89,34 @@ void RaceChecker::used(uintptr_t address, size_t bytes, StreamId stream, Tick ti
     Tick& last = range.operands[stream];
     last = std::max(last, tick);
     check(found->first, range, stream, clock);
+    for (const Write& write : range.writes) {
+      const bool is_apart = write.end <= address || write.begin >= address + bytes;
+      if (is_apart || clock.of(write.stream) >= write.tick) continue;
+      report(Race::Kind::kUnordered, address, bytes, stream, write.stream, write.tick);
+    }
     return;
   }
   const auto above = freed_.upper_bound(address);
   if (above == freed_.begin()) return;
   const auto& [start, freed] = *std::prev(above);
   if (address < freed.end) report(Race::Kind::kUsedAfterFree, address, bytes, stream);
+}
+
+void RaceChecker::written(uintptr_t address, size_t bytes, StreamId stream, Tick tick,
+                          const VectorClock& clock) {
+  used(address, bytes, stream, tick, clock);
+  const auto found = live_at(address);
+  if (bytes == 0 || found == live_.end()) return;
+  Range& range = found->second;
+  const Write write{address, address + bytes, stream, tick};
+  std::erase_if(range.writes, [&](const Write& before) {
+    return before.begin >= write.begin && before.end <= write.end;
+  });
+  range.writes.push_back(write);
+  for (const auto& [reader, last] : range.operands) {
+    if (clock.of(reader) >= last) continue;
+    report(Race::Kind::kUnordered, address, bytes, stream, reader, last);
+  }
 }
 
 RaceChecker::Uses RaceChecker::uses_of(const Range& range, const VectorClock& newest) const {

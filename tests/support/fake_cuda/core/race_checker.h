@@ -3,8 +3,9 @@
 // stream, shared with another (record_stream), used by an operation, freed. Each operation of a
 // stream counts as a use of every live range that the stream owns or shares; an operand counts
 // whatever its owner. A range that is allocated again inherits the uses of those it lies on, and
-// they must have happened before the first operation of a stream that owns or shares it. Memory
-// that goes back to the device must not have uses that the host has not waited for.
+// they must have happened before the first operation of a stream that owns or shares it. Within the
+// life of a range an operand must come after what has written it, and a write after all that was an
+// operand. Memory that goes back to the device must not have uses that the host has not waited for.
 // Not thread safe: the machine's lock is held. Costs nothing per operation but what was newly
 // allocated.
 // Invariants: (1) live ranges do not overlap, nor do freed ones, nor a live and a freed one.
@@ -23,6 +24,7 @@ namespace tidepool::fake_cuda {
 struct Race {
   enum class Kind : uint8_t {
     kReuse,          // allocated again, and used, before a use of it before was over
+    kUnordered,      // an operand before its write was over, or written before a use was
     kReturned,       // given back to the device with a use not waited for, or while allocated
     kUsedAfterFree,  // an operand lies in a range that was freed
     kMisdeclared,    // allocated twice, or freed without being allocated
@@ -46,6 +48,9 @@ class RaceChecker {
   // By an operation of a stream, which has this clock now. Memory that nobody declared is of no
   // interest.
   void used(uintptr_t address, size_t bytes, StreamId stream, Tick tick, const VectorClock& clock);
+  // The same, and the operation writes the memory.
+  void written(uintptr_t address, size_t bytes, StreamId stream, Tick tick,
+               const VectorClock& clock);
   // `newest` gives the newest operation of each stream.
   void freed(uintptr_t address, const VectorClock& newest);
 
@@ -64,12 +69,18 @@ class RaceChecker {
 
  private:
   using Uses = std::map<StreamId, Tick>;  // the last one of each stream
+  struct Write {
+    uintptr_t begin, end;
+    StreamId stream;
+    Tick tick;
+  };
   struct Range {
     uintptr_t end = 0;
     StreamId owner{};
     uint64_t born = 0;               // the checker's count of declarations and replays
     std::map<StreamId, Tick> since;  // what owner and sharers enqueued after this counts
     Uses operands;
+    std::vector<Write> writes;  // none covers another one
     Uses inherited;
     std::set<StreamId> checked;  // streams whose first use is known to come after `inherited`
   };
