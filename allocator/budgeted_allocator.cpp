@@ -144,6 +144,22 @@ void BudgetedAllocator::order_after(StreamId stream, StreamUse use, DeviceLock& 
   parts_->arena.order_after(lock, stream, use);
 }
 
+void BudgetedAllocator::order_after_all(StreamId stream, DeviceLock& lock) {
+  const StreamSequencer& streams = parts_->arena.streams;
+  for (size_t k = 0; k < streams.clocks().stream_count() && streams.can_order(); ++k) {
+    const StreamId other{static_cast<uint32_t>(k)};
+    if (other != stream) order_after(stream, use_so_far(other), lock);
+  }
+}
+
+void BudgetedAllocator::order_all_after(StreamUse use, DeviceLock& lock) {
+  const StreamSequencer& streams = parts_->arena.streams;
+  for (size_t k = 0; k < streams.clocks().stream_count() && streams.can_order(); ++k) {
+    const StreamId other{static_cast<uint32_t>(k)};
+    if (other != use.stream) order_after(other, use, lock);
+  }
+}
+
 void BudgetedAllocator::free_locked(void* address) {
   if (poison_) [[unlikely]]
     parts_->arena.fill(address, block_bytes(address));

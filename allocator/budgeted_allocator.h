@@ -68,6 +68,9 @@ class BudgetedAllocator {
   // Makes the work that `stream` gets from now on run after `use`. Throws: DeviceError, also while
   // suspended. Requires: lock held; it is released while the device is told.
   void order_after(StreamId stream, StreamUse use, DeviceLock& lock);
+  // The same for all uses so far, and for all streams that are known. Do nothing while suspended.
+  void order_after_all(StreamId stream, DeviceLock& lock);
+  void order_all_after(StreamUse use, DeviceLock& lock);
 
   // Frees an allocated block by its start address. free() takes the lock.
   void free(void* address);

@@ -1,5 +1,6 @@
 #include "remat/runtime.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "allocator/base/check.h"
@@ -77,7 +78,13 @@ void Runtime::unlock_storage(Storage* storage) {
 }
 
 void Runtime::make_resident(std::span<Storage* const> storages, DeviceLock& lock) {
+  ReplayStreamOrder& order = contents_.replay_order;
+  const auto is_evicted = [](const Storage* storage) { return storage->evicted; };
+  if (std::any_of(storages.begin(), storages.end(), is_evicted)) order.before_unasked_work(lock);
   restorer_.make_resident(storages, lock);
+  for (const Storage* storage : storages) {
+    if (!storage->dead) order.before_unseen_use(*storage->current, lock);
+  }
 }
 
 void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
@@ -90,6 +97,7 @@ void Runtime::escape(Storage* storage, DeviceLock& lock) {
   if (storage->escaped) return;
   const LockedStorage locked(*this, storage);
   if (storage->evicted) make_resident({&storage, 1}, lock);
+  contents_.replay_order.before_unseen_use(*storage->current, lock);
   versions_.cut(*storage, RootReason::kEscaped, lock);
   storage->escaped = true;
   JobObserver* const listener = observation_.listener();
@@ -189,7 +197,11 @@ void Runtime::restore_and_freeze(DeviceLock& lock, bool all) {
     }
   });
   try {
+    if (!evicted.all().empty()) contents_.replay_order.before_unasked_work(lock);
     restorer_.restore(evicted.all(), lock);  // leaves out what is being freed
+    for (const Storage* storage : evicted.all()) {
+      if (!storage->dead) contents_.replay_order.before_unseen_use(*storage->current, lock);
+    }
   } catch (...) {
     contents_.residency.thaw();
     contents_.queue.something_changed();

@@ -108,8 +108,9 @@ class Runtime final : public Reclaimer {
   void lock_storage(Storage* storage);
   void unlock_storage(Storage* storage);
 
-  // Makes all of the storages resident. One thread restores at a time. Throws: OutOfMemory;
-  // RestorationError; what an operator throws. Requires: the caller has locked the storages.
+  // Makes all of the storages resident, for a reader that is no operator: it may read them on any
+  // stream. One thread restores at a time. Throws: OutOfMemory; RestorationError; DeviceError; what
+  // an operator throws. Requires: the caller has locked the storages.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
   // Prepares a storage, which is resident and locked, for contents that are lost or changed outside

@@ -33,6 +33,19 @@ class ReplayStreamOrder {
     }
     use_block(value.address(), stream);
   }
+  // For a restoration that no operator asks for: the job need not have ordered this thread's stream
+  // after those which the values were made on. Makes its work from now on run after all work so
+  // far. May release the lock. Throws: DeviceError.
+  void before_unasked_work(DeviceLock& lock) {
+    if (has_streams_) allocator_.order_after_all(stream(), lock);
+  }
+  // For a reader that is not seen: it may read the value on any stream, and the job has ordered
+  // that after the operators it knows of only. Makes all streams wait for the value's hidden uses.
+  // May release the lock. Throws: DeviceError.
+  void before_unseen_use(const Value& value, DeviceLock& lock) {
+    if (value.hidden.epoch > 0) [[unlikely]]
+      allocator_.order_all_after(value.hidden, lock);
+  }
   // Notes that `stream` has got hidden work that uses the value's bytes.
   void after_use(Value& value, StreamId stream) { value.hidden = allocator_.use_so_far(stream); }
   // Notes that work on `stream` uses the block, which is not handed out again before that has run.

@@ -330,20 +330,21 @@ CASES = {case.__name__: case for case in (
     varying, switched, workspace_refused, replay_refused, pool_needs_room, capture_refused)}
 
 
-def main() -> None:
+def main(cases: dict[str, Callable[[], dict]], names: list[str]) -> None:
+    """Run the cases of these names, or all, and print what they found."""
     kernels = value_kernels.install()
     torch.zeros(1, device="cuda")
     device.watch_allocator()
     kernels.watch()
     said = {}
-    for name in sys.argv[1:] or CASES:
+    for name in names or cases:
         torch.manual_seed(0)
         races = len(device.races())
-        said[name] = CASES[name]()
+        said[name] = cases[name]()
         said[name]["races"] = device.races()[races:]
     print(json.dumps({**said, "misuses": device.misuses()}), flush=True)
     os._exit(0)  # as the other jobs do
 
 
 if __name__ == "__main__":
-    main()
+    main(CASES, sys.argv[1:])

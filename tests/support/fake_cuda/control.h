@@ -43,8 +43,6 @@ FAKE_CUDA_API void fake_cuda_entry(const char* list, size_t index, char* text, s
 FAKE_CUDA_API void fake_cuda_forget(const char* list);
 
 // Declarations for the race checker (core/race_checker.h): a range was handed out for a stream,
-// may be used on another one too, was used or written by the newest operation of a stream, was
-// given back. Using memory that may not be touched is listed as misuse.
 FAKE_CUDA_API void fake_cuda_range_allocated(const void* start, size_t bytes, void* stream);
 FAKE_CUDA_API void fake_cuda_range_shared(const void* start, void* stream);
 FAKE_CUDA_API void fake_cuda_range_used(const void* start, size_t bytes, void* stream);

@@ -1,0 +1,102 @@
+"""Small jobs whose tensors are read on other streams than the one on which they come back.
+
+    python stream_jobs.py NAME...
+
+Run and read as remat_jobs.py. Nothing here orders two streams more than stock PyTorch needs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from remat_jobs import device, evict_all, main, prints
+
+import torch  # isort: skip  after the stand-in's part of remat_jobs
+
+
+def made_on_a_side_stream() -> tuple[torch.cuda.Stream, torch.Tensor, torch.Tensor, int]:
+    """Return a stream, two tensors that were made on it, and how many were evicted.
+
+    The default stream has waited for nothing.
+    """
+    side = torch.cuda.Stream()
+    host = torch.arange(4096.0).pin_memory()
+    with torch.cuda.stream(side):
+        x = host.to("cuda", non_blocking=True)
+        y = x.sin()
+    return side, x, y, evict_all()
+
+
+class Reader:
+    """A stream that reads memory as a kernel that is given its address does."""
+
+    def __init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        with torch.cuda.stream(self.stream):
+            self._mark = torch.ones(1, device="cuda")
+        self._mark.data_ptr()  # it stays: memory from the allocator would order the stream
+
+    def read(self, pointer: int, size_bytes: int) -> None:
+        """Read with the stream's next operation."""
+        with torch.cuda.stream(self.stream):
+            self._mark.add_(1)
+        device.used(pointer, size_bytes, self.stream.cuda_stream)
+
+
+def settled_elsewhere() -> dict:
+    """Change a switch on another stream than the one that made what was evicted."""
+    side, x, y, evicted = made_on_a_side_stream()
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = not before
+    torch.backends.cuda.matmul.allow_tf32 = before
+    with torch.cuda.stream(side):
+        z = y.cos()
+    torch.cuda.synchronize()
+    return {"prints": prints(x, y, z), "evicted": evicted}
+
+
+def address_taken_elsewhere() -> dict:
+    """Ask on one stream for the address of what another stream made, and read it on a third."""
+    third = Reader()
+    side, _, y, evicted = made_on_a_side_stream()
+    third.stream.wait_stream(side)
+    third.read(y.data_ptr(), y.untyped_storage().nbytes())
+    torch.cuda.synchronize()
+    return {"prints": prints(y), "evicted": evicted}
+
+
+def address_of_what_an_operator_restored() -> dict:
+    """Have an operator restore a tensor on one stream, and read its address on another."""
+    third, reader = Reader(), torch.cuda.Stream()
+    side, _, y, evicted = made_on_a_side_stream()
+    reader.wait_stream(side)
+    third.stream.wait_stream(side)
+    with torch.cuda.stream(reader):
+        z = y.cos()
+    third.read(y.data_ptr(), y.untyped_storage().nbytes())
+    torch.cuda.synchronize()
+    return {"prints": prints(y, z), "evicted": evicted}
+
+
+def written_on_the_default_stream() -> dict:
+    """Evict what one stream made and the default stream wrote last, without an order to it."""
+    side = torch.cuda.Stream()
+    old, new = torch.arange(4096.0).pin_memory(), torch.ones(4096).pin_memory()
+    with torch.cuda.stream(side):
+        x = old.to("cuda", non_blocking=True)
+    torch.cuda.current_stream().wait_stream(side)
+    x.copy_(new, non_blocking=True)
+    with torch.cuda.stream(side):
+        evicted = evict_all()
+        y = torch.zeros(4096, device="cuda")
+    z = x.sin()
+    torch.cuda.synchronize()
+    return {"prints": prints(x, y, z), "evicted": evicted}
+
+
+CASES = {case.__name__: case for case in (
+    settled_elsewhere, address_taken_elsewhere, address_of_what_an_operator_restored,
+    written_on_the_default_stream)}
+
+if __name__ == "__main__":
+    main(CASES, sys.argv[1:])
