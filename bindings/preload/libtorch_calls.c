@@ -94,6 +94,14 @@ typedef struct {
   int returned;
 } Call;
 
+// LibTorch's own function. Python loads LibTorch for itself alone, where RTLD_NEXT does not look.
+static void* find_original(const char* name) {
+  void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  void* symbol = library ? dlsym(library, name) : NULL;
+  if (library) dlclose(library);
+  return symbol ? symbol : dlsym(RTLD_NEXT, name);
+}
+
 // Runs when a call ends, by an exception as well.
 static void end_call(Call* call) {
   if (call->observer) call->observer->end(call->kind, call->returned);
@@ -106,7 +114,7 @@ static int has_closure(void* const* closure) { return closure[2] != NULL; }
 static void* forward(const char* name, _Atomic(Function)* known, int kind, void* const* a) {
   Function real = atomic_load_explicit(known, memory_order_relaxed);
   if (!real) {
-    void* symbol = dlsym(RTLD_NEXT, name);
+    void* symbol = find_original(name);
     memcpy(&real, &symbol, sizeof symbol);
     atomic_store_explicit(known, real, memory_order_relaxed);
   }
@@ -190,7 +198,7 @@ static int is_of_pytorch(const void* caller) {
 
 static Getter find_getter(const char* name, _Atomic(Getter)* known) {
   Getter real;
-  void* symbol = dlsym(RTLD_NEXT, name);
+  void* symbol = find_original(name);
   memcpy(&real, &symbol, sizeof symbol);
   atomic_store_explicit(known, real, memory_order_relaxed);
   return real;
