@@ -99,10 +99,15 @@ endfunction()
 
 # tidepool_goes_into_jobs(TARGET): the shared library lands in TIDEPOOL_LIB_DIR, hides all symbols
 # but Tidepool's own, and finds its own dependencies (copied beside it) before the system's. An
-# RPATH, not a RUNPATH: it must also serve the dependencies' dependencies.
+# RPATH, not a RUNPATH: it must also serve the dependencies' dependencies. MAP: another list of the
+# symbols that it shows.
 function(tidepool_goes_into_jobs name)
+  cmake_parse_arguments(arg "" "MAP" "" ${ARGN})
+  if(NOT arg_MAP)
+    set(arg_MAP exported_symbols.map)
+  endif()
   tidepool_lies_in_package(${name})
-  set(exported ${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
+  set(exported ${PROJECT_SOURCE_DIR}/cmake/${arg_MAP})
   target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--version-script=${exported})
   set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${exported})
 endfunction()

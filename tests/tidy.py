@@ -40,6 +40,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests/bindings": (("allocator", "remat", "bindings", "tests/support"), TEST),
     "tests/fuzz": (("allocator", "remat", "bindings", "bench"), TEST),
     "tests/cases": (("tests/cases",), None),
+    "tests/programs": (("tests/programs",), None),
+    "tests/install": (("allocator", "remat"), None),
     "tests/limits": (("tests/limits",), None),
     "tests/mutants": (("tests/mutants",), None),
     "bench/torch": (("bench",), None),
@@ -62,7 +64,8 @@ for outer, inner in WITHIN.items():
 LAYERS["remat/trace"] = (("allocator", "remat/lineage", "remat/trace"), BELOW)
 UPPER = {"remat/policies": "remat/policies/baselines"}  # an inner folder above its outer one
 KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cuda", "tests/cases", "tests/limits",
-                   "tests/support/fake_cuda", "tests/support/value_kernels", "bench/torch"}
+                   "tests/programs", "tests/support/fake_cuda", "tests/support/value_kernels",
+                   "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder
 
 CPP = {".h", ".c", ".cpp", ".cu", ".cuh"}

@@ -1,19 +1,18 @@
 // The preload shim: gets Tidepool into a process by LD_PRELOAD, before PyTorch reads its settings.
-// It moves Tidepool's keys out of PyTorch's allocator settings, learns of `import torch` through a
-// Python audit hook, and starts new threads with interception on. Plain C, libc only: it is mapped
-// into every program that the job starts, so for those it must cost nothing and say nothing.
+// It moves Tidepool's keys out of PyTorch's allocator settings and learns of `import torch` through
+// a Python audit hook, or attaches before `main` in a program that is linked with LibTorch;
+// threads.c and libtorch_calls.c are its other parts. Plain C, libc only: it is mapped into every
+// program that the job starts, so for those it must cost nothing and say nothing.
 //
 // Invariants:
-// (1) without a TIDEPOOL_ setting or a `tidepool` key nothing happens but the forward of
-//     pthread_create, and without a registered plugin that is all that pthread_create ever is;
+// (1) without a TIDEPOOL_ setting or a `tidepool` key nothing happens but forwarding;
 // (2) nothing is written to standard output, and no Python error is left behind;
 // (3) a variable that the user set (TIDEPOOL_*) is never overwritten.
-// Thread safety: the constructor runs alone; the audit hook runs under Python's lock; the thread
-// functions are published by release and acquire. Nothing is held across a fork.
+// Thread safety: the constructor and what stands before `main` run alone; the audit hook runs under
+// Python's lock. Nothing is held across a fork.
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define TIDEPOOL_EXPORT __attribute__((visibility("default")))
+#include "bindings/preload/shim.h"
 
 enum { kStatusWithout = 2 };  // of a process that ends as it cannot have Tidepool; kWatcher too
 
@@ -350,59 +349,60 @@ static void listen_when_python_starts(void) {
   }
 }
 
-// ---- threads ------------------------------------------------------------------------------------
+// ---- programs without Python -------------------------------------------------------------------
 
-typedef int (*CreateThread)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
-typedef int (*SwitchThread)(int on);
-typedef int (*ThreadIsOn)(void);
+typedef int (*Main)(int, char**, char**);
+typedef int (*StartMain)(Main, int, char**, Main, void (*)(void), void (*)(void), void*);
 
-static _Atomic(SwitchThread) switch_thread;
-static _Atomic(ThreadIsOn) thread_is_on;
+static Main program_main;
 
-// Registers the plugin's `tidepool_thread` and `tidepool_thread_is_on`: from now on a thread starts
-// with interception on if the thread that creates it has it on. NULL switches that off again.
-TIDEPOOL_EXPORT void tidepool_preload_set_thread_start(SwitchThread start, ThreadIsOn is_on) {
-  atomic_store_explicit(&thread_is_on, is_on, memory_order_relaxed);
-  atomic_store_explicit(&switch_thread, start, memory_order_release);
+static void say_and_end_if_required(const char* problem) {
+  const int ends = is_required();
+  fprintf(stderr, "tidepool: %s: %s\n",
+          ends ? "this process ends, as the budget cannot be kept" : "running without Tidepool",
+          problem);
+  if (!ends) return;
+  fflush(NULL);
+  _exit(kStatusWithout);
 }
 
-typedef struct {
-  void* (*start)(void*);
-  void* argument;
-  SwitchThread on;
-} ThreadStart;
-
-static void* start_switched_on(void* argument) {
-  ThreadStart start = *(ThreadStart*)argument;
-  free(argument);
-  start.on(1);
-  return start.start(start.argument);
-}
-
-static CreateThread real_create_thread(void) {
-  static _Atomic(CreateThread) known;
-  CreateThread real = atomic_load_explicit(&known, memory_order_relaxed);
-  if (!real) {
-    void* symbol = dlsym(RTLD_NEXT, "pthread_create");
-    memcpy(&real, &symbol, sizeof symbol);
-    atomic_store_explicit(&known, real, memory_order_relaxed);
+// Attaches by the library for C++ programs, which lies beside the shim. It says itself why it does
+// not attach.
+static void attach_program(void) {
+  static const char kLibrary[] = "/libtidepool.so";
+  char path[PATH_MAX + sizeof kLibrary];
+  Dl_info here;
+  if (!dladdr((void*)&is_asked_for, &here) || !here.dli_fname || !realpath(here.dli_fname, path)) {
+    return say_and_end_if_required("the folder of the preload library is not known");
   }
-  return real;
+  strcpy(strrchr(path, '/'), kLibrary);
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* symbol = library ? dlsym(library, "tidepool_enable_from_environment") : NULL;
+  if (!symbol) return say_and_end_if_required(dlerror());
+  int (*enable)(void);
+  memcpy(&enable, &symbol, sizeof symbol);
+  if (enable() == 0 || !is_required()) return;
+  fflush(NULL);
+  _exit(kStatusWithout);
 }
 
-TIDEPOOL_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
-                                   void* (*start)(void*), void* argument) {
-  CreateThread real = real_create_thread();
-  if (!real) return EAGAIN;
-  SwitchThread on = atomic_load_explicit(&switch_thread, memory_order_acquire);
-  ThreadIsOn is_on = atomic_load_explicit(&thread_is_on, memory_order_relaxed);
-  if (!on || !is_on || !is_on()) return real(thread, attributes, start, argument);
-  ThreadStart* ours = malloc(sizeof *ours);
-  if (!ours) return EAGAIN;  // a thread with interception off would be a silent miss
-  *ours = (ThreadStart){start, argument, on};
-  int failure = real(thread, attributes, start_switched_on, ours);
-  if (failure) free(ours);
-  return failure;
+// Runs in the place of `main`: PyTorch's operators are registered by now.
+static int attach_and_run(int count, char** arguments, char** environment) {
+  if (dlsym(RTLD_DEFAULT, "aoti_torch_abi_version")) attach_program();
+  return program_main(count, arguments, environment);
+}
+
+// Replaces the C library's, which calls `run`, the program's `main`. A program with Python in it is
+// attached when it imports PyTorch.
+TIDEPOOL_EXPORT int __libc_start_main(Main run, int count, char** arguments, Main start,
+                                      void (*finish)(void), void (*finish_loader)(void),
+                                      void* stack_end) {
+  StartMain real;
+  void* symbol = dlsym(RTLD_NEXT, "__libc_start_main");
+  memcpy(&real, &symbol, sizeof symbol);
+  program_main = run;
+  if (is_asked_for() && !find_python()) run = attach_and_run;
+  return real(run, count, arguments, start, finish, finish_loader, stack_end);
 }
 
 // ---- start --------------------------------------------------------------------------------------

@@ -22,11 +22,13 @@ import needed_symbols  # noqa: E402
 
 TAG = "py3-none-manylinux_{}_{}_x86_64".format(*needed_symbols.NEWEST["GLIBC"])
 MOST_BYTES = 30 << 20
-PROGRAMS = {"libtidepool_preload.so", "libtidepool_pluggable.so", "tidepool-replay"}
+FORWARDING = {"libtidepool.so", "libtidepool_preload.so"}
+PROGRAMS = FORWARDING | {"libtidepool_pluggable.so", "tidepool-replay"}
 # What every Linux of that tag has, and what PyTorch has loaded before a plugin is.
 ELSEWHERE = re.compile(r"(ld-linux-x86-64|libc|libm|libgcc_s|libstdc\+\+|libz|"
                        r"libtorch_cpu|libc10|libc10_cuda|libcudart)\.so[.\d]*")
-EXPORTED = re.compile(r"tidepool_\w+|pthread_create")
+EXPORTED = re.compile(r"tidepool_\w+|pthread_create|__libc_start_main")
+FORWARDED = re.compile(r"_ZNK?(5torch|2at7Context|2at10TensorBase|3c1017set_default_dtype)\w+")
 
 
 def make(folder: Path, build: Path, *settings: str) -> Path:
@@ -70,8 +72,14 @@ def of_binary(path: Path, beside: set[str]) -> Iterator[str]:
             yield f"needs {name}, which is not in the wheel"
     if ".symtab" in read("readelf", "-SW", str(path)):
         yield "is not stripped"
-    if path.name.startswith("libtidepool_"):
-        yield from (f"shows {name}" for name in shown(path) if not EXPORTED.fullmatch(name))
+    if path.name.startswith("libtidepool"):
+        yield from (f"shows {name}" for name in shown(path) if not may_show(path.name, name))
+
+
+def may_show(library: str, name: str) -> bool:
+    """Return whether a library may show a symbol to others."""
+    forwards = library in FORWARDING and FORWARDED.fullmatch(name)
+    return bool(forwards or EXPORTED.fullmatch(name))
 
 
 def shown(path: Path) -> list[str]:

@@ -72,7 +72,7 @@ void attach_cpu(const torch_glue::Settings& settings) {
   auto engine = std::make_unique<torch_glue::Engine>(c10::Device(c10::kCPU), memory->allocator,
                                                      make_backend(settings, *memory, costs.get()),
                                                      settings.runtime, make_tier(settings));
-  torch_glue::install_engines(c10::kCPU, settings.runtime.recording);
+  torch_glue::install_engines(c10::kCPU, settings.runtime);
   torch_glue::add_engine(std::move(engine));
   (void)memory.release();
   CpuAllocator::install();

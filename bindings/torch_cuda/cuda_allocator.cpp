@@ -67,7 +67,7 @@ void CudaAllocator::install(const Settings& settings) {
     throw std::runtime_error("PYTORCH_NO_CUDA_MEMORY_CACHING asks for no caching allocator");
   }
   if (settings.rematerialize) {
-    torch_glue::install_engines(c10::kCUDA, settings.runtime.recording);
+    torch_glue::install_engines(c10::kCUDA, settings.runtime);
   }
   g_allocator = new CudaAllocator(*native, settings);
   if (native->initialized()) g_allocator->devices_.set_up(c10::cuda::device_count());

@@ -8,14 +8,25 @@ or, without a change to the job, `tidepool run --budget 8GiB -- python train.py`
 
 from __future__ import annotations
 
-from ._control import Kept, budget, keep, no_eviction, set_budget
+from ._control import (
+    Kept,
+    budget,
+    keep,
+    metrics,
+    no_eviction,
+    on_pressure,
+    set_budget,
+    step,
+)
 from ._plugin import AttachError
 from ._settings import SettingsError
 from ._shortage import Shortage, shortage
+from ._steps import Pressure
 from ._version import __version__
 
-__all__ = ["AttachError", "Kept", "SettingsError", "Shortage", "__version__", "budget", "enable",
-           "keep", "no_eviction", "set_budget", "shortage", "stats"]
+__all__ = ["AttachError", "Kept", "Pressure", "SettingsError", "Shortage", "__version__", "budget",
+           "enable", "keep", "metrics", "no_eviction", "on_pressure", "set_budget", "shortage",
+           "stats", "step"]
 
 
 def enable(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _settings, _sizes
 from ._plugin import AttachError
+from ._steps import Pressure
 
 if TYPE_CHECKING:
     from ._job import Job
 
 _NO_LIMIT = 2**63  # more than any budget
+_LOGGED = ("evictions", "evicted_bytes", "operators_replayed", "replay_ns")
 
 
 class Kept:
@@ -68,6 +70,49 @@ def no_eviction() -> Iterator[None]:
         return
     with job.plugin.keeping():
         yield
+
+
+def step() -> None:
+    """End a step of a training loop that has no optimizer of PyTorch's.
+
+    The steps of optimizers are noticed without it. Once it has been called, only its calls count.
+    Where Tidepool is not attached nothing is done.
+    """
+    job = _current()
+    if job is not None and job.steps is not None:
+        job.steps.end()
+
+
+def on_pressure(callback: Callable[[Pressure], object]) -> Callable[[], None]:
+    """Call a function after each step in which something was evicted.
+
+    It is called on the thread that ended the step, once the optimizer is done, with no lock held:
+    it may do what the job may do there. What it raises reaches the job. Each call takes statistics,
+    some tens of microseconds. Where Tidepool is not attached nothing is done.
+
+    Returns:
+        A function that ends this.
+    """
+    job = _current()
+    if job is None or job.steps is None:
+        return lambda: None
+    return job.steps.listen(callback)
+
+
+def metrics() -> dict[str, float]:
+    """Return what a training log should have, by names that begin with "tidepool/".
+
+    Counts are since the start, and sums over all devices; peaks are those of the fullest one. It is
+    empty where Tidepool is not attached.
+    """
+    job = _current()
+    devices = list(job.plugin.statistics().values()) if job else []
+    if not devices:
+        return {}
+    found = {key: float(sum(values.get(key, 0) for values in devices)) for key in _LOGGED}
+    found["reserved_peak_bytes"] = float(max(values["reserved_peak_bytes"] for values in devices))
+    found["replay_seconds"] = found.pop("replay_ns") / 1e9
+    return {f"tidepool/{key}": value for key, value in found.items()}
 
 
 def set_budget(size: str | int | None) -> int:

@@ -21,6 +21,7 @@ from . import (
     _sharing,
     _sizes,
     _stats_file,
+    _steps,
     _switches,
     _threads,
     _torchscript,
@@ -43,6 +44,7 @@ class Job:
         self.live_file: _live.LiveFile | None = None
         self.storage_of: Callable[[Any], int] | None = None  # where tensors can be evicted
         self.trust: _trust.Trust | None = None  # where operators of the job's may be replayed
+        self.steps: _steps.Steps | None = None  # likewise
         self.limit_bytes: int | None = None  # the budget that the job has set since, if it has
 
     def show(self) -> None:
@@ -101,13 +103,15 @@ def attach(settings: _settings.Settings) -> Job:
     stats_file = _claim_stats_file(settings)
     trust = _judge_operators(plugin, settings)
     try:
-        storage_of = _attach(plugin, settings, _values_for_plugin(settings), trust)
+        steps = _steps.Steps(plugin)
+        storage_of = _attach(plugin, settings, _values_for_plugin(settings), trust, steps)
     except BaseException:
         if stats_file:
             stats_file.discard()
         raise
     _job = Job(settings, plugin, stats_file)
     _job.storage_of = storage_of
+    _job.steps = steps if storage_of else None
     _job.trust = trust
     atexit.register(_job.finish)
     if settings.top:
@@ -146,12 +150,13 @@ def _judge_operators(plugin: _plugin.Plugin, settings: _settings.Settings) -> _t
 
 
 def _attach(plugin: _plugin.Plugin, settings: _settings.Settings,
-            values: dict, trust: _trust.Trust | None) -> Callable[[Any], int] | None:
+            values: dict, trust: _trust.Trust | None,
+            steps: _steps.Steps) -> Callable[[Any], int] | None:
     import torch
 
     storage_of = None
     if settings.rematerializes():
-        storage_of = _attach_rematerializing(plugin, values, torch, trust)
+        storage_of = _attach_rematerializing(plugin, values, torch, trust, steps)
     else:
         plugin.attach(values)
     if settings.device == "cuda":
@@ -160,7 +165,8 @@ def _attach(plugin: _plugin.Plugin, settings: _settings.Settings,
 
 
 def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
-                            trust: _trust.Trust | None) -> Callable[[Any], int]:
+                            trust: _trust.Trust | None,
+                            steps: _steps.Steps) -> Callable[[Any], int]:
     """Attach, and return what gives the address of a tensor's `StorageImpl`."""
     from torch.optim import Optimizer
 
@@ -172,7 +178,8 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
         readers.uninstall()
         raise
     _threads.follow_new_threads(plugin)
-    _optimizers.follow_optimizers(plugin, Optimizer, torch.compiler.is_compiling)
+    _optimizers.follow_optimizers(plugin, Optimizer, torch.compiler.is_compiling,
+                                  steps.end_by_optimizer)
     _registrations.follow_registrations(plugin, torch, values["device"],
                                         trust.namespaces if trust else set)
     _switches.follow_switches(plugin, torch)

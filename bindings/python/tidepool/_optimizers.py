@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 _ENTER, _END_STEP, _LEAVE = 1, 0, 2  # what tidepool_optimizer_scope takes
 
 
-def follow_optimizers(plugin, optimizer_class, is_compiling) -> None:
+def follow_optimizers(plugin, optimizer_class, is_compiling,
+                      end_step: Callable[[], None] | None = None) -> None:
     """Watch the steps of all optimizers, also of those that are there already.
 
     Args:
         optimizer_class: torch.optim.Optimizer, whose `profile_hook_step` wraps each `step`.
         is_compiling: whether torch.compile is tracing what runs.
+        end_step: leaves an optimizer whose step has been done; else the plugin is told at once.
     """
-    scope = _Scope(plugin)
+    scope = _Scope(plugin, end_step or functools.partial(plugin.optimizer_scope, _END_STEP))
     original = optimizer_class.profile_hook_step
 
     @functools.wraps(original)
@@ -49,8 +52,9 @@ def _subclasses(parent) -> set[type]:
 class _Scope:
     """Whether the calling thread is in an optimizer's step, and how deep."""
 
-    def __init__(self, plugin) -> None:
+    def __init__(self, plugin, end_step: Callable[[], None]) -> None:
         self._plugin = plugin
+        self._end_step = end_step
         self._local = threading.local()
 
     def enter(self) -> None:
@@ -63,8 +67,10 @@ class _Scope:
     def leave(self, has_stepped: bool) -> None:
         """Undo `enter`; a step of the job ends where the outermost one has been done."""
         self._local.depth -= 1
-        if self._local.depth == 0:
-            self._plugin.optimizer_scope(_END_STEP if has_stepped else _LEAVE)
+        if self._local.depth == 0 and has_stepped:
+            self._end_step()
+        elif self._local.depth == 0:
+            self._plugin.optimizer_scope(_LEAVE)
 
     def outside(self, closure):
         """Return a closure that runs as if its caller were in no optimizer."""

@@ -75,6 +75,7 @@ void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& conf
 void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settings,
                            AllocatorConfig& allocator) {
   settings.recording = reader.flag("recording", true);
+  settings.raw_access = reader.flag("raw_access", false);
   remat::RuntimeConfig& config = settings.config;
   config.policy = reader.text("policy", config.policy);
   config.step_history_at_once = false;

@@ -41,6 +41,7 @@ struct RuntimeSettings {
   remat::RuntimeConfig config;
   Planning planning = Planning::kBackground;
   bool recording = true;
+  bool raw_access = false;  // the job is C++, which takes and keeps tensors' addresses
   TraceSettings trace;
   OffloadSettings offload;
 };

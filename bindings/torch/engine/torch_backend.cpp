@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/record_function.h>
 #include <c10/core/DeviceGuard.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <optional>
+#include <string>
 
 #include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/base/replaying.h"
@@ -107,7 +110,7 @@ void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   c10::impl::ForceDispatchKeyGuard guard((c10::default_included_set - autograd) | below, excluded);
   NumericScope numeric(body.numeric, host_is_foreign());
   const c10::DeviceGuard device_guard(device);
-  at::DisableRecordFunctionGuard unseen;  // a profiler shows the job's calls
+  at::DisableRecordFunctionGuard unseen;  // the range around this is all that a profiler shows
   const NoWarnings quiet;                 // the recorded call has given them already
   if (info.draws_by_default_only) return call_dropout(info, stack, replay_generator(device));
   info.call_recorded_kernel(stack, device);
@@ -138,6 +141,11 @@ void TorchBackend::execute(const remat::Replay& replay) {
   const uint64_t failures = out_of_memory_count();
   try {
     const ReplayScope scope;
+    std::optional<at::RecordFunction> range;  // only for PyTorch's profilers
+    if (torch::profiler::impl::profilerEnabled()) [[unlikely]] {
+      range.emplace(at::RecordScope::USER_SCOPE);
+      if (range->isActive()) range->before("tidepool::replay " + std::string(body.info().name));
+    }
     call(body, stack, device_);
     // An operator that went on with less memory need not give what it gave before.
     TORCH_CHECK_WITH(OutOfMemoryError, !ran_out_of_memory_since(failures), body.info().name,

@@ -2,6 +2,7 @@
 
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
+#include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {
 
@@ -45,8 +46,13 @@ TrackedArgument track_argument(Engine& engine, c10::TensorImpl* tensor, bool wri
     found.storage = runtime.find(data.get());
   }
   if (found.storage == nullptr) {
-    found = {start_tracking(runtime, storage, remat::RootReason::kUntracked), true};
-    found.storage->role = role_of(tensor, written);
+    const remat::Role role = role_of(tensor, written);
+    // Its contents were written through an address. (A parameter that was loaded is written once.)
+    const bool escaped = tripwire::g_addresses_are_kept && role == remat::Role::kInput;
+    const auto reason = escaped ? remat::RootReason::kEscaped : remat::RootReason::kUntracked;
+    found = {start_tracking(runtime, storage, reason), true};
+    found.storage->role = role;
+    found.storage->escaped = escaped;
   } else if (found.storage->backend != storage) [[unlikely]] {
     follow_swap(*found.storage, storage);
   }

@@ -19,6 +19,8 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    "bookkeeping_bytes": int} (optional), "recording": bool (opt.),
 //    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the
 //    job, or at the ends of its steps),
+//    "raw_access": bool (optional: the job is a program without Python, which takes tensors'
+//    addresses and keeps them: tripwire.h),
 //    "log_allocations": bool (optional, CPU: for tidepool_allocation_log()),
 //    "compares_restored": bool (optional: contents that come back otherwise than they were evicted
 //    are an error),
@@ -71,6 +73,9 @@ TIDEPOOL_EXPORT int tidepool_written(void* storage, char* error, size_t error_by
 // Returns the storage's state: 0 not tracked, 1 resident root, 2 resident with lineage, 3 evicted,
 // 4 escaped, -1 foreign memory.
 TIDEPOOL_EXPORT int tidepool_state(void* storage);
+// Returns 1 if nothing need be done when the address of a storage is asked for: an operator that is
+// intercepted uses it, or it stays where it is, and, with `may_write`, is known to be written.
+TIDEPOOL_EXPORT int tidepool_is_settled(void* storage, int may_write);
 // Evicts one storage (returns 1 if it could) or everything evictable (returns how many).
 TIDEPOOL_EXPORT int tidepool_evict(void* storage);
 TIDEPOOL_EXPORT size_t tidepool_evict_all();
@@ -131,6 +136,20 @@ TIDEPOOL_EXPORT size_t tidepool_kernel_library(const char* name, char* out, size
 // runs on the calling thread. An operator that calls it inside is not recorded, nor is any draw
 // from then on.
 TIDEPOOL_EXPORT void tidepool_note_own_kernel();
+
+// These stand around what a program without Python calls of LibTorch's: functions that read tensors
+// by their addresses, such as torch::save, during which everything is resident; and those that
+// change a switch, as tidepool_begin_settling() has it. Calls nest. The first ones throw
+// c10::OutOfMemoryError or c10::Error, with nothing begun.
+TIDEPOOL_EXPORT void tidepool_enter_reader();
+TIDEPOOL_EXPORT void tidepool_leave_reader();
+TIDEPOOL_EXPORT void tidepool_enter_switch();
+TIDEPOOL_EXPORT void tidepool_leave_switch();
+
+// A program without Python is about to get the address of a tensor (an at::TensorBase*), outside of
+// operators. Restores it. If the program may write there the storage escapes, or else it stays
+// where it is. Throws c10::OutOfMemoryError or c10::Error.
+TIDEPOOL_EXPORT void tidepool_take_address(void* tensor, int may_write);
 
 // The calling thread enters (1) or leaves (0) generated code that reads tensors by their addresses:
 // what operators read and make in there stays where it is. Calls nest.

@@ -2,10 +2,13 @@
 
 #include <pthread.h>
 
+#include <stdexcept>
+
 #include "bindings/torch/base/cycle_clock.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/storage/redirected_calls.h"
+#include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -27,13 +30,19 @@ void become_forked_child() {
 
 }  // namespace
 
-void install_engines(c10::DeviceType type, bool recording) {
+void install_engines(c10::DeviceType type, const RuntimeSettings& settings) {
   check_interception_is_possible();
+  if (settings.raw_access && !tripwire::kAvailable) {
+    throw std::runtime_error(
+        "a program without Python needs PyTorch 2.13 or newer, where writes through tensors' "
+        "addresses can be noticed");
+  }
+  tripwire::g_addresses_are_kept = settings.raw_access;
   CycleClock::calibrate();
   manage_devices(type);
   install_interception();
   redirect_calls();
-  set_recording(recording);
+  set_recording(settings.recording);
   set_thread_intercepted(true);
   pthread_atfork(&before_fork, &after_fork_in_parent, &become_forked_child);
 }

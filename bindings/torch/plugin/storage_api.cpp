@@ -162,6 +162,17 @@ int tidepool_evict(void* pointer) {
   return tracked != nullptr && engine->runtime().evict_storage(tracked) ? 1 : 0;
 }
 
+int tidepool_is_settled(void* pointer, int may_write) {
+  auto* storage = static_cast<c10::StorageImpl*>(pointer);
+  Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
+  if (engine == nullptr) return 1;
+  DeviceLock lock(engine->mutex());
+  const remat::Storage* tracked = find_tracked(*engine, storage, false);
+  if (tracked == nullptr) return 0;
+  const bool in_operator = tracked->locks > 0;  // which we see
+  return in_operator || tracked->escaped || (may_write == 0 && tracked->fixed) ? 1 : 0;
+}
+
 size_t tidepool_evict_all() {
   size_t evicted = 0;
   for_each_engine([&](Engine& engine) {

@@ -14,6 +14,11 @@
 
 namespace tidepool::torch_glue::tripwire {
 
+// The job is C++, where an address that is asked for is mostly kept, and written through later: the
+// first access makes a storage escape, and so does a first sight of contents that no operator has
+// made, whose address was needed to write them. Set before anything is tracked.
+extern bool g_addresses_are_kept;
+
 #if TIDEPOOL_TORCH_MINOR >= 13
 inline constexpr bool kAvailable = true;
 void on_raw_access(c10::StorageImpl* storage);

@@ -1,0 +1,101 @@
+#include "bindings/cpp/output_files.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+namespace tidepool::cpp {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string process_id() { return std::to_string(getpid()); }
+
+// The variable's value, which becomes `otherwise` if there is none, so that children know the job.
+std::string owner(const char* variable, const std::string& otherwise) {
+  setenv(variable, otherwise.c_str(), 0);
+  return std::getenv(variable);
+}
+
+// Whether a statistics file belongs to another process of this job, or to a job that runs.
+bool is_taken(const fs::path& path, const std::string& job) {
+  std::ifstream file(path);
+  const nlohmann::json found = nlohmann::json::parse(file, nullptr, false);
+  if (!found.is_object() || !found.contains("job") || !found.contains("pid")) return false;
+  const auto process = found.value("pid", 0);
+  if (process == getpid()) return false;
+  const bool is_alive = process > 0 && (kill(process, 0) == 0 || errno != ESRCH);
+  return found.value("job", "") == job || (found.value("state", "") == "running" && is_alive);
+}
+
+// Holds a lock on a folder, where its file system has locks.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (descriptor_ < 0) {
+      throw std::runtime_error("cannot write there: " + std::string(std::strerror(errno)));
+    }
+    flock(descriptor_, LOCK_EX);
+  }
+  ~FolderLock() { close(descriptor_); }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace
+
+StatsFile::StatsFile(const std::string& path)
+    : path_(fs::absolute(path)), job_(owner("TIDEPOOL_STATS_OWNER", process_id() + "-program")) {
+  const fs::path given = path_;
+  const FolderLock lock(given.parent_path());
+  if (is_taken(given, job_)) {
+    path_ = given.parent_path() /
+            (given.stem().string() + "." + process_id() + given.extension().string());
+  }
+  write({{"state", "running"}});
+}
+
+void StatsFile::write(nlohmann::json content) const {
+  content["job"] = job_;
+  content["pid"] = getpid();
+  const fs::path path = path_;
+  const fs::path temporary =
+      path.parent_path() / ("." + path.filename().string() + "." + process_id());
+  std::ofstream file(temporary);
+  file << content.dump(2) << "\n";
+  file.close();
+  if (file.fail() || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    std::remove(temporary.c_str());
+    throw std::runtime_error("cannot write there: " + reason);
+  }
+}
+
+void StatsFile::discard() const { std::remove(path_.c_str()); }
+
+std::string claim_trace(const std::string& path) {
+  const fs::path target = fs::absolute(path);
+  const bool is_first = std::getenv("TIDEPOOL_TRACE_OWNER") == nullptr;
+  owner("TIDEPOOL_TRACE_OWNER", process_id());
+  if (is_first) return target;
+  const int descriptor = open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor >= 0) close(descriptor);
+  if (descriptor >= 0 || errno != EEXIST) return target;
+  const std::string name = target.filename();
+  const size_t dot = std::min(name.find('.'), name.size());
+  return target.parent_path() / (name.substr(0, dot) + "." + process_id() + name.substr(dot));
+}
+
+}  // namespace tidepool::cpp

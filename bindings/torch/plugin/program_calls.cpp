@@ -1,0 +1,56 @@
+// What the C interface has for programs without Python, around calls of LibTorch's.
+#include <ATen/core/TensorBase.h>
+#include <c10/util/Exception.h>
+
+#include <string>
+#include <vector>
+
+#include "bindings/torch/base/replaying.h"
+#include "bindings/torch/plugin/api.h"
+#include "bindings/torch/plugin/c_results.h"
+#include "bindings/torch/storage/storage_access.h"
+
+namespace {
+
+thread_local std::vector<void*> t_kept;  // of each reader that the thread is in
+
+// Calls a function that takes room for a message at its end, and throws what it says.
+template <class Function, class... Arguments>
+void call_or_throw(Function function, Arguments... arguments) {
+  static thread_local std::string message(size_t{1} << 16, '\0');
+  const int code = function(arguments..., message.data(), message.size());
+  if (code == tidepool::torch_glue::kOutOfMemory) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, message.c_str());
+  }
+  TORCH_CHECK(code == 0, message.c_str());
+}
+
+}  // namespace
+
+void tidepool_enter_reader() {
+  void* kept = nullptr;
+  call_or_throw(&tidepool_begin_keeping, &kept);
+  t_kept.push_back(kept);
+}
+
+void tidepool_leave_reader() {
+  tidepool_end_keeping(t_kept.back());
+  t_kept.pop_back();
+}
+
+// A replay sets the switches that its operator ran under, and sets them back.
+void tidepool_enter_switch() {
+  if (!tidepool::torch_glue::is_replaying()) call_or_throw(&tidepool_begin_settling);
+}
+
+void tidepool_leave_switch() {
+  if (!tidepool::torch_glue::is_replaying()) tidepool_end_settling();
+}
+
+void tidepool_take_address(void* tensor, int may_write) {
+  const auto& base = *static_cast<const at::TensorBase*>(tensor);
+  if (!base.defined()) return;
+  void* storage = tidepool::torch_glue::storage_of(base.unsafeGetTensorImpl());
+  if (storage == nullptr || tidepool_is_settled(storage, may_write)) return;
+  call_or_throw(may_write != 0 ? &tidepool_escape : &tidepool_written, storage);
+}
