@@ -13,6 +13,7 @@
 #include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/intercepted_call.h"
 #include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/intercept/region.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/storage/storage_access.h"
@@ -231,7 +232,7 @@ void tidepool_note_own_kernel() {
   g_has_own_kernels.store(true, std::memory_order_relaxed);
 }
 
-void tidepool_region(int entering) { t_region_depth += entering != 0 ? 1 : -1; }
+void tidepool_region(int entering) { entering != 0 ? enter_region() : leave_region(); }
 
 void tidepool_finish() {
   if (!engines_installed()) return;
