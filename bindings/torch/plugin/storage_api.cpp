@@ -136,6 +136,15 @@ int tidepool_written(void* storage, char* error, size_t error_bytes) {
                        });
 }
 
+void tidepool_gives_up(void* pointer) {
+  auto* storage = static_cast<c10::StorageImpl*>(pointer);
+  Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
+  if (engine == nullptr) return;
+  DeviceLock lock(engine->mutex());
+  remat::Storage* tracked = find_tracked(*engine, storage, false);
+  if (tracked != nullptr) tracked->returns = true;
+}
+
 int tidepool_state(void* pointer) {
   if (!engines_installed()) return 0;
   auto* storage = static_cast<c10::StorageImpl*>(pointer);
