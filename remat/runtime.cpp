@@ -124,7 +124,7 @@ void Runtime::end_step() {
   if (observation_.has_observer()) tell_step_ended();
   limits_.cut_aged(++calls_.step);
   contents_.settle_prices();
-  contents_.dependent_cut.sweep();
+  contents_.dependent_cut.sweep(DependentCut::Spares::kStay);
   // Memory is short, and at the end of a step hardly anything is in use. Compaction looks at all
   // blocks, so it comes only after a few evictions, which do so, too: optimizers may step once for
   // each parameter.
@@ -337,7 +337,8 @@ bool Runtime::evict(Owner owner) {
 }
 
 bool Runtime::wait_for_room(DeviceLock& lock) {
-  if (contents_.dependent_cut.sweep() > 0) return true;
+  // What could be evicted is, so that spare roots which no evicted value needs are of no use now.
+  if (contents_.dependent_cut.sweep(DependentCut::Spares::kGo) > 0) return true;
   if (contents_.residency.offload_retained() > 0) return true;
   if (contents_.backend.give_up_memory(lock)) return true;
   return contents_.queue.wait_for_room(lock);

@@ -149,7 +149,7 @@ bool Versions::end_storage(Storage* storage, void* address) {
       kept = true;
     } else if (value.producer == nullptr && value.consumers != nullptr &&
                !contents_.residency.copies.is_valid(value, address)) {
-      kept = contents_.dependent_cut.retain_or_cut(value, address);
+      kept = contents_.dependent_cut.retain_or_cut(value, address, storage->returns);
     }
   } else {
     // The kept bytes are left over from a move that found the storage dying.

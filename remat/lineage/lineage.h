@@ -45,6 +45,7 @@ struct Value {
   RootReason reason = RootReason::kNone;
   bool restored = false;  // it was evicted and came back; noted only under chaos
   bool copied = false;    // a tier has a copy of its bytes (Copies)
+  bool spare = false;     // a retained root that only resident values need: goes if room is short
   size_t bytes = 0;
   Storage* storage = nullptr;  // has it as its contents; nullptr: it is a dead intermediate
   Record* producer = nullptr;  // nullptr: a root
@@ -81,6 +82,7 @@ struct alignas(64) Storage {
   bool writing = false;   // an operator is writing its bytes
   bool escaped = false;
   bool fixed = false;  // its address was handed out: it stays, but operators' writes are seen
+  bool returns = false;  // the job gives its bytes up only to save room, and will fill it again
   Role role = Role::kOther;
   Role observed_role = Role::kOther;  // the JobObserver's
   void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)

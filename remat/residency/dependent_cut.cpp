@@ -69,13 +69,18 @@ void DependentCut::cut_dependents(const Dependents& dependents, RootReason reaso
   }
 }
 
-bool DependentCut::retain_or_cut(Value& value, void* address) {
+bool DependentCut::retain_or_cut(Value& value, void* address, bool for_residents) {
   Dependents found;
   const Value* from = &value;
   walk({&from, 1}, &found, true);
   if (found.evicted.empty()) {
-    cut_dependents(found, RootReason::kLostRoot);
-    return false;
+    size_t bytes = 0;
+    for (const Value* each : found.resident) bytes += each->bytes;
+    if (!for_residents || bytes <= value.bytes) {
+      cut_dependents(found, RootReason::kLostRoot);
+      return false;
+    }
+    value.spare = true;
   }
   residency_.keep(value, address);
   ++retained;
@@ -137,7 +142,7 @@ void DependentCut::check_invariants() {
   }
 }
 
-size_t DependentCut::sweep() {
+size_t DependentCut::sweep(Spares spares) {
   sweep_due_ = false;
   const std::vector<Value*>& kept = residency_.kept();
   const size_t before = kept.size();
@@ -148,7 +153,9 @@ size_t DependentCut::sweep() {
   // values lose their lineage.
   for (size_t k = before; k > 0; k = std::min(k - 1, kept.size())) {
     Value& value = *kept[k - 1];
-    if (is_retained(value) && value.uses == 0 && value.scratch != needed) release(value);
+    if (!is_retained(value) || value.uses > 0 || value.scratch == needed) continue;
+    if (value.spare && spares == Spares::kStay) continue;
+    release(value);
   }
   return before - kept.size();
 }

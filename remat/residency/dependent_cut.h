@@ -39,17 +39,20 @@ class DependentCut {
   void cut_dependents(const Dependents& dependents, RootReason reason);
 
   // Decides about the bytes at `address` of a root with readers whose storage is gone. True: they
-  // are kept. False: the dependents are roots now, and the caller frees the block.
-  bool retain_or_cut(Value& value, void* address);
+  // are kept. False: the dependents are roots now, and the caller frees the block. `for_residents`:
+  // they are also kept, as a spare root, for more bytes of resident dependents, which could not be
+  // evicted otherwise.
+  bool retain_or_cut(Value& value, void* address, bool for_residents = false);
 
-  // Frees the bytes of retained roots that no evicted live value needs and no plan will read.
-  // Returns how many roots these were. Linear in the retained roots and the records that depend on
-  // them.
-  size_t sweep();
+  enum class Spares : uint8_t { kStay, kGo };
+  // Frees the bytes of retained roots that no evicted live value needs and no plan will read; of
+  // spare ones, as `spares` says. Returns how many roots these were. Linear in the retained roots
+  // and the records that depend on them.
+  size_t sweep(Spares spares);
   // Calls sweep() if something may have changed for a retained root since the last one.
   void sweep_if_due() {
     if (sweep_due_) [[unlikely]]
-      sweep();
+      sweep(Spares::kStay);
   }
   bool sweep_is_due() const { return sweep_due_; }
   void make_sweep_due() { sweep_due_ = !residency_.kept().empty(); }

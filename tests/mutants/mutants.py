@@ -151,7 +151,8 @@ MUTANTS = (
               "void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {\n",
               "return nullptr;"),)),
     Mutant("2.death_not_cut", "what depends on a dead root is not protected", (
-        after(DEPENDENT_CUT, "bool DependentCut::retain_or_cut(Value& value, void* address) {\n",
+        after(DEPENDENT_CUT, "bool DependentCut::retain_or_cut(Value& value, void* address, "
+                             "bool for_residents) {\n",
               "return false;"),)),
     Mutant("3.hidden_write", "a replay updates running statistics again", (
         instead(OPERATOR_INFO, "schema.name() != hidden.name", "true"),)),

@@ -126,6 +126,7 @@ ACCESSES = {
     "storage cpu": (lambda t, s: s.cpu().tolist(), None),
     "storage data_ptr": (lambda t, s: s.data_ptr(), "written"),
     "storage resize": (lambda t, s: s.resize_(4), "written"),
+    "storage resize to nothing": (lambda t, s: s.resize_(0), "hold"),
     "storage byteswap": (lambda t, s: s.byteswap(torch.float32), "written"),
     "storage filename": (lambda t, s: s.filename, "hold"),
     "typed list": (lambda t, s: t.storage().untyped().tolist(), "hold"),

@@ -16,6 +16,7 @@ namespace {
 
 using remat::Record;
 using remat::Storage;
+using Spares = remat::DependentCut::Spares;
 using remat::Value;
 using test::expect;
 using test::expect_equal;
@@ -46,7 +47,7 @@ class LineageModel {
       built_.die(live_.back());
       live_.pop_back();
     }
-    built_.dependent_cut.sweep();
+    built_.dependent_cut.sweep(Spares::kStay);
     built_.check();
     expect_equal(built_.residency.kept().size(), size_t{0});
     expect_equal(built_.store.records() + built_.store.values(), size_t{0});
@@ -62,7 +63,9 @@ class LineageModel {
       make(op);
       return true;
     }
-    if (op.kind == kSweep) return built_.dependent_cut.sweep() > 0;
+    if (op.kind == kSweep) {
+      return built_.dependent_cut.sweep(op.a % 2 == 0 ? Spares::kStay : Spares::kGo) > 0;
+    }
     if (op.kind == kSearch) return built_.policy->begin_search(), true;
     if (live_.empty()) return false;
     const auto at = live_.begin() + op.a % live_.size();
@@ -79,6 +82,7 @@ class LineageModel {
         return true;
       case kDie:
         live_.erase(at);
+        storage->returns = op.b % 2 == 0;
         built_.die(storage);
         return true;
       default:

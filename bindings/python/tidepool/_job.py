@@ -1,4 +1,7 @@
-"""Tidepool in one process: attaching once, the two lines on standard error, the statistics."""
+"""Tidepool in one process: attaching once, the two lines on standard error, the statistics.
+
+Of a job's processes only the first one prints them, for all.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from . import (
     _operator_source,
     _optimizers,
     _plugin,
+    _processes,
     _readers,
     _registrations,
     _settings,
@@ -41,6 +45,7 @@ class Job:
         self.plugin = plugin
         self.stats_file = stats_file
         self.pid = os.getpid()
+        self.first = _processes.join(os.environ)  # the job's first process, if that is another
         self.live_file: _live.LiveFile | None = None
         self.storage_of: Callable[[Any], int] | None = None  # where tensors can be evicted
         self.trust: _trust.Trust | None = None  # where operators of the job's may be replayed
@@ -64,10 +69,17 @@ class Job:
                 self.live_file.close()
             self.plugin.finish()
             devices = self.plugin.statistics()
-            if not self.settings.quiet:
-                say(summary(self.settings, devices))
+            content = {"state": "finished", **report(devices)}
+            if self.first is None or not _processes.tell(self.first, devices):
+                others = _processes.told()
+                if others:
+                    content["processes"] = [_rank_of(devices), *others]
+                    content["job_devices"] = _processes.together(
+                        [each["devices"] for each in content["processes"]])
+                if not self.settings.quiet:
+                    say(summary_of_all(self.settings, devices, others))
             if self.stats_file:
-                self.stats_file.write({"state": "finished", **report(devices)})
+                self.stats_file.write(content)
         except Exception as error:  # at exit there is nobody left to handle it
             say(f"no summary: {type(error).__name__}: {error}")
 
@@ -116,7 +128,7 @@ def attach(settings: _settings.Settings) -> Job:
     atexit.register(_job.finish)
     if settings.top:
         _job.show()
-    if not settings.quiet:
+    if not settings.quiet and _job.first is None:
         say(f"attached, {settings.describe()}")
     return _job
 
@@ -208,6 +220,20 @@ def report(devices: dict) -> dict:
     judged = {"operators": dict(_job.trust.verdicts)} if _job and _job.trust else {}
     return {"version": __version__, "torch": str(torch.__version__) if torch else None,
             "devices": devices, **judged}
+
+
+def _rank_of(devices: dict) -> dict:
+    return {"pid": os.getpid(), "rank": os.environ.get("RANK"), "devices": devices}
+
+
+def summary_of_all(settings: _settings.Settings, devices: dict, others: list[dict]) -> str:
+    """Return the line at exit for this process and those that have told it their statistics."""
+    working = [each for each in (devices, *(each["devices"] for each in others))
+               if _processes.did_something(each)]
+    if len(working) <= 1:
+        return summary(settings, (working or [devices])[0])
+    return (f"{len(working)} processes, the highest peak and sums: "
+            f"{summary(settings, _processes.together(working))}")
 
 
 def summary(settings: _settings.Settings, devices: dict) -> str:

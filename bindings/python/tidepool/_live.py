@@ -46,7 +46,7 @@ class LiveFile:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.lstat().st_uid != os.getuid():
             raise PermissionError(f"{self._folder} belongs to another user")
-        self._head = {"pid": os.getpid(), "started": _start_time(os.getpid()),
+        self._head = {"pid": os.getpid(), "started": start_time(os.getpid()),
                       "rank": os.environ.get("RANK"), "command": _command()}
         self._samples: list[dict] = []
         self._lock = threading.Lock()  # no file is written once it has been removed
@@ -90,7 +90,7 @@ def jobs(place: Path | None = None) -> Iterator[dict]:
     for path in paths:
         try:
             content = json.loads(path.read_text())
-            alive = _start_time(content["pid"]) == content["started"]
+            alive = start_time(content["pid"]) == content["started"]
         except (OSError, ValueError, KeyError, TypeError):
             continue  # gone, or nothing of ours
         if alive:
@@ -99,7 +99,7 @@ def jobs(place: Path | None = None) -> Iterator[dict]:
             path.unlink(missing_ok=True)
 
 
-def _start_time(pid: int) -> str | None:
+def start_time(pid: int) -> str | None:
     """Return when a process started, in the system's own unit; None if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()

@@ -43,6 +43,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_let_go": (None, [_ADDRESS, _ADDRESS]),
     "tidepool_escape": _ONE_STORAGE,
     "tidepool_written": _ONE_STORAGE,
+    "tidepool_gives_up": (None, [_ADDRESS]),
     "tidepool_state": (ctypes.c_int, [_ADDRESS]),
     "tidepool_evict": (ctypes.c_int, [_ADDRESS]),
     "tidepool_evict_all": (_SIZE, []),
@@ -80,6 +81,7 @@ class Plugin:
         self._local = threading.local()
         self._judge: object = None
         self.state = library.tidepool_state
+        self.gives_up = library.tidepool_gives_up
         self.thread = library.tidepool_thread
         self.optimizer_scope = library.tidepool_optimizer_scope
         self.rescan_operators = library.tidepool_rescan_operators

@@ -42,8 +42,8 @@ STORAGE_READERS = {
     "_write_file": "look", "_get_filename": "look", "_get_shared_fd": "look",
     "_shared_incref": "look", "_shared_decref": "look",
     "data_ptr": "compared", "__setitem__": "write", "fill_": "write", "copy_": "write",
-    "_byteswap": "write", "_set_from_file": "write", "resize_": "write", "_swap_data_ptr_": "write",
-    "_resize_with_addr_": "write",
+    "_byteswap": "write", "_set_from_file": "write", "resize_": "resize",
+    "_swap_data_ptr_": "write", "_resize_with_addr_": "write",
     "_share_fd_cpu_": "escape", "_share_filename_cpu_": "escape", "_share_cuda_": "escape",
 }
 _MISSING = object()
@@ -110,6 +110,8 @@ class Readers:
                 wrapper = self._reader(original, _address, None)
             elif kind == "compared":
                 wrapper = self._storage_address(original)
+            elif kind == "resize":
+                wrapper = self._resize(original)
             else:
                 wrapper = self._storage_marker(original, self._actions[kind])
             self._put(storage, name, wrapper)
@@ -269,6 +271,21 @@ class Readers:
             return call_as_caller(original, self, *args, **kwargs)
 
         return marker
+
+    def _resize(self, original):
+        """For a call that frees the bytes, or else moves them elsewhere."""
+        marker, plugin = self._storage_marker(original, self._plugin.written), self._plugin
+
+        @functools.wraps(original)
+        def resize_(self, size):
+            if size != 0:
+                return marker(self, size)
+            storage = _address(self)
+            with plugin.holding((storage,)):
+                plugin.gives_up(storage)
+                return call_as_caller(original, self, size)
+
+        return resize_
 
     def _storage_address(self, original):
         marker = self._storage_marker(original, self._plugin.written)

@@ -145,14 +145,14 @@ SETTINGS = (
 )
 KEYS = tuple(setting.key for setting in SETTINGS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
-# statistics and the trace, what `verify` asks of its jobs, what asks for all tests; what drives a
-# job by a trace of itself (bindings/torch/plugin/api.h).
+# statistics and the trace and speaks for all, what `verify` asks of its jobs, what asks for all
+# tests; what drives a job by a trace of itself (bindings/torch/plugin/api.h).
 RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "full", "costs", "event_log",
-            "trace_blocks")
+            "trace_blocks", "first_process")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
 _PASSIVE = ("quiet", "top", "required", "stats_owner", "trace_owner", "verify", "full", "costs",
-            "event_log", "trace_blocks")
+            "event_log", "trace_blocks", "first_process")
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 

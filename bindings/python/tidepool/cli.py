@@ -21,6 +21,7 @@ from . import (
     _conf,
     _doctor,
     _probe,
+    _processes,
     _settings,
     _sizes,
     _stats_file,
@@ -248,6 +249,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
         Refusal: the statistics or the shim are not where they can be used.
     """
     environ = dict(inherited)
+    environ.pop(_processes.FIRST_VARIABLE, None)  # this is a job of its own
     _conf.take_from_conf(environ)
     given = {each.key: getattr(options, each.key, None) for each in _OPTIONS}
     if given["budget"] is None and not environ.get("TIDEPOOL_BUDGET", "").strip():

@@ -13,12 +13,12 @@
 #include "bindings/torch/base/cycle_clock.h"
 #include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/intercept/region.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {
 
-constinit thread_local int t_region_depth = 0;
 constinit thread_local uint64_t t_own_kernels = 0;
 std::atomic<bool> g_has_own_kernels{false};
 std::atomic<PlaceSource> g_place_source{nullptr};
@@ -209,7 +209,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   }
   in_optimizer_ = t_in_optimizer;
   const bool is_known = info_.is_trusted();
-  trusted_ = is_known && t_region_depth == 0;
+  trusted_ = is_known && !in_region();
   CallBody* body = nullptr;
   if (!draw_.can_be_recorded(generator, engine().device(),
                              g_has_own_kernels.load(std::memory_order_relaxed))) {

@@ -113,7 +113,7 @@ class InterceptedCall {
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
   bool switched_ = false;  // the operator's switch is on
   bool spread_ = false;    // the operands are on several devices
-  bool trusted_ = true;    // the operator is trusted, and does not run in a compiled region
+  bool trusted_ = true;    // the operator is trusted, and does not run in a region
   bool inside_ = false;    // it runs for another operator, which is not trusted
   uint64_t own_kernels_before_ = 0;  // t_own_kernels before the kernel
   CallBody* body_ = nullptr;         // of the record
@@ -144,9 +144,5 @@ extern std::atomic<bool> g_has_own_kernels;
 // tidepool_set_place_source() has it.
 using PlaceSource = const char* (*)();
 extern std::atomic<PlaceSource> g_place_source;
-
-// Above zero while generated code runs on this thread. It reads operands and results of operators
-// by their addresses, so that these have to stay where they are.
-extern constinit thread_local int t_region_depth;
 
 }  // namespace tidepool::torch_glue

@@ -70,6 +70,11 @@ TIDEPOOL_EXPORT int tidepool_escape(void* storage, char* error, size_t error_byt
 // be recorded.
 TIDEPOOL_EXPORT int tidepool_written(void* storage, char* error, size_t error_bytes);
 
+// Says that the job is about to free a storage's bytes, by resizing it to nothing, and will fill it
+// again, as FSDP does with gathered parameters. What was computed from them can be evicted all the
+// same: the bytes are kept for that where it pays and memory is not short.
+TIDEPOOL_EXPORT void tidepool_gives_up(void* storage);
+
 // Returns the storage's state: 0 not tracked, 1 resident root, 2 resident with lineage, 3 evicted,
 // 4 escaped, -1 foreign memory.
 TIDEPOOL_EXPORT int tidepool_state(void* storage);

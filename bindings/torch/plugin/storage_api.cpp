@@ -13,6 +13,7 @@
 #include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/intercepted_call.h"
 #include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/intercept/region.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/storage/storage_access.h"
@@ -135,6 +136,15 @@ int tidepool_written(void* storage, char* error, size_t error_bytes) {
                        });
 }
 
+void tidepool_gives_up(void* pointer) {
+  auto* storage = static_cast<c10::StorageImpl*>(pointer);
+  Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
+  if (engine == nullptr) return;
+  DeviceLock lock(engine->mutex());
+  remat::Storage* tracked = find_tracked(*engine, storage, false);
+  if (tracked != nullptr) tracked->returns = true;
+}
+
 int tidepool_state(void* pointer) {
   if (!engines_installed()) return 0;
   auto* storage = static_cast<c10::StorageImpl*>(pointer);
@@ -242,7 +252,7 @@ void tidepool_note_own_kernel() {
   g_has_own_kernels.store(true, std::memory_order_relaxed);
 }
 
-void tidepool_region(int entering) { t_region_depth += entering != 0 ? 1 : -1; }
+void tidepool_region(int entering) { entering != 0 ? enter_region() : leave_region(); }
 
 void tidepool_finish() {
   if (!engines_installed()) return;

@@ -9,6 +9,7 @@ namespace {
 using remat::Dependents;
 using remat::RootReason;
 using remat::Storage;
+using Spares = remat::DependentCut::Spares;
 
 TEST_CASE("dependents are found through dead values, and no further than live ones") {
   LineageBuilder built;
@@ -36,9 +37,9 @@ TEST_CASE("a dying root is retained for evicted dependents, and only for them") 
   built.evict(a);
   CHECK(built.die(x));
   built.check();
-  CHECK(built.dependent_cut.sweep() == 0);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 0);
   CHECK(built.install(a));
-  CHECK(built.dependent_cut.sweep() == 1);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 1);
   CHECK(built.residency.kept().empty());
   CHECK(a->current->producer == nullptr);
   CHECK(a->current->reason == RootReason::kLostRoot);
@@ -55,6 +56,48 @@ TEST_CASE("a dying root without evicted dependents leaves roots") {
   CHECK(!built.die(x));
   CHECK(a->current->producer == nullptr);
   CHECK(b->current->producer != nullptr);  // a is there to read
+  built.check();
+}
+
+TEST_CASE("a root that the job will fill again is spared for resident dependents") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  Storage* a = built.result({x});
+  Storage* b = built.result({x});
+  x->returns = true;
+  CHECK(built.die(x));
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 0);
+  built.evict(a);
+  built.check();
+  CHECK(built.dependent_cut.sweep(Spares::kGo) == 0);
+  CHECK(built.install(a));
+  CHECK(b->current->producer != nullptr);
+  CHECK(built.dependent_cut.sweep(Spares::kGo) == 1);
+  CHECK(a->current->producer == nullptr);
+  CHECK(b->current->reason == RootReason::kLostRoot);
+  built.check();
+}
+
+TEST_CASE("a root is not spared for as few bytes as it has itself") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  Storage* a = built.result({x});
+  x->returns = true;
+  CHECK(!built.die(x));
+  CHECK(a->current->producer == nullptr);
+}
+
+TEST_CASE("a spare root goes with the last that depends on it") {
+  LineageBuilder built;
+  Storage* x = built.root();
+  Storage* a = built.result({x});
+  Storage* b = built.result({x});
+  x->returns = true;
+  CHECK(built.die(x));
+  built.die(a);
+  CHECK(built.residency.kept().size() == 1);
+  built.die(b);
+  CHECK(built.residency.kept().empty());
   built.check();
 }
 
@@ -83,9 +126,9 @@ TEST_CASE("a plan's uses keep a dead root") {
   CHECK(built.die(x));
   built.install(a);
   root.uses = 1;
-  CHECK(built.dependent_cut.sweep() == 0);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 0);
   root.uses = 0;
-  CHECK(built.dependent_cut.sweep() == 1);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 1);
 }
 
 TEST_CASE("dead roots that one record reads cost no look through all its outputs each") {
@@ -97,10 +140,10 @@ TEST_CASE("dead roots that one record reads cost no look through all its outputs
   built.evict(outputs.back());
   for (Storage* root : roots) CHECK(built.die(root));
   CHECK(built.dependent_cut.checks <= 3 * kMany);
-  CHECK(built.dependent_cut.sweep() == 0);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 0);
   built.check();
   CHECK(built.install(outputs.back()));
-  CHECK(built.dependent_cut.sweep() == kMany);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == kMany);
   CHECK(built.dependent_cut.checks <= 12 * kMany);
   CHECK(built.store.records() == 0);
   built.check();
@@ -118,14 +161,14 @@ TEST_CASE("a sweep keeps what evicted values need through dead ones, and frees t
   built.die(dead);
   CHECK(built.die(needed));
   CHECK(built.die(idle));
-  CHECK(built.dependent_cut.sweep() == 0);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 0);
   CHECK(built.install(aside));
-  CHECK(built.dependent_cut.sweep() == 1);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 1);
   CHECK(built.residency.kept().size() == 1);
   CHECK(aside->current->producer == nullptr);
   CHECK(far->current->producer != nullptr);
   CHECK(built.install(far));
-  CHECK(built.dependent_cut.sweep() == 1);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 1);
   built.check();
 }
 

@@ -1,0 +1,149 @@
+"""Does on two processes what jobs of many do; each prints a digest of what came out of each part.
+
+    python ranks_job.py RENDEZVOUS PART...
+
+With RANKS_STATISTICS=FILE rank 0 writes Tidepool's statistics there.
+"""
+
+import hashlib
+import json
+import os
+import sys
+
+RANK = 0 if (CHILD := os.fork()) else 1  # before PyTorch has any threads
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+
+import torch  # noqa: E402
+import torch.distributed as distributed  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
+from torch.distributed.tensor.parallel import (  # noqa: E402
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+STEPS = 2
+
+
+class Block(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        hidden = torch.nn.functional.gelu(self.up(self.norm(x)))
+        return x + nn.functional.dropout(self.down(hidden), 0.1)
+
+
+def model(width: int = 32) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*(Block(width) for _ in range(4)))
+
+
+def local(tensor):
+    tensor = tensor.detach()
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def train(network, see, rows: int = 24, width: int = 32) -> None:
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    torch.manual_seed(1 + RANK)
+    for _ in range(STEPS):
+        loss = network(torch.randn(rows, width)).square().mean()
+        loss.backward()
+        see(loss, *(parameter.grad for parameter in network.parameters()))
+        optimizer.step()
+        optimizer.zero_grad()
+    see(*network.parameters())
+
+
+def replicated(see) -> None:
+    """A hook makes tensors of gradients on gloo's threads."""
+    network = nn.parallel.DistributedDataParallel(model(), bucket_cap_mb=0.02, static_graph=True)
+    network.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    train(network, see)
+
+
+def sharded(see, rows: int = 24, width: int = 32, **options) -> None:
+    network = model(width)
+    for block in network:
+        fully_shard(block, **options)
+    train(fully_shard(network, **options), see, rows, width)
+
+
+def large(see) -> None:
+    sharded(see, 4096, 128)
+
+
+def mixed(see) -> None:
+    sharded(see, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16,
+                                                reduce_dtype=torch.float32))
+
+
+def parallel(see) -> None:
+    """Matrices that are split over the processes, as DTensors."""
+    network = model()
+    for block in network:
+        parallelize_module(block, init_device_mesh("cpu", (2,)),
+                           {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    train(network, see)
+
+
+def collectives(see) -> None:
+    """One process comes later than the other, which works on before it waits."""
+    for name in ("one", "several", "functional", "gathered"):
+        if RANK == 1:
+            see(sum(torch.randn(400).sin() for _ in range(200)))
+        value = torch.randn(500).sin()
+        if name == "one":
+            results, work = [value], distributed.all_reduce(value, async_op=True)
+        elif name == "several":
+            results = [value, value.cos()]
+            work = distributed.all_reduce_coalesced(results, async_op=True)
+        elif name == "functional":
+            results, work = [torch.ops._c10d_functional.all_reduce(value, "sum", "0")], None
+        else:
+            results = [torch.empty(1000)]
+            work = distributed.all_gather_into_tensor(results[0], value.cos(), async_op=True)
+        see(sum(torch.randn(400).sin() for _ in range(20)))
+        work.wait() if work else torch.ops._c10d_functional.wait_tensor(results[0])
+        see(*results, *(each.exp() for each in results))
+
+
+PARTS = {part.__name__: part for part in (replicated, sharded, mixed, parallel, collectives, large)}
+
+
+def digest(part) -> str:
+    made = hashlib.sha256()
+
+    def see(*tensors) -> None:
+        for tensor in map(local, tensors):
+            made.update(bytes(tensor.clone().flatten().view(torch.uint8).tolist()))
+
+    torch.manual_seed(1 + RANK)
+    part(see)
+    return made.hexdigest()
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    store = distributed.FileStore(sys.argv[1], 2)
+    distributed.init_process_group("gloo", store=store, world_size=2, rank=RANK)
+    for name in sys.argv[2:]:
+        os.write(1, f"{name} {RANK} {digest(PARTS[name])}\n".encode())
+    distributed.destroy_process_group()
+    if "RANKS_STATISTICS" in os.environ and RANK == 0:
+        import tidepool
+
+        with open(os.environ["RANKS_STATISTICS"], "w") as out:
+            json.dump(tidepool.stats()["devices"]["cpu"], out)
+    # PyTorch may abort while Python ends, after a backward of several threads.
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]) if RANK == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()
