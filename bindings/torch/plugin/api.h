@@ -19,6 +19,7 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    "bookkeeping_bytes": int} (optional), "recording": bool (opt.),
 //    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the
 //    job, or at the ends of its steps),
+//    "plan": str (optional: a plan file that the job follows, in place of a search),
 //    "log_allocations": bool (optional, CPU: for tidepool_allocation_log()),
 //    "compares_restored": bool (optional: contents that come back otherwise than they were evicted
 //    are an error),
