@@ -30,7 +30,6 @@ constexpr size_t kMargin = 100;
 constexpr size_t kMostKinds = 16;  // the kinds of step of which something is remembered
 // The steps of a plan may replay so much more than those before it, as measured costs vary.
 constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
-constexpr uint32_t kDead = UINT32_MAX;
 constexpr std::chrono::seconds kPatienceAtEnd{5};
 
 uint64_t thread_ns() {
@@ -39,22 +38,13 @@ uint64_t thread_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// The weights of a trace's storages by their number; 1 for a storage that has no weight.
-std::vector<float> by_storage(const std::vector<float>& weights, const Trace& trace) {
-  std::vector<float> result(trace.storages.size(), 1.0F);
-  size_t next = 0;
-  for (const WeightedOutput& output : weighted_outputs(trace)) {
-    result[number(output.storage)] = weights[next++];
-  }
-  return result;
-}
-
 }  // namespace
 
 // Recording: a recorded step.
 struct BackgroundPlanner::Recording {
   std::unique_ptr<JobEvents> events;
-  std::vector<uint32_t> outputs;  // operators' outputs as in StepHistory: their storages, or kDead
+  // Operators' outputs as in StepHistory: their storages, or kNoStorage.
+  std::vector<uint32_t> outputs;
   size_t limit_bytes = 0;         // the limit on committed memory when the step began
   size_t allocated_bytes = 0;     // the bytes allocated then
   size_t resident_bytes = 0;      // those of them that belonged to storages
@@ -88,7 +78,7 @@ void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
   if (phase_ == Phase::kBeginning) return;
   for (const remat::Storage* output : outputs) {
     if (output == nullptr) continue;
-    recording_->outputs.push_back(output->dead ? kDead : output->observed - 1);
+    recording_->outputs.push_back(output->dead ? kNoStorage : output->observed - 1);
   }
 }
 
@@ -286,15 +276,12 @@ std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded
   if (search.stop.stop_requested() || plans.empty()) return std::nullopt;
   const remat::StepPlan& best = plans.front().plan;
   if (best.is_none()) return std::nullopt;
-  remat::StepPlan plan = best;
-  plan.fingerprint = recorded.fingerprint;
-  if (!plan.weights.empty()) {
-    const std::vector<float> weights = by_storage(best.weights, trace);
-    plan.weights.clear();
-    for (const uint32_t storage : recorded.outputs) {
-      plan.weights.push_back(storage == kDead ? 1.0F : weights[storage]);
-    }
+  std::vector<uint32_t> results;
+  for (const WeightedOutput& output : weighted_outputs(trace)) {
+    results.push_back(static_cast<uint32_t>(number(output.storage)));
   }
+  remat::StepPlan plan = for_job(best, results, recorded.outputs);
+  plan.fingerprint = recorded.fingerprint;
   return plan;
 }
 

@@ -48,7 +48,8 @@ struct BackgroundPlannerConfig {
 // BackgroundPlannerStatistics: counters since the start.
 struct BackgroundPlannerStatistics {
   uint64_t searches = 0;    // searches begun
-  uint64_t plans = 0;       // plans found that are better than what the policy does without one
+  uint64_t plans = 0;       // plans found that are better than what the policy does without one, or
+                            // plans of a given file whose steps the job has
   uint64_t taken_back = 0;  // plans taken back
   uint64_t search_ns = 0;   // the searching threads' own time
 };

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "allocator/base/splitmix.h"
+#include "remat/plan/gap_search.h"
 #include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
 
@@ -14,6 +16,9 @@ namespace tidepool::plan {
 namespace {
 
 using remat::StepPlan;
+
+// The bounds of one search for gaps: a quarter of a second.
+constexpr uint64_t kGapEvaluations = 50'000, kGapOperators = 15'000'000;
 
 class Random : public SplitMix {
  public:
@@ -67,6 +72,7 @@ class Search {
     }
     if (found.empty()) return {};
     climb(found.front());
+    try_gaps(found.front());
     std::vector<RankedPlan> ranked;
     for (Candidate& each : found) {
       ranked.push_back({std::move(each.plan), each.score(), each.overhead});
@@ -195,6 +201,31 @@ class Search {
     return found;
   }
 
+  // Tries plans that say what is dropped when, in place of `best`. They are found in a model
+  // without pages, so that they are looked for under somewhat less than the budget, too.
+  void try_gaps(Candidate& best) {
+    constexpr size_t kSimulations = 18;  // as many as these candidates take
+    if (best.overhead <= 1 || config_.simulations < kSimulations) return;
+    GapModel model(times_[0]);
+    for (const double share : {1.0, 0.97, 0.93}) {
+      if (operators_run_ / 2 >= config_.operators) return;
+      GapSearchConfig search;
+      search.budget_bytes = static_cast<size_t>(static_cast<double>(job_.budget_bytes) * share);
+      search.operators = std::min(kGapEvaluations * model.stages(), kGapOperators);
+      search.seed = config_.seed;
+      search.stop = job_.stop;
+      const auto gaps = find_gaps(model, search);
+      if (!gaps) return;
+      for (const Preference preference : {Preference::kCheapest, Preference::kPages}) {
+        if (job_.memory != MemoryModel::kPages && preference != Preference::kCheapest) continue;
+        Candidate candidate;
+        candidate.plan.gaps = model.dropped(gaps->choices);
+        candidate.plan.preference = preference;
+        if (evaluate(candidate, &best)) best = std::move(candidate);
+      }
+    }
+  }
+
   void climb(Candidate& best) {
     if (outputs_.empty() || best.overhead <= 1) return;
     const auto may_go_on = [&] {
@@ -279,6 +310,31 @@ std::vector<WeightedOutput> weighted_outputs(const Trace& step) {
     }
   }
   return outputs;
+}
+
+remat::StepPlan for_job(const remat::StepPlan& plan, std::span<const uint32_t> results,
+                        std::span<const uint32_t> made) {
+  std::unordered_map<uint32_t, uint32_t> places;  // by storage, among `made`
+  for (uint32_t k = 0; k < made.size(); ++k) {
+    if (made[k] != kNoStorage) places.emplace(made[k], k);
+  }
+  remat::StepPlan own = plan;
+  if (!plan.weights.empty()) own.weights.assign(made.size(), 1.0F);
+  if (plan.gaps) own.gaps->clear();
+  std::vector<uint32_t> by_result;
+  for (size_t k = 0; k < results.size(); ++k) {
+    const auto place = places.find(results[k]);
+    by_result.push_back(place == places.end() ? kNoStorage : place->second);
+    if (by_result[k] != kNoStorage && !plan.weights.empty()) {
+      own.weights[by_result[k]] = plan.weights[k];
+    }
+  }
+  if (!plan.gaps) return own;
+  for (remat::DroppedGap gap : *plan.gaps) {
+    gap.output = by_result[gap.output];
+    if (gap.output != kNoStorage) own.gaps->push_back(gap);
+  }
+  return own;
 }
 
 Trace with_other_times(const Trace& trace, double spread, uint64_t seed) {

@@ -3,9 +3,10 @@
 // makes with a TraceBuilder, so that no files are involved.
 // The first candidates are the prices of all policies that PlannedPolicy has. Then the search takes
 // the best of them, changes the weights of single results, of all results of one operator, or of a
-// stretch of the step at random, and keeps what is better (hill climbing). Each candidate is
-// simulated, after a step without a plan, with the recorded times and again with perturbed ones
-// (PlannerConfig::perturbed); it has to run with all of them, but where
+// stretch of the step at random, and keeps what is better (hill climbing). Last come plans that say
+// what is dropped between which uses (gap_search.h): one takes its place if it is better. Each
+// candidate is simulated, after a step without a plan, with the recorded times and again with
+// perturbed ones (PlannerConfig::perturbed); it has to run with all of them, but where
 // PlannerConfig::recorded_times_suffice says otherwise. Its score is the mean overhead, with the
 // time of its searches for room (PlannerConfig::search_share()). A long step is simulated less
 // often. Nothing depends on a clock, unless SimulationConfig::stop has one: the same step gives the
@@ -14,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "remat/policies/step_plan.h"
@@ -41,6 +43,14 @@ struct WeightedOutput {
 };
 // The step's results in the order of a plan's weights.
 std::vector<WeightedOutput> weighted_outputs(const Trace& step);
+
+// A plan's results, and a job's own outputs, as storages of a recording.
+inline constexpr uint32_t kNoStorage = UINT32_MAX;
+// The plan by the job's own numbers of outputs. `results`: the storages of the plan's results;
+// `made`: those of the job's outputs (StepHistory), kNoStorage for one that is no storage of the
+// recording.
+remat::StepPlan for_job(const remat::StepPlan& plan, std::span<const uint32_t> results,
+                        std::span<const uint32_t> made);
 
 // The same trace with perturbed times: each operator's time is multiplied by a factor whose
 // logarithm is normally distributed around 0, with `spread` as its standard deviation.

@@ -3,19 +3,28 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "remat/plan/background_planner.h"
+#include "remat/plan/plan_follower.h"
 #include "remat/simulate/block_log.h"
 #include "remat/simulate/simulated_process.h"
 
 namespace tidepool::plan {
 namespace {
 
-// Planning: the BackgroundPlanner of a simulated job, where the job's policy follows plans.
+// Planning: the BackgroundPlanner of a simulated job, where the job's policy follows plans, or the
+// PlanFollower of one that is given a file.
 class Planning {
  public:
-  Planning(SimulatedProcess& process, const Trace& trace, const SimulationConfig& config)
+  Planning(SimulatedProcess& process, const Trace& trace, const SimulationConfig& config,
+           std::shared_ptr<const PlanFile> plans)
       : process_(process) {
+    if (plans != nullptr) {
+      follower_.emplace(process.runtime(), std::move(plans));
+      observe(*follower_);
+      return;
+    }
     if (!config.searches_plans()) return;
     BackgroundPlannerConfig own;
     own.planner = config.planner;
@@ -25,11 +34,10 @@ class Planning {
     own.search_clock = [] { return uint64_t{0}; };
     own.search_niceness = 0;  // the simulation waits for the search
     planner_.emplace(process.runtime(), process.allocator(), own);
-    process.allocator().set_observer(&planner_->meter());
-    process.runtime().set_observer(&*planner_);
+    observe(*planner_);
   }
   ~Planning() {
-    if (!planner_) return;
+    if (meter() == nullptr) return;
     process_.runtime().set_observer(nullptr);
     process_.allocator().set_observer(nullptr);
   }
@@ -37,15 +45,25 @@ class Planning {
   Planning& operator=(const Planning&) = delete;
 
   // Who has to be told of all blocks; nullptr if nobody.
-  AllocatorObserver* meter() { return planner_ ? &planner_->meter() : nullptr; }
+  AllocatorObserver* meter() {
+    if (follower_) return &follower_->meter();
+    return planner_ ? &planner_->meter() : nullptr;
+  }
+  size_t plans_found() const { return follower_ ? follower_->found() : 0; }
 
   void step_ended() {
     if (planner_) planner_->wait();
   }
 
  private:
+  void observe(EventRecorder& recorder) {
+    process_.allocator().set_observer(&recorder.meter());
+    process_.runtime().set_observer(&recorder);
+  }
+
   SimulatedProcess& process_;
   std::optional<BackgroundPlanner> planner_;
+  std::optional<PlanFollower> follower_;
 };
 
 SimulationConfig as_in_a_job(SimulationConfig config) {
@@ -55,8 +73,10 @@ SimulationConfig as_in_a_job(SimulationConfig config) {
 
 }  // namespace
 
-SimulationResult simulate(const Trace& trace, const SimulationConfig& config, WorkLog* history) {
-  const SimulationConfig job = as_in_a_job(config);
+SimulationResult simulate(const Trace& trace, const SimulationConfig& config, WorkLog* history,
+                          std::shared_ptr<const PlanFile> plans) {
+  SimulationConfig job = as_in_a_job(config);
+  job.step_history_at_once = plans != nullptr;
   SimulationResult result;
   result.limit_bytes = job.budget_bytes;
   result.iteration = 1;
@@ -66,7 +86,7 @@ SimulationResult simulate(const Trace& trace, const SimulationConfig& config, Wo
     result.reason = "the budget is less than one page of the memory";
     return result;
   }
-  Planning planning(*process, trace, job);
+  Planning planning(*process, trace, job, std::move(plans));
   std::optional<BlockLog> blocks;
   if (history != nullptr) {
     history->begin_iteration(result.iteration);
@@ -79,6 +99,7 @@ SimulationResult simulate(const Trace& trace, const SimulationConfig& config, Wo
     if (history != nullptr) history->begin_iteration(result.iteration);
   }
   process->report(&result);
+  result.plans_found = planning.plans_found();
   return result;
 }
 

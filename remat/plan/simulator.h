@@ -6,8 +6,10 @@
 // Thread safe: runs share nothing but the trace, which they only read.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "remat/plan/plan_file.h"
 #include "remat/simulate/simulation.h"
 #include "remat/simulate/work_log.h"
 #include "remat/trace/trace.h"
@@ -15,9 +17,11 @@
 namespace tidepool::plan {
 
 // Runs all iterations, or up to the first that fails, as a job would. `history` gets all that is
-// done for the job meanwhile; it has blocks. Throws: as check_policy().
+// done for the job meanwhile; it has blocks. `plans`: a file that the job follows, in place of a
+// search. Throws: as check_policy().
 SimulationResult simulate(const Trace& trace, const SimulationConfig& config,
-                          WorkLog* history = nullptr);
+                          WorkLog* history = nullptr,
+                          std::shared_ptr<const PlanFile> plans = nullptr);
 
 // Runs one iteration without a search for plans, as a recorded job does, and writes a log of it
 // (work_log.h). Throws: as check_policy(); std::runtime_error if the log cannot be written.

@@ -44,7 +44,10 @@ const StepPlan* PlannedPolicy::plan_for_step() const {
   for (const StepPlan& plan : plans_) {
     if (plan.fingerprint != step_history_.expected_fingerprint()) continue;
     const size_t outputs = step_history_.expected_outputs().size();
-    return plan.weights.empty() || plan.weights.size() == outputs ? &plan : nullptr;
+    if (!plan.weights.empty() && plan.weights.size() != outputs) return nullptr;
+    const bool fits = !plan.gaps || std::all_of(plan.gaps->begin(), plan.gaps->end(),
+                                                [&](auto& gap) { return gap.output < outputs; });
+    return fits ? &plan : nullptr;
   }
   return nullptr;
 }
@@ -64,8 +67,10 @@ void PlannedPolicy::choose_plan() {
     weights.assign(step_history_.expected_storages(), 1.0F);
     for (size_t k = 0; k < outputs.size(); ++k) weights[outputs[k].number] = plan->weights[k];
   }
+  std::optional<Gaps> gaps;
+  if (plan->gaps) gaps = gaps_of(*plan->gaps);
   if (plan->policy == "needed-cost") {
-    use(*net_, std::move(weights), plan->preference);
+    use(*net_, std::move(weights), plan->preference, std::move(gaps));
     return;
   }
   std::unique_ptr<Policy>& other = others_[fmt::format("{} {}", plan->policy, plan->use_share)];
@@ -74,12 +79,43 @@ void PlannedPolicy::choose_plan() {
   } else if (other == nullptr) {
     other = make_(plan->policy, store_, 0);
   }
-  use(*other, std::move(weights), plan->preference);
+  use(*other, std::move(weights), plan->preference, std::move(gaps));
 }
 
-void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference preference) {
+PlannedPolicy::Gaps PlannedPolicy::gaps_of(std::span<const DroppedGap> dropped) const {
+  Gaps gaps;
+  const uint32_t storages = step_history_.expected_storages();
+  for (uint32_t n = 0; n < storages; ++n) {
+    gaps.first.push_back(static_cast<uint32_t>(gaps.kinds.size()));
+    gaps.kinds.resize(gaps.kinds.size() + step_history_.uses(n).size() + 1, Gap::kKept);
+  }
+  gaps.evicted.resize(gaps.kinds.size());
+  const auto outputs = step_history_.expected_outputs();
+  for (const DroppedGap& each : dropped) {
+    const uint32_t storage = outputs[each.output].number;
+    const auto uses = step_history_.uses(storage);
+    uint32_t gap = 0;
+    for (size_t k = 0; k <= uses.size(); ++k) {
+      if (k > 0 && k < uses.size() && uses[k] == uses[k - 1]) continue;  // of the same operator
+      if (gap++ != each.gap) continue;
+      gaps.kinds[gaps.first[storage] + k] = each.stays ? Gap::kDroppedOnce : Gap::kDropped;
+    }
+  }
+  return gaps;
+}
+
+void PlannedPolicy::note_eviction(const Value& value) {
+  const Storage* const storage = value.storage;
+  if (storage == nullptr || !storage->evicted || !step_history_.matching()) return;
+  if (storage->step_seen != step_history_.step()) return;
+  if (step_history_.expectation() == expectation_) gaps_->evicted[gap_of(*storage)] = true;
+}
+
+void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference preference,
+                        std::optional<Gaps> gaps) {
   weights_ = std::move(weights);
   preference_ = preference;
+  gaps_ = std::move(gaps);
   if (active_ == &policy) return;
   active_->forget_all();
   active_ = &policy;
@@ -93,7 +129,10 @@ void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference p
 size_t PlannedPolicy::bookkeeping_bytes() const {
   size_t bytes = step_history_.bookkeeping_bytes() + net_->bookkeeping_bytes() + bytes_of(weights_);
   for (const auto& [name, policy] : others_) bytes += policy->bookkeeping_bytes();
-  for (const StepPlan& plan : plans_) bytes += bytes_of(plan.weights);
+  for (const StepPlan& plan : plans_) {
+    bytes += bytes_of(plan.weights) + (plan.gaps ? bytes_of(*plan.gaps) : 0);
+  }
+  if (gaps_) bytes += bytes_of(gaps_->first) + bytes_of(gaps_->kinds) + gaps_->evicted.size() / 8;
   return bytes;
 }
 

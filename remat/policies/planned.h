@@ -1,13 +1,15 @@
 // PlannedPolicy, planned: the prices of a plan that was found on a recorded step, for as long as
 // the job repeats that step; the prices of needed-cost before there is a plan, and from the first
 // difference on.
-// A plan names another policy, and a factor for each of the step's results (step_plan.h). Each kind
-// of step that the job has may have a plan of its own; plan/planner.h searches for them.
+// A plan names another policy, and a factor for each of the step's results (step_plan.h). Where it
+// says what is dropped between which uses, prices of that are far below, and all others far above,
+// those without a plan; what was dropped and restored may be of the others. Each kind of step that
+// the job has may have a plan of its own; plan/planner.h searches for them.
 // Owns the policies that it has priced with. One of them is active, and only that one keeps
 // anything in values and storages: what the others kept there is dropped as soon as another one
 // becomes active.
-// Invariants: (1) another policy than needed-cost is active only while the step is foreseen and the
-// plan fits it; (2) those of the active policy; (3) those of StepHistory.
+// Invariants: (1) another policy than needed-cost is active, or gaps decide, only while the step is
+// foreseen and the plan fits it; (2) those of the active policy; (3) those of StepHistory.
 #pragma once
 
 #include <deque>
@@ -43,24 +45,31 @@ class PlannedPolicy final : public Policy {
   void set_plan(const StepPlan& plan) override;
   // Whether a plan is in use now.
   bool follows_plan() const {
-    return active_ != &*net_ || !weights_.empty() || preference_ != Preference::kCheapest;
+    return active_ != &*net_ || !weights_.empty() || preference_ != Preference::kCheapest ||
+           gaps_.has_value();
   }
 
   double price(Storage& storage, const Circumstances& now) override {
     update();
-    const double price = active_->price(storage, now) * scale_;
-    if (weights_.empty() || storage.step_seen != step_history_.step()) return price;
-    return price * weights_[storage.step_number];
+    double price = active_->price(storage, now) * scale_;
+    if (storage.step_seen != step_history_.step()) return price;
+    if (!weights_.empty()) price *= weights_[storage.step_number];
+    return gaps_ ? price * gap_factor(storage) : price;
   }
   // The price of time in needed-cost's unit, which price() has, too.
   std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
     return net_->time_price(ns, now);
   }
-  bool allows_shortlists() const override { return true; }
+  // Where gaps decide, a price may be the least as soon as a use is over.
+  bool allows_shortlists() const override { return !gaps_; }
   Preference preference() const override {
     return step_history_.matching() ? preference_ : Preference::kCheapest;
   }
-  void availability_changed(Value& value) override { active_->availability_changed(value); }
+  void availability_changed(Value& value) override {
+    if (gaps_) [[unlikely]]
+      note_eviction(value);
+    active_->availability_changed(value);
+  }
   void value_dies(Value& value) override { active_->value_dies(value); }
   void begin_search() override {
     update();
@@ -75,6 +84,9 @@ class PlannedPolicy final : public Policy {
   // How many of the latest plans are remembered: more than there are kinds of steps.
   static constexpr size_t kMostPlans = 2 * StepHistory::kKinds;
 
+  // Staleness spans five orders of magnitude within a step.
+  static constexpr double kKeptFactor = 1024;
+
   // Takes up, or drops, a plan where another step is expected than before.
   void update() {
     if (step_history_.expectation() != expectation_) choose_plan();
@@ -82,10 +94,30 @@ class PlannedPolicy final : public Policy {
       use(*net_, {});
   }
   void choose_plan();
+  // What becomes of a storage in one gap between two of its uses.
+  enum class Gap : uint8_t { kKept, kDropped, kDroppedOnce };
+  // The gaps of the expected step's storages. Those of storage n begin at index first[n]; each use
+  // that an operator has of it is followed by one.
+  struct Gaps {
+    std::vector<uint32_t> first;
+    std::vector<Gap> kinds;
+    std::vector<bool> evicted;  // whether it was evicted in the gap; for kDroppedOnce
+  };
+  Gaps gaps_of(std::span<const DroppedGap> dropped) const;
+  size_t gap_of(const Storage& storage) {
+    return gaps_->first[storage.step_number] + step_history_.uses_begun(storage);
+  }
+  double gap_factor(const Storage& storage) {
+    const size_t at = gap_of(storage);
+    const Gap kind = gaps_->kinds[at];
+    const bool kept = kind == Gap::kKept || (kind == Gap::kDroppedOnce && gaps_->evicted[at]);
+    return kept ? kKeptFactor : 1 / kKeptFactor;
+  }
+  void note_eviction(const Value& value);
   const StepPlan* plan_for_step() const;
   // Makes `policy` the active one. `weights`: factors by the numbers of the step's storages.
   void use(Policy& policy, std::vector<float> weights,
-           Preference preference = Preference::kCheapest);
+           Preference preference = Preference::kCheapest, std::optional<Gaps> gaps = {});
 
   LineageStore& store_;
   const Make make_;
@@ -96,6 +128,7 @@ class PlannedPolicy final : public Policy {
   double scale_ = 1;  // from the active policy's unit to needed-cost's
   std::vector<float> weights_;
   Preference preference_ = Preference::kCheapest;
+  std::optional<Gaps> gaps_;
   std::deque<StepPlan> plans_;
   uint32_t expectation_ = 0;  // the one that choose_plan() has seen
 };

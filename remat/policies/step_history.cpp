@@ -189,12 +189,18 @@ void StepHistory::index_uses() {
   cursor_.assign(first_use_.begin(), first_use_.end() - 1);
 }
 
-StepHistory::Position StepHistory::next_use(const Storage& storage) {
-  if (!matching_ || storage.step_seen != step_) return kUnknown;
+size_t StepHistory::uses_begun(const Storage& storage) {
   const uint32_t number = storage.step_number;
   uint32_t& at = cursor_[number];
   while (at < first_use_[number + 1] && uses_[at] < present_.entries.size()) ++at;
-  return at < first_use_[number + 1] ? uses_[at] : kNever;
+  return at - first_use_[number];
+}
+
+StepHistory::Position StepHistory::next_use(const Storage& storage) {
+  if (!matching_ || storage.step_seen != step_) return kUnknown;
+  const auto all = uses(storage.step_number);
+  const size_t begun = uses_begun(storage);
+  return begun < all.size() ? all[begun] : kNever;
 }
 
 uint64_t StepHistory::time_until_ns(Position position) const {

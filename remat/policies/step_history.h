@@ -57,6 +57,13 @@ class StepHistory {
   bool matching() const { return matching_; }
   // The storage's next use after the calls that have begun.
   Position next_use(const Storage& storage);
+  // The uses of storage `number` of the expected step, in their order; an operator that has it
+  // several times is there as often. Requires: matching().
+  std::span<const Position> uses(uint32_t number) const {
+    return {uses_.data() + first_use_[number], uses_.data() + first_use_[number + 1]};
+  }
+  // How many of these have begun. Requires: matching(), and a storage of the present step.
+  size_t uses_begun(const Storage& storage);
   // How much time of operators, as the expected step took it, lies between now and the position: 0
   // if it has begun; for kNever, until the end of another such step. Requires: matching(), and a
   // position of this step or kNever.

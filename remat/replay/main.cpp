@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "remat/replay/graph_text.h"
 #include "remat/replay/overhead_plot.h"
 #include "remat/replay/report.h"
 #include "remat/replay/runs.h"
@@ -69,8 +70,25 @@ void print_least_budgets(const ReplayOptions& options, const Trace& trace) {
   for (const LeastBudget& budget : budgets) fmt::print("{}\n", json_line(budget));
 }
 
+void write_plans(const ReplayOptions& options, const Trace& trace) {
+  const TracePlans plans = find_plans_of(options, trace);
+  if (plans.file.steps.empty()) throw std::runtime_error("no step runs under any plan");
+  for (size_t k = 0; k < plans.overheads.size(); ++k) {
+    const PlannedStep& step = plans.file.steps[k];
+    fmt::print("step {}, {} operators: {}, compute {:.4f} times that without a budget\n", k + 1,
+               step.operators, step.plan.policy, plans.overheads[k]);
+  }
+  if (plans.failed > 0) fmt::print("steps that run under no plan: {}\n", plans.failed);
+  write_file(options.write_plan_path, plan_text(plans.file));
+}
+
 void replay(const ReplayOptions& options, const std::string& path) {
   const Trace trace = load_trace(options, path);
+  if (!options.write_plan_path.empty()) return write_plans(options, trace);
+  if (options.graph) {
+    fmt::print("{}", graph_text(trace, plan_runs(options, trace).front().budget_bytes));
+    return;
+  }
   if (options.least_budget) return print_least_budgets(options, trace);
   std::vector<Run> runs = plan_runs(options, trace);
   {

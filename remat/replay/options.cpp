@@ -34,6 +34,9 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
                          iteration on all of the trace is known, and runs that would fail are
                          repeated, with other plans and under smaller limits
   --json                 one JSON object for each run on standard output
+  --plan FILE            the job follows these plans, as `tidepool run --plan` does
+  --write-plan FILE      look for plans for the trace's steps instead of running it
+  --graph                write these steps as graphs for solvers, as JSON, instead
 
   --search N             simulations at most in search of a plan (default 300; 0: no plan)
   --jobs N               runs at a time (default: processors)
@@ -157,6 +160,7 @@ bool* flag_of(Text name, ReplayOptions& out) {
   if (name == "--json") return &out.json;
   if (name == "--oracle") return &out.oracle;
   if (name == "--least-budget") return &out.least_budget;
+  if (name == "--graph") return &out.graph;
   return nullptr;
 }
 
@@ -192,6 +196,8 @@ std::vector<Option> finer_options(ReplayOptions& out) {
       {"--jobs", [&](Text o, Text v) { out.jobs = parse_number<unsigned>(o, v, 1, 1024); }},
       {"--search",
        [&](Text o, Text v) { out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000); }},
+      {"--plan", [&](Text, Text v) { out.plan_path = v; }},
+      {"--write-plan", [&](Text, Text v) { out.write_plan_path = v; }},
       {"--log", [&](Text, Text v) { out.log_path = v; }},
       {"--history", [&](Text, Text v) { out.history_path = v; }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
@@ -224,6 +230,26 @@ std::vector<Option> finer_options(ReplayOptions& out) {
   };
 }
 
+void check_plans(const ReplayOptions& options) {
+  const bool other = options.oracle || options.least_budget || !options.log_path.empty();
+  if (!options.plan_path.empty()) {
+    if (options.iterations == 1) {
+      throw UsageError("--plan is followed after one iteration: it goes with --iterations");
+    }
+    const bool planned = std::all_of(
+        options.policies.begin(), options.policies.end(),
+        [](const std::string& name) { return name == "default" || name == kDefaultPolicy; });
+    if (other || !planned) {
+      throw UsageError("--plan goes with --policy default, without --oracle or --log");
+    }
+  }
+  if (options.write_plan_path.empty() && !options.graph) return;
+  const bool one = options.traces.size() == 1 && options.ratios.size() <= 1 && !options.grid;
+  if (!one || other || !options.plan_path.empty()) {
+    throw UsageError("--write-plan and --graph go with one trace and budget");
+  }
+}
+
 void check(const ReplayOptions& options) {
   if (options.help || options.list_policies) return;
   if (options.traces.empty()) throw UsageError("no trace is named");
@@ -245,6 +271,7 @@ void check(const ReplayOptions& options) {
   if (!options.history_path.empty() && (!one_run || options.oracle || !options.log_path.empty())) {
     throw UsageError("--history goes with one trace, policy and budget, without --oracle or --log");
   }
+  check_plans(options);
   if (!options.recompute && options.tier.capacity_bytes == 0) {
     throw UsageError("--recompute no goes with --tier");
   }

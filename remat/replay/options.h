@@ -40,6 +40,9 @@ struct ReplayOptions {
   unsigned jobs = 0;               // runs at a time; 0 stands for the number of processors
   std::string log_path;            // the file for the work log of one run; empty for no log
   std::string history_path;        // that for the one with blocks
+  std::string plan_path;           // the plan file that the job follows; empty for none
+  std::string write_plan_path;     // look for plans instead, and write this file
+  bool graph = false;              // write the steps as graphs instead, for solvers
   std::string csv_path, svg_path;  // a grid's files; empty for names like that of the trace
   bool help = false;
   bool list_policies = false;

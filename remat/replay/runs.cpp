@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "fmt/format.h"
 #include "remat/plan/least_budget.h"
 #include "remat/plan/oracle.h"
 #include "remat/simulate/lower_bound.h"
@@ -46,6 +47,10 @@ Trace load_trace(const ReplayOptions& options, const std::string& path) {
 std::vector<Run> plan_runs(const ReplayOptions& options, const Trace& trace) {
   const auto peak = static_cast<double>(trace_peak(trace).peak_bytes);
   std::vector<Run> runs;
+  std::shared_ptr<const PlanFile> plans;
+  if (!options.plan_path.empty()) {
+    plans = std::make_shared<const PlanFile>(read_plan_file(options.plan_path));
+  }
   for (const std::string& policy : options.policies) {
     Run run;
     run.trace = trace.facts.name;
@@ -53,6 +58,7 @@ std::vector<Run> plan_runs(const ReplayOptions& options, const Trace& trace) {
     run.memory = options.memory;
     run.iterations = options.iterations;
     run.oracle = options.oracle;
+    run.plans = plans;
     if (options.ratios.empty()) {
       run.budget_bytes = options.budget_bytes;
       run.ratio = peak > 0 ? static_cast<double>(options.budget_bytes) / peak : 0;
@@ -65,6 +71,13 @@ std::vector<Run> plan_runs(const ReplayOptions& options, const Trace& trace) {
     }
   }
   return runs;
+}
+
+TracePlans find_plans_of(const ReplayOptions& options, const Trace& trace) {
+  ReplayOptions planned = options;
+  planned.policies = {kDefaultPolicy};
+  const std::vector<Run> runs = plan_runs(planned, trace);
+  return find_trace_plans(trace, config_for(options, runs.front()));
 }
 
 std::vector<LeastBudget> find_least_budgets(const ReplayOptions& options, const Trace& trace) {
@@ -101,7 +114,7 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
         }
         runs[k].result = options.oracle ? simulate_with_oracle(trace, config)
                          : options.log_path.empty()
-                             ? simulate(trace, config, history ? &*history : nullptr)
+                             ? simulate(trace, config, history ? &*history : nullptr, runs[k].plans)
                              : simulate_logged(trace, config, options.log_path);
       } catch (...) {
         std::lock_guard guard(mutex);
@@ -121,6 +134,15 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
   work();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
+  for (const Run& run : runs) {
+    const bool ran = run.result.status == SimulationStatus::kOk;
+    if (run.plans != nullptr && ran && run.result.plans_found == 0) {
+      throw PlanFileError(
+          fmt::format("{}: is for none of the steps of {}: for other sizes, or "
+                      "another model",
+                      options.plan_path, trace.facts.name));
+    }
+  }
 }
 
 }  // namespace tidepool::plan

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "remat/plan/chain_plan.h"
 #include "remat/plan/simulator.h"
+#include "remat/plan/trace_plans.h"
 #include "remat/replay/options.h"
 #include "remat/trace/trace_peak.h"
 
@@ -24,6 +26,7 @@ struct Run {
   double ratio = 0;  // the budget / the peak of a run without budget
   size_t budget_bytes = 0;
   std::optional<double> lower_bound;  // on the overhead; nothing if no schedule fits the budget
+  std::shared_ptr<const PlanFile> plans;  // those that it follows; nullptr for none
   SimulationResult result;
 };
 
@@ -33,6 +36,9 @@ Trace load_trace(const ReplayOptions& options, const std::string& path);
 // The runs that the options ask for, without results: policy by policy, from the smallest budget
 // up.
 std::vector<Run> plan_runs(const ReplayOptions& options, const Trace& trace);
+
+// Looks for plans for the steps of the trace under the options' one budget.
+TracePlans find_plans_of(const ReplayOptions& options, const Trace& trace);
 
 // LeastBudget: the least bytes that a trace runs with.
 struct LeastBudget {

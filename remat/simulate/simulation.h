@@ -95,6 +95,7 @@ struct SimulationResult {
   uint64_t longest_plan = 0;     // the most records of one restoration, in all iterations
   uint64_t plan_peak_bytes = 0;  // the most bytes a restoration was to hold, in all iterations
   uint64_t prices = 0;           // how many prices searches for room asked for
+  uint64_t plans_found = 0;      // plans of a given file whose step the job has, in all iterations
   // Times by the clock: of searches for room, of planning restorations, of the whole iteration.
   uint64_t search_ns = 0;
   uint64_t planning_ns = 0;

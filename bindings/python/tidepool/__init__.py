@@ -39,6 +39,7 @@ def enable(
     trust: str | None = None,
     replay: str | None = None,
     keep: str | None = None,
+    plan: str | None = None,
     stats: str | None = None,
     trace: str | None = None,
     trace_steps: str | int | None = None,
@@ -56,6 +57,7 @@ def enable(
         trust: a file that `tidepool verify --trust` wrote: operators that may be run again.
         replay: operators to run again although they are not checked: "mylib::op,mylib::other".
         keep: operators never to run again.
+        plan: a file that `tidepool plan` wrote: plans that steps follow.
         stats: a file for statistics at exit, JSON.
         trace: a file for what the job does from now on, for tidepool-replay; ".gz" compresses.
         trace_steps: the steps that are recorded, counted from 1: "3", "2:4" or "2:".
@@ -74,8 +76,8 @@ def enable(
         return  # which of its runs has Tidepool is for `verify` to say
     _conf.take_from_conf(os.environ)
     given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device,
-             "offload": offload, "trust": trust, "replay": replay, "keep": keep, "stats": stats,
-             "trace": trace, "trace_steps": trace_steps}
+             "offload": offload, "trust": trust, "replay": replay, "keep": keep, "plan": plan,
+             "stats": stats, "trace": trace, "trace_steps": trace_steps}
     if budget is None and not os.environ.get("TIDEPOOL_BUDGET", "").strip():
         given["budget"] = _settings.default_budget(given, os.environ)
     settings = _settings.resolve(given, os.environ)

@@ -239,10 +239,18 @@ def summary_of_all(settings: _settings.Settings, devices: dict, others: list[dic
 def summary(settings: _settings.Settings, devices: dict) -> str:
     """Return the line at exit."""
     if settings.device == "cpu":
-        return _summary_of(devices.get("cpu", {}), settings.describe_budget())
+        values = devices.get("cpu", {})
+        return _summary_of(values, settings.describe_budget()) + _plan_of(settings, values)
     parts = [f"{name}: {_summary_of(values, _budget_of(settings, values))}"
+             f"{_plan_of(settings, values)}"
              for name, values in devices.items()]
     return "; ".join(parts) or "no CUDA memory was asked for"
+
+
+def _plan_of(settings: _settings.Settings, values: dict) -> str:
+    if not settings.plan or values.get("step_plans", 0):
+        return ""
+    return f"; the plans of {settings.plan} are for other steps, and were not followed"
 
 
 def _budget_of(settings: _settings.Settings, values: dict) -> str:

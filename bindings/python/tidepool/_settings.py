@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from . import _offload, _sizes, _trust_file
+from . import _offload, _sizes, _trace_file, _trust_file
+from .planning import plan_file
 
 # As in remat/restore/policy_table.cpp, which has the list; the default first. The baselines are for
 # comparison.
@@ -126,6 +127,8 @@ SETTINGS = (
             "to eight kinds of steps, such as those of two optimizers, may have a plan. `wait`: "
             "the job waits for it at the end of a step, so that it runs the same way each time. "
             "`off`: no plan. A job that is traced, or under chaos, has none."),
+    Setting("plan", "FILE", "", "plans that steps follow, in place of a search",
+            "A file that [`tidepool plan`](plans.md) has written from a trace of the job.", _BOTH),
     Setting("limit_bookkeeping", "SIZE", "256MiB", "the most memory for the history of tensors",
             "It is beside the budget. Beyond it the tensors that have been resident for longest "
             "are kept instead of their history, and where none is resident new ones have none. The "
@@ -170,6 +173,7 @@ class Settings:
     device: str = "cpu"
     policy: str = POLICIES[0]
     planning: str = PLANNING[0]
+    plan: str | None = None  # a plan file
     chaos: str = "none"
     stats: str | None = None
     trace: str | None = None  # a file for the job's trace
@@ -202,6 +206,8 @@ class Settings:
             values["policy"] = self.policy
             if self.planning != PLANNING[0]:
                 values["planning"] = self.planning
+            if self.plan:
+                values["plan"] = self.plan
         else:
             values["rematerialize"] = False
         if self.budget_share:
@@ -239,7 +245,6 @@ class Settings:
         if self.offload:
             text += f", offload {self.offload.describe()}"
         return text if self.chaos == "none" else f"{text}, chaos {self.chaos}"
-
 
     def describe_budget(self) -> str:
         """Return the budget as a user would write it."""
@@ -315,10 +320,11 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         device=device,
         policy=_policy(given),
         planning=_one_of(given, "planning", PLANNING, PLANNING[0]),
+        plan=_parsed(given, "plan", plan_file.checked_path),
         chaos=_chaos(given),
         stats=given["stats"][1] if "stats" in given else None,
         trace=given["trace"][1] if "trace" in given else None,
-        trace_steps=_steps(given),
+        trace_steps=_parsed(given, "trace_steps", _trace_file.steps_in, (1, None)),
         poison=_flag(given, "poison"),
         page_bytes=_size(given["page"], None) if "page" in given else None,
         room=_room(given),
@@ -336,6 +342,8 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         if getattr(settings, key) not in (None, "none") and not settings.rematerializes():
             raise _wrong(*given[key], "expected none where nothing is evicted: "
                                       f"policy {settings.policy}, allocator {settings.allocator}")
+    if settings.plan and (settings.policy != POLICIES[0] or settings.trace):
+        raise _wrong(*given["plan"], f"expected policy {POLICIES[0]}, and no trace")
     if device == "cpu" and settings.policy == NO_POLICY:
         raise _wrong(*given["policy"], "on cpu expected one that evicts, or device cuda")
     if settings.offload and settings.offload.device != device:
@@ -445,18 +453,6 @@ def _chaos(given: Mapping) -> str:
             raise _wrong(origin, text,
                          f"expected {mode}:SEED with a whole number, such as {mode}:7")
     raise _wrong(origin, text, f"expected one of {', '.join(valid)}{nearest(text, valid)}")
-
-
-def _steps(given: Mapping) -> tuple[int, int | None]:
-    if "trace_steps" not in given:
-        return 1, None
-    origin, text = given["trace_steps"]
-    found = re.fullmatch(r"([0-9]+)(:([0-9]*))?", text)
-    first = int(found[1]) if found else 0
-    last = (int(found[3]) if found[3] else None) if found and found[2] else first
-    if first == 0 or (last is not None and last < first):
-        raise _wrong(origin, text, "expected a step, or FIRST:LAST, counted from 1")
-    return first, last
 
 
 def _flag(given: Mapping, key: str) -> bool:

@@ -8,6 +8,7 @@ run`) puts into the environment of its children.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import MutableMapping
 from pathlib import Path
 
@@ -49,3 +50,17 @@ def may_replace(path: Path) -> bool:
 def name_of(path: str) -> str:
     """Return what reports call a trace with this path: its name without endings."""
     return Path(path).name.partition(".")[0] or "job"
+
+
+def steps_in(text: str) -> tuple[int, int | None]:
+    """Return the first and the last step of "FIRST", "FIRST:" or "FIRST:LAST"; None: no last one.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    found = re.fullmatch(r"([0-9]+)(:([0-9]*))?", text)
+    first = int(found[1]) if found else 0
+    last = (int(found[3]) if found[3] else None) if found and found[2] else first
+    if first == 0 or (last is not None and last < first):
+        raise ValueError("expected a step, or FIRST:LAST, counted from 1")
+    return first, last

@@ -4,7 +4,7 @@
 job: exit status and signals are the job's own, and the job's children inherit the settings. Each
 process of the job that imports PyTorch and cannot have Tidepool ends there with status 2.
 `verify` runs the job in such an environment and without, and compares (`_verify.py`); `probe` finds
-a budget for it (`_probe.py`). `report`, `top` and `doctor` take no job.
+a budget for it (`_probe.py`). `report`, `plan`, `top` and `doctor` take no job.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from . import (
     _verify,
 )
 from ._version import __version__
+from .planning import command as planning
 from .report import command as report
 
 SHIM = _doctor.SHIM
@@ -209,6 +210,8 @@ def _without_job(parsed: argparse.Namespace) -> int:
     """Run a command that takes no job; argparse has seen to it that it is one."""
     if parsed.command == "report":
         return report.main(parsed.trace, parsed.output, parsed.budget)
+    if parsed.command == "plan":
+        return planning.main(parsed)
     if parsed.command == "top":
         return _top.main(parsed.pid, parsed.once, parsed.json)
     return _doctor.main(parsed.json)
@@ -262,6 +265,8 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
         environ["TIDEPOOL_OFFLOAD"] = settings.offload.describe()  # the job may change its folder
     if settings.trust is not None:
         environ["TIDEPOOL_TRUST"] = os.path.abspath(settings.trust)
+    if settings.plan is not None:
+        environ["TIDEPOOL_PLAN"] = os.path.abspath(settings.plan)
     if settings.stats is not None:
         path = Path(os.path.abspath(settings.stats))  # the job may change its folder
         if not os.access(path.parent, os.W_OK | os.X_OK) or path.is_dir():
@@ -318,7 +323,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run PyTorch jobs within a hard memory budget, with the same bits.")
     parser.add_argument("--version", action="version", version=f"tidepool {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, dest="command",
-                                     metavar="run | verify | probe | report | top | doctor")
+                                     metavar="run | verify | probe | report | plan | top | doctor")
     run = commands.add_parser(
         "run", help="run a job within a budget", formatter_class=shape, allow_abbrev=False,
         usage="tidepool run [--budget SIZE] [options] -- COMMAND...\n"
@@ -336,6 +341,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="stop each run after N calls of an optimizer's step")
     _add_probe(commands, shape)
     _add_report(commands, shape)
+    planning.add_parser(commands, shape)
     top = commands.add_parser(
         "top", help="watch running jobs", formatter_class=shape, allow_abbrev=False,
         description="Watch the running jobs of this user that were started by `tidepool run --top`,"

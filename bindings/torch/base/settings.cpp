@@ -78,7 +78,14 @@ void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settin
   settings.raw_access = reader.flag("raw_access", false);
   remat::RuntimeConfig& config = settings.config;
   config.policy = reader.text("policy", config.policy);
-  config.step_history_at_once = false;
+  if (const std::string path = reader.text("plan", ""); !path.empty()) {
+    try {
+      settings.plans = std::make_shared<const plan::PlanFile>(plan::read_plan_file(path));
+    } catch (const plan::PlanFileError& error) {
+      throw std::invalid_argument(std::string("plan: ") + error.what());
+    }
+  }
+  config.step_history_at_once = settings.plans != nullptr;  // its steps are looked for at once
   config.compares_restored = reader.flag("compares_restored", false);
   settings.planning = planning_of(reader.text("planning", "background"));
   config.chaos = chaos_of(reader.text("chaos", "none"), config.seed);

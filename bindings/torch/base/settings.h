@@ -2,10 +2,12 @@
 // entries). Plain data; knows nothing of PyTorch.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/base/settings_reader.h"
+#include "remat/plan/plan_file.h"
 #include "remat/record/recording_settings.h"
 #include "remat/runtime.h"
 
@@ -44,6 +46,7 @@ struct RuntimeSettings {
   bool raw_access = false;  // the job is C++, which takes and keeps tensors' addresses
   TraceSettings trace;
   OffloadSettings offload;
+  std::shared_ptr<const plan::PlanFile> plans;  // those that jobs follow; nullptr for none
 };
 
 struct Settings {

@@ -41,6 +41,9 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
   runtime_.set_recording(settings.recording);
   if (recorder_ != nullptr) {
     runtime_.set_observer(recorder_.get());
+  } else if (settings.plans != nullptr) {
+    follower_ = std::make_unique<plan::PlanFollower>(runtime_, settings.plans);
+    runtime_.set_observer(follower_.get());
   } else if (plans(settings)) {
     plan::BackgroundPlannerConfig config;
     config.job.limits = settings.config.limits;
@@ -55,6 +58,7 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
 
 AllocatorObserver* Engine::allocation_meter() {
   if (recorder_ != nullptr) return &recorder_->meter();
+  if (follower_ != nullptr) return &follower_->meter();
   return planner_ != nullptr ? &planner_->meter() : nullptr;
 }
 
@@ -65,7 +69,10 @@ void Engine::end_step() {
 }
 
 plan::BackgroundPlannerStatistics Engine::planning() const {
-  return planner_ != nullptr ? planner_->statistics() : plan::BackgroundPlannerStatistics();
+  plan::BackgroundPlannerStatistics statistics;
+  if (planner_ != nullptr) statistics = planner_->statistics();
+  if (follower_ != nullptr) statistics.plans = follower_->found();
+  return statistics;
 }
 
 void Engine::find_budget_to_try(OutOfMemoryReport& report) {
@@ -73,7 +80,7 @@ void Engine::find_budget_to_try(OutOfMemoryReport& report) {
 }
 
 void Engine::finish() {
-  if (recorder_ == nullptr && planner_ == nullptr) return;
+  if (recorder_ == nullptr && planner_ == nullptr && follower_ == nullptr) return;
   runtime_.set_observer(nullptr);
   if (recorder_ != nullptr) recorder_->finish();
   if (planner_ != nullptr) planner_->stop();

@@ -16,6 +16,7 @@
 #include "bindings/torch/engine/foreign_copies.h"
 #include "bindings/torch/engine/torch_backend.h"
 #include "remat/plan/background_planner.h"
+#include "remat/plan/plan_follower.h"
 #include "remat/record/trace_recorder.h"
 #include "remat/runtime.h"
 
@@ -77,7 +78,9 @@ class Engine {
   remat::Runtime runtime_;
   ForeignCopies foreign_copies_;
   const bool waits_for_plans_;
-  std::unique_ptr<plan::BackgroundPlanner> planner_;  // only where there is no recorder
+  // At most one of these, and only where there is no recorder.
+  std::unique_ptr<plan::BackgroundPlanner> planner_;
+  std::unique_ptr<plan::PlanFollower> follower_;
   std::atomic<int> captures_{0};
 };
 

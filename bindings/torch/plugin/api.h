@@ -21,6 +21,7 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    job, or at the ends of its steps),
 //    "raw_access": bool (optional: the job is a program without Python, which takes tensors'
 //    addresses and keeps them: tripwire.h),
+//    "plan": str (optional: a plan file that the job follows, in place of a search),
 //    "log_allocations": bool (optional, CPU: for tidepool_allocation_log()),
 //    "compares_restored": bool (optional: contents that come back otherwise than they were evicted
 //    are an error),

@@ -91,6 +91,41 @@ TEST_CASE(
   CHECK(!job.policy.follows_plan());
 }
 
+TEST_CASE("what a plan drops in a gap costs far less than all else, until the gap ends") {
+  Job job;
+  const auto read_again = [&] {  // b is read by c, and then by d
+    job.go_on();
+    return job.call(4, job.b, 800);
+  };
+  job.begin(), read_again();
+  job.end();
+  StepPlan plan = job.plan_of("needed-cost", {});
+  // Operators a, b, c, d have made results 0 to 3. Gap 1 of b lies between c and d.
+  plan.gaps = {{1, 1, false}, {2, 0, true}};
+  job.policy.set_plan(plan);
+  job.begin();
+  CHECK(job.price(job.a) == 1024 * 100.0 / 2);
+  job.b = job.call(2, job.a, 200);
+  CHECK(job.price(job.b) == 1024 * 200.0 / 2);  // in its gap 0
+  job.c = job.call(3, job.b, 400);
+  CHECK(job.policy.follows_plan());
+  CHECK(!job.policy.allows_shortlists());
+  CHECK(job.price(job.b) == 200.0 / 2 / 1024);
+  CHECK(job.price(job.c) == 400.0 / 2 / 1024);
+  job.built.evict(job.c);
+  REQUIRE(job.built.install(job.c));
+  CHECK(job.price(job.c) == 1024 * 400.0 / 2);  // restored in its gap, it stays
+  job.call(4, job.b, 800);
+  CHECK(job.price(job.b) == 1024 * 200.0 / 2);  // in its last gap
+  job.built.check();
+  job.end();
+  // A plan that names a result which the step does not have is for another step.
+  plan.gaps->push_back({4, 0, false});
+  job.policy.set_plan(plan);
+  job.begin();
+  CHECK(job.price(job.a) == 100.0 / 2);
+}
+
 TEST_CASE("a plan comes into use with a step, never within one") {
   Job job;
   job.step();

@@ -1,0 +1,98 @@
+"""A recorded step as solvers see it: results that can be made again, and the gaps between uses.
+
+tidepool-replay says what they are; remat/plan/gap_model.h explains the model. What solvers decide
+is, for each gap, whether the result stays.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .._replay import PROGRAM
+
+KEPT, DROPPED, DROPPED_ONCE = range(3)
+
+
+class GraphError(RuntimeError):
+    """tidepool-replay cannot make graphs of a trace; the message says why."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A result that can be made again, by what it costs."""
+
+    size: int
+    cost_ns: int
+    temporary: int  # bytes that making it takes besides
+    made: int  # the operator
+    result: int  # its number in a plan
+    inputs: tuple[int, ...]  # values
+    uses: tuple[int, ...]  # operators
+    lives_on: bool  # after the step
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The time between two operators that use a value."""
+
+    value: int
+    number: int  # among the gaps of its value
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One step, and what the own search has found for it."""
+
+    digest: str
+    outputs: int  # how many results it has
+    budget: int
+    costs_ns: tuple[int, ...]  # by operator
+    fixed: tuple[int, ...]  # by operator: bytes that are there whatever is decided
+    values: tuple[Value, ...]
+    gaps: tuple[Gap, ...]
+    found_ns: int | None  # what the step takes with the search's choices; None: it found none
+    found: tuple[int, ...]  # these, by gap
+    found_seconds: float  # of the search
+
+    def planned(self, choices: Sequence[int]) -> dict:
+        """Return the plan file's entry of such choices."""
+        dropped = [[self.values[gap.value].result, gap.number,
+                    "drop-once" if choice == DROPPED_ONCE else "drop"]
+                   for gap, choice in zip(self.gaps, choices, strict=True) if choice != KEPT]
+        dropped += [[value.result, len(value.uses), "drop"] for value in self.values
+                    if not value.lives_on]
+        return {"digest": self.digest, "operators": len(self.costs_ns), "outputs": self.outputs,
+                "policy": "needed-cost", "use_share": 0.5, "preference": "cheapest",
+                "gaps": dropped}
+
+
+def graphs_of(trace: Path, budget: Sequence[str]) -> tuple[dict, list[Graph]]:
+    """Return the heading of a plan file for a trace, and its steps.
+
+    Args:
+        budget: the options of tidepool-replay that say which.
+
+    Raises:
+        GraphError: the trace cannot be read, or there is no such budget.
+    """
+    done = subprocess.run([str(PROGRAM), str(trace), *budget, "--graph"], capture_output=True,
+                          text=True, check=False)
+    if done.returncode:
+        raise GraphError(done.stderr.strip())
+    heading, *steps = (json.loads(line) for line in done.stdout.splitlines())
+    return heading, [_graph(step, heading["budget_bytes"]) for step in steps]
+
+
+def _graph(step: dict, budget: int) -> Graph:
+    values = tuple(
+        Value(size, cost_ns, temporary, made, result, tuple(inputs), tuple(uses), lives_on)
+        for size, cost_ns, temporary, made, result, inputs, uses, lives_on in step["values"])
+    return Graph(step["digest"], step["outputs"], budget, tuple(step["costs_ns"]),
+                 tuple(step["fixed"]), values, tuple(Gap(*each) for each in step["gaps"]),
+                 step["found_ns"], tuple(step["found"]), step["search_ns"] / 1e9)

@@ -1,0 +1,59 @@
+#include "remat/replay/graph_text.h"
+
+#include "allocator/base/steady_clock.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "remat/plan/gap_search.h"
+#include "remat/plan/planner.h"
+#include "remat/plan/step_digest.h"
+#include "remat/plan/trace_plans.h"
+
+namespace tidepool::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const Trace& step, size_t budget_bytes) {
+  GapModel model(step);
+  GapSearchConfig config;
+  config.budget_bytes = budget_bytes;
+  const uint64_t begin_ns = steady_now_ns();
+  const auto found = find_gaps(model, config);
+  const uint64_t search_ns = steady_now_ns() - begin_ns;
+  Json out;
+  out["digest"] = fmt::format("{:016x}", step_digest(step, step.facts.alignment));
+  out["outputs"] = weighted_outputs(step).size();
+  out["costs_ns"] = model.costs_ns();
+  out["fixed"] = model.fixed_bytes();
+  out["values"] = Json::array();
+  for (const GapModel::Value& value : model.values()) {
+    out["values"].push_back(
+        Json::array({value.bytes, value.cost_ns, value.temporary_bytes, value.made, value.result,
+                     value.inputs, value.uses, value.lives_on}));
+  }
+  out["gaps"] = Json::array();
+  for (const GapModel::Gap& gap : model.gaps()) {
+    out["gaps"].push_back(Json::array({gap.value, gap.number, gap.begin, gap.end}));
+  }
+  out["found_ns"] = found ? Json(found->outcome.time_ns) : Json(nullptr);
+  out["search_ns"] = search_ns;
+  out["evaluations"] = found ? found->evaluations : 0;
+  out["found"] = Json::array();
+  if (!found) return out;
+  for (const GapChoice choice : found->choices) out["found"].push_back(static_cast<int>(choice));
+  return out;
+}
+
+}  // namespace
+
+std::string graph_text(const Trace& trace, size_t budget_bytes) {
+  Json heading;
+  heading["trace"] = trace.facts.name;
+  heading["budget_bytes"] = budget_bytes;
+  heading["alignment"] = trace.facts.alignment;
+  std::string text = heading.dump() + "\n";
+  for (const Trace& step : distinct_steps(trace)) text += json_of(step, budget_bytes).dump() + "\n";
+  return text;
+}
+
+}  // namespace tidepool::plan

@@ -1,0 +1,15 @@
+// graph_text: the steps of a trace as graphs for solvers: one JSON object a line, first the heading
+// of a plan file (plan/plan_file.h), then for each kind of step what its GapModel says, with the
+// choices that find_gaps() has found.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "remat/trace/trace.h"
+
+namespace tidepool::plan {
+
+std::string graph_text(const Trace& trace, size_t budget_bytes);
+
+}  // namespace tidepool::plan
