@@ -31,6 +31,7 @@ constexpr std::array kWords = {
     "results that need not come out the same again",
     "results from before a switch or a kernel was changed",
     "copies of batches and arrays from outside",
+    "results of torch.compile that cannot be made again",
 };
 static_assert(kWords.size() == static_cast<size_t>(RootReason::kCount));
 

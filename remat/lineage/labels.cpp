@@ -8,6 +8,7 @@ const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)] = {
     "version_limit", "age_limit",      "record_limit", "bookkeeping_limit",
     "lost_input",    "lost_root",      "escaped",      "raw_write",
     "recording_off", "varies",         "settled",      "foreign_copy",
+    "compiled",
 };
 
 }  // namespace tidepool::remat

@@ -39,6 +39,7 @@ enum class RootReason : uint8_t {
   kVaries,       // result of an operator that need not give the same bits again
   kSettled,      // made before a switch or a kernel that it depended on was changed
   kForeignCopy,  // our copy of foreign memory that operators have read
+  kCompiled,     // made by a compiled graph that cannot be run again
   kCount
 };
 extern const char* const kRootReasonNames[static_cast<size_t>(RootReason::kCount)];

@@ -1,5 +1,7 @@
 """What torch.compile's generated code reads stays: it takes raw pointers, and asks no dispatcher.
 
+- A graph whose code is understood is called as an operator, and its results can be evicted:
+  _compiled_calls.py. The rest is about the others, and about models compiled ahead of time.
 - The inputs of a compiled graph are made roots before it runs: resident, and not evicted.
 - While it runs, its thread is in a region of the plugin's: what the library calls between generated
   kernels make are roots, which the next kernel may read, and what they read is held. The same holds
@@ -16,12 +18,12 @@ import importlib.machinery
 import sys
 from typing import Any
 
-from . import _plugin
+from . import _compiled_calls, _plugin
 
 GRAPHS = "torch._inductor.output_code"  # the modules of the compiler that are wrapped
 COMPILER = "torch._inductor.compile_fx"
 CODE = "torch._inductor.codecache"
-GRAPH_CLASSES = ("CompiledFxGraph", "CompiledAOTI")
+JUST_IN_TIME, AHEAD_OF_TIME = "CompiledFxGraph", "CompiledAOTI"
 COMPILING = ("compile_fx", "_compile_fx_inner")  # the second one also compiles backward, later
 # Of the classes for models compiled ahead of time: what runs one, and what gives it constants.
 _RUN = ("run", "boxed_run")
@@ -29,23 +31,47 @@ _TAKE_CONSTANTS = ("load_constants", "update_constant_buffer", "update_constant_
                    "update_constant_buffer_from_cpu")
 
 
-def follow_compiled_graphs(plugin: _plugin.Plugin, torch, storage_of) -> None:
-    """Wrap what compiles graphs and runs them, now or when the compiler is first imported."""
+def follow_compiled_graphs(plugin: _plugin.Plugin, torch, storage_of,
+                           records: bool = False) -> _compiled_calls.Graphs | None:
+    """Wrap what compiles graphs and runs them, now or when the compiler is first imported.
+
+    Args:
+        records: whether calls of graphs may be recorded, as they may on the CPU.
+    """
     wrap_runners(getattr(torch._C, "_aoti", None), plugin, storage_of)
-    for name, wrap in ((GRAPHS, wrap_graphs), (COMPILER, wrap_compiler), (CODE, wrap_constants)):
+    graphs = None  # what Triton launches is not seen
+    if records:
+        graphs = _compiled_calls.Graphs(plugin, torch, storage_of)
+    for name, wrap in ((GRAPHS, functools.partial(wrap_graphs, graphs=graphs)),
+                       (COMPILER, wrap_compiler), (CODE, wrap_constants)):
         wrap = functools.partial(wrap, plugin=plugin, storage_of=storage_of)
         if name in sys.modules:
             wrap(sys.modules[name])
         else:
             sys.meta_path.insert(0, _Finder(name, wrap))
+    return graphs
 
 
-def wrap_graphs(module, plugin: _plugin.Plugin, storage_of) -> None:
-    """Wrap the calls of graphs compiled just in time."""
-    for name in GRAPH_CLASSES:
-        graph = getattr(module, name, None)
-        if graph is not None:
-            graph.__call__ = _running(graph.__call__, plugin, storage_of)
+def wrap_graphs(module, plugin: _plugin.Plugin, storage_of,
+                graphs: _compiled_calls.Graphs | None = None) -> None:
+    """Wrap the calls of compiled graphs."""
+    for name in (JUST_IN_TIME, AHEAD_OF_TIME):
+        kind = getattr(module, name, None)
+        if kind is None:
+            continue
+        original = kind.__call__
+        kind.__call__ = _running(original, plugin, storage_of)
+        if graphs is not None and name == JUST_IN_TIME:
+            kind.__call__ = _recording(original, kind.__call__, graphs)
+
+
+def _recording(original, otherwise, graphs: _compiled_calls.Graphs):
+    @functools.wraps(original)
+    def call(self, inputs):
+        results = graphs.call(graphs.of(self), original, self, inputs)
+        return otherwise(self, inputs) if results is None else results
+
+    return call
 
 
 def wrap_runners(module, plugin: _plugin.Plugin, storage_of) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from . import (
     _compiled,
+    _compiled_calls,
     _distributed,
     _live,
     _operator_source,
@@ -50,6 +51,7 @@ class Job:
         self.storage_of: Callable[[Any], int] | None = None  # where tensors can be evicted
         self.trust: _trust.Trust | None = None  # where operators of the job's may be replayed
         self.steps: _steps.Steps | None = None  # likewise
+        self.graphs: _compiled_calls.Graphs | None = None  # where calls of them are recorded
         self.limit_bytes: int | None = None  # the budget that the job has set since, if it has
 
     def show(self) -> None:
@@ -116,13 +118,13 @@ def attach(settings: _settings.Settings) -> Job:
     trust = _judge_operators(plugin, settings)
     try:
         steps = _steps.Steps(plugin)
-        storage_of = _attach(plugin, settings, _values_for_plugin(settings), trust, steps)
+        storage_of, graphs = _attach(plugin, settings, _values_for_plugin(settings), trust, steps)
     except BaseException:
         if stats_file:
             stats_file.discard()
         raise
     _job = Job(settings, plugin, stats_file)
-    _job.storage_of = storage_of
+    _job.storage_of, _job.graphs = storage_of, graphs
     _job.steps = steps if storage_of else None
     _job.trust = trust
     atexit.register(_job.finish)
@@ -161,25 +163,28 @@ def _judge_operators(plugin: _plugin.Plugin, settings: _settings.Settings) -> _t
     return trust
 
 
+# What gives the address of a tensor's `StorageImpl`, and the compiled graphs that are recorded.
+_Attached = tuple[Callable[[Any], int] | None, _compiled_calls.Graphs | None]
+
+
 def _attach(plugin: _plugin.Plugin, settings: _settings.Settings,
             values: dict, trust: _trust.Trust | None,
-            steps: _steps.Steps) -> Callable[[Any], int] | None:
+            steps: _steps.Steps) -> _Attached:
     import torch
 
-    storage_of = None
+    attached: _Attached = (None, None)
     if settings.rematerializes():
-        storage_of = _attach_rematerializing(plugin, values, torch, trust, steps)
+        attached = _attach_rematerializing(plugin, values, torch, trust, steps)
     else:
         plugin.attach(values)
     if settings.device == "cuda":
         _sharing.move_before_sharing(plugin, torch.UntypedStorage)
-    return storage_of
+    return attached
 
 
 def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
                             trust: _trust.Trust | None,
-                            steps: _steps.Steps) -> Callable[[Any], int]:
-    """Attach, and return what gives the address of a tensor's `StorageImpl`."""
+                            steps: _steps.Steps) -> _Attached:
     from torch.optim import Optimizer
 
     readers = _readers.Readers(plugin, torch)
@@ -196,12 +201,13 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
                                         trust.namespaces if trust else set)
     _switches.follow_switches(plugin, torch)
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
-    _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of)
+    graphs = _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of,
+                                              records=values["device"] == "cpu")
     if "trace" in values:
         places.follow_places(plugin, torch)
     _distributed.follow_data_parallel(plugin, torch, readers.storage_of,
                                       offloads="offload" in values)
-    return readers.storage_of
+    return readers.storage_of, graphs
 
 
 def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | None:
@@ -217,9 +223,10 @@ def _claim_stats_file(settings: _settings.Settings) -> _stats_file.StatsFile | N
 def report(devices: dict) -> dict:
     """Return the statistics as `tidepool.stats()` and the statistics file give them."""
     torch = sys.modules.get("torch")
+    compiled = _job.graphs.report() if _job and _job.graphs else {}
     judged = {"operators": dict(_job.trust.verdicts)} if _job and _job.trust else {}
     return {"version": __version__, "torch": str(torch.__version__) if torch else None,
-            "devices": devices, **judged}
+            "devices": devices, **judged, **compiled}
 
 
 def _rank_of(devices: dict) -> dict:

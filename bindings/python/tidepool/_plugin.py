@@ -11,7 +11,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
@@ -62,6 +62,12 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_kernel_library": (_SIZE, [_TEXT, _TEXT, _SIZE]),
     "tidepool_note_own_kernel": (None, []),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
+    "tidepool_known_operator": (_ADDRESS, [_TEXT]),
+    "tidepool_are_as_known": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE]),
+    "tidepool_hold_all": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE,
+                                         ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
+    "tidepool_let_all_go": (None, [_ADDRESS]),
+    "tidepool_made_by_graph": (None, [ctypes.POINTER(_ADDRESS), _SIZE]),
 }
 
 
@@ -157,6 +163,35 @@ class Plugin:
             yield
         finally:
             self.library.tidepool_region(0)
+
+    @contextlib.contextmanager
+    def beside(self, storages: Sequence[int]) -> Iterator[None]:
+        """Restore storages, and hold them while the thread works unseen until the block ends."""
+        held = _ADDRESS()
+        self._run(self.library.tidepool_hold_all, (_ADDRESS * len(storages))(*storages),
+                  len(storages), ctypes.byref(held))
+        before = self.thread(0)
+        try:
+            yield
+        finally:
+            self.thread(before)
+            self.library.tidepool_let_all_go(held)
+
+    def made_by_graph(self, storages: Sequence[int]) -> None:
+        """Say that a compiled graph has made what is in storages, and will not run again."""
+        self.library.tidepool_made_by_graph((_ADDRESS * len(storages))(*storages), len(storages))
+
+    def known_operators(self, names: Iterable[str]) -> Callable[[], bool] | None:
+        """Return what says whether PyTorch's operators still are what is known of them.
+
+        None: of one of them it is not known that it does only what its schema says, draws nothing,
+        and gives the same bits each time.
+        """
+        handles = [self.library.tidepool_known_operator(name.encode()) for name in names]
+        if not all(handles):
+            return None
+        array, check = (_ADDRESS * len(handles))(*handles), self.library.tidepool_are_as_known
+        return lambda: bool(check(array, len(handles)))
 
     def written(self, storage: int) -> None:
         self._run(self.library.tidepool_written, storage)

@@ -97,6 +97,10 @@ constexpr std::array kDrawNothing = {
     "aten::_cudnn_attention_backward",
 };
 
+// Runs a compiled graph, which the package has read, and found to be a function of its inputs:
+// bindings/python/tidepool/_compiled_calls.py.
+constexpr std::string_view kCompiledGraph = "tidepool::compiled_graph";
+
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -167,7 +171,8 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
   destroy_body = &CallBody::destroy;
   argument_count = static_cast<uint16_t>(schema.arguments().size());
   return_count = static_cast<uint16_t>(schema.returns().size());
-  is_foreign_ = !std::string_view(qualified_name).starts_with("aten::");
+  is_foreign_ =
+      !std::string_view(qualified_name).starts_with("aten::") && qualified_name != kCompiledGraph;
   read_arguments(schema);
   read_returns(schema);
   is_metadata |= op.hasTag(at::Tag::inplace_view);
@@ -246,7 +251,12 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   replayable &= !is_surgery;
   const Evidence evidence =
       host_is_foreign() ? device_evidence(qualified_name) : host_evidence(qualified_name);
-  is_trusted_ = evidence == Evidence::kTrusted || evidence == Evidence::kVaries || is_surgery;
+  const bool is_compiled_graph = qualified_name == kCompiledGraph;
+  is_trusted_ = evidence == Evidence::kTrusted || evidence == Evidence::kVaries || is_surgery ||
+                is_compiled_graph;
+  if (is_compiled_graph) {
+    length_argument = schema.argumentIndexWithName("results").value_or(-1);
+  }
   replayable &= evidence != Evidence::kVaries;
   tells_all_ = is_foreign_ && replayable && returns_tensor && !writes && !is_metadata &&
                !handle.hasTag(at::Tag::nondeterministic_seeded) && generator_argument < 0 &&

@@ -69,4 +69,16 @@ TrackedArgument track_argument(Engine& engine, c10::TensorImpl* tensor, bool wri
   return found;
 }
 
+remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, remat::RootReason reason) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() == &delete_evicted) {
+    return static_cast<remat::Storage*>(data.get_context());
+  }
+  if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
+  if (!engine.allocator().contains(data.get())) return nullptr;  // of PyTorch's own pools
+  remat::Storage* tracked = engine.runtime().find(data.get());
+  if (tracked != nullptr || reason == remat::RootReason::kNone) return tracked;
+  return start_tracking(engine.runtime(), storage, reason);
+}
+
 }  // namespace tidepool::torch_glue

@@ -1,5 +1,5 @@
 // track_argument(): leads from a tensor argument to the storage that the runtime knows, and says
-// what that storage is to the job.
+// what that storage is to the job. find_tracked(): the same for a bare storage of any kind.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -19,5 +19,11 @@ struct TrackedArgument {
   bool is_new = false;
 };
 TrackedArgument track_argument(Engine& engine, c10::TensorImpl* tensor, bool written);
+
+// Returns the tracked storage behind a StorageImpl; nullptr if that is foreign, empty, or not yet
+// tracked. With a reason it is tracked from now on, as a root for that reason. Requires: the
+// device's lock is held.
+remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage,
+                             remat::RootReason reason = remat::RootReason::kNone);
 
 }  // namespace tidepool::torch_glue

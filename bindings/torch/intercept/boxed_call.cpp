@@ -79,6 +79,9 @@ CallBody* begin_boxed(const OperatorInfo& info, const torch::jit::Stack& stack,
   if (info.generator_argument >= 0 && argument(info.generator_argument).isGenerator()) {
     generator = argument(info.generator_argument).toGenerator();
   }
+  if (info.length_argument >= 0) {
+    call.expect_outputs(static_cast<size_t>(argument(info.length_argument).toInt()));
+  }
   if (info.draw_argument >= 0 && argument(info.draw_argument).isDouble() &&
       argument(info.draw_argument).toDouble() == 0) {
     call.draws_nothing();

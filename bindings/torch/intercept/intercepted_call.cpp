@@ -109,6 +109,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
     foreign_.unlock();
   // An operator may read by address what other threads compute for it.
   inside_ = UntrustedCall::any() || at::in_parallel_region();
+  if (t_region_depth > 0) call().refuse(remat::RootReason::kCompiled);
   if (!info_.replayable || !trusted_ || inside_) call().refuse(remat::RootReason::kUnsupported);
   // The threads of a pool round as the thread did that started them.
   if (!NumericState::rounds_as_usual()) call().refuse(remat::RootReason::kUnsupported);
@@ -163,8 +164,9 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
 
 CallBody* InterceptedCall::begin_body() {
   // A returned list's length is not known yet: operators on lists return as many as they get.
-  const size_t outputs =
+  size_t outputs =
       info_.returns_list ? std::max<size_t>(info_.return_count, seen_.slots()) : info_.return_count;
+  if (expected_outputs_ > 0) outputs = expected_outputs_;
   remat::Record* record = call().begin_record(
       info_, CallBody::bytes_for(info_, seen_.slots(), seen_.dimensions(), immediates_), outputs);
   CallBody& body = CallBody::construct(record->body, info_, seen_.slots(), seen_.dimensions());

@@ -60,6 +60,9 @@ class InterceptedCall {
   // Shows a storage that is passed as such, after all tensors.
   void see_storage(const c10::Storage& storage) { seen_.add_storage(storage); }
 
+  // Says how many tensors the operator will return.
+  void expect_outputs(size_t count) { expected_outputs_ = count; }
+
   // Says that the operator could draw random numbers, but does not in this call.
   void draws_nothing() { draw_.draws_nothing(); }
 
@@ -121,6 +124,7 @@ class InterceptedCall {
   CallArguments seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
   size_t immediates_ = 0;
+  size_t expected_outputs_ = 0;  // 0: as many as there are arguments, at most
   bool in_optimizer_ = false;   // t_in_optimizer at the beginning
   bool reads_foreign_ = false;  // its results come from foreign memory, at least in part
   ForeignOperands foreign_;

@@ -161,6 +161,21 @@ TIDEPOOL_EXPORT void tidepool_take_address(void* tensor, int may_write);
 // what operators read and make in there stays where it is. Calls nest.
 TIDEPOOL_EXPORT void tidepool_region(int entering);
 
+// Returns a handle of an operator, "aten::mm" or "aten::mm.out", of which it is known that it does
+// what its schema says, draws nothing, and gives the same bits each time; nullptr for any other.
+TIDEPOOL_EXPORT const void* tidepool_known_operator(const char* name);
+// Returns 1 if what is known of these operators still holds for the kernels that they have now.
+TIDEPOOL_EXPORT int tidepool_are_as_known(const void* const* operators, size_t count);
+
+// Restores storages together, and keeps them resident until they are let go; nullptr among them is
+// skipped. `*held` has to be passed on then. Returns what tidepool_hold() does.
+TIDEPOOL_EXPORT int tidepool_hold_all(void* const* storages, size_t count, void** held, char* error,
+                                      size_t error_bytes);
+TIDEPOOL_EXPORT void tidepool_let_all_go(void* held);
+// Says that a compiled graph has made the contents of these storages, and will not run again for
+// them.
+TIDEPOOL_EXPORT void tidepool_made_by_graph(void* const* storages, size_t count);
+
 // Switches recording of lineage on or off, for measurements. While it is off, operators are seen,
 // but their results are roots.
 TIDEPOOL_EXPORT void tidepool_recording(int on);

@@ -25,20 +25,6 @@ using namespace tidepool::torch_glue;
 
 namespace {
 
-// The tracked storage behind a StorageImpl of ours; nullptr if it is foreign, empty, or not yet
-// tracked and `track` is false. Requires: lock held.
-remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, bool track) {
-  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (data.get_deleter() == &delete_evicted) {
-    return static_cast<remat::Storage*>(data.get_context());
-  }
-  if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
-  if (!engine.allocator().contains(data.get())) return nullptr;  // of PyTorch's own pools
-  remat::Storage* tracked = engine.runtime().find(data.get());
-  if (tracked != nullptr || !track) return tracked;
-  return start_tracking(engine.runtime(), storage, remat::RootReason::kUntracked);
-}
-
 // Locks the storage behind `pointer`, restores it, and does `then` to it.
 template <class Then>
 int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Then&& then) {
@@ -48,7 +34,9 @@ int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Th
   remat::Runtime& runtime = engine->runtime();
   try {
     DeviceLock lock(engine->mutex());
-    remat::Storage* storage = find_tracked(*engine, static_cast<c10::StorageImpl*>(pointer), track);
+    const auto reason = track ? remat::RootReason::kUntracked : remat::RootReason::kNone;
+    remat::Storage* storage =
+        find_tracked(*engine, static_cast<c10::StorageImpl*>(pointer), reason);
     if (storage == nullptr) return 0;
     const remat::LockedStorage locked(runtime, storage);
     runtime.make_resident({&storage, 1}, lock);
@@ -156,7 +144,7 @@ int tidepool_state(void* pointer) {
                     (data.get_deleter() == &delete_block &&
                      (data.get() == nullptr || engine->allocator().contains(data.get())));
   if (!ours) return -1;
-  const remat::Storage* tracked = find_tracked(*engine, storage, false);
+  const remat::Storage* tracked = find_tracked(*engine, storage);
   if (tracked == nullptr) return 0;
   if (tracked->evicted) return 3;
   if (tracked->escaped) return 4;
@@ -168,7 +156,7 @@ int tidepool_evict(void* pointer) {
   Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
   if (engine == nullptr) return 0;
   DeviceLock lock(engine->mutex());
-  remat::Storage* tracked = find_tracked(*engine, storage, false);
+  remat::Storage* tracked = find_tracked(*engine, storage);
   return tracked != nullptr && engine->runtime().evict_storage(tracked) ? 1 : 0;
 }
 

@@ -1,0 +1,49 @@
+"""Compiled blocks are evicted and run again, with the bits of the plain compiled job."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import harness
+import pytest
+
+JOB = Path(__file__).resolve().parent / "compiled_job.py"
+CHAOS = ("op", "alloc")
+
+
+def compiled(cache: Path, *front: str) -> list[str]:
+    done = harness.run([*front, sys.executable, str(JOB)], TORCHINDUCTOR_CACHE_DIR=str(cache))
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What the job prints, plain and under chaos, and statistics."""
+    folder = tmp_path_factory.mktemp("compiled")
+    printed = {"plain": compiled(folder / "cache")}  # compiles for all
+
+    def under(mode):
+        stats = folder / f"{mode}.json"
+        printed[mode] = compiled(folder / "cache", *harness.attached(
+            harness.AMPLE, f"--chaos={mode}", stats=stats))
+        return mode, json.loads(stats.read_text())
+
+    with ThreadPoolExecutor() as pool:
+        return printed, dict(pool.map(under, CHAOS))
+
+
+@pytest.mark.parametrize("mode", CHAOS)
+def test_bits_are_those_of_the_plain_compiled_job(outcomes, mode):
+    printed, stats = outcomes
+    assert printed[mode] == printed["plain"]
+    device = stats[mode]["devices"]["cpu"]
+    assert device["chaos_coverage"]["tidepool::compiled_graph"]["restored"] > 0
+
+
+def test_statistics_say_what_stays(outcomes):
+    _, stats = outcomes
+    for mode in CHAOS:
+        assert stats[mode]["compiled"]["kept"] == {"backward": 1}
+        assert stats[mode]["compiled"]["graphs"] >= 2
