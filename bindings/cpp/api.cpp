@@ -47,14 +47,14 @@ int not_attached() {
 
 // A field of the options, if the caller's structure has it.
 template <class Field>
-Field field(const tidepool_options& options, Field tidepool_options::*member) {
+Field field(const tidepool_options& options, Field tidepool_options::* member) {
   const auto at =
       reinterpret_cast<const char*>(&(options.*member)) - reinterpret_cast<const char*>(&options);
   return static_cast<size_t>(at) + sizeof(Field) <= options.size ? options.*member : Field();
 }
 
 Options read(const tidepool_options& options) {
-  const std::pair<const char*, const char * tidepool_options::*> texts[] = {
+  const std::pair<const char*, const char* tidepool_options::*> texts[] = {
       {"budget", &tidepool_options::budget},   {"policy", &tidepool_options::policy},
       {"device", &tidepool_options::device},   {"chaos", &tidepool_options::chaos},
       {"offload", &tidepool_options::offload}, {"stats", &tidepool_options::stats},

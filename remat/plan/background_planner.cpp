@@ -45,9 +45,9 @@ struct BackgroundPlanner::Recording {
   std::unique_ptr<JobEvents> events;
   // Operators' outputs as in StepHistory: their storages, or kNoStorage.
   std::vector<uint32_t> outputs;
-  size_t limit_bytes = 0;         // the limit on committed memory when the step began
-  size_t allocated_bytes = 0;     // the bytes allocated then
-  size_t resident_bytes = 0;      // those of them that belonged to storages
+  size_t limit_bytes = 0;      // the limit on committed memory when the step began
+  size_t allocated_bytes = 0;  // the bytes allocated then
+  size_t resident_bytes = 0;   // those of them that belonged to storages
   uint64_t fingerprint = 0;
 };
 

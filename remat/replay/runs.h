@@ -25,7 +25,7 @@ struct Run {
   bool oracle = false;
   double ratio = 0;  // the budget / the peak of a run without budget
   size_t budget_bytes = 0;
-  std::optional<double> lower_bound;  // on the overhead; nothing if no schedule fits the budget
+  std::optional<double> lower_bound;      // on the overhead; nothing if no schedule fits the budget
   std::shared_ptr<const PlanFile> plans;  // those that it follows; nullptr for none
   SimulationResult result;
 };

@@ -102,18 +102,18 @@ size_t tidepool_kernel_library(const char* name, char* out, size_t capacity) {
 }
 void tidepool_note_own_kernel(void) { note("own kernel", ""); }
 int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }
-const void *tidepool_known_operator(const char *name) { return note("known", name), name; }
-int tidepool_are_as_known(const void *const *operators, size_t count) {
+const void* tidepool_known_operator(const char* name) { return note("known", name), name; }
+int tidepool_are_as_known(const void* const* operators, size_t count) {
   return operators != NULL && count > 0;
 }
-int tidepool_hold_all(void *const *storages, size_t count, void **held, char *error,
+int tidepool_hold_all(void* const* storages, size_t count, void** held, char* error,
                       size_t capacity) {
   *held = NULL;
   note("hold all", count > 0 && storages != NULL ? "some" : "none");
   return error == NULL || capacity == 0;
 }
-void tidepool_let_all_go(void *held) { note("let all go", held != NULL ? "held" : ""); }
-void tidepool_made_by_graph(void *const *storages, size_t count) {
+void tidepool_let_all_go(void* held) { note("let all go", held != NULL ? "held" : ""); }
+void tidepool_made_by_graph(void* const* storages, size_t count) {
   note("made by graph", count > 0 && storages != NULL ? "some" : "none");
 }
 void tidepool_recording(int on) { (void)on; }

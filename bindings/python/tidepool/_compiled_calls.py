@@ -68,14 +68,15 @@ class Graphs:
         Args:
             run: what runs `owner`, the object that the compiler has for the graph, on inputs.
         """
-        if graph.code is None or not graph.as_known():
+        code = graph.code
+        if code is None or not graph.as_known():
             return None
-        split = self._split(graph, inputs)
+        split = self._split(graph, code, inputs)
         if split is None:
             return None
-        if graph.kept or not self._may_be_copied(graph, inputs):
-            return self._call_beside(graph, run, owner, inputs)
-        return self._call_recorded(graph, run, owner, inputs, *split)
+        if graph.kept or not self._may_be_copied(code, inputs):
+            return self._call_beside(code, run, owner, inputs)
+        return self._call_recorded(graph, code, run, owner, inputs, *split)
 
     def _add(self, owner) -> Graph:
         if self._library is None:
@@ -110,7 +111,8 @@ class Graphs:
         finally:
             self._drawn.seeds = before
 
-    def _split(self, graph: Graph, inputs) -> tuple[list, list[int]] | None:
+    def _split(self, graph: Graph, code: _graph_code.GraphCode,
+               inputs) -> tuple[list, list[int]] | None:
         """Return the tensors and the numbers among inputs; None if there are others."""
         tensor, parameter = self._torch.Tensor, self._torch.nn.Parameter
         tensors, numbers, places = [], [], []
@@ -126,32 +128,32 @@ class Graphs:
         if graph.number_places is None:
             graph.number_places = places
         modes = self._torch._C._len_torch_dispatch_stack()
-        fits = places == graph.number_places and len(inputs) == graph.code.inputs
+        fits = places == graph.number_places and len(inputs) == code.inputs
         return (tensors, numbers) if fits and tensors and not modes else None
 
-    def _may_be_copied(self, graph: Graph, inputs) -> bool:
+    def _may_be_copied(self, code: _graph_code.GraphCode, inputs) -> bool:
         """Return whether copies may stand for the inputs that a graph writes."""
-        if not graph.code.written:
+        if not code.written:
             return True
-        written = [inputs[place] for place in graph.code.written]
+        written = [inputs[place] for place in code.written]
         found = Counter(map(self._storage_of, inputs))
         return (sum(value.nbytes for value in written) <= MOST_WRITTEN_BYTES
                 and all(value.is_contiguous() and found[self._storage_of(value)] == 1
                         for value in written))
 
-    def _call_beside(self, graph: Graph, run, owner, inputs):
+    def _call_beside(self, code: _graph_code.GraphCode, run, owner, inputs):
         plugin, storage_of = self._plugin, self._storage_of
         storages = [storage_of(value) for value in inputs]
         with plugin.beside(storages):
-            for place in graph.code.written:
+            for place in code.written:
                 plugin.written(storages[place])
             results = run(owner, inputs)
         plugin.made_by_graph([storage_of(value) for value in results])
         return results
 
-    def _call_recorded(self, graph: Graph, run, owner, inputs, tensors: list,
-                       numbers: list[int]):
-        code, values = graph.code, list(inputs)
+    def _call_recorded(self, graph: Graph, code: _graph_code.GraphCode, run, owner, inputs,
+                       tensors: list, numbers: list[int]):
+        values = list(inputs)
         for place in code.written:
             tensors[graph.tensor_place(place)] = values[place].clone()
         tensors += [graph.draw(seeds) for seeds in code.seeds]
@@ -254,10 +256,10 @@ class Graph:
         results = call.run(call.owner, arguments) if call else self._callable(arguments)
         if call:
             for k in self._views:
-                value = results[k]
-                if code.results[k].kind is not Kind.OTHER and hasattr(value, "stride"):
-                    value = tuple(value.size()), value.stride(), value.storage_offset()
-                call.others.append(value)
+                each: Any = results[k]
+                if code.results[k].kind is not Kind.OTHER and hasattr(each, "stride"):
+                    each = tuple(each.size()), each.stride(), each.storage_offset()
+                call.others.append(each)
         return [results[k] for k in self._bases] + written
 
     def put_together(self, inputs: list, made: list, others: list) -> tuple:

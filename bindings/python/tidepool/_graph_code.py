@@ -189,7 +189,8 @@ class _Reader:
         if name == _ALLOCATE:
             return self._fresh()
         if name == _DRAW:
-            return self._draw(node)
+            self._draw(node)
+            return None
         if kernel := self._kernels.get(name):
             self._varies |= kernel.varies
             if len(arguments) != len(kernel.writes):

@@ -114,10 +114,10 @@ class InterceptedCall {
   Engine* engine_ = nullptr;  // null: none of the arguments has an engine
   std::optional<remat::OperatorCall> call_;
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
-  bool switched_ = false;  // the operator's switch is on
-  bool spread_ = false;    // the operands are on several devices
-  bool trusted_ = true;    // the operator is trusted, and does not run in a region
-  bool inside_ = false;    // it runs for another operator, which is not trusted
+  bool switched_ = false;            // the operator's switch is on
+  bool spread_ = false;              // the operands are on several devices
+  bool trusted_ = true;              // the operator is trusted, and does not run in a region
+  bool inside_ = false;              // it runs for another operator, which is not trusted
   uint64_t own_kernels_before_ = 0;  // t_own_kernels before the kernel
   CallBody* body_ = nullptr;         // of the record
   std::optional<UntrustedCall> untrusted_;
@@ -125,8 +125,8 @@ class InterceptedCall {
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
   size_t immediates_ = 0;
   size_t expected_outputs_ = 0;  // 0: as many as there are arguments, at most
-  bool in_optimizer_ = false;   // t_in_optimizer at the beginning
-  bool reads_foreign_ = false;  // its results come from foreign memory, at least in part
+  bool in_optimizer_ = false;    // t_in_optimizer at the beginning
+  bool reads_foreign_ = false;   // its results come from foreign memory, at least in part
   ForeignOperands foreign_;
   bool copies_foreign_ = false;  // copies stand for the foreign operands
   CallDraw draw_{info_};
