@@ -40,6 +40,7 @@ def case_storage_resize():
     flat.copy_(kept)
     w = view * 2
     flat.untyped_storage().resize_(0)
+    torch.empty(4, device="meta").untyped_storage().resize_(0)
     return y, z, w, kept
 
 

@@ -125,8 +125,9 @@ int tidepool_written(void* storage, char* error, size_t error_bytes) {
 }
 
 void tidepool_gives_up(void* pointer) {
+  if (!engines_installed() || pointer == nullptr) return;
   auto* storage = static_cast<c10::StorageImpl*>(pointer);
-  Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
+  Engine* engine = engine_of(storage);
   if (engine == nullptr) return;
   DeviceLock lock(engine->mutex());
   remat::Storage* tracked = find_tracked(*engine, storage, false);
