@@ -130,7 +130,7 @@ void tidepool_gives_up(void* pointer) {
   Engine* engine = engine_of(storage);
   if (engine == nullptr) return;
   DeviceLock lock(engine->mutex());
-  remat::Storage* tracked = find_tracked(*engine, storage, false);
+  remat::Storage* tracked = find_tracked(*engine, storage);
   if (tracked != nullptr) tracked->returns = true;
 }
 
@@ -166,7 +166,7 @@ int tidepool_is_settled(void* pointer, int may_write) {
   Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
   if (engine == nullptr) return 1;
   DeviceLock lock(engine->mutex());
-  const remat::Storage* tracked = find_tracked(*engine, storage, false);
+  const remat::Storage* tracked = find_tracked(*engine, storage);
   if (tracked == nullptr) return 0;
   const bool in_operator = tracked->locks > 0;  // which we see
   return in_operator || tracked->escaped || (may_write == 0 && tracked->fixed) ? 1 : 0;
