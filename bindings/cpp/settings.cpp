@@ -21,12 +21,31 @@ using Names = std::vector<std::string>;
 using Source = std::pair<std::string, std::string>;  // where it was given, and the text
 
 const std::string kPrefix = "TIDEPOOL_";
-const Names kKeys = {"budget",      "policy",         "device",    "offload",
-                     "trust",       "replay",         "keep",      "stats",
-                     "trace",       "trace_steps",    "chaos",     "required",
-                     "top",         "quiet",          "planning",  "limit_bookkeeping",
-                     "limit_depth", "limit_versions", "limit_age", "limit_records",
-                     "page",        "room",           "allocator", "poison"};
+const Names kKeys = {"budget",
+                     "policy",
+                     "device",
+                     "offload",
+                     "trust",
+                     "replay",
+                     "keep",
+                     "stats",
+                     "trace",
+                     "trace_steps",
+                     "chaos",
+                     "required",
+                     "top",
+                     "quiet",
+                     "planning",
+                     "plan",
+                     "limit_bookkeeping",
+                     "limit_depth",
+                     "limit_versions",
+                     "limit_age",
+                     "limit_records",
+                     "page",
+                     "room",
+                     "allocator",
+                     "poison"};
 const Names kReserved = {"backend", "stats_owner", "trace_owner", "verify",
                          "full",    "costs",       "event_log",   "trace_blocks"};
 const Names kPassive = {"quiet",  "top",  "required", "stats_owner", "trace_owner",
@@ -299,9 +318,9 @@ void read_trace(const Given& given, Settings& settings) {
 
 // Refuses what only a Python job can have.
 void refuse_others(const Given& given) {
-  for (const char* key : {"trust", "replay", "keep"}) {
+  for (const char* key : {"trust", "replay", "keep", "plan"}) {
     const Source* source = given.find(key);
-    if (source != nullptr) wrong(*source, "only in a Python job; what such operators make is kept");
+    if (source != nullptr) wrong(*source, "only in a Python job");
   }
 }
 

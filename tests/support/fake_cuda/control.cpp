@@ -181,8 +181,7 @@ FAKE_CUDA_API void fake_cuda_range_used(const void* start, size_t bytes, void* s
   run(Call::kOther, __func__, [&](Machine& m) {
     const Stream& user = stream_of(m, stream, start);
     if (bytes != 0) m.check_accessible(start, bytes, false);
-    m.races.used(reinterpret_cast<uintptr_t>(start), bytes, user.id, user.operation_tick,
-                 user.clock);
+    m.use(reinterpret_cast<uintptr_t>(start), bytes, false, user);
     return Error::kSuccess;
   });
 }
@@ -191,7 +190,7 @@ FAKE_CUDA_API void fake_cuda_range_written(const void* start, size_t bytes, void
   run(Call::kOther, __func__, [&](Machine& m) {
     const Stream& user = stream_of(m, stream, start);
     if (bytes != 0) m.check_accessible(start, bytes, true);
-    m.write(reinterpret_cast<uintptr_t>(start), bytes, user);
+    m.use(reinterpret_cast<uintptr_t>(start), bytes, true, user);
     return Error::kSuccess;
   });
 }

@@ -102,13 +102,10 @@ bool Machine::check_accessible(const void* start, size_t bytes, bool writes, int
   return is_device;
 }
 
-// What is captured runs later, ordered by its graph's launch.
-void Machine::write(uintptr_t address, size_t bytes, const Stream& stream) {
-  if (captures.of(stream)) {
-    races.used(address, bytes, stream.id, stream.operation_tick, stream.clock);
-  } else {
-    races.written(address, bytes, stream.id, stream.operation_tick, stream.clock);
-  }
+void Machine::use(uintptr_t address, size_t bytes, bool writes, const Stream& stream) {
+  using Use = RaceChecker::Use;
+  const Use use = captures.of(stream) ? Use::kCaptured : writes ? Use::kWritten : Use::kRead;
+  races.used(address, bytes, use, stream.id, stream.operation_tick, stream.clock);
 }
 
 void Machine::copy(void* to, const void* from, size_t bytes, Ends ends, Stream& stream,
@@ -118,8 +115,8 @@ void Machine::copy(void* to, const void* from, size_t bytes, Ends ends, Stream& 
   operate(stream, Call::kCopy, name);
   const uintptr_t to_address = reinterpret_cast<uintptr_t>(to);
   const uintptr_t from_address = reinterpret_cast<uintptr_t>(from);
-  races.used(from_address, bytes, stream.id, stream.operation_tick, stream.clock);
-  write(to_address, bytes, stream);
+  use(from_address, bytes, false, stream);
+  use(to_address, bytes, true, stream);
   note({.call = Call::kCopy,
         .name = "operands",
         .stream = stream.id,
@@ -142,7 +139,7 @@ void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count,
   check_accessible(to, bytes, true, stream.device);
   operate(stream, Call::kFill, name);
   const uintptr_t address = reinterpret_cast<uintptr_t>(to);
-  write(address, bytes, stream);
+  use(address, bytes, true, stream);
   note({.call = Call::kFill,
         .name = "operand",
         .stream = stream.id,

@@ -85,8 +85,8 @@ class Machine {
   // copy: the driver finds a way.
   bool check_accessible(const void* start, size_t bytes, bool writes,
                         int device = VirtualMemory::kAnyDevice) const;
-  // The stream's newest operation writes the memory.
-  void write(uintptr_t address, size_t bytes, const Stream& stream);
+  // The stream's newest operation reads or writes the memory.
+  void use(uintptr_t address, size_t bytes, bool writes, const Stream& stream);
   // The memory goes back to the device.
   void returned(uintptr_t address, size_t bytes);
 

@@ -80,7 +80,7 @@ void RaceChecker::shared(uintptr_t address, StreamId stream) {
   if (is_new && !range.inherited.empty()) unchecked_[stream].push_back(found->first);
 }
 
-void RaceChecker::used(uintptr_t address, size_t bytes, StreamId stream, Tick tick,
+void RaceChecker::used(uintptr_t address, size_t bytes, Use use, StreamId stream, Tick tick,
                        const VectorClock& clock) {
   if (bytes == 0) return;
   const auto found = live_at(address);
@@ -89,11 +89,7 @@ void RaceChecker::used(uintptr_t address, size_t bytes, StreamId stream, Tick ti
     Tick& last = range.operands[stream];
     last = std::max(last, tick);
     check(found->first, range, stream, clock);
-    for (const Write& write : range.writes) {
-      const bool is_apart = write.end <= address || write.begin >= address + bytes;
-      if (is_apart || clock.of(write.stream) >= write.tick) continue;
-      report(Race::Kind::kUnordered, address, bytes, stream, write.stream, write.tick);
-    }
+    if (use != Use::kCaptured) check_order(address, bytes, range, use, stream, tick, clock);
     return;
   }
   const auto above = freed_.upper_bound(address);
@@ -102,18 +98,20 @@ void RaceChecker::used(uintptr_t address, size_t bytes, StreamId stream, Tick ti
   if (address < freed.end) report(Race::Kind::kUsedAfterFree, address, bytes, stream);
 }
 
-void RaceChecker::written(uintptr_t address, size_t bytes, StreamId stream, Tick tick,
-                          const VectorClock& clock) {
-  used(address, bytes, stream, tick, clock);
-  const auto found = live_at(address);
-  if (bytes == 0 || found == live_.end()) return;
-  Range& range = found->second;
-  const Write write{address, address + bytes, stream, tick};
-  std::erase_if(range.writes, [&](const Write& before) {
-    return before.begin >= write.begin && before.end <= write.end;
-  });
-  range.writes.push_back(write);
-  for (const auto& [reader, last] : range.operands) {
+void RaceChecker::check_order(uintptr_t address, size_t bytes, Range& range, Use use,
+                              StreamId stream, Tick tick, const VectorClock& clock) {
+  const uintptr_t end = address + bytes;
+  for (const Write& write : range.writes) {
+    const bool is_apart = write.end <= address || write.begin >= end;
+    if (is_apart || clock.of(write.stream) >= write.tick) continue;
+    report(Race::Kind::kUnordered, address, bytes, stream, write.stream, write.tick);
+  }
+  range.ran[stream] = tick;
+  if (use != Use::kWritten) return;
+  std::erase_if(range.writes,
+                [&](const Write& before) { return before.begin >= address && before.end <= end; });
+  range.writes.push_back({address, end, stream, tick});
+  for (const auto& [reader, last] : range.ran) {
     if (clock.of(reader) >= last) continue;
     report(Race::Kind::kUnordered, address, bytes, stream, reader, last);
   }

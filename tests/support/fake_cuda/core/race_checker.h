@@ -45,12 +45,13 @@ class RaceChecker {
   void allocated(uintptr_t address, size_t bytes, StreamId owner, Tick now);
   // Whatever was enqueued on the stream until the range is freed counts as a use.
   void shared(uintptr_t address, StreamId stream);
+  // What an operation does to an operand. One that is captured runs later, ordered by the launch of
+  // its graph.
+  enum class Use : uint8_t { kCaptured, kRead, kWritten };
   // By an operation of a stream, which has this clock now. Memory that nobody declared is of no
   // interest.
-  void used(uintptr_t address, size_t bytes, StreamId stream, Tick tick, const VectorClock& clock);
-  // The same, and the operation writes the memory.
-  void written(uintptr_t address, size_t bytes, StreamId stream, Tick tick,
-               const VectorClock& clock);
+  void used(uintptr_t address, size_t bytes, Use use, StreamId stream, Tick tick,
+            const VectorClock& clock);
   // `newest` gives the newest operation of each stream.
   void freed(uintptr_t address, const VectorClock& newest);
 
@@ -80,6 +81,7 @@ class RaceChecker {
     uint64_t born = 0;               // the checker's count of declarations and replays
     std::map<StreamId, Tick> since;  // what owner and sharers enqueued after this counts
     Uses operands;
+    Uses ran;                   // those of them that were not captured
     std::vector<Write> writes;  // none covers another one
     Uses inherited;
     std::set<StreamId> checked;  // streams whose first use is known to come after `inherited`
@@ -94,6 +96,8 @@ class RaceChecker {
   };
 
   std::map<uintptr_t, Range>::iterator live_at(uintptr_t address);
+  void check_order(uintptr_t address, size_t bytes, Range& range, Use use, StreamId stream,
+                   Tick tick, const VectorClock& clock);
   void check(uintptr_t address, Range& range, StreamId stream, const VectorClock& clock);
   Uses uses_of(const Range& range, const VectorClock& newest) const;
   void bury(uintptr_t start, uintptr_t end, const Uses& uses);
