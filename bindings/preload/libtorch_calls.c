@@ -145,15 +145,13 @@ CALLS(FORWARD)
 
 // at::TensorBase::data_ptr<T>() and its kin, for each type of elements that a program would read.
 // PyTorch's kernels call them as well, and are not asked about.
-#define TYPES(X)                                                                              \
-  X(int8, "a")                                                                                \
-  X(boolean, "b")                                                                             \
-  X(float64, "d")                                                                             \
-  X(float32, "f")                                                                             \
-  X(uint8, "h")                                                                               \
-  X(int32, "i") X(uint32, "j") X(int64, "l") X(uint64, "m") X(int16, "s") X(uint16, "t")      \
-      X(half, "N3c104HalfE") X(bfloat16, "N3c108BFloat16E") X(complex64, "N3c107complexIfEE") \
-          X(complex128, "N3c107complexIdEE")
+// clang-format off: it never ends on this
+#define TYPES(X)                                                                    \
+  X(int8, "a") X(boolean, "b") X(float64, "d") X(float32, "f") X(uint8, "h")        \
+  X(int32, "i") X(uint32, "j") X(int64, "l") X(uint64, "m") X(int16, "s")           \
+  X(uint16, "t") X(half, "N3c104HalfE") X(bfloat16, "N3c108BFloat16E")              \
+  X(complex64, "N3c107complexIfEE") X(complex128, "N3c107complexIdEE")
+// clang-format on
 #define BASE "_ZNK2at10TensorBase"
 #define GETTERS(X, type, code)                                        \
   X(data_##type, BASE "8data_ptrI" code "EEPT_v", 1)                  \
