@@ -25,7 +25,7 @@ constexpr uint64_t kVersion = 1;
 constexpr std::array<const char*, 3> kPreferences = {"cheapest", "pages", "moves"};
 constexpr std::array<const char*, 2> kWaysToDrop = {"drop", "drop-once"};
 
-// The checksum of zlib and of PNG.
+// The checksum of zlib and of PNG. Plugins read plan files, too, and need no zlib.
 uint32_t crc32(std::string_view text) {
   uint32_t sum = UINT32_MAX;
   for (const char c : text) {

@@ -109,7 +109,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
     foreign_.unlock();
   // An operator may read by address what other threads compute for it.
   inside_ = UntrustedCall::any() || at::in_parallel_region();
-  if (in_region()) call().refuse(remat::RootReason::kCompiled);
+  if (!trusted_ && in_region()) call().refuse(remat::RootReason::kCompiled);
   if (!info_.replayable || !trusted_ || inside_) call().refuse(remat::RootReason::kUnsupported);
   // The threads of a pool round as the thread did that started them.
   if (!NumericState::rounds_as_usual()) call().refuse(remat::RootReason::kUnsupported);

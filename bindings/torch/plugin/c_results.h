@@ -1,11 +1,16 @@
-// Functions by which the plugins' C interfaces give texts and errors to their callers. They know
-// nothing of PyTorch. Thread safe.
+// Functions by which the plugins' C interfaces give texts and errors to their callers.
+// Thread safe.
 #pragma once
+
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <string>
+
+#include "allocator/arena/out_of_memory.h"
 
 namespace tidepool::torch_glue {
 
@@ -20,6 +25,21 @@ inline int fail(int code, const std::string& message, char* error, size_t error_
     error[length] = '\0';
   }
   return code;
+}
+
+// Calls `work`. Returns 0, or the code for what it has thrown, whose message is copied.
+template <class Work>
+int report_errors(char* error, size_t error_bytes, Work&& work) {
+  try {
+    work();
+    return 0;
+  } catch (const OutOfMemory& exception) {
+    return fail(kOutOfMemory, exception.what(), error, error_bytes);
+  } catch (const c10::OutOfMemoryError& exception) {
+    return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
+  } catch (const std::exception& exception) {
+    return fail(kFailed, exception.what(), error, error_bytes);
+  }
 }
 
 // Why tidepool_set_limit() leaves the limit as it was.

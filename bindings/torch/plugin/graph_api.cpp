@@ -2,7 +2,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/StorageImpl.h>
 
-#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,17 +66,10 @@ int tidepool_hold_all(void* const* storages, size_t count, void** held, char* er
   *held = nullptr;
   if (!engines_installed()) return 0;
   auto locks = std::make_unique<std::vector<remat::HeldStorage>>();
-  try {
+  return report_errors(error, error_bytes, [&] {
     for_each_engine([&](Engine& engine) { hold_on(engine, {storages, count}, *locks); });
     *held = locks.release();
-    return 0;
-  } catch (const OutOfMemory& exception) {
-    return fail(kOutOfMemory, exception.what(), error, error_bytes);
-  } catch (const c10::OutOfMemoryError& exception) {
-    return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
-  } catch (const std::exception& exception) {
-    return fail(kFailed, exception.what(), error, error_bytes);
-  }
+  });
 }
 
 void tidepool_let_all_go(void* held) { delete static_cast<std::vector<remat::HeldStorage>*>(held); }

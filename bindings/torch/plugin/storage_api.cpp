@@ -1,7 +1,6 @@
 // The functions of the C interface that are the same for every device.
 #include <c10/core/StorageImpl.h>
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,23 +31,16 @@ int with_resident(void* pointer, bool track, char* error, size_t error_bytes, Th
   Engine* engine = engine_of(static_cast<c10::StorageImpl*>(pointer));
   if (engine == nullptr) return 0;
   remat::Runtime& runtime = engine->runtime();
-  try {
+  return report_errors(error, error_bytes, [&] {
     DeviceLock lock(engine->mutex());
     const auto reason = track ? remat::RootReason::kUntracked : remat::RootReason::kNone;
     remat::Storage* storage =
         find_tracked(*engine, static_cast<c10::StorageImpl*>(pointer), reason);
-    if (storage == nullptr) return 0;
+    if (storage == nullptr) return;
     const remat::LockedStorage locked(runtime, storage);
     runtime.make_resident({&storage, 1}, lock);
     then(runtime, storage, lock);
-    return 0;
-  } catch (const OutOfMemory& exception) {
-    return fail(kOutOfMemory, exception.what(), error, error_bytes);
-  } catch (const c10::OutOfMemoryError& exception) {
-    return fail(kOutOfMemory, exception.what_without_backtrace(), error, error_bytes);
-  } catch (const std::exception& exception) {
-    return fail(kFailed, exception.what(), error, error_bytes);
-  }
+  });
 }
 
 void begin_keeping(Engine& engine) {
@@ -66,23 +58,16 @@ template <class Begin, class Undo>
 int begin_everywhere(Begin begin, Undo undo, std::vector<Engine*>& begun, char* error,
                      size_t error_bytes) {
   if (!engines_installed()) return 0;
-  const auto give_up = [&](int code, const char* message) {
-    for (Engine* engine : begun) undo(*engine);
-    return fail(code, message, error, error_bytes);
-  };
-  try {
+  const int code = report_errors(error, error_bytes, [&] {
     for_each_engine([&](Engine& engine) {
       begin(engine);
       begun.push_back(&engine);
     });
-    return 0;
-  } catch (const OutOfMemory& exception) {
-    return give_up(kOutOfMemory, exception.what());
-  } catch (const c10::OutOfMemoryError& exception) {
-    return give_up(kOutOfMemory, exception.what_without_backtrace());
-  } catch (const std::exception& exception) {
-    return give_up(kFailed, exception.what());
+  });
+  if (code != 0) {
+    for (Engine* engine : begun) undo(*engine);
   }
+  return code;
 }
 
 }  // namespace

@@ -68,6 +68,16 @@ void set(Machine& machine, const std::string& name, const std::string& text) {
   machine.settings = changed;
 }
 
+// `function` declares that the newest operation of a stream reads or writes a range.
+void declare_use(const char* function, const void* start, size_t bytes, void* stream, bool writes) {
+  run(Call::kOther, function, [&](Machine& m) {
+    const Stream& user = stream_of(m, stream, start);
+    if (bytes != 0) m.check_accessible(start, bytes, writes);
+    m.use(reinterpret_cast<uintptr_t>(start), bytes, writes, user);
+    return Error::kSuccess;
+  });
+}
+
 }  // namespace
 
 FAKE_CUDA_API int fake_cuda_set(const char* name, const char* text) {
@@ -178,21 +188,11 @@ FAKE_CUDA_API void fake_cuda_range_shared(const void* start, void* stream) {
 }
 
 FAKE_CUDA_API void fake_cuda_range_used(const void* start, size_t bytes, void* stream) {
-  run(Call::kOther, __func__, [&](Machine& m) {
-    const Stream& user = stream_of(m, stream, start);
-    if (bytes != 0) m.check_accessible(start, bytes, false);
-    m.use(reinterpret_cast<uintptr_t>(start), bytes, false, user);
-    return Error::kSuccess;
-  });
+  declare_use(__func__, start, bytes, stream, false);
 }
 
 FAKE_CUDA_API void fake_cuda_range_written(const void* start, size_t bytes, void* stream) {
-  run(Call::kOther, __func__, [&](Machine& m) {
-    const Stream& user = stream_of(m, stream, start);
-    if (bytes != 0) m.check_accessible(start, bytes, true);
-    m.use(reinterpret_cast<uintptr_t>(start), bytes, true, user);
-    return Error::kSuccess;
-  });
+  declare_use(__func__, start, bytes, stream, true);
 }
 
 FAKE_CUDA_API void fake_cuda_range_freed(const void* start) {
