@@ -15,6 +15,8 @@ struct BudgetedAllocator::Parts {
   Parts(AddressSpace& space, const AllocatorConfig& config) : arena(space, config) {}
 
   void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream);
+  void* allocate_free(size_t bytes, PlacementHint hint, StreamId stream);
+  void* hand_out(BlockId id, size_t bytes);
   bool free_checked(void* address, size_t bytes, StreamId stream);
   Block& block(const void* address) { return arena.heap[arena.block_at(address)]; }
 
@@ -29,7 +31,6 @@ void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, Placeme
   TIDEPOOL_CHECK(bytes > 0, "allocation of %zu bytes", bytes);
   const AllocatorConfig& config = arena.config;
   Heap& heap = arena.heap;
-  AllocatorStatistics& counts = arena.counts;
   // More than the range cannot be rounded up safely, and is refused by make_room in any case.
   const size_t rounded =
       bytes > config.range_bytes ? config.range_bytes + 1 : round_up(bytes, config.alignment);
@@ -47,6 +48,12 @@ void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, Placeme
       id = rooms.make_room(lock, {bytes, rounded, zone, stream, end});
     }
   }
+  return hand_out(id, bytes);
+}
+
+void* BudgetedAllocator::Parts::hand_out(BlockId id, size_t bytes) {
+  Heap& heap = arena.heap;
+  AllocatorStatistics& counts = arena.counts;
   heap.set_requested(id, bytes);
   const auto serial = static_cast<uint32_t>(counts.allocations);
   heap[id].set_origin({serial, Origin::number_of(Origin::this_thread())});
@@ -56,6 +63,16 @@ void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, Placeme
   if (arena.observer != nullptr) [[unlikely]]
     arena.observer->allocated(heap.view(id));
   return arena.address_of(id).pointer();
+}
+
+void* BudgetedAllocator::Parts::allocate_free(size_t bytes, PlacementHint hint, StreamId stream) {
+  const AllocatorConfig& config = arena.config;
+  if (bytes > config.range_bytes || config.strategy != nullptr) return nullptr;
+  const size_t rounded = round_up(bytes, config.alignment);
+  const Zone zone = zone_for(rounded, hint, config.page_bytes, config.placement);
+  if (stream != StreamId::kDefault) arena.register_stream(stream);
+  const BlockId id = arena.heap.take_free(zone, rounded, stream, End::kLow);
+  return id != BlockId::kNone ? hand_out(id, bytes) : nullptr;
 }
 
 bool BudgetedAllocator::Parts::free_checked(void* address, size_t bytes, StreamId stream) {
@@ -98,6 +115,10 @@ void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint, StreamId str
   if (poison_) [[unlikely]]
     parts_->arena.fill(address, bytes);
   return address;
+}
+
+void* BudgetedAllocator::allocate_free_locked(size_t bytes, PlacementHint hint, StreamId stream) {
+  return parts_->allocate_free(bytes, hint, stream);
 }
 
 void BudgetedAllocator::free(void* address) {

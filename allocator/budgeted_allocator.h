@@ -52,6 +52,10 @@ class BudgetedAllocator {
   void* allocate(size_t bytes, PlacementHint hint = PlacementHint::kTransient,
                  StreamId stream = StreamId::kDefault);
 
+  // Does as allocate() where a free block of that stream serves the request as it is; nullptr where
+  // something would have to be done for it. Fills nothing with poison. Requires: lock held.
+  void* allocate_free_locked(size_t bytes, PlacementHint hint, StreamId stream);
+
   // Says that work on the stream `user` uses the block, too. After the block is freed, it is not
   // handed out again before the work that this stream has been given by then has run. Takes the
   // lock.

@@ -11,6 +11,7 @@
 #include "remat/observation.h"
 #include "remat/policies/step_history.h"
 #include "remat/restore/contents.h"
+#include "remat/restore/prefetcher.h"
 #include "remat/restore/restorer.h"
 #include "remat/versions.h"
 
@@ -19,6 +20,7 @@ namespace tidepool::remat {
 struct CallContext {
   Contents& contents;
   Restorer& restorer;
+  Prefetcher& prefetcher;
   Versions& versions;
   LimitKeeper& limits;
   Observation& observation;

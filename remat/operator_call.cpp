@@ -48,8 +48,18 @@ void OperatorCall::begin_foreseen() {
   // The operator counts by its name, because what one device's runtime learns is told to others.
   const uint64_t type = type_ != nullptr ? std::hash<std::string_view>()(type_->name) : 0;
   const uint64_t site = type ^ site_ << 48;
-  foreseen_ = context_.step_history->begin(site, {storages.data(), storages.size()},
-                                           contents_.residency.now());
+  const std::span<Storage* const> met{storages.data(), storages.size()};
+  const bool prefetches = context_.prefetcher.enabled();
+  if (prefetches) context_.prefetcher.before_meeting(met);
+  foreseen_ = context_.step_history->begin(site, met, contents_.residency.now());
+  if (prefetches) context_.prefetcher.after_meeting(met);
+}
+
+void OperatorCall::finish_foreseen(std::span<Storage* const> outputs) {
+  const bool prefetches = context_.prefetcher.enabled();
+  if (prefetches) context_.prefetcher.before_meeting(outputs);
+  context_.step_history->finish(foreseen_, outputs);
+  if (prefetches) context_.prefetcher.after_meeting(outputs);
 }
 
 void OperatorCall::restore_operands(DeviceLock& lock) {
@@ -118,6 +128,8 @@ bool OperatorCall::prepare(DeviceLock& lock) {
   try {
     if (evicted_) [[unlikely]]
       restore_operands(lock);
+    if (context_.prefetcher.enabled()) [[unlikely]]
+      context_.prefetcher.advance(lock);
     if (writes_) protect_written(lock);
     if (contents_.replay_order.has_streams()) order_operands(lock);
   } catch (...) {
@@ -249,7 +261,7 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   attach_record(outputs);
   if (context_.observation.listener() != nullptr) [[unlikely]]
     notify_observer(outputs, cost_ns);
-  if (context_.step_history != nullptr) context_.step_history->finish(foreseen_, outputs);
+  if (context_.step_history != nullptr) finish_foreseen(outputs);
   if (record_ != nullptr) {
     context_.operators_recorded += record_->linked;
     contents_.store.release(record_);

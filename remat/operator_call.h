@@ -86,6 +86,7 @@ class OperatorCall {
     if (reason_ == RootReason::kNone) reason_ = reason;
   }
   void begin_foreseen();
+  void finish_foreseen(std::span<Storage* const> outputs);
   void notify_observer(std::span<Storage* const> outputs, uint64_t cost_ns) const;
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);

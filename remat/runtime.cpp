@@ -16,14 +16,13 @@ Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeCo
     : contents_(allocator, backend, config.policy, config.seed, std::move(tier)),
       limits_(config.limits, contents_, observation_),
       chaos_(config.chaos, config.seed, contents_.residency, restorer_),
-      calls_{contents_,
-             restorer_,
-             versions_,
-             limits_,
-             observation_,
-             chaos_,
-             config.step_history_at_once ? contents_.policy->step_history() : nullptr} {
+      calls_{
+          contents_,   restorer_,
+          prefetcher_, versions_,
+          limits_,     observation_,
+          chaos_,      config.step_history_at_once ? contents_.policy->step_history() : nullptr} {
   if (config.compares_restored) contents_.residency.check.enable_refusals();
+  if (!config.prefetches) prefetcher_.disable();
   allocator.set_reclaimer(this);
 }
 
@@ -65,6 +64,8 @@ void Runtime::on_evicted_storage_freed(Storage* storage) {
 
 bool Runtime::end_storage(Storage* storage, void* address) {
   contents_.backend.forget(*storage);
+  if (prefetcher_.enabled()) [[unlikely]]
+    prefetcher_.forget(*storage);
   if (JobObserver* listener = observation_.listener()) [[unlikely]]
     listener->died(*storage);
   return versions_.end_storage(storage, address);
@@ -118,6 +119,7 @@ void Runtime::end_step() {
   DeviceLock lock(mutex());
   if (calls_.step_history != nullptr) {
     calls_.step_history->end_step(contents_.residency.now());
+    if (prefetcher_.enabled()) prefetcher_.end_step();
   } else if (contents_.residency.evictions > 0) {
     calls_.step_history = contents_.policy->step_history();
   }
@@ -263,6 +265,7 @@ void Runtime::become_forked_child() {
   observation_.become_forked_child();
   contents_.residency.freeze();
   contents_.queue.become_forked_child();
+  prefetcher_.disable();
   if (Tier* tier = contents_.residency.copies.tier()) tier->become_forked_child();
 }
 
@@ -274,6 +277,7 @@ void Runtime::check_invariants() {
   contents_.dependent_cut.check_invariants();
   contents_.queue.check_invariants();
   contents_.policy->check_invariants();
+  prefetcher_.check_invariants();
   if (!quiet) return;
   contents_.store.for_each_value([](const Value& value) {
     TIDEPOOL_CHECK(value.uses == 0 && value.locks == 0, "%u uses and %u locks are left over",
@@ -357,6 +361,9 @@ RuntimeStatistics Runtime::statistics() const {
   out.offloaded_bytes = contents_.residency.offloaded_bytes;
   out.fetches = restored.copies_loaded;
   out.fetched_bytes = restored.loaded_bytes;
+  out.prefetches = prefetcher_.statistics.prefetches;
+  out.prefetch_hits = prefetcher_.statistics.hits;
+  out.prefetch_wasted_bytes = prefetcher_.statistics.wasted_bytes;
   if (const Tier* tier = contents_.residency.copies.tier()) out.tier = tier->statistics();
   out.rematerializations = contents_.residency.rematerializations;
   out.contents_compared = contents_.residency.check.compared;

@@ -29,6 +29,7 @@
 #include "remat/policies/step_plan.h"
 #include "remat/restore/contents.h"
 #include "remat/restore/mover.h"
+#include "remat/restore/prefetcher.h"
 #include "remat/restore/restoration_error.h"
 #include "remat/restore/restorer.h"
 #include "remat/tier/tier.h"
@@ -43,6 +44,8 @@ struct RuntimeConfig {
   // Whether a policy that looks ahead does so from the beginning, or only once something was
   // evicted.
   bool step_history_at_once = true;
+  // Whether copies are brought back before they are read, where that takes less of the job's time.
+  bool prefetches = true;
   // Whether contents that come back otherwise than they were evicted are an error.
   bool compares_restored = false;
   Limits limits;
@@ -53,6 +56,9 @@ struct RuntimeStatistics {
   uint64_t evictions = 0, evicted_bytes = 0;
   // Of the evictions, those that left a copy in a tier, and copies that were brought back.
   uint64_t offloads = 0, offloaded_bytes = 0, fetches = 0, fetched_bytes = 0;
+  // Of the copies brought back, those that came before they were read; how many of these were then
+  // read by an operator; and bytes of those that went again, or died, before.
+  uint64_t prefetches = 0, prefetch_hits = 0, prefetch_wasted_bytes = 0;
   TierStatistics tier;
   uint64_t rematerializations = 0;                 // storages made resident again
   uint64_t ghosts = 0, retained = 0, escapes = 0;  // how many there have been
@@ -226,6 +232,7 @@ class Runtime final : public Reclaimer {
 
   Contents contents_;
   Restorer restorer_{contents_};
+  Prefetcher prefetcher_{contents_, restorer_, contents_.policy->step_history()};
   Mover mover_{contents_};
   Versions versions_{contents_, restorer_};
   Observation observation_;

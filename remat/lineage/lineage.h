@@ -82,7 +82,8 @@ struct alignas(64) Storage {
   bool writing = false;   // an operator is writing its bytes
   bool escaped = false;
   bool fixed = false;    // its address was handed out: it stays, but operators' writes are seen
-  bool returns = false;  // the job gives its bytes up only to save room, and will fill it again
+  bool prefetched = false;  // it was brought back, and no operator has read it since
+  bool returns = false;     // the job gives its bytes up only to save room, and will fill it again
   Role role = Role::kOther;
   Role observed_role = Role::kOther;  // the JobObserver's
   void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)

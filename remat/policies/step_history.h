@@ -69,6 +69,16 @@ class StepHistory {
   // position of this step or kNever.
   uint64_t time_until_ns(Position position) const;
 
+  // How many calls of the present step have begun: the position of the next one.
+  Position position() const { return static_cast<Position>(present_.entries.size()); }
+  // How many calls the expected step has, and the numbers of the storages that the call at
+  // `position` has. Require: matching(), and a position below the first of these.
+  Position expected_calls() const { return static_cast<Position>(expected().entries.size()); }
+  std::span<const uint32_t> expected_operands(Position position) const {
+    const Entry& entry = expected().entries[position];
+    return std::span(expected().operands).subspan(entry.first_operand, entry.operands);
+  }
+
   // An output of a step: which operator made it, and its storage's number.
   struct Output {
     Position position = 0;

@@ -46,6 +46,8 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --in-place B           no: what was written in place cannot be made again (default: yes)
   --tier SIZE@SPEED      contents may also go by copies: so many bytes to a place behind a link of
                          so many GB/s each way, such as 64GiB@25; each transfer is waited for
+  --beside B             yes: with --tier, transfers run while operators do (default: no)
+  --prefetch B           no: with --beside, copies come back only when they are read (default: yes)
   --recompute B          no: with --tier, contents leave by copies only (default: yes)
   --end-resident B       yes: all that is alive at the end has to be resident at once
                          (default: yes for dtr)
@@ -127,12 +129,13 @@ size_t parse_bytes(const std::string& option, const std::string& text) {
   }
 }
 
-TierModel parse_tier(const std::string& option, const std::string& text) {
+void parse_tier(const std::string& option, const std::string& text, TierModel& out) {
   const std::vector<std::string> parts = split(text, '@');
   if (parts.size() != 2) {
     throw UsageError(fmt::format("{}: '{}' is not SIZE@SPEED, such as 64GiB@25", option, text));
   }
-  return {parse_bytes(option, parts[0]), parse_number<double>(option, parts[1], 0.001, 1e6)};
+  out.capacity_bytes = parse_bytes(option, parts[0]);
+  out.gb_per_second = parse_number<double>(option, parts[1], 0.001, 1e6);
 }
 
 template <typename T>
@@ -209,7 +212,9 @@ std::vector<Option> finer_options(ReplayOptions& out) {
       {"--partition", [&](Text o, Text v) { out.partition = parse_flag(o, v); }},
       {"--in-place", [&](Text o, Text v) { out.record_in_place = parse_flag(o, v); }},
       {"--recompute", [&](Text o, Text v) { out.recompute = parse_flag(o, v); }},
-      {"--tier", [&](Text o, Text v) { out.tier = parse_tier(o, v); }},
+      {"--beside", [&](Text o, Text v) { out.tier.runs_beside = parse_flag(o, v); }},
+      {"--prefetch", [&](Text o, Text v) { out.prefetches = parse_flag(o, v); }},
+      {"--tier", [&](Text o, Text v) { parse_tier(o, v, out.tier); }},
       {"--end-resident", [&](Text o, Text v) { out.end_resident = parse_flag(o, v); }},
       {"--lineage-limits", [&](Text o, Text v) { out.lineage_limits = parse_flag(o, v); }},
       {"--mutate",

@@ -36,6 +36,9 @@ Json fields_of(const Run& run) {
   out["remapped_bytes"] = result.remapped_bytes;
   out["stored_bytes"] = result.stored_bytes;
   out["loaded_bytes"] = result.loaded_bytes;
+  out["exposed_ns"] = result.exposed_ns;
+  out["prefetches"] = result.prefetches;
+  out["prefetch_hits"] = result.prefetch_hits;
   out["windows"] = result.windows;
   out["remaps"] = result.remaps;
   out["fragmentation"] = result.fragmentation;

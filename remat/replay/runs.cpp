@@ -27,6 +27,7 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.partition = options.partition;
   config.record_in_place = options.record_in_place;
   config.recompute = options.recompute;
+  config.prefetches = options.prefetches;
   config.tier = options.tier;
   config.granularity = options.page_bytes;
   const bool dtr = options.format == TraceFormat::kDtr;

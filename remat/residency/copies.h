@@ -25,6 +25,7 @@ class Copies {
 
   Tier* tier() const { return tier_.get(); }
   bool enabled() const { return tier_ != nullptr; }
+  bool empty() const { return slots_.empty(); }
 
   // What it costs to let the value's bytes go by a copy, and to bring them back; UINT64_MAX if they
   // have no copy, and there is no room for one. Requires: enabled().

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/container/inlined_vector.h"
+#include "allocator/base/device_error.h"
 #include "allocator/base/steady_clock.h"
 #include "fmt/format.h"
 #include "remat/restore/restoration_error.h"
@@ -118,21 +119,50 @@ void Restorer::run_next(RestorationPlan& plan, DeviceLock& lock) {
 }
 
 void Restorer::load(Value& value, DeviceLock& lock) {
+  const StreamId stream = contents_.replay_order.stream();
+  void* block = nullptr;
+  {
+    Unlocked unlocked(lock);
+    block = contents_.allocator.allocate(value.bytes, PlacementHint::kTransient, stream);
+  }
+  load_into(block, value, stream, lock);
+}
+
+bool Restorer::prefetch(Storage& storage, DeviceLock& lock) {
+  if (!contents_.queue.is_free()) return false;
+  Value& value = *storage.current;
+  const StreamId stream = contents_.replay_order.stream();
+  void* const block =
+      contents_.allocator.allocate_free_locked(value.bytes, PlacementHint::kTransient, stream);
+  if (block == nullptr) return false;
+  TurnScope turn(contents_.queue, lock);
+  RestorationPlan plan(contents_, Mode::kFirm);  // keeps the value and its copy
+  plan.add(value);
+  try {
+    load_into(block, value, stream, lock);
+  } catch (const TierError&) {  // whoever reads the storage will be told
+    return false;
+  } catch (const DeviceError&) {
+    return false;
+  }
+  plan.finish_next();
+  return true;
+}
+
+// The block is the value's afterwards, or was given back, also where this throws.
+void Restorer::load_into(void* block, Value& value, StreamId stream, DeviceLock& lock) {
   Copies& copies = contents_.residency.copies;
   const TierSlot slot = copies.slot_of(value);
   const TierStreams* const streams = copies.streams();
-  const StreamId stream = contents_.replay_order.stream();
-  void* block = nullptr;
   try {
     {
       Unlocked unlocked(lock);
-      block = contents_.allocator.allocate(value.bytes, PlacementHint::kTransient, stream);
       if (streams != nullptr) contents_.allocator.record_stream(block, streams->in);
       copies.tier()->load(slot, block, stream);
     }
     require_equal(&value, block);
   } catch (...) {
-    if (block != nullptr) contents_.allocator.free_locked(block);
+    contents_.allocator.free_locked(block);
     throw;
   }
   ++statistics.copies_loaded;

@@ -36,6 +36,11 @@ class Restorer {
   // Throws: as restore(); RestorationError also if one of them is dying.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
+  // Brings the storage's copy back before anything reads it, if there is room without evicting
+  // anything, and no thread is restoring. False: nothing has happened. Requires: the storage is
+  // evicted and has a copy, and the tier's loads run beside operators.
+  bool prefetch(Storage& storage, DeviceLock& lock);
+
   // The replay that is under way on the restorer's thread.
   struct Running {
     const Record* record = nullptr;  // nullptr: there is none
@@ -58,6 +63,7 @@ class Restorer {
   void run_next(RestorationPlan& plan, DeviceLock& lock);
   void run_record(RestorationPlan& plan, Record& record, DeviceLock& lock);
   void load(Value& value, DeviceLock& lock);
+  void load_into(void* block, Value& value, StreamId stream, DeviceLock& lock);
   void take_target(Step& step, DeviceLock& lock);
   void execute(Step& step, DeviceLock& lock);
   void free_outputs(Step& step);

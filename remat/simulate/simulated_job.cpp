@@ -70,16 +70,14 @@ void* SimulatedJob::allocate(size_t bytes, End end) {
     const size_t free = usable_bytes_ - std::min(usable_bytes_, now.requested_bytes);
     counts_.free_share_when_tight += static_cast<double>(free) / static_cast<double>(usable_bytes_);
   }
-  if (now.remapped_bytes != remapped_seen_) {
-    const uint64_t pages =
-        (now.remapped_bytes - std::exchange(remapped_seen_, now.remapped_bytes)) /
-        allocator_.page_bytes();
-    try {
-      advance(pages * trace_.facts.map_ns);
-    } catch (...) {
-      allocator_.free(address);
-      throw;
-    }
+  const uint64_t pages = (now.remapped_bytes - std::exchange(remapped_seen_, now.remapped_bytes)) /
+                         allocator_.page_bytes();
+  try {
+    if (pages > 0) advance(pages * trace_.facts.map_ns);
+    wait_for_transfers(address, trace_.aligned(bytes));
+  } catch (...) {
+    allocator_.free(address);
+    throw;
   }
   return address;
 }
@@ -90,9 +88,19 @@ size_t SimulatedJob::take_peak_bytes() {
 
 void SimulatedJob::run(const TraceEvent& event) {
   run_untimed(event);
-  if (!runtime_->offloads()) return;
+  if (tier_ == nullptr || tier_->runs_beside()) return;
   const uint64_t waited_ns = runtime_->tier_wait_ns();
   advance(waited_ns - std::exchange(tier_wait_seen_, waited_ns));
+}
+
+// Waits, as a stream does, until no transfer uses the block.
+void SimulatedJob::wait_for_transfers(const void* address, size_t bytes) {
+  if (tier_ == nullptr || !tier_->runs_beside()) return;
+  const uint64_t until_ns = tier_->until(address, bytes);
+  if (until_ns <= counts_.compute_ns) return;
+  const uint64_t wait_ns = until_ns - counts_.compute_ns;
+  tier_->note_wait(wait_ns);
+  advance(wait_ns);
 }
 
 void SimulatedJob::run_untimed(const TraceEvent& event) {
@@ -167,19 +175,25 @@ remat::Storage* SimulatedJob::tracked(StorageIndex index) {
   return storage.tracked;
 }
 
+template <class Visit>
+void SimulatedJob::for_each_operand(const TraceOperator& op, Visit&& visit) {
+  auto visit_one = [&](StorageIndex index, Access access) {
+    if (has_bytes(index)) visit(index, access);
+  };
+  for (const TraceArgument& argument : trace_.arguments(op)) {
+    visit_one(argument.storage, argument.access);
+  }
+  if (op.arguments > 0) return;
+  for (const TraceWrite& write : trace_.writes(op)) visit_one(write.storage, write.access);
+  for (const StorageIndex read : trace_.reads(op)) visit_one(read, Access::kRead);
+}
+
 void SimulatedJob::add_operands(const TraceOperator& op, remat::OperatorCall& call) {
-  auto add = [&](StorageIndex index, Access access) {
-    if (!has_bytes(index)) return;
+  for_each_operand(op, [&](StorageIndex index, Access access) {
     call.add(tracked(index), access);
     if (access == Access::kUpdate && !updates_recorded_)
       call.refuse(remat::RootReason::kUnsupported);
-  };
-  for (const TraceArgument& argument : trace_.arguments(op)) {
-    add(argument.storage, argument.access);
-  }
-  if (op.arguments > 0) return;
-  for (const TraceWrite& write : trace_.writes(op)) add(write.storage, write.access);
-  for (const StorageIndex read : trace_.reads(op)) add(read, Access::kRead);
+  });
 }
 
 std::vector<void*> SimulatedJob::allocate_outputs(const TraceOperator& op) {
@@ -219,6 +233,10 @@ void SimulatedJob::run_operator(uint32_t index) {
       *static_cast<uint32_t*>(record->body) = index;
     }
   }
+  for_each_operand(op, [&](StorageIndex operand, Access) {
+    const remat::Storage& storage = *tracked(operand);
+    wait_for_transfers(storage.address, storage.current->bytes);
+  });
   if (log_ != nullptr) log_->begin_call(calls_[index]);
   const std::vector<void*> addresses = make_outputs(op);
   DeviceLock lock(allocator_.mutex());
@@ -281,6 +299,11 @@ void SimulatedJob::execute(const remat::Replay& replay) {
   const uint32_t index = operator_of(*replay.record);
   const TraceOperator& op = trace_.operators[index];
   if (log_ != nullptr) log_->replayed(calls_[index]);
+  const remat::Record& record = *replay.record;
+  for (size_t k = 0; k < replay.inputs.size(); ++k) {
+    wait_for_transfers(replay.inputs[k], record.edges[k].value->bytes);
+  }
+  if (record.writes()) wait_for_transfers(replay.target, record.outputs[0]->bytes);
   if (trace_.facts.blocks) return replay_with_blocks(op, replay.outputs);
   if (replay.record->writes()) {
     if (op.workspace_bytes > 0) free_bytes(allocate(op.workspace_bytes, ends_[op.name]));

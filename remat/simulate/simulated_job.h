@@ -17,6 +17,7 @@
 #include "remat/lineage/backend.h"
 #include "remat/runtime.h"
 #include "remat/simulate/comparison_strategy.h"
+#include "remat/simulate/simulated_tier.h"
 #include "remat/simulate/stop_token.h"
 #include "remat/simulate/work_log.h"
 #include "remat/trace/trace.h"
@@ -44,6 +45,8 @@ class SimulatedJob final : public remat::Backend {
   SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes,
                ComparisonStrategy* partition = nullptr);
   void set_runtime(remat::Runtime* runtime) { runtime_ = runtime; }
+  // The runtime's tier; without this call it has none.
+  void set_tier(SimulatedTier* tier) { tier_ = tier; }
   // From now on `log` gets a line for each eviction, restoration, replay and copy; nullptr ends
   // that.
   void set_log(WorkLog* log) { log_ = log; }
@@ -99,6 +102,9 @@ class SimulatedJob final : public remat::Backend {
   // The contents of a storage have changed unseen.
   void cut(const TraceOperator& op);
   remat::Storage* tracked(StorageIndex index);
+  // Calls visit(StorageIndex, Access) for each operand that has bytes.
+  template <class Visit>
+  void for_each_operand(const TraceOperator& op, Visit&& visit);
   void add_operands(const TraceOperator& op, remat::OperatorCall& call);
   // Whether the operator makes the storage. A result that is there before the operator runs is an
   // operand instead.
@@ -116,10 +122,12 @@ class SimulatedJob final : public remat::Backend {
   void* allocate(size_t bytes, End end = End::kLow);
   void free_bytes(void* address) { runtime_->free(address); }
   void advance(uint64_t ns);
+  void wait_for_transfers(const void* address, size_t bytes);
 
   const Trace& trace_;
   BudgetedAllocator& allocator_;
   remat::Runtime* runtime_ = nullptr;
+  SimulatedTier* tier_ = nullptr;
   const size_t usable_bytes_;
   ComparisonStrategy* const partition_;
   std::vector<remat::RecordType> types_;  // by the operator's name; records refer to them

@@ -15,13 +15,16 @@ remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
   remat::RuntimeConfig out;
   out.policy = config.policy;
   out.limits = config.limits;
+  out.prefetches = config.prefetches;
   out.step_history_at_once = config.step_history_at_once;
   return out;
 }
 
-std::unique_ptr<remat::Tier> make_tier(const TierModel& model) {
+std::unique_ptr<remat::Tier> make_tier(const TierModel& model, SimulatedJob& job) {
   if (model.capacity_bytes == 0) return nullptr;
-  return std::make_unique<SimulatedTier>(model);
+  auto tier = std::make_unique<SimulatedTier>(model, job.counts().compute_ns);
+  job.set_tier(tier.get());
+  return tier;
 }
 
 }  // namespace
@@ -47,7 +50,7 @@ SimulatedProcess::SimulatedProcess(const Trace& trace, const SimulationConfig& c
       allocator_(*memory_.space, mutex_, memory_.config),
       job_(trace, allocator_, config.budget_bytes,
            config.partition ? memory_.strategy.get() : nullptr),
-      runtime_(allocator_, job_, runtime_config(config), make_tier(config.tier)) {
+      runtime_(allocator_, job_, runtime_config(config), make_tier(config.tier, job_)) {
   runtime_.set_recording(config.recompute);
   job_.set_runtime(&runtime_);
   job_.set_stop(config.stop);
@@ -114,6 +117,10 @@ void SimulatedProcess::report(SimulationResult* result) {
   result->copied_bytes = after.job.copied_bytes - before_.job.copied_bytes;
   result->remapped_bytes = after.allocator.remapped_bytes - before_.allocator.remapped_bytes;
   result->stored_bytes = after.runtime.tier.stored_bytes - before_.runtime.tier.stored_bytes;
+  result->exposed_ns = after.runtime.tier.load_ns + after.runtime.tier.store_ns -
+                       before_.runtime.tier.load_ns - before_.runtime.tier.store_ns;
+  result->prefetches = after.runtime.prefetches - before_.runtime.prefetches;
+  result->prefetch_hits = after.runtime.prefetch_hits - before_.runtime.prefetch_hits;
   result->loaded_bytes = after.runtime.tier.loaded_bytes - before_.runtime.tier.loaded_bytes;
   result->windows = after.allocator.windows - before_.allocator.windows;
   result->remaps = after.allocator.remaps - before_.allocator.remaps;

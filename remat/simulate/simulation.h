@@ -54,6 +54,7 @@ struct SimulationConfig {
   bool record_in_place = true;  // if not, contents written in place are roots
   bool recompute = true;        // if not, nothing is recorded; contents leave only by copies
   TierModel tier;
+  bool prefetches = true;    // whether copies come back before they are read (EarlyTransfers)
   size_t granularity = 0;    // the smallest page; 0 stands for that of the trace's device
   double most_overhead = 5;  // a run with more compute / baseline than this has failed
   // Whether a policy that looks ahead does so from the beginning, or, as in a running job, only
@@ -86,6 +87,8 @@ struct SimulationResult {
   uint64_t operators_replayed = 0;
   uint64_t copied_bytes = 0, remapped_bytes = 0;
   uint64_t stored_bytes = 0, loaded_bytes = 0;  // copied to a tier, and back
+  uint64_t exposed_ns = 0;                      // that the job has waited for these
+  uint64_t prefetches = 0, prefetch_hits = 0;   // brought back early, and those then read
   uint64_t windows = 0, remaps = 0;             // requests served by a window, or by moving pages
   size_t peak_bytes = 0;                        // the most bytes handed out at once
   size_t reserved_peak_bytes = 0;  // the most bytes held from the device, in all iterations

@@ -57,6 +57,9 @@ class Tier {
   // The streams on which copies run that store() and load() only enqueue: the caller orders other
   // work after them. nullptr: both return when the bytes have been copied.
   virtual const TierStreams* streams() const { return nullptr; }
+  // Whether load() returns before the bytes have been copied, and they come while operators run: a
+  // load that begins early then costs the job less time.
+  virtual bool runs_beside() const { return streams() != nullptr; }
   // Whether matches() can tell. If not, a copy is of no use once it has been loaded.
   virtual bool compares() const { return true; }
   // Whether the block at `at` has the same contents as the copy, as far as a checksum says.

@@ -20,6 +20,7 @@ class MemoryTier final : public remat::Tier {
     uint64_t refuse_every = 0;             // each n-th store fails; 0: none
     uint64_t fail_load_at = 0;             // the n-th load throws; 0: none
     bool compares = true;                  // copies can be compared with contents
+    bool runs_beside = false;              // loads that begin early cost less
     std::vector<uint64_t>* log = nullptr;  // the bytes of each store
   };
 
@@ -51,6 +52,7 @@ class MemoryTier final : public remat::Tier {
     std::memcpy(to, copy.data(), copy.size());
     counts_.loaded_bytes += copy.size();
   }
+  bool runs_beside() const override { return settings_.runs_beside; }
   bool compares() const override { return settings_.compares; }
   bool matches(remat::TierSlot slot, const void* at) override {
     if (!settings_.compares) return false;

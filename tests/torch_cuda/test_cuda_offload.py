@@ -37,6 +37,19 @@ def test_fixed_bytes_above_the_budget(jobs, summary, job):
     assert found["tidepool"]["offloads"] > 0
 
 
+def test_copies_come_back_before_they_are_read(jobs):
+    """From the third step on the steps repeat themselves."""
+    job = JOBS[0]
+    expected = run(jobs, "--steps", "5", job)[job]
+    found = run(jobs, "--steps", "5", "--watch", job, budget=str(expected["fixed"]),
+                environ=(OFFLOAD,))
+
+    assert found[job]["steps"] == expected["steps"]
+    assert found["races"] == found["misuses"] == []
+    assert found["tidepool"]["prefetches"] > 0
+    assert found["tidepool"]["prefetch_hits"] > 0
+
+
 @pytest.mark.parametrize("chaos", ("offload:1", "op", "alloc", "random:2") if FULL
                          else ("offload:1",))
 @pytest.mark.parametrize("job", JOBS if FULL else JOBS[:1])
