@@ -81,7 +81,7 @@ struct alignas(64) Storage {
   bool dying = false;     // the backend said so; its death will be reported soon
   bool writing = false;   // an operator is writing its bytes
   bool escaped = false;
-  bool fixed = false;    // its address was handed out: it stays, but operators' writes are seen
+  bool fixed = false;       // its address was handed out: it stays, but operators' writes are seen
   bool prefetched = false;  // it was brought back, and no operator has read it since
   bool returns = false;     // the job gives its bytes up only to save room, and will fill it again
   Role role = Role::kOther;

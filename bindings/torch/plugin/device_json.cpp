@@ -1,6 +1,26 @@
 #include "bindings/torch/plugin/device_json.h"
 
 namespace tidepool::torch_glue {
+namespace {
+
+nlohmann::json tier_json(const remat::RuntimeStatistics& remat) {
+  return {
+      {"offloads", remat.offloads},
+      {"offloaded_bytes", remat.offloaded_bytes},
+      {"copied_bytes", remat.tier.stored_bytes},
+      {"fetches", remat.fetches},
+      {"fetched_bytes", remat.fetched_bytes},
+      {"prefetches", remat.prefetches},
+      {"prefetch_hits", remat.prefetch_hits},
+      {"prefetch_wasted_bytes", remat.prefetch_wasted_bytes},
+      {"exposed_ns", remat.tier.store_ns + remat.tier.load_ns},
+      {"tier_bytes", remat.tier.held_bytes},
+      {"tier_peak_bytes", remat.tier.peak_bytes},
+      {"tier_refusals", remat.tier.refusals},
+  };
+}
+
+}  // namespace
 
 nlohmann::json device_json(const AllocatorStatistics& memory, const remat::RuntimeStatistics& remat,
                            const plan::BackgroundPlannerStatistics& planning) {
@@ -12,7 +32,7 @@ nlohmann::json device_json(const AllocatorStatistics& memory, const remat::Runti
   for (const auto& [name, counts] : remat.chaos_coverage) {
     coverage[name] = {{"made", counts.made}, {"restored", counts.restored}};
   }
-  return {
+  nlohmann::json out = {
       {"budget_bytes", memory.budget_bytes},
       {"limit_bytes", memory.limit_bytes},
       {"device_refusals", memory.device_refusals},
@@ -26,18 +46,6 @@ nlohmann::json device_json(const AllocatorStatistics& memory, const remat::Runti
       {"frees", memory.frees},
       {"evictions", remat.evictions},
       {"evicted_bytes", remat.evicted_bytes},
-      {"offloads", remat.offloads},
-      {"offloaded_bytes", remat.offloaded_bytes},
-      {"copied_bytes", remat.tier.stored_bytes},
-      {"fetches", remat.fetches},
-      {"fetched_bytes", remat.fetched_bytes},
-      {"prefetches", remat.prefetches},
-      {"prefetch_hits", remat.prefetch_hits},
-      {"prefetch_wasted_bytes", remat.prefetch_wasted_bytes},
-      {"exposed_ns", remat.tier.store_ns + remat.tier.load_ns},
-      {"tier_bytes", remat.tier.held_bytes},
-      {"tier_peak_bytes", remat.tier.peak_bytes},
-      {"tier_refusals", remat.tier.refusals},
       {"rematerializations", remat.rematerializations},
       {"replay_ns", remat.replay_ns},
       {"search_ns", memory.search_ns},
@@ -72,6 +80,8 @@ nlohmann::json device_json(const AllocatorStatistics& memory, const remat::Runti
       {"lineage_bytes", remat.lineage_bytes},
       {"bookkeeping_bytes", remat.bookkeeping_bytes},
   };
+  out.update(tier_json(remat));
+  return out;
 }
 
 }  // namespace tidepool::torch_glue
