@@ -284,6 +284,10 @@ uint64_t BudgetedAllocator::remap_ns_per_page() const {
   return static_cast<uint64_t>(parts_->arena.remap_ns_per_page);
 }
 
+uint64_t BudgetedAllocator::drain_ns() const {
+  return static_cast<uint64_t>(parts_->arena.drain_ns);
+}
+
 uint64_t BudgetedAllocator::prices() const { return parts_->arena.counts.prices; }
 
 uint32_t BudgetedAllocator::allocations() const {

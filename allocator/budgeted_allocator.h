@@ -144,6 +144,7 @@ class BudgetedAllocator {
   AllocatorStatistics statistics() const;  // takes the lock
   uint64_t misses() const;                 // requests that no free block could serve; lock-free
   uint64_t remap_ns_per_page() const;      // what moving a page costs, as known now; lock-free
+  uint64_t drain_ns() const;               // what the wait before pages move costs; likewise
   size_t committed_bytes() const;          // takes the lock
   size_t page_bytes() const;               // constant
   size_t allocated_bytes() const;          // requires: lock held

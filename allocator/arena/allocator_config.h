@@ -25,9 +25,11 @@ struct AllocatorConfig {
   bool allow_windows = true;  // make room by evicting windows
   bool allow_remap = true;    // make room by moving pages
   bool allow_moves = true;    // make room by moving contents, where the reclaimer can
-  // What moving a page costs, in the unit of the reclaimer's costs. With measure_remaps, this
-  // counts only until some moves were measured.
+  // What moving a page costs, and what the wait for the device costs, each time before pages move;
+  // in the unit of the reclaimer's costs. With measure_remaps, they count only until some moves
+  // were measured.
   uint64_t remap_ns_per_page = 0;
+  uint64_t drain_ns = 0;
   bool measure_remaps = false;
   RoomStrategy* strategy = nullptr;  // outlives the allocator
 };

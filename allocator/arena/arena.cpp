@@ -24,7 +24,8 @@ Arena::Arena(AddressSpace& memory, const AllocatorConfig& settings)
       heap(config.range_bytes, config.page_bytes, config.alignment,
            config.budget_bytes / kBinsShare, streams.clocks(), config.placement.eighths),
       pages(config.range_bytes / config.page_bytes, config.budget_bytes / config.page_bytes),
-      remap_ns_per_page(static_cast<double>(config.remap_ns_per_page)) {
+      remap_ns_per_page(static_cast<double>(config.remap_ns_per_page)),
+      drain_ns(static_cast<double>(config.drain_ns)) {
   counts.budget_bytes = config.budget_bytes;
   heap.set_observer(nullptr, base);  // views name addresses, whoever looks
 }

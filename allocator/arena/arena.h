@@ -59,6 +59,9 @@ struct Arena {
   // What moving a page costs, in ns. It is measured while pages move, where the settings ask for
   // that.
   std::atomic<double> remap_ns_per_page = 0;
+  // What the host's wait for work that uses pages costs, each time before pages move, in ns;
+  // measured likewise.
+  std::atomic<double> drain_ns = 0;
 
   void set_reclaimer(Reclaimer* whoever);
   void set_observer(AllocatorObserver* whoever);
@@ -72,6 +75,10 @@ struct Arena {
   size_t committed_bytes() const { return pages.committed() * config.page_bytes; }
   // The most that can be held from the device, as far as is known; see AllocatorStatistics.
   size_t limit_bytes() const { return pages.attainable() * page_bytes(); }
+  // What moving so many pages for one request costs, the wait before it included, in ns.
+  double remap_ns(size_t page_count) const {
+    return drain_ns + remap_ns_per_page * static_cast<double>(page_count);
+  }
   // How many pages a request can have without taking them from elsewhere in the arena.
   size_t pages_at_hand() const { return pages.headroom() + pages.spare_count(); }
   // Whether pages may move now. The host has to wait for the work that used a page before it moves.

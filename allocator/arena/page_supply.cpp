@@ -119,13 +119,16 @@ void PageSupply::run(DeviceLock& lock, PageTransaction& transaction, std::vector
     places.emplace_back(arena_.heap[claim.block].offset, arena_.heap[claim.block].bytes);
     add_uses(uses, claim.uses);
   }
+  double waited_ns = 0;
   double took_ns = 0;
   CallsInFlight::Sequence sequence(arena_.calls);
   if (transaction.succeeded()) {
+    const uint64_t asked_ns = steady_now_ns();
     if (arena_.streams.wait_for(lock, uses)) {
       for (Claim& claim : emptied) claim.uses.clear();
       Unlocked unlocked(lock);
       const uint64_t start_ns = steady_now_ns();
+      waited_ns = static_cast<double>(start_ns - asked_ns);
       transaction.run();
       took_ns = static_cast<double>(steady_now_ns() - start_ns);
       // The table's memory is not needed where no block lies. Nobody else reads or writes these
@@ -137,17 +140,21 @@ void PageSupply::run(DeviceLock& lock, PageTransaction& transaction, std::vector
   }
   transaction.apply(arena_.pages, arena_.observer);
   arena_.note_reserved();
-  measure(transaction, took_ns);
+  measure(transaction, waited_ns, took_ns);
 }
 
-void PageSupply::measure(const PageTransaction& transaction, double took_ns) {
+void PageSupply::measure(const PageTransaction& transaction, double waited_ns, double took_ns) {
   if (!arena_.config.measure_remaps || transaction.moved() == 0 || !transaction.succeeded()) return;
   constexpr double kWeight = 0.125;  // of the newest
   constexpr double kMostAtOnce = 8;  // times what is known: the thread may have been stopped
-  const double known_ns = arena_.remap_ns_per_page.load(std::memory_order_relaxed);
-  const double ns = std::min(took_ns / static_cast<double>(transaction.moved()),
-                             kMostAtOnce * std::max(known_ns, 1000.0));
-  arena_.remap_ns_per_page.store(known_ns + kWeight * (ns - known_ns), std::memory_order_relaxed);
+  const auto update = [](std::atomic<double>& known, double ns) {
+    const double known_ns = known.load(std::memory_order_relaxed);
+    const double counted_ns = std::min(ns, kMostAtOnce * std::max(known_ns, 1000.0));
+    known.store(known_ns + kWeight * (counted_ns - known_ns), std::memory_order_relaxed);
+  };
+  update(arena_.remap_ns_per_page, took_ns / static_cast<double>(transaction.moved()));
+  // Without an order of streams nothing is waited for, and the lock's own time is no wait.
+  if (arena_.streams.has_order()) update(arena_.drain_ns, waited_ns);
 }
 
 size_t PageSupply::give_back(DeviceLock& lock) {

@@ -44,7 +44,7 @@ class PageSupply {
   // Makes the transaction's device calls. `emptied`: claimed blocks whose pages it takes away,
   // which waits for the streams that used them.
   void run(DeviceLock& lock, PageTransaction& transaction, std::vector<Claim>& emptied);
-  void measure(const PageTransaction& transaction, double took_ns);
+  void measure(const PageTransaction& transaction, double waited_ns, double took_ns);
 
   Arena& arena_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "allocator/base/sizes.h"
 #include "allocator/base/steady_clock.h"
 
 namespace tidepool {
@@ -40,8 +41,10 @@ bool RoomSearch::can_move_contents(const Request& request) const {
 
 bool RoomSearch::pages_are_dear(const Request& request) const {
   if (request.zone == Zone::kLongLived) return false;
-  const auto copy_ns = static_cast<double>(arena_.reclaimer->copy_ns(arena_.page_bytes()));
-  return copy_ns > 0 && arena_.remap_ns_per_page > kFarLonger * copy_ns;
+  const size_t page_bytes = arena_.page_bytes();
+  const size_t pages = round_up(request.bytes, page_bytes) / page_bytes;
+  const auto copy_ns = static_cast<double>(arena_.reclaimer->copy_ns(pages * page_bytes));
+  return copy_ns > 0 && arena_.remap_ns(pages) > kFarLonger * copy_ns;
 }
 
 // Where moving pages costs less than moving their contents, contents move only where nothing else
@@ -81,8 +84,9 @@ std::optional<PageSelection> RoomSearch::select_pages(const Request& request,
 
 uint64_t RoomSearch::price_of(const PageSelection& selection) {
   uint64_t price = selection.price;
-  if (arena_.remap_ns_per_page <= 0 || selection.victims.empty()) return price;
-  const double ns = arena_.remap_ns_per_page * static_cast<double>(selection.pages.size());
+  if (selection.victims.empty()) return price;
+  const double ns = arena_.remap_ns(selection.pages.size());
+  if (ns <= 0) return price;
   const auto share = static_cast<uint64_t>(ns / static_cast<double>(selection.victims.size()));
   for (size_t victim : selection.victims) {
     const Owner owner = arena_.heap[view_.list()[victim].block].owner;

@@ -63,6 +63,7 @@ void attach_cpu(const torch_glue::Settings& settings) {
   const std::unique_ptr<plan::RecordedCosts> costs = recorded_costs(settings);
   AllocatorConfig config = settings.allocator;
   config.remap_ns_per_page = costs ? costs->facts().map_ns : torch_glue::kHostMapNs;
+  config.drain_ns = costs ? costs->facts().drain_ns : 0;  // a CPU's memory is never waited for
   config.measure_remaps = costs == nullptr;
   auto memory = std::make_unique<Memory>(config);
   if (settings.logs_allocations) {

@@ -254,6 +254,7 @@ bool BackgroundPlanner::start(const std::shared_ptr<Recording>& recorded,
 TraceFacts BackgroundPlanner::facts() const {
   TraceFacts facts = config_.facts;
   facts.map_ns = allocator_.remap_ns_per_page();
+  facts.drain_ns = allocator_.drain_ns();
   return facts;
 }
 

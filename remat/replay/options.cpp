@@ -55,6 +55,11 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --mutate M             dtr: copy (default): a mutated tensor is a new storage; in-place: it is not
   --page BYTES           pages: the unit of mappings (default: 2 MiB on a GPU, 64 KiB on a CPU)
   --map-ns N             price of mapping one page elsewhere (default: the trace's)
+  --drain-ns N           price of waiting for the device, each time before pages are mapped
+                         elsewhere (default: the trace's)
+  --copy-speed S         how many GB/s are copied within the device (default: the trace's)
+  --ways W               how room is made: all (default), the cheapest of what the memory has;
+                         windows, moves (windows that contents may move out of) or pages alone
   --log FILE             of one run: what is done for the job, line by line
   --history FILE         of one run: the same of all iterations, with their blocks and pages
 )";
@@ -232,6 +237,18 @@ std::vector<Option> finer_options(ReplayOptions& out) {
        }},
       {"--map-ns",
        [&](Text o, Text v) { out.map_ns = parse_number<uint64_t>(o, v, 0, 1'000'000'000); }},
+      {"--drain-ns",
+       [&](Text o, Text v) { out.drain_ns = parse_number<uint64_t>(o, v, 0, 1'000'000'000); }},
+      {"--copy-speed",  // a GB/s is a byte in a nanosecond
+       [&](Text o, Text v) { out.copy_bytes_per_ns = parse_number<double>(o, v, 0.001, 1e6); }},
+      {"--ways",
+       [&](Text o, Text v) {
+         out.ways = parse_choice<RoomWays>(o, v,
+                                           {{"all", RoomWays::kAll},
+                                            {"windows", RoomWays::kWindows},
+                                            {"moves", RoomWays::kMoves},
+                                            {"pages", RoomWays::kPages}});
+       }},
   };
 }
 

@@ -21,6 +21,7 @@ struct ReplayOptions {
   std::vector<std::string> traces;
   TraceFormat format = TraceFormat::kTidepool;
   MemoryModel memory = MemoryModel::kPages;
+  RoomWays ways = RoomWays::kAll;
   std::vector<std::string> policies = {"needed-cost"};
   std::vector<double> ratios;  // budgets / the trace's peak; if there are none, budget_bytes counts
   size_t budget_bytes = 0;
@@ -37,7 +38,8 @@ struct ReplayOptions {
   std::optional<bool> lineage_limits;  // nothing if the format decides
   DtrMutation mutation = DtrMutation::kCopy;
   size_t page_bytes = 0;           // 0 stands for that of the trace's device
-  std::optional<uint64_t> map_ns;  // nothing if the trace's counts
+  std::optional<uint64_t> map_ns, drain_ns;  // nothing if the trace's count
+  std::optional<double> copy_bytes_per_ns;   // likewise
   unsigned jobs = 0;               // runs at a time; 0 stands for the number of processors
   std::string log_path;            // the file for the work log of one run; empty for no log
   std::string history_path;        // that for the one with blocks

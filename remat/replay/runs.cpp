@@ -21,6 +21,7 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.policy = run.policy == "default" ? kDefaultPolicy : run.policy;
   config.planner = options.planner;
   config.memory = run.memory;
+  config.ways = options.ways;
   config.budget_bytes = run.budget_bytes;
   config.iterations = options.iterations;
   config.evict_singly = options.evict_singly;
@@ -41,7 +42,10 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
 Trace load_trace(const ReplayOptions& options, const std::string& path) {
   Trace trace =
       options.format == TraceFormat::kDtr ? read_dtr_log(path, options.mutation) : read_trace(path);
-  if (options.map_ns) trace.facts.map_ns = *options.map_ns;
+  TraceFacts& facts = trace.facts;
+  facts.map_ns = options.map_ns.value_or(facts.map_ns);
+  facts.drain_ns = options.drain_ns.value_or(facts.drain_ns);
+  facts.copy_bytes_per_ns = options.copy_bytes_per_ns.value_or(facts.copy_bytes_per_ns);
   return trace;
 }
 

@@ -100,6 +100,13 @@ constexpr const char* kNames[] = {"exact", "arena", "pages"};
 
 }  // namespace
 
+void restrict_to(RoomWays ways, AllocatorConfig& config) {
+  const bool all = ways == RoomWays::kAll;
+  config.allow_windows &= all || ways != RoomWays::kPages;
+  config.allow_moves &= all || ways == RoomWays::kMoves;
+  config.allow_remap &= all || ways == RoomWays::kPages;
+}
+
 const char* name_of(MemoryModel model) { return kNames[static_cast<size_t>(model)]; }
 
 std::optional<MemoryModel> memory_model_named(std::string_view name) {

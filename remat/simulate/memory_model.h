@@ -19,6 +19,14 @@ namespace tidepool::plan {
 
 enum class MemoryModel : uint8_t { kExact, kArena, kPages };
 
+// The ways in which room is made: all that the memory has, of which the cheapest is taken; or,
+// for comparison, one alone. kWindows: windows of what can be evicted. kMoves: windows out of which
+// contents may also move. kPages: pages of scattered victims, mapped together.
+enum class RoomWays : uint8_t { kAll, kWindows, kMoves, kPages };
+
+// Leaves the allocator only these ways.
+void restrict_to(RoomWays ways, AllocatorConfig& config);
+
 const char* name_of(MemoryModel model);
 std::optional<MemoryModel> memory_model_named(std::string_view name);
 

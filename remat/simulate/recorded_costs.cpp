@@ -28,6 +28,7 @@ void RecordedCosts::read_line(const std::string& line) {
   if (fields.find("tidepool_trace") != nullptr) {
     facts_.copy_bytes_per_ns = fields.number_or("copy_bytes_per_ns", 0);
     facts_.map_ns = fields.count_or("map_ns", 0);
+    facts_.drain_ns = fields.count_or("drain_ns", 0);
   }
   if (fields.find("op") == nullptr || fields.text("op") == kCutName) return;
   calls_.push_back({fields.text("op"), fields.count("ns")});

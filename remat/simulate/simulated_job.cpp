@@ -72,8 +72,10 @@ void* SimulatedJob::allocate(size_t bytes, End end) {
   }
   const uint64_t pages = (now.remapped_bytes - std::exchange(remapped_seen_, now.remapped_bytes)) /
                          allocator_.page_bytes();
+  const uint64_t drains = now.remaps - std::exchange(remaps_seen_, now.remaps);
+  const uint64_t remap_ns = pages * trace_.facts.map_ns + drains * trace_.facts.drain_ns;
   try {
-    if (pages > 0) advance(pages * trace_.facts.map_ns);
+    if (remap_ns > 0) advance(remap_ns);
     wait_for_transfers(address, trace_.aligned(bytes));
   } catch (...) {
     allocator_.free(address);

@@ -142,7 +142,7 @@ class SimulatedJob final : public remat::Backend {
   bool updates_recorded_ = true;
   std::vector<uint32_t> evictions_;
   uint64_t evictions_seen_ = 0;
-  uint64_t remapped_seen_ = 0;
+  uint64_t remapped_seen_ = 0, remaps_seen_ = 0;
   uint64_t tier_wait_seen_ = 0;
   size_t peak_bytes_ = 0;
   WorkLog* log_ = nullptr;

@@ -39,6 +39,8 @@ std::unique_ptr<SimulatedProcess> SimulatedProcess::make(const Trace& trace,
                             {config.evict_singly, config.partition});
   if (!memory) return nullptr;
   memory->config.remap_ns_per_page = trace.facts.map_ns;
+  memory->config.drain_ns = trace.facts.drain_ns;
+  restrict_to(config.ways, memory->config);
   return std::unique_ptr<SimulatedProcess>(new SimulatedProcess(trace, config, std::move(*memory)));
 }
 

@@ -45,6 +45,7 @@ struct PlannerConfig {
 struct SimulationConfig {
   std::string policy = "needed-cost";
   MemoryModel memory = MemoryModel::kPages;
+  RoomWays ways = RoomWays::kAll;
   size_t budget_bytes = 0;
   uint32_t iterations = 1;    // how often the trace is run; the last iteration is scored
   bool end_resident = false;  // all storages alive at the end have to be resident at once

@@ -92,6 +92,7 @@ struct TraceFacts {
   size_t alignment = 1;          // a power of two; sizes of storages are rounded up to it
   double copy_bytes_per_ns = 0;  // how fast the device copies; 0: unknown, copies are free
   uint64_t map_ns = 0;           // what mapping one page elsewhere costs
+  uint64_t drain_ns = 0;         // what waiting for the device costs, each time before pages move
   bool blocks = false;           // where each storage lies is in the trace
 
   uint64_t copy_ns(size_t bytes) const {

@@ -79,6 +79,7 @@ void TraceParser::add_header(const Json& line) {
   facts.alignment = fields.count_or("alignment", 1);
   facts.copy_bytes_per_ns = fields.number_or("copy_bytes_per_ns", 0);
   facts.map_ns = fields.count_or("map_ns", 0, TraceBuilder::kMostNs);
+  facts.drain_ns = fields.count_or("drain_ns", 0, TraceBuilder::kMostNs);
   builder_.emplace(std::move(facts));
 }
 

@@ -32,6 +32,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceFacts& facts) : fil
     fmt::format_to(out, R"(,"copy_bytes_per_ns":{})", facts.copy_bytes_per_ns);
   }
   if (facts.map_ns > 0) fmt::format_to(out, R"(,"map_ns":{})", facts.map_ns);
+  if (facts.drain_ns > 0) fmt::format_to(out, R"(,"drain_ns":{})", facts.drain_ns);
   file_.write(line_ + "}\n");
 }
 

@@ -283,6 +283,30 @@ TEST_CASE("contents move before pages where a page costs far more to map elsewhe
   }
 }
 
+TEST_CASE("the wait before pages move counts once, and makes few pages dearer than many") {
+  for (const bool waits : {false, true}) {
+    for (const size_t count : {2, 8}) {
+      AllocatorConfig config = World::config(true);
+      config.remap_ns_per_page = 5;
+      config.drain_ns = waits ? 100 : 0;
+      test::AllocatorWorld world(config);
+      world.reclaimer.copy_price = 5;
+      Owners owners;
+      for (int i = 0; i < 16; ++i) owners.push_back(world.owned(kPage, 100, true));
+      // So many free pages lie apart, and what lies between may move.
+      for (size_t k = 0; k < count; ++k) {
+        world.free(owners[2 * k]);
+        owners[2 * k + 1]->move_price = 3;
+      }
+      world.allocator.allocate(count * kPage);
+      const bool moves = waits && 100 + count * 5 > 4 * count * 5;
+      CHECK(world.reclaimer.moved.empty() == !moves);
+      CHECK(world.allocator.statistics().remaps == (moves ? 0 : 1));
+      world.allocator.check_invariants();
+    }
+  }
+}
+
 TEST_CASE("pages that are dear move where nothing else helps") {
   AllocatorConfig config = World::config(true);
   config.remap_ns_per_page = 1000;

@@ -66,7 +66,7 @@ class FakeReclaimer final : public Reclaimer {
     return fake->move_price ? Price{*fake->move_price, false} : Price::blocked();
   }
   uint64_t time_price(Owner, uint64_t ns) override { return ns; }
-  uint64_t copy_ns(size_t) const override { return copy_price; }
+  uint64_t copy_ns(size_t bytes) const override { return copy_price * bytes / (64 << 10); }
   bool move(DeviceLock& lock, Owner owner, void* to) override {
     auto* fake = static_cast<FakeOwner*>(owner);
     if (on_move && !on_move(lock, fake, to)) return false;
@@ -93,7 +93,7 @@ class FakeReclaimer final : public Reclaimer {
   size_t priced = 0;        // calls of price()
   bool shortlists = false;  // to be set before the allocator knows this
   Preference preferred = Preference::kCheapest;
-  uint64_t copy_price = 0;  // of so many bytes as a page has
+  uint64_t copy_price = 0;  // of 64 KiB
   size_t waits = 0;
   std::function<void(FakeOwner*)> on_evict;
   std::function<bool(DeviceLock&)> on_wait;

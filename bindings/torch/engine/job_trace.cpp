@@ -37,6 +37,7 @@ plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
     facts.copy_bytes_per_ns =
         static_cast<double>(kBytes) / static_cast<double>(backend.copy_ns(kBytes) + 1);
     facts.map_ns = allocator.remap_ns_per_page();
+    facts.drain_ns = allocator.drain_ns();
   }
   return facts;
 }

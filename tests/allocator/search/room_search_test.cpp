@@ -80,6 +80,22 @@ TEST_CASE("a dearer window is taken where moving pages costs more than it saves"
   }
 }
 
+TEST_CASE("a dearer window is taken where the wait before pages move costs more than they save") {
+  for (const uint64_t drain_ns : {19, 21}) {
+    AllocatorConfig config = World::config(0);
+    config.drain_ns = drain_ns;
+    test::AllocatorWorld world(config);
+    for (const uint64_t price : {20, 1000, 30, 30, 1000, 20, 1000, 1000}) {
+      world.owned(8 * kPage, price);
+    }
+    world.allocate(16 * kPage);
+    const bool window = drain_ns > 20;
+    CHECK(world.allocator.statistics().windows == (window ? 1 : 0));
+    CHECK(world.allocator.statistics().remaps == (window ? 0 : 1));
+    world.allocator.check_invariants();
+  }
+}
+
 TEST_CASE("where pages are preferred no window is evicted, and what is left over serves the next") {
   for (const bool shortlists : {false, true}) {
     for (const bool pages : {false, true}) {

@@ -212,7 +212,8 @@ TEST_CASE("two kinds of steps in turn have a plan each in the end") {
 
 TEST_CASE("maps and copies have prices") {
   // Every second page is freed; then one request needs eight of them.
-  std::string text = R"({"tidepool_trace":1,"name":"holes","device":"cpu","map_ns":1000}
+  std::string text =
+      R"({"tidepool_trace":1,"name":"holes","device":"cpu","map_ns":1000,"drain_ns":300}
 )";
   const size_t bytes = 64 << 10;
   for (int k = 0; k < 16; ++k) {
@@ -225,7 +226,17 @@ TEST_CASE("maps and copies have prices") {
   const SimulationResult result = simulate(trace_of(text), config);
   CHECK(result.status == SimulationStatus::kOk);
   CHECK(result.remapped_bytes == 8 * bytes);
-  CHECK(result.compute_ns == 5000 + 8 * 1000);
+  CHECK(result.compute_ns == 5000 + 8 * 1000 + 300);
+  config.ways = RoomWays::kPages;
+  CHECK(simulate(trace_of(text), config).compute_ns == result.compute_ns);
+  for (const RoomWays ways : {RoomWays::kWindows, RoomWays::kMoves}) {
+    config.ways = ways;
+    const SimulationResult stays =
+        simulate(trace_of(text), config);  // pages given back, and new ones
+    CHECK(stays.remapped_bytes == 0);
+    CHECK(stays.compute_ns == 5000);
+  }
+  config.ways = RoomWays::kAll;
   config.memory = MemoryModel::kArena;
   CHECK(simulate(trace_of(text), config).status == SimulationStatus::kOutOfMemory);
 }

@@ -42,6 +42,9 @@ TEST_CASE("options are read, in either spelling") {
                                         "--oracle",
                                         "--map-ns",
                                         "100",
+                                        "--drain-ns=7",
+                                        "--copy-speed=3.5",
+                                        "--ways=moves",
                                         "b.jsonl"});
   CHECK(options.traces == std::vector<std::string>{"a.jsonl", "b.jsonl"});
   CHECK(options.ratios == std::vector<double>{0.5});
@@ -56,6 +59,9 @@ TEST_CASE("options are read, in either spelling") {
   CHECK(options.lineage_limits == true);
   CHECK(options.page_bytes == 2u << 20);
   CHECK(options.map_ns == 100);
+  CHECK(options.drain_ns == 7);
+  CHECK(options.copy_bytes_per_ns == 3.5);
+  CHECK(options.ways == RoomWays::kMoves);
   CHECK(options.oracle);
   CHECK(options.evict_singly);
   CHECK(options.partition);

@@ -100,13 +100,18 @@ TEST_CASE("logs of DTR need all that lives at the end, traces do not") {
   CHECK(runs[0].result.status == SimulationStatus::kOk);
 }
 
-TEST_CASE("a trace is read in the format that is named, with the price that is given") {
+TEST_CASE("a trace is read in the format that is named, with the prices that are given") {
   const TemporaryFile file("one.jsonl.gz");
   write_trace(network_trace(3, 100), file.path());
   ReplayOptions options;
   CHECK(load_trace(options, file.path()).operators.size() == 7);
   options.map_ns = 5;
-  CHECK(load_trace(options, file.path()).facts.map_ns == 5);
+  options.drain_ns = 6;
+  options.copy_bytes_per_ns = 7;
+  const TraceFacts facts = load_trace(options, file.path()).facts;
+  CHECK(facts.map_ns == 5);
+  CHECK(facts.drain_ns == 6);
+  CHECK(facts.copy_bytes_per_ns == 7);
   options.format = TraceFormat::kDtr;
   CHECK_THROWS_AS(load_trace(options, file.path()), TraceError);
 }

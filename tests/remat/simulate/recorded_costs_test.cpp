@@ -8,8 +8,8 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-const std::string kTrace =
-    R"({"tidepool_trace":2,"name":"t","device":"cpu","copy_bytes_per_ns":4,"map_ns":5000}
+const std::string kTrace = R"({"tidepool_trace":2,"name":"t","device":"cpu","copy_bytes_per_ns":4,)"
+                           R"("map_ns":5000,"drain_ns":8}
 {"block":0,"bytes":8}
 {"op":"f","ns":3,"out":[[0,8,0]]}
 {"op":"tidepool::cut","ns":0,"write":[[0,"update"]],"recordable":false}
@@ -23,6 +23,7 @@ TEST_CASE("each call costs what the trace says, and there are prices") {
   RecordedCosts costs(file.path());
   CHECK(costs.facts().copy_ns(100) == 25);
   CHECK(costs.facts().map_ns == 5000);
+  CHECK(costs.facts().drain_ns == 8);
   CHECK(costs.begin_call("f") == 3);
   CHECK(costs.call() == 0);
   CHECK(costs.begin_call("g") == 9);  // contents that change unseen are no call

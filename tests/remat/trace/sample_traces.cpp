@@ -142,9 +142,10 @@ Trace random_trace(uint64_t seed, size_t events) { return RandomTrace(seed).make
 
 std::string difference(const Trace& a, const Trace& b) {
   auto text = [](const Trace& trace) {
-    std::vector<std::string> lines = {fmt::format(
-        "{} {} {} {} {} {}", trace.facts.name, trace.facts.device, trace.facts.alignment,
-        trace.facts.copy_bytes_per_ns, trace.facts.map_ns, trace.facts.blocks)};
+    std::vector<std::string> lines = {fmt::format("{} {} {} {} {} {} {}", trace.facts.name,
+                                                  trace.facts.device, trace.facts.alignment,
+                                                  trace.facts.copy_bytes_per_ns, trace.facts.map_ns,
+                                                  trace.facts.drain_ns, trace.facts.blocks)};
     for (const TraceEvent& event : trace.events) {
       std::string line = fmt::format("{} {} {}", static_cast<int>(event.kind), event.stream,
                                      static_cast<int>(event.role));

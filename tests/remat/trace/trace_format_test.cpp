@@ -21,7 +21,7 @@ const std::string kTwo = kHeader + R"({"root":0,"bytes":8})"
 TEST_CASE("every event is read as documented") {
   const Trace trace =
       trace_of(R"({"tidepool_trace":1,"name":"all","device":"cuda","alignment":512,)"
-               R"("copy_bytes_per_ns":2.5,"map_ns":9}
+               R"("copy_bytes_per_ns":2.5,"map_ns":9,"drain_ns":70}
 {"root":0,"bytes":1000,"kind":"parameter"}
 {"root":1,"bytes":0}
 {"op":"aten::mm","ns":120,"in":[0,1],"out":[[2,64],[3,0]],"workspace":77,)"
@@ -38,6 +38,7 @@ TEST_CASE("every event is read as documented") {
   CHECK(trace.facts.alignment == 512);
   CHECK(trace.facts.copy_bytes_per_ns == 2.5);
   CHECK(trace.facts.map_ns == 9);
+  CHECK(trace.facts.drain_ns == 70);
   REQUIRE(trace.storages.size() == 4);
   CHECK(trace.storages[0].kind == RootKind::kParameter);
   CHECK(trace.storages[0].root);

@@ -1,0 +1,221 @@
+"""What the price of moving a page does to the ways of making room: a sweep over recorded traces.
+
+Usage: python bench/prices.py [NETWORK...] [--policy P] [--iterations N] [--corners] [--smoke]
+       [--markdown FILE] [--svg FILE]
+
+Each point is one run of tidepool-replay, of a GPU's trace, under one set of prices: of mapping a
+page elsewhere, of the wait for the device before that, and of copies within the device. Every way
+of making room is tried alone, and then all of them, of which the allocator takes the cheapest.
+The table has the geometric means of the overheads, and the points at which the best of the ways
+alone is beaten by more than TOLERANCE. A failure counts as FAILED; a point that all fail is left
+out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import curves
+import measure
+import policy_bench
+import run
+from policy_summary import FAILED, geometric_mean
+
+MAP_US = (0, 5, 20, 75, 200)  # of one page
+DRAIN_MS = (0, 1, 5)  # once for each request that moves pages
+COPY_GBS = (1000, 3000)
+PAGE_MIB = (2, 16)
+RATIOS = (0.7, 0.5, 0.3)
+NETWORKS = ("resnet50", "gpt", "unet", "vit", "treelstm", "statespace")
+# The memory of each way, and what it may do there. A slab needs no pages that can move.
+WAYS = {"windows": ("arena", "windows"), "moves": ("arena", "moves"), "pages": ("pages", "pages"),
+        "all": ("pages", "all")}
+ALONE = ("windows", "moves", "pages")
+TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a device asks for; pages of one size."""
+
+    map_us: float
+    drain_ms: float
+    copy_gbs: float
+    page_mib: int
+
+    def options(self) -> list[str]:
+        """Return the options of tidepool-replay that say so."""
+        return ["--map-ns", f"{self.map_us * 1000:.0f}", "--drain-ns",
+                f"{self.drain_ms * 1e6:.0f}", "--copy-speed", f"{self.copy_gbs:g}",
+                "--page", f"{self.page_mib}MiB"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One question: what does this way make of the trace at these prices?"""
+
+    network: str
+    ratio: float
+    way: str
+    prices: Prices
+
+    def asked(self) -> Point:
+        """Return the point with the same answer that is run: a slab's pages cost nothing."""
+        if WAYS[self.way][0] != "arena":
+            return self
+        prices = Prices(0, 0, self.prices.copy_gbs if self.way == "moves" else COPY_GBS[0],
+                        PAGE_MIB[0])
+        return Point(self.network, self.ratio, self.way, prices)
+
+
+def every_network() -> list[str]:
+    """Return the names of all networks of the corpus, those for tuning first."""
+    split = json.loads((measure.ROOT / "bench" / "traces" / "split.json").read_text())
+    return [*split["tuning"], *split["validation"]]
+
+
+def all_prices(corners: bool) -> list[Prices]:
+    """Return the prices of the sweep, or only its four corners: pages and waits, free or dear."""
+    if corners:
+        return [Prices(map_us, drain_ms, COPY_GBS[0], PAGE_MIB[0])
+                for map_us in (MAP_US[0], MAP_US[-1]) for drain_ms in (DRAIN_MS[0], DRAIN_MS[-1])]
+    return [Prices(*each) for each in itertools.product(MAP_US, DRAIN_MS, COPY_GBS, PAGE_MIB)]
+
+
+def overhead(point: Point, policy: str, iterations: int) -> float:
+    """Run one point; return its overhead, FAILED if it fails."""
+    memory, ways = WAYS[point.way]
+    question = policy_bench.Point(
+        "", "", policy, memory, point.ratio, iterations,
+        " ".join([*point.prices.options(), "--ways", ways]))
+    path = measure.ROOT / "bench" / "traces" / "gpu" / f"{point.network}.jsonl.gz"
+    found = policy_bench.answer(question, path, policy_bench.program())
+    return FAILED if found["overhead"] is None else min(found["overhead"], FAILED)
+
+
+def answers(points: Sequence[Point], policy: str, iterations: int,
+            jobs: int) -> dict[Point, float]:
+    """Return the overhead of each point."""
+    asked = list(dict.fromkeys(point.asked() for point in points))
+    with ThreadPoolExecutor(jobs) as pool:
+        found = dict(zip(asked, pool.map(lambda each: overhead(each, policy, iterations), asked),
+                         strict=True))
+    return {point: found[point.asked()] for point in points}
+
+
+Row = dict[str, float]  # an overhead for each way
+
+
+def rows_of(found: dict[Point, float]) -> dict[tuple[Prices, str, float], Row]:
+    """Return the ways' overheads side by side, of the points that any way runs."""
+    rows: dict[tuple[Prices, str, float], Row] = defaultdict(dict)
+    for point, value in found.items():
+        rows[point.prices, point.network, point.ratio][point.way] = value
+    return {key: row for key, row in rows.items() if min(row.values()) < FAILED}
+
+
+def excess(row: Row) -> float:
+    """Return by which share all ways together take longer than the best of them alone."""
+    return row["all"] / min(row[way] for way in ALONE) - 1
+
+
+def label(prices: Prices) -> str:
+    return (f"| {prices.page_mib} | {prices.copy_gbs / 1000:g} | {prices.drain_ms:g} | "
+            f"{prices.map_us:g} |")
+
+
+def table(rows: dict[tuple[Prices, str, float], Row]) -> Iterator[str]:
+    """Yield a line for each set of prices: geometric means, and how far above the best it is."""
+    yield ("| page MiB | copies TB/s | wait ms | page us | " + " | ".join(WAYS)
+           + f" | greatest excess | above {TOLERANCE:.0%} |")
+    yield "| ---: " * (6 + len(WAYS)) + "|"
+    groups: dict[Prices, list[Row]] = defaultdict(list)
+    for (prices, _, _), row in rows.items():
+        groups[prices].append(row)
+    for prices in sorted(groups, key=lambda p: (p.page_mib, p.copy_gbs, p.drain_ms, p.map_us)):
+        group = groups[prices]
+        means = " | ".join(f"{geometric_mean([row[way] for row in group]):.3f}" for way in WAYS)
+        above = sum(excess(row) > TOLERANCE for row in group)
+        yield (f"{label(prices)} {means} | {max(map(excess, group)):+.1%} | "
+               f"{above} of {len(group)} |")
+
+
+def worst(rows: dict[tuple[Prices, str, float], Row], most: int) -> Iterator[str]:
+    """Yield the points that are furthest above the best way alone."""
+    yield ("| network | ratio | page MiB | copies TB/s | wait ms | page us | "
+           + " | ".join(WAYS) + " | excess |")
+    yield "| --- " + "| ---: " * (6 + len(WAYS)) + "|"
+    found = sorted(rows.items(), key=lambda item: -excess(item[1]))
+    for (prices, network, ratio), row in found[:most]:
+        if excess(row) <= TOLERANCE:
+            return
+        yield (f"| {network} | {ratio:g} {label(prices)} "
+               + " | ".join(f"{row[way]:.3f}" for way in WAYS) + f" | {excess(row):+.1%} |")
+
+
+def by_network(rows: dict[tuple[Prices, str, float], Row]) -> Iterator[str]:
+    """Yield each network's excess, over all prices and ratios."""
+    yield "| network | " + " | ".join(WAYS) + f" | greatest excess | above {TOLERANCE:.0%} |"
+    yield "| --- " + "| ---: " * (2 + len(WAYS)) + "|"
+    for network in dict.fromkeys(network for _, network, _ in rows):
+        group = [row for (_, name, _), row in rows.items() if name == network]
+        means = " | ".join(f"{geometric_mean([row[way] for row in group]):.3f}" for way in WAYS)
+        yield (f"| {network} | {means} | {max(map(excess, group)):+.1%} | "
+               f"{sum(excess(row) > TOLERANCE for row in group)} of {len(group)} |")
+
+
+def picture(rows: dict[tuple[Prices, str, float], Row], policy: str) -> str:
+    """Return a plot of the means over the price of a page, all else taken together."""
+    lines = {}
+    for way in WAYS:
+        lines[way] = [(price, geometric_mean([row[way] for (prices, _, _), row in rows.items()
+                                              if prices.map_us == price]))
+                      for price in sorted({prices.map_us for prices, _, _ in rows})]
+    return curves.draw(lines, f"{policy}: mean overhead by the price of a page",
+                       x_title="us for each page that moves")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", metavar="NETWORK", nargs="*",
+                        help=f"default: {', '.join(NETWORKS)}; with --corners all")
+    parser.add_argument("--policy", default="needed-cost")
+    parser.add_argument("--iterations", type=int, default=2)
+    parser.add_argument("--corners", action="store_true", help="only the four extreme prices")
+    parser.add_argument("--smoke", action="store_true", help="one network, one budget, the corners")
+    parser.add_argument("--most", type=int, default=20, help="points named, the worst first")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--markdown", type=Path, help="where the tables go")
+    parser.add_argument("--svg", type=Path, help="where the plot goes")
+    options = parser.parse_args(arguments)
+    corners = options.corners or options.smoke
+    networks = options.networks or (NETWORKS[:1] if options.smoke else
+                                    every_network() if corners else NETWORKS)
+    ratios = RATIOS[1:2] if options.smoke else RATIOS
+    points = [Point(network, ratio, way, prices) for prices in all_prices(corners)
+              for network in networks for ratio in ratios for way in WAYS]
+    rows = rows_of(answers(points, options.policy, options.iterations, options.jobs))
+    above = sum(excess(row) > TOLERANCE for row in rows.values())
+    text = "\n".join([
+        f"Policy `{options.policy}`, iteration {options.iterations}; commit {run.commit()}.", "",
+        *table(rows), "", *by_network(rows), "",
+        f"{above} of {len(rows)} points are more than {TOLERANCE:.0%} above the best way alone"
+        + (":" if above else "."), *(["", *worst(rows, options.most)] if above else []), ""])
+    print(text)
+    if options.markdown:
+        options.markdown.write_text(text)
+    if options.svg:
+        options.svg.write_text(picture(rows, options.policy))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
