@@ -37,7 +37,7 @@ struct ReplayOptions {
   std::optional<bool> end_resident;    // nothing if the format decides
   std::optional<bool> lineage_limits;  // nothing if the format decides
   DtrMutation mutation = DtrMutation::kCopy;
-  size_t page_bytes = 0;           // 0 stands for that of the trace's device
+  size_t page_bytes = 0;                     // 0 stands for that of the trace's device
   std::optional<uint64_t> map_ns, drain_ns;  // nothing if the trace's count
   std::optional<double> copy_bytes_per_ns;   // likewise
   unsigned jobs = 0;               // runs at a time; 0 stands for the number of processors
