@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import corpus
 import curves
 import measure
 import policy_bench
@@ -76,12 +76,6 @@ class Point:
         return Point(self.network, self.ratio, self.way, prices)
 
 
-def every_network() -> list[str]:
-    """Return the names of all networks of the corpus, those for tuning first."""
-    split = json.loads((measure.ROOT / "bench" / "traces" / "split.json").read_text())
-    return [*split["tuning"], *split["validation"]]
-
-
 def all_prices(corners: bool) -> list[Prices]:
     """Return the prices of the sweep, or only its four corners: pages and waits, free or dear."""
     if corners:
@@ -90,14 +84,14 @@ def all_prices(corners: bool) -> list[Prices]:
     return [Prices(*each) for each in itertools.product(MAP_US, DRAIN_MS, COPY_GBS, PAGE_MIB)]
 
 
-def overhead(point: Point, policy: str, iterations: int) -> float:
+def overhead(point: Point, policy: str, iterations: int, program: Path) -> float:
     """Run one point; return its overhead, FAILED if it fails."""
     memory, ways = WAYS[point.way]
     question = policy_bench.Point(
         "", "", policy, memory, point.ratio, iterations,
         " ".join([*point.prices.options(), "--ways", ways]))
     path = measure.ROOT / "bench" / "traces" / "gpu" / f"{point.network}.jsonl.gz"
-    found = policy_bench.answer(question, path, policy_bench.program())
+    found = policy_bench.answer(question, path, program)
     return FAILED if found["overhead"] is None else min(found["overhead"], FAILED)
 
 
@@ -105,9 +99,10 @@ def answers(points: Sequence[Point], policy: str, iterations: int,
             jobs: int) -> dict[Point, float]:
     """Return the overhead of each point."""
     asked = list(dict.fromkeys(point.asked() for point in points))
+    program = policy_bench.program()
     with ThreadPoolExecutor(jobs) as pool:
-        found = dict(zip(asked, pool.map(lambda each: overhead(each, policy, iterations), asked),
-                         strict=True))
+        values = pool.map(lambda each: overhead(each, policy, iterations, program), asked)
+        found = dict(zip(asked, values, strict=True))
     return {point: found[point.asked()] for point in points}
 
 
@@ -127,25 +122,30 @@ def excess(row: Row) -> float:
     return row["all"] / min(row[way] for way in ALONE) - 1
 
 
+def summary(group: Sequence[Row]) -> str:
+    """Return the cells that sum rows up: geometric means, and how far above the best they are."""
+    means = " | ".join(f"{geometric_mean([row[way] for row in group]):.3f}" for way in WAYS)
+    above = sum(excess(row) > TOLERANCE for row in group)
+    return f"{means} | {max(map(excess, group)):+.1%} | {above} of {len(group)} |"
+
+
+SUMMARY = " | ".join(WAYS) + f" | greatest excess | above {TOLERANCE:.0%} |"  # its header
+
+
 def label(prices: Prices) -> str:
     return (f"| {prices.page_mib} | {prices.copy_gbs / 1000:g} | {prices.drain_ms:g} | "
             f"{prices.map_us:g} |")
 
 
 def table(rows: dict[tuple[Prices, str, float], Row]) -> Iterator[str]:
-    """Yield a line for each set of prices: geometric means, and how far above the best it is."""
-    yield ("| page MiB | copies TB/s | wait ms | page us | " + " | ".join(WAYS)
-           + f" | greatest excess | above {TOLERANCE:.0%} |")
+    """Yield a line for each set of prices."""
+    yield f"| page MiB | copies TB/s | wait ms | page us | {SUMMARY}"
     yield "| ---: " * (6 + len(WAYS)) + "|"
     groups: dict[Prices, list[Row]] = defaultdict(list)
     for (prices, _, _), row in rows.items():
         groups[prices].append(row)
     for prices in sorted(groups, key=lambda p: (p.page_mib, p.copy_gbs, p.drain_ms, p.map_us)):
-        group = groups[prices]
-        means = " | ".join(f"{geometric_mean([row[way] for row in group]):.3f}" for way in WAYS)
-        above = sum(excess(row) > TOLERANCE for row in group)
-        yield (f"{label(prices)} {means} | {max(map(excess, group)):+.1%} | "
-               f"{above} of {len(group)} |")
+        yield f"{label(prices)} {summary(groups[prices])}"
 
 
 def worst(rows: dict[tuple[Prices, str, float], Row], most: int) -> Iterator[str]:
@@ -163,13 +163,11 @@ def worst(rows: dict[tuple[Prices, str, float], Row], most: int) -> Iterator[str
 
 def by_network(rows: dict[tuple[Prices, str, float], Row]) -> Iterator[str]:
     """Yield each network's excess, over all prices and ratios."""
-    yield "| network | " + " | ".join(WAYS) + f" | greatest excess | above {TOLERANCE:.0%} |"
+    yield f"| network | {SUMMARY}"
     yield "| --- " + "| ---: " * (2 + len(WAYS)) + "|"
     for network in dict.fromkeys(network for _, network, _ in rows):
         group = [row for (_, name, _), row in rows.items() if name == network]
-        means = " | ".join(f"{geometric_mean([row[way] for row in group]):.3f}" for way in WAYS)
-        yield (f"| {network} | {means} | {max(map(excess, group)):+.1%} | "
-               f"{sum(excess(row) > TOLERANCE for row in group)} of {len(group)} |")
+        yield f"| {network} | {summary(group)}"
 
 
 def picture(rows: dict[tuple[Prices, str, float], Row], policy: str) -> str:
@@ -198,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     corners = options.corners or options.smoke
     networks = options.networks or (NETWORKS[:1] if options.smoke else
-                                    every_network() if corners else NETWORKS)
+                                    corpus.networks() if corners else NETWORKS)
     ratios = RATIOS[1:2] if options.smoke else RATIOS
     points = [Point(network, ratio, way, prices) for prices in all_prices(corners)
               for network in networks for ratio in ratios for way in WAYS]

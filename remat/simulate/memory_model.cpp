@@ -102,7 +102,7 @@ constexpr const char* kNames[] = {"exact", "arena", "pages"};
 
 void restrict_to(RoomWays ways, AllocatorConfig& config) {
   const bool all = ways == RoomWays::kAll;
-  config.allow_windows &= all || ways != RoomWays::kPages;
+  config.allow_windows &= ways != RoomWays::kPages;
   config.allow_moves &= all || ways == RoomWays::kMoves;
   config.allow_remap &= all || ways == RoomWays::kPages;
 }
