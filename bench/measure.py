@@ -99,7 +99,7 @@ def attach(budget: str, device: str = "cpu"):
     if device == "cpu":
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     import tidepool
-    from tidepool import _job
+    from tidepool.job import _job
 
     tidepool.enable(budget=budget, device=device)
     return _job.current().plugin

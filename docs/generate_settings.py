@@ -8,12 +8,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "settings.md"
 sys.path.insert(0, str(ROOT / "bindings" / "python"))
 
-from tidepool import _settings  # noqa: E402
+from tidepool.settings import _settings  # noqa: E402
 
 HEAD = """\
 # Settings
 
-<!-- Made by docs/generate_settings.py from the list in bindings/python/tidepool/_settings.py. -->
+<!-- Made by docs/generate_settings.py from bindings/python/tidepool/settings/_settings.py. -->
 
 An option or argument wins over a variable, a variable over a key in `PYTORCH_ALLOC_CONF` or
 `PYTORCH_CUDA_ALLOC_CONF`: the key `tidepool_name` stands for the variable `TIDEPOOL_NAME`. Settings

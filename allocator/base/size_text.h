@@ -1,5 +1,5 @@
 // parse_size(): reads sizes as a user writes them: 8GiB, 8GB, 8589934592, 80%. It takes the same
-// language as bindings/python/tidepool/_sizes.py, for libraries that no Python calls.
+// language as bindings/python/tidepool/settings/_sizes.py, for libraries that no Python calls.
 // Pure; thread safe.
 #pragma once
 

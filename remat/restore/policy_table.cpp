@@ -43,8 +43,8 @@ struct Entry {
   Make make;
 };
 
-// The one list of policies. bindings/python/tidepool/_settings.py has their names once more, for
-// where no library is loaded yet; a test compares the two.
+// The one list of policies. bindings/python/tidepool/settings/_settings.py has their names once
+// more, for where no library is loaded yet; a test compares the two.
 constexpr Entry kPolicies[] = {
     {"planned",
      [](LineageStore& store, uint64_t) -> std::unique_ptr<Policy> {

@@ -8,7 +8,7 @@ from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import torch
-from tidepool import _plugin
+from tidepool.job import _plugin
 
 MAJOR, MINOR = _plugin.torch_version(torch)
 HAS_SLOT = (MAJOR, MINOR) >= (2, 13)  # docs/supported.md: without it, some writers are not seen

@@ -32,7 +32,9 @@ def steps_of(name: str) -> list[torch.Tensor]:
 
 def check(blind: bool) -> dict[str, str]:
     """Return why each operator is kept; "" for those that are trusted."""
-    from tidepool import _fingerprint, _operator_check, _plugin
+    from tidepool.job import _plugin
+    from tidepool.trust import _operator_check
+    from tidepool.verify import _fingerprint
 
     checked = _operator_check.OperatorCheck(torch, _fingerprint.Fingerprints(torch),
                                             _plugin.load().kernel_library)

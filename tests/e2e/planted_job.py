@@ -25,7 +25,7 @@ def overwrite(tensor: torch.Tensor) -> None:
 
 
 def evict(tensor: torch.Tensor) -> None:
-    from tidepool import _job
+    from tidepool.job import _job
 
     plugin = _job.current().plugin
     if plugin.evict(tensor.untyped_storage()._cdata) != 1:

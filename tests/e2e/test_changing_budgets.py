@@ -76,7 +76,7 @@ KEPT = """\
 import tidepool
 tidepool.enable(budget="64MiB", device="cpu")
 import torch
-from tidepool import _job
+from tidepool.job import _job
 plugin = _job.current().plugin
 state = lambda tensor: plugin.state(tensor.untyped_storage()._cdata)
 base = torch.randn(1000)

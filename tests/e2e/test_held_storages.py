@@ -6,7 +6,7 @@ import harness
 
 JOB = """
 import torch
-from tidepool import _job
+from tidepool.job import _job
 plugin = _job.current().plugin
 evict, state = plugin.library.tidepool_evict, plugin.library.tidepool_state
 tensor = torch.ones(1000) * 2
@@ -32,7 +32,7 @@ def test_what_is_held_stays():
 
 FALLBACK_JOB = """
 import torch
-from tidepool import _job
+from tidepool.job import _job
 state = _job.current().plugin.state
 def states(*tensors):
     return [state(tensor.untyped_storage()._cdata) for tensor in tensors]

@@ -7,7 +7,7 @@ import pytest
 
 JOB = """
 import torch
-from tidepool import _job
+from tidepool.job import _job
 state = _job.current().plugin.state
 states = []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import harness
 import pytest
-from tidepool import _plugin
+from tidepool.job import _plugin
 
 JOB = harness.HERE / "recorded_job.py"
 REPLAY = _plugin.LIBRARY_FOLDER / "tidepool-replay"

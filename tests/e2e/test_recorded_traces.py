@@ -8,7 +8,8 @@ from pathlib import Path
 
 import harness
 import pytest
-from tidepool import _plugin, _settings
+from tidepool.job import _plugin
+from tidepool.settings import _settings
 
 JOB = harness.HERE / "recorded_job.py"
 REPLAY = _plugin.LIBRARY_FOLDER / "tidepool-replay"

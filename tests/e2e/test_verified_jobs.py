@@ -22,7 +22,7 @@ NEUTRAL = """\
 import tidepool
 tidepool.enable(budget="64MiB", device="cpu")
 import torch
-from tidepool import _fingerprint, _job
+from tidepool.verify import _fingerprint; from tidepool.job import _job
 plugin = _job.current().plugin
 storage = lambda tensor: tensor.untyped_storage()._cdata
 torch.manual_seed(0)

@@ -29,7 +29,7 @@ def attached_plugin():
     """Return the plugin of this process, None without Tidepool."""
     if "tidepool" not in sys.modules:
         return None
-    from tidepool import _job
+    from tidepool.job import _job
 
     job = _job.current()
     return job.plugin if job else None

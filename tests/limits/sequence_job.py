@@ -70,7 +70,7 @@ def main() -> None:
     gc.disable()
     plugin = None
     if mode == "tidepool":
-        from tidepool import _plugin
+        from tidepool.job import _plugin
 
         plugin = _plugin.load()
         plugin.attach({"device": "cpu", "budget_bytes": 1 << 30, "planning": "off",

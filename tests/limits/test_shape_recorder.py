@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 from limits_support import ROOT, TIMEOUT_SECONDS
-from tidepool import _plugin
+from tidepool.job import _plugin
 
 sys.path.insert(0, str(ROOT / "bench"))
 import corpus

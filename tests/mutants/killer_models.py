@@ -30,7 +30,7 @@ def plugin():
     package = sys.modules.get("tidepool")
     if package is None:
         return None
-    from tidepool import _job
+    from tidepool.job import _job
 
     job = _job.current()
     return job.plugin if job else None

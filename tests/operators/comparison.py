@@ -81,7 +81,7 @@ class Bench:
         warnings.filterwarnings("ignore")
         tidepool.enable(budget=BUDGET, chaos=chaos, device=device)
         self.device = "cpu" if device == "cpu" else "cuda:0"
-        from tidepool import _job
+        from tidepool.job import _job
 
         self.plugin = _job.current().plugin
         # On a GPU a backward pass runs on threads of its own: all stay watched, with no lineage.

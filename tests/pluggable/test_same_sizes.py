@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
-from tidepool import _sizes
+from tidepool.settings import _sizes
 
 LIBRARY = (Path(__file__).resolve().parents[2] / "bindings" / "python" / "tidepool" / "lib" /
            "libtidepool_pluggable.so")

@@ -165,7 +165,7 @@ def test_other_programs_are_left_alone(installation):
 
 THREADS = """
 import threading, torch, _thread, time, sys
-from tidepool import _job
+from tidepool.job import _job
 def started():
     return _job.current().plugin.statistics()["cpu"]["threads"]
 done = threading.Event()

@@ -13,7 +13,7 @@ import standin
 import value_kernels  # isort: skip  before torch
 import tidepool
 import torch
-from tidepool import _job
+from tidepool.job import _job
 
 MIB = 1 << 20
 device = standin.Device()

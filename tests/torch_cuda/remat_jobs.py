@@ -33,7 +33,7 @@ def plugin():
     tidepool = sys.modules.get("tidepool")
     if tidepool is None:
         return None
-    from tidepool import _job
+    from tidepool.job import _job
     return _job.current().plugin if _job.current() else None
 
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tidepool import _plugin
+from tidepool.job import _plugin
 
 CASES = ("side_stream", "two_devices", "mlp")
 # No byte of the device is touched, so that no network's way depends on garbage.

@@ -8,21 +8,12 @@ or, without a change to the job, `tidepool run --budget 8GiB -- python train.py`
 
 from __future__ import annotations
 
-from ._control import (
-    Kept,
-    budget,
-    keep,
-    metrics,
-    no_eviction,
-    on_pressure,
-    set_budget,
-    step,
-)
-from ._plugin import AttachError
-from ._settings import SettingsError
-from ._shortage import Shortage, shortage
-from ._steps import Pressure
 from ._version import __version__
+from .job._control import Kept, budget, keep, metrics, no_eviction, on_pressure, set_budget, step
+from .job._plugin import AttachError
+from .job._shortage import Shortage, shortage
+from .job._steps import Pressure
+from .settings._settings import SettingsError
 
 __all__ = ["AttachError", "Kept", "Pressure", "SettingsError", "Shortage", "__version__", "budget",
            "enable", "keep", "metrics", "no_eviction", "on_pressure", "set_budget", "shortage",
@@ -70,7 +61,9 @@ def enable(
     """
     import os
 
-    from . import _autoload, _conf, _job, _settings
+    from . import _autoload
+    from .job import _job
+    from .settings import _conf, _settings
 
     if os.environ.get("TIDEPOOL_VERIFY"):
         return  # which of its runs has Tidepool is for `verify` to say
@@ -99,7 +92,7 @@ def stats() -> dict:
 
     `devices` is empty where Tidepool is not attached. The keys are in docs/guide.md.
     """
-    from . import _job
+    from .job import _job
 
     job = _job.current()
     return _job.report(job.plugin.statistics() if job else {})

@@ -51,7 +51,7 @@ def _look_again_before_cuda() -> None:
     def start_cuda():
         compiled._cuda_init = start
         if _done:
-            from . import _conf
+            from .settings import _conf
 
             _conf.take_from_conf(os.environ)
         else:
@@ -62,7 +62,7 @@ def _look_again_before_cuda() -> None:
 
 
 def _record(task: str) -> None:
-    from . import _recorder
+    from .verify import _recorder
 
     try:
         _recorder.start(task)
@@ -73,13 +73,13 @@ def _record(task: str) -> None:
 def _attach_if_asked() -> None:
     global _done
     try:
-        from . import _conf, _settings
+        from .settings import _conf, _settings
 
         _conf.take_from_conf(os.environ)
         if not _settings.asked_for(os.environ):
             return
         _done = True
-        from . import _job
+        from .job import _job
 
         if _job.current() is None:
             _job.attach(_settings.resolve({}, os.environ))
@@ -94,7 +94,7 @@ def _do_without(error: Exception) -> None:
     An exception would not do: a job that tries whether PyTorch is there catches it, and one on
     another thread ends that thread only.
     """
-    from . import _settings
+    from .settings import _settings
 
     if not _settings.required(os.environ):
         _explain(error, "running without Tidepool")
@@ -108,7 +108,8 @@ def _do_without(error: Exception) -> None:
 
 
 def _explain(error: Exception, state: str) -> None:
-    from . import _job, _plugin, _settings
+    from .job import _job, _plugin
+    from .settings import _settings
 
     known = isinstance(error, (_settings.SettingsError, _plugin.AttachError))
     text = str(error) if known else f"{type(error).__name__}: {error}"

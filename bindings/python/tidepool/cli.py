@@ -16,23 +16,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import (
-    _batch,
-    _conf,
-    _doctor,
-    _probe,
-    _processes,
-    _settings,
-    _sizes,
-    _stats_file,
-    _top,
-    _trace_file,
-    _trust_file,
-    _verify,
-)
 from ._version import __version__
+from .doctor import _doctor, _top
+from .job import _processes, _stats_file
 from .planning import command as planning
+from .probe import _batch, _probe
 from .report import command as report
+from .settings import _conf, _settings, _sizes, _trace_file
+from .trust import _trust_file
+from .verify import _verify
 
 SHIM = _doctor.SHIM
 _OPTIONS = tuple(each for each in _settings.SETTINGS if each.commands and not each.switch)

@@ -98,7 +98,7 @@ constexpr std::array kDrawNothing = {
 };
 
 // Runs a compiled graph, which the package has read, and found to be a function of its inputs:
-// bindings/python/tidepool/_compiled_calls.py.
+// bindings/python/tidepool/hooks/_compiled_calls.py.
 constexpr std::string_view kCompiledGraph = "tidepool::compiled_graph";
 
 bool contains(std::string_view text, std::string_view part) {

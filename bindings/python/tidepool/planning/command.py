@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import _sizes
-from .._replay import PROGRAM
+from ..probe._replay import PROGRAM
+from ..settings import _sizes
 from . import plan_file
 from .graph import Graph, GraphError, graphs_of
 from .solution import Solution

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._replay import PROGRAM
+from ..probe._replay import PROGRAM
 
 KEPT, DROPPED, DROPPED_ONCE = range(3)
 

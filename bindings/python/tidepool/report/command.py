@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import _sizes
-from .._replay import PROGRAM
-from .._simulation import Point, Simulation, SimulationError
+from ..probe._replay import PROGRAM
+from ..probe._simulation import Point, Simulation, SimulationError
+from ..settings import _sizes
 from . import history, page, views
 from .trace_reader import Trace, TraceError, cut_after_steps, read_trace
 

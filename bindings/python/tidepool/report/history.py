@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .._replay import PROGRAM
+from ..probe._replay import PROGRAM
 from . import pins
 from .trace_reader import EVICTED, KEPT, Trace
 

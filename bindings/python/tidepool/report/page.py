@@ -8,8 +8,8 @@ import html as markup
 import json
 from pathlib import Path
 
-from .. import _sizes
 from .._version import __version__
+from ..settings import _sizes
 from .pins import REASONS
 from .trace_reader import ROLES
 

@@ -20,7 +20,7 @@ import threading
 import types
 import weakref
 
-from .._plugin import PLACE_SOURCE, Plugin
+from ..job._plugin import PLACE_SOURCE, Plugin
 
 _MOST_LINES = 24  # of a place, the innermost
 _MOST_NODES = 100_000  # of a generation: the places of nodes of the last two are known

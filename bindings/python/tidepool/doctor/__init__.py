@@ -1,0 +1,1 @@
+"""`tidepool doctor` and `tidepool top`: what a machine offers, and what its jobs do."""

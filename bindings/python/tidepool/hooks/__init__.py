@@ -1,0 +1,1 @@
+"""What is wrapped of Python and PyTorch because no dispatcher shows it."""

@@ -1,0 +1,30 @@
+"""Calls of what a wrapper wraps, in the name of the line of the job's that called the wrapper.
+
+Warnings are shown, and counted once, by the file and line of the innermost Python frame: without
+this it would be the wrapper's.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+
+_CALL = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
+_PACKAGE = __name__.partition(".")[0]
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    """Return whether a frame runs code of this package, whichever of its folders that is in."""
+    return (frame.f_globals.get("__package__") or "").partition(".")[0] == _PACKAGE
+
+
+def call_as_caller(function, *args, **kwargs):
+    """Call a function from a frame that looks like the nearest one outside of this package."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    if frame is None:
+        return function(*args, **kwargs)
+    code = _CALL.replace(co_filename=frame.f_code.co_filename, co_name=frame.f_code.co_name,
+                         co_firstlineno=frame.f_lineno)
+    return types.FunctionType(code, frame.f_globals)(function, args, kwargs)

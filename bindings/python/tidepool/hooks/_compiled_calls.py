@@ -1,0 +1,309 @@
+"""Calls of compiled graphs, which are run again like operators.
+
+A graph whose code is understood (_graph_code), and found to be a function of its inputs, is called
+through an operator of ours, `tidepool::compiled_graph`, which the plugin records like one of
+PyTorch's. Its results can be evicted then; they come back by running the whole graph again.
+
+- What it writes, such as running statistics, is copied before, and the copies are given to it:
+  what comes out is copied back. So the operator itself writes nothing.
+- The seeds that it draws are drawn before it runs, and handed to it: a replay draws nothing.
+- Results that show the same memory are one result of the operator, and are cut up afterwards.
+- Backward graphs are not recorded, because they would keep the activations that they read until
+  they end, and free as they go otherwise. What they read is held while they run.
+
+Of other graphs nothing is known; _compiled keeps what they read and make.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import Counter
+from typing import Any, NamedTuple
+
+from ..job import _plugin
+from . import _graph_code
+from ._graph_code import Kind
+
+OPERATOR = "tidepool::compiled_graph"
+# The number of results has this name in bindings/torch/calls/operator_info.cpp.
+SCHEMA = "(int graph, int call, Tensor[] inputs, int[] numbers, int results) -> Tensor[]"
+# Inputs that a graph writes are copied twice at each call. Statistics of layers are smaller, caches
+# of keys and values larger.
+MOST_WRITTEN_BYTES = 1 << 20
+
+
+class Graphs:
+    """The graphs of a process, by the objects that the compiler has for them. Thread safe."""
+
+    def __init__(self, plugin: _plugin.Plugin, torch, storage_of) -> None:
+        self._plugin, self._torch, self._storage_of = plugin, torch, storage_of
+        self._by_owner: dict[int, Graph] = {}
+        # Records name graphs by number, and may outlive what the compiler has: generated code is
+        # never unloaded in any case.
+        self._all: list[Graph] = []
+        self._calls: dict[int, _Call] = {}  # the job's, while they run
+        self._tokens = itertools.count()
+        self._lock = threading.Lock()
+        self._library: Any = None
+        self._operator: Any = None
+        self._drawn = threading.local()
+
+    def of(self, owner) -> Graph:
+        """Return the graph of a `CompiledFxGraph`."""
+        graph = self._by_owner.get(id(owner))
+        if graph is None or graph.owner() is not owner:
+            with self._lock:
+                graph = self._add(owner)
+        return graph
+
+    def report(self) -> dict[str, dict]:
+        """Return what the statistics have: how many graphs have run, and why some are kept."""
+        kept = Counter(graph.kept for graph in self._all if graph.kept)
+        return {"compiled": {"graphs": len(self._all), "kept": dict(kept)}} if self._all else {}
+
+    def call(self, graph: Graph, run, owner, inputs) -> Any:
+        """Call a graph; return None if that has to be done without us.
+
+        Args:
+            run: what runs `owner`, the object that the compiler has for the graph, on inputs.
+        """
+        code = graph.code
+        if code is None or not graph.as_known():
+            return None
+        split = self._split(graph, code, inputs)
+        if split is None:
+            return None
+        if graph.kept or not self._may_be_copied(code, inputs):
+            return self._call_beside(code, run, owner, inputs)
+        return self._call_recorded(graph, code, run, owner, inputs, *split)
+
+    def _add(self, owner) -> Graph:
+        if self._library is None:
+            self._define()
+        graph = Graph(len(self._all), owner, self._plugin, self._torch, self._drawn)
+        self._all.append(graph)
+        key = id(owner)
+        graph.owner = weakref.ref(owner, lambda _: self._forget(key, graph))
+        self._by_owner[key] = graph
+        return graph
+
+    def _forget(self, key: int, graph: Graph) -> None:
+        if self._by_owner.get(key) is graph:
+            del self._by_owner[key]
+
+    def _define(self) -> None:
+        namespace, name = OPERATOR.split("::")
+        library = self._torch.library.Library(namespace, "FRAGMENT")
+        library.define(name + SCHEMA)
+        library.impl(name, self._run, "CPU")
+        library.impl(name, self._torch.library.fallthrough_kernel, "Autograd")
+        self._library = library
+        self._operator = getattr(getattr(self._torch.ops, namespace), name).default
+
+    def _run(self, number: int, token: int, tensors: list, numbers: list[int],
+             results: int) -> list:
+        """Run a graph, for the job or a replay: the operator's kernel."""
+        graph = self._all[number]
+        before = getattr(self._drawn, "seeds", None)
+        try:
+            return graph.run(tensors, numbers, self._calls.get(token))
+        finally:
+            self._drawn.seeds = before
+
+    def _split(self, graph: Graph, code: _graph_code.GraphCode,
+               inputs) -> tuple[list, list[int]] | None:
+        """Return the tensors and the numbers among inputs; None if there are others."""
+        tensor, parameter = self._torch.Tensor, self._torch.nn.Parameter
+        tensors, numbers, places = [], [], []
+        for place, value in enumerate(inputs):
+            kind = type(value)
+            if kind is parameter or kind is tensor:
+                tensors.append(value)
+            elif kind is int:
+                numbers.append(value)
+                places.append(place)
+            else:
+                return None
+        if graph.number_places is None:
+            graph.number_places = places
+        modes = self._torch._C._len_torch_dispatch_stack()
+        fits = places == graph.number_places and len(inputs) == code.inputs
+        return (tensors, numbers) if fits and tensors and not modes else None
+
+    def _may_be_copied(self, code: _graph_code.GraphCode, inputs) -> bool:
+        """Return whether copies may stand for the inputs that a graph writes."""
+        if not code.written:
+            return True
+        written = [inputs[place] for place in code.written]
+        found = Counter(map(self._storage_of, inputs))
+        return (sum(value.nbytes for value in written) <= MOST_WRITTEN_BYTES
+                and all(value.is_contiguous() and found[self._storage_of(value)] == 1
+                        for value in written))
+
+    def _call_beside(self, code: _graph_code.GraphCode, run, owner, inputs):
+        plugin, storage_of = self._plugin, self._storage_of
+        storages = [storage_of(value) for value in inputs]
+        with plugin.beside(storages):
+            for place in code.written:
+                plugin.written(storages[place])
+            results = run(owner, inputs)
+        plugin.made_by_graph([storage_of(value) for value in results])
+        return results
+
+    def _call_recorded(self, graph: Graph, code: _graph_code.GraphCode, run, owner, inputs,
+                       tensors: list, numbers: list[int]):
+        values = list(inputs)
+        for place in code.written:
+            tensors[graph.tensor_place(place)] = values[place].clone()
+        tensors += [graph.draw(seeds) for seeds in code.seeds]
+        if isinstance(inputs, list):
+            inputs.clear()
+        call, token = _Call(run, owner, []), next(self._tokens)
+        self._calls[token] = call
+        try:
+            made = self._operator(graph.number, token, tensors, numbers, graph.made)
+        finally:
+            del self._calls[token]
+        preserving = self._torch.autograd._unsafe_preserve_version_counter
+        for place, new in zip(code.written, made[graph.made - len(code.written):], strict=True):
+            with preserving(values[place]):
+                values[place].copy_(new)
+        return graph.put_together(values, made, call.others)
+
+
+class _Call(NamedTuple):
+    """What the operator's kernel needs for a call of the job's, and tells about it."""
+
+    run: Any
+    owner: Any
+    # For each view of fresh memory or of an input its size, stride and offset; for what is no
+    # tensor the value.
+    others: list
+
+
+class Graph:
+    """One graph, and what is known of it."""
+
+    def __init__(self, number: int, owner, plugin: _plugin.Plugin, torch, drawn) -> None:
+        self.number = number
+        self.owner: Any = None
+        self.code: _graph_code.GraphCode | None = None
+        self.kept = ""  # why it is not recorded
+        self.number_places: list[int] | None = None  # of inputs that are numbers
+        self.as_known: Any = None
+        self._torch, self._drawn = torch, drawn
+        self._callable = owner.current_callable
+        try:
+            self.code = _graph_code.read(owner.source_code, torch)
+            self.as_known = plugin.known_operators(self.code.operators)
+            if self.as_known is None:
+                raise _graph_code.Unknown("operators that are not trusted")
+        except (_graph_code.Unknown, AttributeError) as error:
+            self.kept, self.code = str(error) or type(error).__name__, None
+            return
+        self._bases = [k for k, each in enumerate(self.code.results) if each.kind is Kind.FRESH]
+        self._views = [k for k, each in enumerate(self.code.results)
+                       if each.kind not in (Kind.FRESH, Kind.INPUT)]
+        self.made = len(self._bases) + len(self.code.written)
+        self.kept = self._reason_to_keep(owner)
+
+    def _reason_to_keep(self, owner) -> str:
+        assert self.code is not None
+        if (owner.fx_kwargs or {}).get("is_backward"):
+            return "backward"
+        if self.code.varies:
+            return "additions in any order"
+        if not self._bases:
+            return "no results of its own"
+        if self.code.seeds and not self._redirect_draws():
+            return "draws that cannot be handed to it"
+        return ""
+
+    def _redirect_draws(self) -> bool:
+        """Have the generated code take the seeds that are handed to it."""
+        code = getattr(self._callable, "__func__", self._callable)
+        names = getattr(code, "__globals__", {})
+        aten = names.get("aten")
+        if aten is None or getattr(code, "__name__", "") != "call":
+            return False
+        if not isinstance(aten, _Aten):
+            names["aten"] = _Aten(aten, self._drawn)
+        return True
+
+    def draw(self, seeds: _graph_code.Seeds):
+        """Draw seeds as the generated code does."""
+        torch = self._torch
+        drawn = torch.empty(seeds.size, dtype=torch.int64)
+        return torch.ops.aten.randint.low_out(seeds.low, seeds.high, list(seeds.size), out=drawn)
+
+    def tensor_place(self, place: int) -> int:
+        """Return the place among the tensors of an input."""
+        return place - sum(each < place for each in self.number_places or ())
+
+    def run(self, tensors: list, numbers: list[int], call: _Call | None) -> list:
+        """Run the generated code; return what it has made, each memory once."""
+        code = self.code
+        assert code is not None
+        count = len(tensors) - len(code.seeds)
+        arguments: list = tensors[:count]
+        self._drawn.seeds = tensors[count:]
+        for place, value in zip(self.number_places or (), numbers, strict=True):
+            arguments.insert(place, value)
+        for place in code.written:
+            arguments[place] = arguments[place].clone()
+        written = [arguments[place] for place in code.written]
+        results = call.run(call.owner, arguments) if call else self._callable(arguments)
+        if call:
+            for k in self._views:
+                each: Any = results[k]
+                if code.results[k].kind is not Kind.OTHER and hasattr(each, "stride"):
+                    each = tuple(each.size()), each.stride(), each.storage_offset()
+                call.others.append(each)
+        return [results[k] for k in self._bases] + written
+
+    def put_together(self, inputs: list, made: list, others: list) -> tuple:
+        """Return what the graph returns."""
+        assert self.code is not None
+        show = self._torch._C._dynamo.guards._reinterpret_tensor
+        told = iter(others)
+        values = []
+        for result in self.code.results:
+            if result.kind is Kind.FRESH:
+                values.append(made[result.place])
+            elif result.kind is Kind.INPUT:
+                values.append(inputs[result.place])
+            elif result.kind is Kind.OTHER:
+                values.append(next(told))
+            else:
+                base = (inputs if result.kind is Kind.INPUT_VIEW else made)[result.place]
+                shape = next(told)
+                values.append(shape if not isinstance(shape, tuple) else show(
+                    base, shape[0], shape[1], shape[2] - base.storage_offset()))
+        return tuple(values)
+
+
+class _Aten:
+    """Stands for `torch.ops.aten` in generated code that draws seeds."""
+
+    def __init__(self, original, drawn) -> None:
+        self._original = original
+        self.randint = _Randint(original.randint, drawn)
+
+    def __getattr__(self, name: str):
+        return getattr(self._original, name)
+
+
+class _Randint:
+    def __init__(self, original, drawn) -> None:
+        self._original, self._drawn = original, drawn
+
+    def __getattr__(self, name: str):
+        return getattr(self._original, name)
+
+    def low_out(self, low, high, size, *, out):
+        """Give the seeds that were handed to this thread, or draw."""
+        if handed := getattr(self._drawn, "seeds", None):
+            return out.copy_(handed.pop(0))
+        return self._original.low_out(low, high, size, out=out)

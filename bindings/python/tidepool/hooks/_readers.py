@@ -1,0 +1,455 @@
+"""Wrappers around Python's readers of raw pointers, which no dispatcher shows.
+
+An evicted storage raises when its pointer is read (and `is_shared` ends the process), so these
+restore first. Three kinds of access, each of them one function of the plugin:
+
+- look: the bytes are read during the call (tolist, torch.save, storage indexing);
+- write: they may be written during the call, or the address is compared (a storage's data_ptr): a
+  new root version, which stays where it is; but `torch.save`, which only asks whether two storages
+  are the same, gets a number of the storage, and nothing stays for that;
+- escape: an alias stays for ever (numpy, DLPack, sharing, a tensor's data_ptr): never evicted
+  again, and what is computed from it stays, too.
+
+Only the innermost functions are wrapped: pickle, deepcopy, `torch.save`, multiprocessing and typed
+storages all end in them. Storages that are not tracked yet are marked as well: an alias taken now
+would later show writes that we do not see.
+
+A tensor whose type or mode overrides PyTorch's functions goes to PyTorch untouched; PyTorch comes
+back to the wrapper for the plain tensor inside. Not covered: extensions that read pointers in C++.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import gc
+import sys
+import types
+from typing import Any
+
+from ..job import _plugin
+from ._callers import call_as_caller
+
+# Readers by the class that has them; what a PyTorch version lacks is skipped.
+TENSOR_READERS = {
+    "tolist": "look",
+    "data_ptr": "address", "const_data_ptr": "write",
+    "apply_": "write", "map_": "write", "map2_": "write",
+    "numpy": "escape",
+}
+STORAGE_READERS = {
+    "_write_file": "look", "_get_filename": "look", "_get_shared_fd": "look",
+    "_shared_incref": "look", "_shared_decref": "look",
+    "data_ptr": "compared", "__setitem__": "write", "fill_": "write", "copy_": "write",
+    "_byteswap": "write", "_set_from_file": "write", "resize_": "resize",
+    "_swap_data_ptr_": "write", "_resize_with_addr_": "write",
+    "_share_fd_cpu_": "escape", "_share_filename_cpu_": "escape", "_share_cuda_": "escape",
+}
+_MISSING = object()
+
+
+class Readers:
+    """The installed wrappers; `uninstall` puts PyTorch's own functions back."""
+
+    def __init__(self, plugin: _plugin.Plugin, torch) -> None:
+        self._torch = torch
+        self._plugin = plugin
+        self._undo: list[tuple[object, str, object]] = []
+        self._actions = {"look": plugin.make_resident, "write": plugin.written,
+                         "escape": plugin.escape}
+        self.storage_of = _storage_finder(torch)
+
+    def install(self) -> None:
+        """Wrap every reader; on an error nothing stays wrapped."""
+        try:
+            self._install_tensor_readers()
+            self._install_storage_readers()
+            self._install_exporters()
+            self._install_functions()
+            self._install_queries()
+            self._install_observers()
+            self._hide_from_dynamo()
+        except BaseException:
+            self.uninstall()
+            raise
+
+    def uninstall(self) -> None:
+        for owner, name, before in reversed(self._undo):
+            if before is _MISSING:
+                delattr(owner, name)
+            else:
+                _set(owner, name, before)
+        self._undo.clear()
+
+    # -- what is wrapped ---------------------------------------------------------------------------
+
+    def _install_tensor_readers(self) -> None:
+        tensor = self._torch.Tensor
+        for name, kind in TENSOR_READERS.items():
+            if not hasattr(tensor, name):
+                continue
+            original = getattr(tensor, name)
+            if name == "numpy":
+                wrapper = self._numpy(original)
+            elif kind == "look":
+                wrapper = self._reader(original, self.storage_of, self._torch.overrides)
+            elif kind == "address":
+                wrapper = self._tensor_address(original)
+            else:
+                wrapper = self._tensor_marker(original, self._actions[kind])
+            self._put(tensor, name, wrapper)
+
+    def _install_storage_readers(self) -> None:
+        storage = self._torch.UntypedStorage
+        for name, kind in STORAGE_READERS.items():
+            if not hasattr(storage, name):
+                continue
+            original = getattr(storage, name)
+            if kind == "look":
+                wrapper = self._reader(original, _address, None)
+            elif kind == "compared":
+                wrapper = self._storage_address(original)
+            elif kind == "resize":
+                wrapper = self._resize(original)
+            else:
+                wrapper = self._storage_marker(original, self._actions[kind])
+            self._put(storage, name, wrapper)
+        self._put(storage, "__getitem__", self._getitem(storage.__getitem__))
+        writer = self._torch._C.PyTorchFileWriter
+        self._put(writer, "write_record", self._write_record(writer.write_record))
+
+    def _install_exporters(self) -> None:
+        torch = self._torch
+        for name in ("_to_dlpack", "_to_dlpack_versioned"):
+            if hasattr(torch._C, name):
+                original = getattr(torch._C, name)
+                self._put(torch._C, name, self._dlpack(original))
+                for module in (torch.utils.dlpack, torch):
+                    if getattr(module, "to_dlpack", None) is original:
+                        self._put(module, "to_dlpack", getattr(torch._C, name))
+        # The C table by which other libraries export without calling Python. It is optional:
+        # without it they call __dlpack__, which we see.
+        if "__dlpack_c_exchange_api__" in torch.Tensor.__dict__:
+            table = torch.Tensor.__dict__["__dlpack_c_exchange_api__"]
+            self._undo.append((torch.Tensor, "__dlpack_c_exchange_api__", table))
+            del torch.Tensor.__dlpack_c_exchange_api__
+        interface = torch.Tensor.__cuda_array_interface__
+        wrapped = property(self._tensor_marker(interface.fget, self._plugin.escape),
+                           doc=interface.__doc__)
+        self._put(torch.Tensor, "__cuda_array_interface__", wrapped)
+
+    def _install_functions(self) -> None:
+        """Wrap functions of C that are given the tensor that they read."""
+        torch = self._torch
+        for owner, name in ((torch._C, "_data_address"), (torch.Generator, "set_state")):
+            if hasattr(owner, name):
+                self._put(owner, name, self._argument_reader(getattr(owner, name)))
+        name = "_cuda_jiterator_compile_and_launch_kernel"
+        if hasattr(torch._C, name):
+            self._put(torch._C, name, self._launcher(getattr(torch._C, name)))
+
+    def _install_queries(self) -> None:
+        """Answer `is_shared` and `is_pinned` of tracked storages without looking at them."""
+        storage, tensor = self._torch.UntypedStorage, self._torch.Tensor
+        self._put(storage, "is_shared", self._query(storage.is_shared, _address, None))
+        self._put(tensor, "is_pinned",
+                  self._query(tensor.is_pinned, self.storage_of, self._torch.overrides))
+
+    def _install_observers(self) -> None:
+        """Evict nothing while an execution trace is taken: it notes the address of each tensor."""
+        torch = self._torch
+        settled = contextlib.ExitStack()
+        for name in ("_enable_execution_trace_observer", "_disable_execution_trace_observer"):
+            enters = name.startswith("_enable")
+            original = getattr(torch._C._profiler, name)
+
+            def switch(original=original, enters=enters):
+                settled.close()
+                if enters:
+                    settled.enter_context(self._plugin.settling())
+                return original()
+
+            for module in (torch._C._profiler, torch.profiler.profiler):
+                self._put(module, name, functools.wraps(original)(switch))
+
+    # -- kinds of wrappers -------------------------------------------------------------------------
+
+    def _reader(self, original, find, overrides):
+        """For a call that only reads: the bytes are there and stay, whatever other threads do."""
+        holding = self._plugin.holding
+        overridden = overrides.has_torch_function_unary if overrides else None
+
+        @functools.wraps(original)
+        def reader(self, *args, **kwargs):
+            if overridden is not None and overridden(self):
+                return call_as_caller(original, self, *args, **kwargs)
+            if overridden is not None and (self.is_conj() or self.is_neg()):
+                self = self.resolve_conj().resolve_neg()  # else PyTorch would, out of our sight
+            with holding((find(self),)):
+                return call_as_caller(original, self, *args, **kwargs)
+
+        return reader
+
+    def _argument_reader(self, original):
+        find, holding = self.storage_of, self._plugin.holding
+
+        @functools.wraps(original)
+        def reader(*args, **kwargs):
+            with holding(map(find, (*args, *kwargs.values()))):
+                return call_as_caller(original, *args, **kwargs)
+
+        return reader
+
+    def _launcher(self, original):
+        """For kernels that are launched beside the dispatcher: what they read stays from then on.
+
+        They run after the call is over, on a stream that nobody else knows of.
+        """
+        find, written = self.storage_of, self._plugin.written
+
+        @functools.wraps(original)
+        def launcher(code, name, by_reference, outputs, tensors, arguments):
+            for storage in filter(None, map(find, tensors)):
+                written(storage)
+            return original(code, name, by_reference, outputs, tensors, arguments)
+
+        return launcher
+
+    def _tensor_marker(self, original, mark):
+        find, look = self.storage_of, self._plugin.make_resident
+        overridden = self._torch.overrides.has_torch_function_unary
+        tensor_type = self._torch.Tensor
+
+        @functools.wraps(original)
+        def marker(self, *args, **kwargs):
+            if not overridden(self):
+                storage = find(self)
+                if storage:
+                    mark(storage)
+                for operand in (*args, *kwargs.values()):
+                    if isinstance(operand, tensor_type) and find(operand):
+                        look(find(operand))
+            return call_as_caller(original, self, *args, **kwargs)
+
+        return marker
+
+    def _tensor_address(self, original):
+        """For a tensor's address: whoever keeps it may write there at any time.
+
+        Of parameters it is asked for to compare them (tied weights), and all that is computed from
+        an escaped tensor must stay: only their address is fixed.
+        """
+        find, plugin = self.storage_of, self._plugin
+        overridden = self._torch.overrides.has_torch_function_unary
+
+        @functools.wraps(original)
+        def address(self, *args, **kwargs):
+            storage = 0 if overridden(self) else find(self)
+            if storage:
+                parameter = self.requires_grad and self.is_leaf
+                (plugin.written if parameter else plugin.escape)(storage)
+            return original(self, *args, **kwargs)
+
+        return address
+
+    def _storage_marker(self, original, mark):
+        plugin, storage_type = self._plugin, self._torch.UntypedStorage
+        # A swap changes both; else further storages are only read.
+        mark_operand = plugin.written if original.__name__ == "_swap_data_ptr_" else (
+            plugin.make_resident)
+
+        @functools.wraps(original)
+        def marker(self, *args, **kwargs):
+            storage = _address(self)
+            if storage:
+                mark(storage)
+            for operand in (*args, *kwargs.values()):
+                operand = getattr(operand, "_untyped_storage", operand)
+                if isinstance(operand, storage_type) and _address(operand):
+                    mark_operand(_address(operand))
+            return call_as_caller(original, self, *args, **kwargs)
+
+        return marker
+
+    def _resize(self, original):
+        """For a call that frees the bytes, or else moves them elsewhere."""
+        marker, plugin = self._storage_marker(original, self._plugin.written), self._plugin
+
+        @functools.wraps(original)
+        def resize_(self, size):
+            if size != 0:
+                return marker(self, size)
+            storage = _address(self)
+            with plugin.holding((storage,)):
+                plugin.gives_up(storage)
+                return call_as_caller(original, self, size)
+
+        return resize_
+
+    def _storage_address(self, original):
+        marker = self._storage_marker(original, self._plugin.written)
+        comparers, state = _comparers(self._torch), self._plugin.state
+
+        @functools.wraps(original)
+        def data_ptr(self):
+            if sys._getframe(1).f_code in comparers:
+                storage = _address(self)
+                if storage and state(storage) in _plugin.TRACKED_STATES:
+                    return storage
+            return marker(self)
+
+        return data_ptr
+
+    def _numpy(self, original):
+        find, escape = self.storage_of, self._plugin.escape
+        overridden = self._torch.overrides.has_torch_function_unary
+        grad_enabled = self._torch.is_grad_enabled
+
+        @functools.wraps(original)
+        def numpy(self, *args, **kwargs):
+            # Where a gradient could be missed, it only raises.
+            if not overridden(self) and not (
+                    self.requires_grad and not kwargs.get("force") and grad_enabled()):
+                storage = find(self)
+                if storage:
+                    escape(storage)
+            return original(self, *args, **kwargs)
+
+        return numpy
+
+    def _dlpack(self, original):
+        find, plugin = self.storage_of, self._plugin
+
+        @functools.wraps(original)
+        def to_dlpack(tensor, *args, **kwargs):
+            if kwargs.get("copy") is True:
+                with plugin.region():  # what it exports is the result of a `clone` that it calls
+                    return original(tensor, *args, **kwargs)
+            storage = find(tensor)
+            if storage:
+                plugin.escape(storage)
+            return original(tensor, *args, **kwargs)
+
+        return to_dlpack
+
+    def _getitem(self, original):
+        look = self._reader(original, _address, None)
+        escape = self._plugin.escape
+
+        @functools.wraps(original)
+        def getitem(self, index):
+            if isinstance(index, slice):  # a storage that shares the memory
+                storage = _address(self)
+                if storage:
+                    escape(storage)
+                return original(self, index)
+            return look(self, index)
+
+        return getitem
+
+    def _write_record(self, original):
+        storage_type = self._torch.UntypedStorage
+        write = self._reader(lambda storage, *args, **kwargs: original(*args, **kwargs), _address,
+                             None)
+
+        @functools.wraps(original)
+        def write_record(*args, **kwargs):
+            for value in (*args, *kwargs.values()):
+                if isinstance(value, storage_type):
+                    return write(value, *args, **kwargs)
+            return call_as_caller(original, *args, **kwargs)
+
+        return write_record
+
+    def _query(self, original, find, overrides):
+        state, look = self._plugin.state, self._plugin.make_resident
+        overridden = overrides.has_torch_function_unary if overrides else None
+
+        @functools.wraps(original)
+        def query(self, *args, **kwargs):
+            if overridden is not None and overridden(self):
+                return call_as_caller(original, self, *args, **kwargs)
+            storage = find(self)
+            if storage and (args or kwargs):  # right or wrong, PyTorch knows
+                look(storage)
+            elif storage and state(storage) in _plugin.TRACKED_STATES:
+                return False  # memory of ours is neither shared nor pinned
+            return call_as_caller(original, self, *args, **kwargs)
+
+        return query
+
+    # -- bookkeeping -------------------------------------------------------------------------------
+
+    def _put(self, owner, name: str, wrapper) -> None:
+        before = owner.__dict__.get(name, _MISSING)
+        if isinstance(owner, type) and not isinstance(wrapper, property):
+            # So that pickle finds `torch.Tensor.tolist` by its name.
+            wrapper.__module__, wrapper.__qualname__ = owner.__module__, f"{owner.__name__}.{name}"
+        _set(owner, name, wrapper)
+        self._undo.append((owner, name, before))
+
+    def _hide_from_dynamo(self) -> None:
+        """Tell torch.compile not to trace the wrappers, without importing the compiler."""
+        try:
+            compiler = self._torch._C._dynamo.eval_frame
+            skip = compiler._FrameAction.SKIP
+            never = compiler._FrameExecStrategy(skip, skip)
+            set_strategy = compiler.set_code_exec_strategy
+        except AttributeError:  # then the compiler looks into them and breaks its graph there
+            return
+        for owner, name, _ in self._undo:
+            wrapper: Any = owner.__dict__.get(name)
+            wrapper = getattr(wrapper, "fget", wrapper)
+            if hasattr(wrapper, "__code__"):
+                set_strategy(wrapper.__code__, never)
+
+
+def _set(owner, name: str, value) -> None:
+    """Set an attribute, also of a class of C's that refuses changes, as `torch.Generator` does."""
+    try:
+        setattr(owner, name, value)
+    except TypeError:
+        gc.get_referents(owner.__dict__)[0][name] = value
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
+
+
+def _address(storage) -> int:
+    """Return the address of an UntypedStorage's `StorageImpl`, or 0 where we have no business."""
+    return storage._cdata if storage.device.type in ("cpu", "cuda") else 0
+
+
+def _comparers(torch) -> set[types.CodeType]:
+    """Return the functions of `torch.save` that ask whether storages are the same by address."""
+    serialization = torch.serialization
+    savers = (getattr(serialization, name, None) for name in ("_save", "_legacy_save"))
+    return {constant for saver in savers if saver is not None
+            for constant in saver.__code__.co_consts
+            if isinstance(constant, types.CodeType) and constant.co_name == "persistent_id"}
+
+
+def _storage_finder(torch):
+    """Return a function that gives the address of a tensor's `StorageImpl`, or 0."""
+    plain = (torch.Tensor, torch.nn.Parameter)
+    has_storage, address = torch._C._has_storage, torch._C._storage_address
+    without_overrides = torch._C.DisableTorchFunctionSubclass
+    untyped_storage = torch.Tensor.untyped_storage
+
+    def storage_of(tensor) -> int:
+        if type(tensor) in plain:
+            if not has_storage(tensor) or not (tensor.is_cpu or tensor.is_cuda):
+                return 0
+        elif not isinstance(tensor, torch.Tensor):
+            return 0
+        else:  # subclasses may claim a device that their storage is not on (FakeTensor)
+            try:
+                with without_overrides():
+                    return _address(untyped_storage(tensor))
+            except (RuntimeError, NotImplementedError):  # no storage: wrappers, sparse
+                return 0
+        try:
+            return address(tensor)
+        except RuntimeError:  # functorch's wrappers claim to have one
+            return 0
+
+    return storage_of

@@ -1,0 +1,180 @@
+"""What a job may say about its memory while it runs: its budget, and what is not to be evicted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..settings import _settings, _sizes
+from ._plugin import AttachError
+from ._steps import Pressure
+
+if TYPE_CHECKING:
+    from ._job import Job
+
+_NO_LIMIT = 2**63  # more than any budget
+_LOGGED = ("evictions", "evicted_bytes", "operators_replayed", "replay_ns")
+
+
+class Kept:
+    """Tensors that stay where they are until `release()`, or the end of a `with` block."""
+
+    def __init__(self, job: Job | None, tensors: tuple) -> None:
+        """Restore the tensors; raise OutOfMemoryError if they do not fit together."""
+        self._holds: contextlib.ExitStack = contextlib.ExitStack()
+        if job is None or job.storage_of is None:
+            return  # nothing is evicted
+        self._storages = [tensor.untyped_storage() for tensor in tensors]  # so that they live on
+        self._holds.enter_context(job.plugin.holding([job.storage_of(each) for each in tensors]))
+
+    def release(self) -> None:
+        """Let the tensors be evicted again; more than once does nothing."""
+        self._holds.close()
+        self._storages = []
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def keep(*tensors: Any) -> Kept:
+    """Keep tensors from being evicted, until the result is released, or its `with` block ends.
+
+        with tidepool.keep(hidden):
+            ...
+
+    They are restored if they are evicted. Where Tidepool is not attached nothing is done.
+
+    Raises:
+        torch.OutOfMemoryError: they do not fit the budget together.
+    """
+    return Kept(_current(), tensors)
+
+
+@contextlib.contextmanager
+def no_eviction() -> Iterator[None]:
+    """Evict nothing until the block ends: all that is evicted is restored first.
+
+    Memory that the block needs beyond the budget raises OutOfMemoryError. Where Tidepool is not
+    attached nothing is done.
+
+    Raises:
+        torch.OutOfMemoryError: what is evicted does not fit; or a request in the block.
+    """
+    job = _current()
+    if job is None or job.storage_of is None:
+        yield
+        return
+    with job.plugin.keeping():
+        yield
+
+
+def step() -> None:
+    """End a step of a training loop that has no optimizer of PyTorch's.
+
+    The steps of optimizers are noticed without it. Once it has been called, only its calls count.
+    Where Tidepool is not attached nothing is done.
+    """
+    job = _current()
+    if job is not None and job.steps is not None:
+        job.steps.end()
+
+
+def on_pressure(callback: Callable[[Pressure], object]) -> Callable[[], None]:
+    """Call a function after each step in which something was evicted.
+
+    It is called on the thread that ended the step, once the optimizer is done, with no lock held:
+    it may do what the job may do there. What it raises reaches the job. Each call takes statistics,
+    some tens of microseconds. Where Tidepool is not attached nothing is done.
+
+    Returns:
+        A function that ends this.
+    """
+    job = _current()
+    if job is None or job.steps is None:
+        return lambda: None
+    return job.steps.listen(callback)
+
+
+def metrics() -> dict[str, float]:
+    """Return what a training log should have, by names that begin with "tidepool/".
+
+    Counts are since the start, and sums over all devices; peaks are those of the fullest one. It is
+    empty where Tidepool is not attached.
+    """
+    job = _current()
+    devices = list(job.plugin.statistics().values()) if job else []
+    if not devices:
+        return {}
+    found = {key: float(sum(values.get(key, 0) for values in devices)) for key in _LOGGED}
+    found["reserved_peak_bytes"] = float(max(values["reserved_peak_bytes"] for values in devices))
+    found["replay_seconds"] = found.pop("replay_ns") / 1e9
+    return {f"tidepool/{key}": value for key, value in found.items()}
+
+
+def set_budget(size: str | int | None) -> int:
+    """Change the budget of this process from now on, up to the one that it was attached with.
+
+    A smaller budget holds when the call returns: what has to go is evicted. On CUDA it holds for
+    each device that has been used.
+
+    Args:
+        size: bytes, or a size such as "8GiB" or "60%"; None is the budget of the start again.
+
+    Returns:
+        The bytes that are allowed.
+
+    Raises:
+        SettingsError: the size is wrong.
+        AttachError: Tidepool is not attached.
+        torch.OutOfMemoryError: what cannot be evicted takes more; the budget is what it was.
+    """
+    job = _attached_job()
+    budgets = [device["budget_bytes"] for device in job.plugin.statistics().values()]
+    wanted = _NO_LIMIT if size is None else _bytes(str(size), job.settings.device)
+    job.plugin.set_limit(wanted)
+    job.limit_bytes = wanted
+    return min([wanted, *budgets])
+
+
+@contextlib.contextmanager
+def budget(size: str | int) -> Iterator[int]:
+    """Have another budget in a block, as by `set_budget`; afterwards the one from before it."""
+    job = _attached_job()
+    before = job.limit_bytes
+    allowed = set_budget(size)
+    try:
+        yield allowed
+    finally:
+        set_budget(before)
+
+
+def _current() -> Job | None:
+    from . import _job  # which needs much that a job without a budget should not load
+
+    return _job.current()
+
+
+def _attached_job() -> Job:
+    job = _current()
+    if job is None:
+        raise AttachError("Tidepool is not attached to this process: there is no budget to change")
+    return job
+
+
+def _bytes(text: str, device: str) -> int:
+    memory = _sizes.cpu_memory_bytes()
+    if device == "cuda" and text.strip().endswith("%"):
+        import torch
+
+        memory = torch.cuda.mem_get_info()[1]
+    try:
+        found = _sizes.parse_size(text, memory)
+    except ValueError as error:
+        raise _settings.SettingsError(f"budget {text!r}: {error}") from None
+    if found <= 0:
+        raise _settings.SettingsError(f"budget {text!r}: expected more than zero bytes")
+    return found

@@ -1,0 +1,1 @@
+"""`tidepool probe`: what budgets cost a job, by simulation of its traces."""

@@ -1,0 +1,1 @@
+"""Which of the job's own operators may be replayed, and how that is found out."""

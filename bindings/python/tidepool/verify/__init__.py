@@ -1,0 +1,1 @@
+"""`tidepool verify`: the same job run without and with Tidepool, and compared."""

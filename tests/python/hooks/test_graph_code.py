@@ -1,0 +1,121 @@
+"""What generated code of torch.compile does is read from its text, or it is not understood."""
+
+import types
+
+import pytest
+from tidepool.hooks import _graph_code
+from tidepool.hooks._graph_code import Kind, Result, Seeds, Unknown
+
+KERNEL = """
+fused = async_compile.cpp_pybinding(['float*', 'const float*', 'float*', 'const int64_t'], r'''
+{text}
+''')
+"""
+CODE = """
+class Runner:
+    def call(self, args):
+        {inputs} = args
+        args.clear()
+        {body}
+        return ({results}, )
+"""
+
+
+def argument(name, is_write=None):
+    alias = None if is_write is None else types.SimpleNamespace(is_write=is_write)
+    return types.SimpleNamespace(name=name, alias_info=alias)
+
+
+def operator(*arguments, returns=(None,)):
+    schema = types.SimpleNamespace(arguments=arguments,
+                                   returns=[argument("", each) for each in returns])
+    return types.SimpleNamespace(_schema=schema)
+
+
+ATEN = types.SimpleNamespace(
+    mm=types.SimpleNamespace(out=operator(argument("self"), argument("mat2"),
+                                          argument("out", True), returns=(True,))),
+    attend=types.SimpleNamespace(default=operator(argument("q"), returns=(None, None))),
+    copy_=types.SimpleNamespace(default=operator(argument("self", True), argument("src"),
+                                                 returns=(True,))),
+    view=types.SimpleNamespace(dtype=operator(argument("self", False), returns=(False,))))
+TORCH = types.SimpleNamespace(ops=types.SimpleNamespace(aten=ATEN))
+
+
+def read(body, results="buf0", inputs="a, b, s0", text=""):
+    lines = "\n        ".join(body.strip().splitlines())
+    source = KERNEL.format(text=text) + CODE.format(inputs=inputs, body=lines, results=results)
+    return _graph_code.read(source, TORCH)
+
+
+FILL = "buf0 = empty_strided_cpu((s0, 4), (4, 1), torch.float32)\nfused(buf0, a, buf0, s0)\n"
+
+
+def test_a_graph_that_only_reads_its_inputs():
+    code = read("assert_size_stride(a, (s0, 4), (4, 1))\n" + FILL + "del a\n"
+                "buf1 = reinterpret_tensor(buf0, (4, s0), (1, 4), 0); del buf0  # reuse\n"
+                "extern_kernels.mm(b, buf1, out=buf1)",
+                "buf1, b, None, s0, reinterpret_tensor(buf1, (4,), (1,), 0), "
+                "reinterpret_tensor(b, (4,), (1,), 4)")
+    assert code.inputs == 3 and code.written == () and not code.varies
+    assert code.results == (Result(Kind.FRESH, 0), Result(Kind.INPUT, 1), Result(Kind.OTHER),
+                            Result(Kind.INPUT, 2), Result(Kind.FRESH_VIEW, 0),
+                            Result(Kind.INPUT_VIEW, 1))
+    assert code.operators == ("aten::mm.out",)
+
+
+@pytest.mark.parametrize("write", [
+    "fused(buf0, buf0, b, s0)",
+    "buf1 = b; del b  # reuse\nfused(buf1, a, buf0, s0)",
+    "fused(reinterpret_tensor(b, (4,), (1,), 0), a, buf0, s0)",
+    "extern_kernels.mm(a, a, out=b)",
+    "extern_kernels.mm(a, a, reinterpret_tensor(b, (4,), (1,), 0))",
+    "aten.copy_.default(b, buf0)",
+])
+def test_writes_to_inputs_are_seen(write):
+    assert read(FILL + write).written == (1,)
+
+
+def test_an_operator_that_returns_several_tensors():
+    code = read("buf0 = torch.ops.aten.attend.default(a)\nbuf1 = buf0[0]\nbuf2 = buf0[1]",
+                "buf2, buf1, buf2")
+    assert code.results == (Result(Kind.FRESH, 0), Result(Kind.FRESH, 1),
+                            Result(Kind.FRESH_VIEW, 0))
+
+
+def test_seeds_are_read_in_the_order_of_their_draws():
+    code = read(FILL + "aten.randint.low_out(-8, 7, [2], out=buf0)\n"
+                       "aten.randint.low_out(0, 9, [1], out=buf0)")
+    assert code.seeds == (Seeds(-8, 7, (2,)), Seeds(0, 9, (1,)))
+    assert code.operators == ()
+
+
+def test_additions_of_several_threads_vary():
+    assert read(FILL, text="atomic_add(out, 1)").varies
+    assert not read("buf0 = b", text="atomic_add(out, 1)").varies
+
+
+@pytest.mark.parametrize("body", [
+    "if s0 > 3:\n    buf0 = a",
+    "buf0 = mylib.make(a)",
+    "buf0 = torch.ops.mylib.make.default(a)",
+    "buf0 = torch.ops.aten.gone.default(a)",
+    "buf0 = extern_kernels.special(a)",
+    "buf0 = aten.view.dtype(a)",
+    "buf0 = a.item()",
+    "self.partitions[0](a)",
+    "buf0 = a.grad",
+    "fused(a)",
+    "extern_kernels.mm(a, a, out=constant)",
+    "aten.randint.low_out(-8, 7, [s0], out=b)",
+    "buf0, buf1 = a, b",
+])
+def test_what_is_not_understood(body):
+    with pytest.raises(Unknown):
+        read(body)
+
+
+def test_other_texts():
+    for source in ("this is no Python", "x = 3", "def call(args):\n    return args"):
+        with pytest.raises(Unknown):
+            _graph_code.read(source, TORCH)

@@ -1,0 +1,164 @@
+"""Kernels that replace PyTorch's are noticed whatever registers them. On the real PyTorch, in a
+process of its own: what is wrapped stays.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tidepool.hooks import _registrations
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+
+JOB = """
+import contextlib, gc, json, torch, warnings
+warnings.simplefilter("ignore")
+from tidepool.hooks import _registrations
+calls = []
+class Plugin:
+    fails = False
+    @contextlib.contextmanager
+    def settling(self):
+        if self.fails:
+            raise torch.OutOfMemoryError("out of memory")
+        calls.append("begin")
+        try:
+            yield
+        finally:
+            calls.append("end")
+    def distrust(self, name):
+        calls.append(name)
+    def note_own_kernel(self):
+        pass
+plugin = Plugin()
+early = torch.library.Library("aten", "IMPL")
+_registrations.follow_registrations(plugin, torch, "cpu", lambda: {"trusted_of_test"})
+seen = {}
+def note(name):
+    seen[name] = list(calls)
+    calls.clear()
+
+def mine(a):
+    return torch.zeros_like(a) + 7
+
+x = torch.ones(3)
+lib = torch.library.Library("aten", "IMPL")
+lib.impl("special_erfcx", mine, "CPU")
+note("impl")
+seen["result"] = torch.special.erfcx(x).tolist()
+lib.impl(torch.ops.aten.special_i0e.default, mine, "CPU")
+lib.impl("aten::add.Tensor", lambda a, b: a, "SparseCPU")
+note("other names")
+early.impl("special_bessel_j0", mine, "CPU")
+note("a library from before")
+usual = torch.library.Library("aten", "IMPL", "CPU")
+usual.impl("special_i1e", mine)
+note("the key of the library")
+torch.library.impl("aten::special_i1", "cpu")(mine)
+note("decorator")
+torch.library.impl(lib, "special_i1", "Autograd")(mine)
+note("decorator with a library")
+rest = torch.library.Library("_", "IMPL")
+rest.fallback(torch.library.fallthrough_kernel, "PrivateUse2")
+note("fallthrough")
+rest.fallback(lambda op, *args, **kwargs: None, "PrivateUse1")
+note("fallback")
+own = torch.library.Library("own_of_test", "DEF")
+own.define("f(Tensor x) -> Tensor")
+own.impl("f", mine, "CPU")
+def native(a):
+    return a
+native.__module__ = "torch._native.ops"
+lib.impl("special_log_ndtr", native, "CUDA")
+note("PyTorch's own, on another device")
+lib.impl("special_log_ndtr", native, "CPU")
+note("PyTorch's own")
+lib.impl("special_zeta", mine, "AutogradCUDA")
+note("another device")
+torch.library.register_kernel("own_of_test::f", "cuda", mine)
+note("own")
+more = torch.library.Library("aten", "FRAGMENT")
+more.define("new_of_test(Tensor x) -> Tensor")
+note("defined")
+more.impl("new_of_test", mine, "Meta")
+lib.impl("special_ndtri", mine, "PythonTLSSnapshot")
+note("no data")
+own._destroy()
+note("own is gone")
+trusted = torch.library.Library("trusted_of_test", "DEF")
+trusted.define("f(Tensor x) -> Tensor")
+trusted.impl("f", mine, "CPU")
+note("trusted")
+trusted._destroy()
+note("trusted is gone")
+del usual
+gc.collect()
+note("gone")
+lib._destroy()
+note("destroyed")
+seen["back"] = torch.special.erfcx(x).tolist()
+plugin.fails = True
+last = torch.library.Library("aten", "IMPL")
+try:
+    last.impl("special_erfcx", mine, "CPU")
+except torch.OutOfMemoryError:
+    seen["out of memory"] = torch.special.erfcx(x).tolist()
+plugin.fails = False
+try:
+    last.impl("special_erfcx", "nonsense", "CPU")
+except TypeError:
+    note("wrong")
+last.impl("special_erfcx", mine, "CPU")
+calls.clear()
+print(json.dumps(seen))
+plugin.fails = True  # at exit nothing is settled
+"""
+
+
+@pytest.fixture(scope="module")
+def seen():
+    package = str(Path(_registrations.__file__).parents[2])
+    done = subprocess.run([sys.executable, "-c", JOB], text=True, capture_output=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": package,
+                               "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return json.loads(done.stdout)
+
+
+def settled(*names):
+    return [word for name in names for word in ("begin", name, "end")]
+
+
+def test_every_way_to_replace_a_kernel(seen):
+    assert seen["impl"] == settled("aten::special_erfcx") and seen["result"] == [7, 7, 7]
+    assert seen["other names"] == settled("aten::special_i0e", "aten::add.Tensor")
+    assert seen["the key of the library"] == settled("aten::special_i1e")
+    assert seen["decorator"] == seen["decorator with a library"] == settled("aten::special_i1")
+    assert seen["a library from before"] == settled("aten::special_bessel_j0")
+    assert seen["fallthrough"] == []
+    assert seen["fallback"] == ["begin", "_", "end"]
+
+
+def test_what_pytorch_does_for_another_device_is_no_replacement(seen):
+    assert seen["PyTorch's own, on another device"] == []
+    assert seen["PyTorch's own"] == settled("aten::special_log_ndtr")
+    assert seen["another device"] == settled("aten::special_zeta")
+
+
+def test_what_is_not_replaced_passes(seen):
+    assert seen["no data"] == seen["own"] == seen["own is gone"] == seen["defined"] == []
+
+
+def test_a_kernel_that_is_taken_away(seen):
+    assert seen["gone"] == seen["destroyed"] == ["begin", "end"]
+    assert seen["back"] != [7, 7, 7]
+    assert seen["trusted"] == [] and seen["trusted is gone"] == ["begin", "end"]
+
+
+def test_what_fails_changes_nothing(seen):
+    assert seen["out of memory"] == seen["back"]
+    assert seen["wrong"] == []

@@ -1,0 +1,180 @@
+"""Settings: sources and their order, and that every error names the input and what is right."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tidepool.settings import _conf, _settings, _sizes
+from tidepool.settings._settings import SettingsError, resolve
+
+
+def test_defaults():
+    settings = resolve({"budget": "2GiB"}, {})
+    assert settings.for_plugin() == {"device": "cpu", "budget_bytes": 2**31, "policy": "planned",
+                                     "chaos": "none", "poison": False}
+    assert settings.describe() == "budget 2 GiB on cpu, policy planned"
+
+
+def test_arguments_win_over_variables_and_variables_over_conf_keys():
+    environ = {"PYTORCH_ALLOC_CONF": "tidepool_budget:1GiB,tidepool_policy:coop,tidepool_chaos:op",
+               "TIDEPOOL_BUDGET": "2GiB", "TIDEPOOL_POLICY": "dtr-eq"}
+    _conf.take_from_conf(environ)
+    settings = resolve({"budget": 3 * 2**30, "policy": None}, environ)
+    assert (settings.budget_bytes, settings.policy, settings.chaos) == (3 * 2**30, "dtr-eq", "op")
+    assert "PYTORCH_ALLOC_CONF" not in environ
+
+
+def test_everything_arrives():
+    settings = resolve({}, {
+        "TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:7", "TIDEPOOL_POISON": "1",
+        "TIDEPOOL_PAGE": "64KiB", "TIDEPOOL_QUIET": "yes", "TIDEPOOL_STATS": "x.json",
+        "TIDEPOOL_LIMIT_DEPTH": "3", "TIDEPOOL_LIMIT_VERSIONS": "4", "TIDEPOOL_LIMIT_AGE": "5",
+        "TIDEPOOL_LIMIT_RECORDS": "6", "TIDEPOOL_LIMIT_BOOKKEEPING": "7MiB",
+        "TIDEPOOL_ALLOCATOR": "arena", "TIDEPOOL_COSTS": "x",
+        "TIDEPOOL_FULL": "1", "TIDEPOOL_ROOM": "windows+moves"})
+    assert settings.for_plugin() == {
+        "device": "cpu", "budget_bytes": 2**30, "policy": "planned", "chaos": "random:7",
+        "poison": True, "page_bytes": 65536, "allow_remap": False,
+        "limits": {"depth": 3, "versions": 4, "age_steps": 5, "records": 6,
+                   "bookkeeping_bytes": 7 << 20}}
+    assert (settings.quiet, settings.stats) == (True, "x.json")
+
+
+def test_old_names_are_taken():
+    settings = resolve({}, {"TIDEPOOL_BUDGET": "1GiB",
+                            "TIDEPOOL_HANDLE": "64KiB",  # the old name
+                            "TIDEPOOL_POLICY": "need1"})  # the old name
+    assert (settings.page_bytes, settings.policy) == (65536, "needed-cost")
+    assert _settings.asked_for({"TIDEPOOL_HANDLE": "64KiB"})  # the old name
+
+
+@pytest.mark.parametrize("text, steps", [
+    ("3", (3, 3)), ("2:4", (2, 4)), ("2:", (2, None)), ("7:7", (7, 7))])
+def test_a_trace_needs_no_budget(text, steps):
+    settings = resolve({"trace": "out.gz", "trace_steps": text}, {})
+    assert (settings.trace, settings.trace_steps) == ("out.gz", steps)
+    assert settings.budget_bytes > 2**20
+    assert resolve({"trace": "out.gz", "device": "cuda"}, {}).budget_auto
+
+
+@pytest.mark.parametrize("before, after, moved", [
+    ("backend:tidepool,tidepool_budget:1GiB", None, {"BACKEND": "tidepool", "BUDGET": "1GiB"}),
+    ("expandable_segments:True", "expandable_segments:True", {}),
+    ("backend:native,tidepool_chaos:random:7", "backend:native", {"CHAOS": "random:7"}),
+    ("a:[256:1,>:2], tidepool_budget : 1GiB ,b:1", "a:[256:1,>:2],b:1", {"BUDGET": "1GiB"}),
+])
+def test_conf_keys_are_moved(before, after, moved):
+    environ = {"PYTORCH_CUDA_ALLOC_CONF": before}
+    _conf.take_from_conf(environ)
+    assert environ.pop("PYTORCH_CUDA_ALLOC_CONF", None) == after
+    assert environ == {f"TIDEPOOL_{key}": value for key, value in moved.items()}
+
+
+@pytest.mark.parametrize("environ, parts", [
+    ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "4:2"}, ["'4:2'", "FIRST:LAST"]),
+    ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "0"}, ["'0'", "from 1"]),
+    ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "1:2:3"}, ["'1:2:3'"]),
+    ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_DEVICE": "cuda", "TIDEPOOL_POLICY": "none"},
+     ["TIDEPOOL_TRACE", "expected none where nothing is evicted"]),
+    ({"TIDEPOOL_BUDGET": "8gib"}, ["TIDEPOOL_BUDGET", "'8gib'", "GiB"]),
+    ({"TIDEPOOL_BUDGET": "0"}, ["TIDEPOOL_BUDGET", "'0'", "more than zero"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POLICY": "neded-cost"},
+     ["TIDEPOOL_POLICY", "'neded-cost'", "did you mean needed-cost", "coop, dtr, dtr-eq"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "aloc"}, ["'aloc'", "did you mean alloc"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random"}, ["'random'", "random:7"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "bounded:"}, ["'bounded:'", "bounded:7"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ROOM": "window+remap"},
+     ["TIDEPOOL_ROOM", "'window+remap'", "did you mean windows"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ROOM": "moves"}, ["'moves'", "windows or remap"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_CHAOS": "random:x"}, ["'random:x'", "random:7"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cup"}, ["'cup'", "did you mean cpu"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cuda", "TIDEPOOL_CHAOS": "op",
+      "TIDEPOOL_ALLOCATOR": "native"},
+     ["TIDEPOOL_CHAOS 'op'", "where nothing is evicted", "allocator native"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEVICE": "cpu", "TIDEPOOL_POLICY": "none"},
+     ["TIDEPOOL_POLICY 'none'", "on cpu", "device cuda"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ALLOCATOR": "native"},
+     ["TIDEPOOL_ALLOCATOR 'native'", "arena"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_ALLOCATOR": "naitve", "TIDEPOOL_DEVICE": "cuda"},
+     ["'naitve'", "did you mean native"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_POISON": "2"}, ["TIDEPOOL_POISON", "'2'", "1 or 0"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_PAGE": "5%"}, ["TIDEPOOL_PAGE", "'5%'", "2MiB"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_LIMIT_AGE": "0"}, ["LIMIT_AGE", "'0'", "above zero"]),
+    ({"TIDEPOOL_BUDGTE": "1GiB"}, ["TIDEPOOL_BUDGTE", "did you mean TIDEPOOL_BUDGET?"]),
+    ({"TIDEPOOL_STATS": "x.json"}, ["no budget", "TIDEPOOL_STATS", "TIDEPOOL_BUDGET"]),
+    ({"TIDEPOOL_BACKEND": "tidepool"}, ["no budget"]),
+])
+def test_errors_name_the_input(environ, parts):
+    with pytest.raises(SettingsError) as caught:
+        resolve({}, environ)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["bounded", "bounded:12", "random:7", "alloc"])
+def test_modes_of_chaos(mode):
+    assert resolve({"chaos": mode}, {}).chaos == mode
+
+
+def test_chaos_alone_is_enough():
+    assert resolve({"chaos": "op"}, {}).budget_bytes > 2**26
+    assert _settings.asked_for({"TIDEPOOL_CHAOS": "op"})
+
+
+@pytest.mark.parametrize("environ, asked", [
+    ({}, False), ({"TIDEPOOL_BUDGET": ""}, False), ({"TIDEPOOL_BUDGET": "1GiB"}, True),
+    ({"TIDEPOOL_FULL": "1"}, False), ({"TIDEPOOL_QUIET": "1", "TIDEPOOL_COSTS": "x"}, False),
+    ({"TIDEPOOL_BUDGTE": "1"}, True), ({"TIDEPOOL_BACKEND": "tidepool"}, True),
+    ({"TIDEPOOL_WEBSITE_ADDRESS": "x"}, False),
+])
+def test_who_asks(environ, asked):
+    assert _settings.asked_for(environ) is asked
+
+
+def test_a_gpu_makes_cuda_the_default(monkeypatch):
+    monkeypatch.setattr(_settings, "gpu_is_visible", lambda: True)
+    assert resolve({"budget": "1GiB"}, {}).device == "cuda"
+    assert resolve({"budget": "1GiB", "device": "cpu"}, {}).device == "cpu"
+
+
+def test_a_share_of_a_gpus_memory_is_known_once_there_is_one():
+    settings = resolve({"budget": "80%", "device": "cuda"}, {})
+    assert (settings.budget_bytes, settings.budget_share) == (0, 0.8)
+    assert settings.for_plugin()["budget_share"] == 0.8
+    assert "80% on each cuda device" in settings.describe()
+    assert "budget_share" not in resolve({"budget": "80%", "device": "cpu"}, {}).for_plugin()
+
+
+def test_a_budget_may_be_what_there_is():
+    on_cuda = resolve({"budget": "auto", "device": "cuda"}, {})
+    assert on_cuda.for_plugin()["budget_auto"] is True
+    assert "budget auto on each cuda device" in on_cuda.describe()
+    on_cpu = resolve({}, {"TIDEPOOL_BUDGET": "AUTO", "TIDEPOOL_DEVICE": "cpu"})
+    assert 0 < on_cpu.for_plugin()["budget_bytes"] < _sizes.cpu_memory_bytes()
+    assert "budget_auto" not in on_cpu.for_plugin()
+    assert "budget auto (" in on_cpu.describe()
+
+
+@pytest.mark.parametrize("given, environ, visible, budget", [
+    ({}, {}, True, "auto"), ({}, {}, False, None),
+    ({"device": "cuda"}, {}, False, "auto"), ({"device": "cpu"}, {}, True, None),
+    ({}, {"TIDEPOOL_DEVICE": "cpu"}, True, None), ({}, {"TIDEPOOL_DEVICE": "cuda"}, False, "auto"),
+])
+def test_a_job_on_a_gpu_needs_no_budget(monkeypatch, given, environ, visible, budget):
+    monkeypatch.setattr(_settings, "gpu_is_visible", lambda: visible)
+    assert _settings.default_budget(given, environ) == budget
+
+
+def test_the_backend_alone_means_all_of_a_gpus_memory():
+    environ = {"TIDEPOOL_BACKEND": "tidepool"}
+    settings = resolve({"device": "cuda"}, environ)
+    assert settings.budget_auto
+    assert settings.for_plugin()["budget_auto"] is True
+    with pytest.raises(SettingsError, match="no budget given"):
+        resolve({"device": "cpu"}, environ)
+
+
+def test_policies_are_those_of_the_runtime():
+    source = (Path(__file__).parents[3] / "remat" / "restore" / "policy_table.cpp").read_text()
+    table = source.split("kPolicies[] = {", 1)[1].split("\n};", 1)[0]
+    assert tuple(re.findall(r'^    \{"([^"]+)"', table, re.MULTILINE)) == _settings.POLICIES

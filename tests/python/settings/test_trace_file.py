@@ -1,0 +1,43 @@
+"""Who writes which trace file."""
+
+import os
+
+from tidepool.settings import _trace_file
+
+
+def test_the_first_process_takes_the_path_and_tells_its_children(tmp_path):
+    path = tmp_path / "out.jsonl.gz"
+    path.write_text("of an earlier job")
+    environ = {}
+    assert _trace_file.claim(str(path), environ) == path
+    assert environ == {"TIDEPOOL_TRACE_OWNER": str(os.getpid())}
+    other = _trace_file.claim(str(path), environ)
+    assert other == tmp_path / f"out.{os.getpid()}.jsonl.gz"
+
+
+def test_of_several_that_a_command_starts_one_takes_the_path(tmp_path):
+    path = tmp_path / "out.jsonl"
+    environ = {"TIDEPOOL_TRACE_OWNER": "1-abc"}
+    assert _trace_file.claim(str(path), environ) == path
+    assert path.read_bytes() == b""
+    assert _trace_file.claim(str(path), environ) != path
+
+
+def test_where_nothing_can_be_written_the_recorder_says_so(tmp_path):
+    path = tmp_path / "no" / "out"
+    assert _trace_file.claim(str(path), {"TIDEPOOL_TRACE_OWNER": "1-abc"}) == path
+
+
+def test_only_traces_are_replaced(tmp_path):
+    path = tmp_path / "out"
+    assert _trace_file.may_replace(path)
+    for content, may in ((b"", True), (b'{"tidepool_trace":1', True), (b"\x1f\x8b\x08", True),
+                         (b"import torch", False), (b"{}", False)):
+        path.write_bytes(content)
+        assert _trace_file.may_replace(path) is may
+    assert not _trace_file.may_replace(tmp_path)
+
+
+def test_names():
+    assert _trace_file.name_of("a/gpt.jsonl.gz") == "gpt"
+    assert _trace_file.name_of(".gz") == "job"
