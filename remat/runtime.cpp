@@ -344,6 +344,7 @@ bool Runtime::wait_for_room(DeviceLock& lock) {
   // What could be evicted is, so that spare roots which no evicted value needs are of no use now.
   if (contents_.dependent_cut.sweep(DependentCut::Spares::kGo) > 0) return true;
   if (contents_.residency.offload_retained() > 0) return true;
+  if (restorer_.give_up_ghost()) return true;
   if (contents_.backend.give_up_memory(lock)) return true;
   return contents_.queue.wait_for_room(lock);
 }

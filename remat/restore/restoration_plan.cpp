@@ -1,6 +1,7 @@
 #include "remat/restore/restoration_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fmt/format.h"
 
@@ -160,5 +161,29 @@ void RestorationPlan::unlock_next() {
 }
 
 void RestorationPlan::finish_next() { leave(order_[done_++]); }
+
+bool RestorationPlan::give_up_ghost() {
+  if (mode_ == Mode::kFirm) return false;
+  const uint32_t seen = contents_.store.next_epoch();
+  Value* ghost = nullptr;
+  uint64_t most = 0;  // byte-steps until the first read
+  for (size_t at = done_; at < order_.size(); ++at) {
+    const Record* const record = order_[at].record;
+    for (size_t k = 0; record != nullptr && k < record->edge_count; ++k) {
+      Value& value = *record->edges[k].value;
+      if (std::exchange(value.scratch, seen) == seen) continue;
+      const bool is_free_to_go = value.kept != nullptr && value.storage == nullptr &&
+                                 value.locks == 0 && (value.producer != nullptr || value.copied);
+      const uint64_t byte_steps = uint64_t{value.bytes} * (at - done_ + 1);
+      if (!is_free_to_go || byte_steps <= most) continue;
+      ghost = &value;
+      most = byte_steps;
+    }
+  }
+  if (ghost == nullptr) return false;
+  contents_.residency.free_kept(*ghost);
+  contents_.residency.availability_changed(*ghost);
+  return true;
+}
 
 }  // namespace tidepool::remat

@@ -22,7 +22,7 @@ class RestorationPlan {
  public:
   // kFirm locks every value that it will read, so that it cannot fail but for lack of memory.
   // kLean locks only what the record now running reads: values that were resident may be evicted
-  // before their turn, and then a new plan must be made.
+  // before their turn, and ghosts given up, and then a new plan must be made.
   enum class Mode : uint8_t { kFirm, kLean };
 
   // A plan may have no more records, because an error is better than hours of replays.
@@ -60,6 +60,10 @@ class RestorationPlan {
   void unlock_next();
   // Goes on after the next step has been done, and ends its uses.
   void finish_next();
+  // Frees the bytes of a ghost that the plan has made for later steps, and that no running record
+  // reads: of those that are large and read late. A later plan makes it again. False: there is
+  // none, or the plan is firm.
+  bool give_up_ghost();
 
  private:
   struct Frame {

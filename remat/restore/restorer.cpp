@@ -1,8 +1,11 @@
 #include "remat/restore/restorer.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/inlined_vector.h"
 #include "allocator/base/device_error.h"
 #include "allocator/base/steady_clock.h"
@@ -62,19 +65,21 @@ void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
   };
   uint64_t done_before = steps_done();
   std::optional<OutOfMemoryReport> shortage;
+  std::unique_ptr<RestorationPlan> plan;
   while (std::any_of(storages.begin(), storages.end(), is_missing)) {
-    RestorationPlan plan(contents_, mode);
-    make(plan, storages);
-    if (allowed == 0) allowed = kPatience * plan.steps() + kLeastPatience;
+    auto next = std::make_unique<RestorationPlan>(contents_, mode);
+    make(*next, storages);
+    plan = std::move(next);  // the ghosts of the plan before stay, where they are needed again
+    if (allowed == 0) allowed = kPatience * plan->steps() + kLeastPatience;
     if (mode == Mode::kLean) ++statistics.lean_plans;
     try {
-      run(plan, lock);
+      run(*plan, lock);
     } catch (const OutOfMemory& error) {
       if (mode == Mode::kLean) throw;
       mode = Mode::kLean;
       shortage = error.report();
       done_before = steps_done();
-      allowed = kPatience * plan.steps() + kLeastPatience;
+      allowed = kPatience * plan->steps() + kLeastPatience;
     }
     if (steps_done() - done_before > allowed) {
       if (shortage) throw OutOfMemory(*shortage);  // what the plan needs does not fit at once
@@ -85,6 +90,7 @@ void Restorer::restore(std::span<Storage* const> storages, DeviceLock& lock) {
           storages.size()));
     }
   }
+  plan.reset();
   contents_.dependent_cut.sweep_if_due();
 }
 
@@ -102,6 +108,9 @@ void Restorer::make_resident(std::span<Storage* const> storages, DeviceLock& loc
 }
 
 void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {
+  // Restorations nest where a kernel that is replayed reads what is evicted.
+  RestorationPlan* const outer = std::exchange(running_plan_, &plan);
+  const absl::Cleanup end = [&] { running_plan_ = outer; };
   while (!plan.is_done()) {
     if (!plan.next_is_ready()) return;  // something was evicted since; the caller makes a new plan
     run_next(plan, lock);

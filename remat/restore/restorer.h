@@ -41,6 +41,10 @@ class Restorer {
   // evicted and has a copy, and the tier's loads run beside operators.
   bool prefetch(Storage& storage, DeviceLock& lock);
 
+  // Makes room from what the restoration under way has made for its later steps, where it does not
+  // fit otherwise. False: there is nothing to give up.
+  bool give_up_ghost() { return running_plan_ != nullptr && running_plan_->give_up_ghost(); }
+
   // The replay that is under way on the restorer's thread.
   struct Running {
     const Record* record = nullptr;  // nullptr: there is none
@@ -73,6 +77,7 @@ class Restorer {
 
   Contents& contents_;
   Running running_;
+  RestorationPlan* running_plan_ = nullptr;
 };
 
 }  // namespace tidepool::remat

@@ -128,6 +128,32 @@ TEST_CASE("a plan whose inputs do not fit at once is tried without locking them 
   job.check();
 }
 
+TEST_CASE("dead intermediates of which few fit are made again, instead of failing") {
+  // What a gradient of the first layer rests on: all layers' results, read in reverse.
+  constexpr int kLayers = 24;
+  RematFixture job(size_t{kLayers + 8} << 12);
+  std::vector<Tensor> layers{job.pure({job.input(8)}, 500)};
+  while (layers.size() < kLayers) layers.push_back(job.pure({layers.back()}, 500));
+  Tensor gradient = job.pure({layers.back()}, 500);
+  while (!layers.empty()) {
+    Tensor next = job.pure({gradient, layers.back()}, 500);
+    job.drop(gradient);
+    job.drop(layers.back());
+    layers.pop_back();
+    gradient = next;
+  }
+  CHECK(job.evict(gradient));
+  std::vector<Tensor> pinned;
+  for (int k = 0; k < kLayers; ++k) {
+    pinned.push_back(job.input(500));
+    job.tracked(pinned.back());
+  }
+  CHECK(job.matches(gradient));  // while a third of the layers fits
+  CHECK(job.statistics().lean_plans > 1);
+  CHECK(job.statistics().operators_replayed < 8 * 2 * kLayers);
+  job.check();
+}
+
 TEST_CASE("what does not fit is out of memory, with an honest bound, and a retry works") {
   RematFixture job(32 << 10);
   Tensor x = job.input(8);
