@@ -125,7 +125,8 @@ void LimitKeeper::cut_copied_where(Wanted&& wanted, RootReason reason) {
 void LimitKeeper::cut_aged(uint64_t step) {
   cut_where(
       [&](const Storage& storage) {
-        return storage.current->producer->step + limits_.age_steps < step;
+        return storage.role == Role::kOptimizerState ||
+               storage.current->producer->step + limits_.age_steps < step;
       },
       RootReason::kAgeLimit);
 }

@@ -46,7 +46,9 @@ class LimitKeeper {
   // makes a new version, or nullptr.
   RootReason admit(Record& record, const Storage* written, size_t output_bytes);
 
-  // Makes resident values roots whose producers are older than the limit. `step`: the present one.
+  // Makes resident values roots whose producers are older than the limit, and all that optimizers
+  // have made: it lives as long as the job does, and to restore it a whole step would have to run
+  // again. `step`: the present one.
   void cut_aged(uint64_t step);
   // Makes all resident values roots, whatever their age.
   void cut_all(RootReason reason);

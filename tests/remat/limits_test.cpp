@@ -79,6 +79,22 @@ TEST_CASE("lineage older than the limit is cut where its result is resident") {
   CHECK(job.value(b).reason == RootReason::kAgeLimit);
 }
 
+TEST_CASE("what an optimizer has made is a root from the end of its step on") {
+  RematFixture job;
+  auto gradient = job.pure({job.input()});
+  auto state = job.pure({gradient});
+  auto evicted = job.pure({gradient});
+  for (auto made : {state, evicted}) job.tracked(made)->role = remat::Role::kOptimizerState;
+  CHECK(job.evict(evicted));
+  job.runtime.end_step();
+  CHECK(job.value(state).reason == RootReason::kAgeLimit);
+  CHECK(!job.is_root(gradient));
+  CHECK(!job.is_root(evicted));
+  CHECK(job.matches(evicted));
+  job.runtime.end_step();
+  CHECK(job.is_root(evicted));
+}
+
 TEST_CASE("beyond the greatest number of records results are roots") {
   RematFixture job(1 << 20, with_limits({128, 32, 4, 3}));
   auto x = job.input();
