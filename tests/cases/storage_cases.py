@@ -164,6 +164,25 @@ def case_out_arguments():
     return out, c, strided, values, indices
 
 
+def case_out_arguments_of_compositions():
+    """These give their result another size themselves, where no operator shows it."""
+    a, b, batch = made(8, 8), made(8, 8), made(2, 4, 8)
+    calls = [lambda out: torch.matmul(batch, b, out=out), lambda out: torch.kron(a, b, out=out),
+             lambda out: torch.matmul(batch, batch.mT, out=out),
+             lambda out: torch.inner(a, b, out=out), lambda out: torch.tensordot(a, b, 1, out=out),
+             lambda out: torch.linalg.multi_dot([a, b, a], out=out),
+             lambda out: torch.chain_matmul(a, b, a, out=out),
+             lambda out: torch.linalg.tensorinv(a.view(8, 2, 4), 1, out=out),
+             lambda out: torch.linalg.tensorsolve(a.view(8, 2, 4), b[0], out=out)]
+    results = []
+    for call in calls:
+        out = made(37)
+        before = out * 1
+        call(out)
+        results += [before, out, out + 1]
+    return results
+
+
 def case_lists():
     tensors = [made(5), made(7, 2), made(3)]
     others = [made(5), made(7, 2), made(3)]

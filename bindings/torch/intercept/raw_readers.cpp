@@ -19,12 +19,12 @@ namespace tidepool::torch_glue {
 namespace {
 
 // A composite operator that reads raw memory, with all its overloads. `arguments`: those that it
-// reads, mostly lengths and indices. If there are none, it reads or writes intermediates of its
-// own: then all arguments are held, the operators that it is made of run unseen, and its results
-// are roots. `written`: an argument that it writes though its schema says otherwise. `converts`:
-// what it makes of its arguments before it reads them, if no gradient is asked for. These operators
-// were found by looking through libtorch_cpu for composite operators that ask for data pointers,
-// and by running PyTorch's database of operators without autograd.
+// reads, mostly lengths and indices, or the result that it resizes. If there are none, it reads or
+// writes intermediates of its own: then all arguments are held, the operators that it is made of
+// run unseen, and its results are roots. `written`: an argument that it writes though its schema
+// says otherwise. `converts`: what it makes of its arguments before it reads them, if no gradient
+// is asked for. These operators were found by looking through libtorch_cpu for composite operators
+// that ask for data pointers, and by running PyTorch's database of operators without autograd.
 enum class Conversion { kNone, kContiguous, kContiguousLongs };
 struct RawReader {
   std::string_view name;
@@ -45,6 +45,15 @@ constexpr std::array kRawReaders = {
     RawReader{"aten::gru", {"batch_sizes"}},
     RawReader{"aten::rnn_tanh", {"batch_sizes"}},
     RawReader{"aten::rnn_relu", {"batch_sizes"}},
+    RawReader{"aten::matmul", {"out"}},
+    RawReader{"aten::linalg_matmul", {"out"}},
+    RawReader{"aten::inner", {"out"}},
+    RawReader{"aten::kron", {"out"}},
+    RawReader{"aten::tensordot", {"out"}},
+    RawReader{"aten::chain_matmul", {"out"}},
+    RawReader{"aten::linalg_multi_dot", {"out"}},
+    RawReader{"aten::linalg_tensorinv", {"out"}},
+    RawReader{"aten::linalg_tensorsolve", {"out"}},
     RawReader{"aten::quantile"},
     RawReader{"aten::nanquantile"},
     RawReader{"aten::sparse_coo_tensor"},
@@ -164,8 +173,10 @@ Arguments arguments_of(const RawReader& reader, const c10::FunctionSchema& schem
     const bool named = std::find(reader.arguments.begin(), reader.arguments.end(),
                                  argument.name()) != reader.arguments.end();
     if (!named && !reader.is_opaque()) continue;
+    // What others write for the operator is seen as theirs.
     const bool written = argument.name() == reader.written ||
-                         (argument.alias_info() != nullptr && argument.alias_info()->isWrite());
+                         (reader.is_opaque() && argument.alias_info() != nullptr &&
+                          argument.alias_info()->isWrite());
     found.push_back({k, written});
   }
   return found;
