@@ -16,7 +16,7 @@ from selection import FULL
 HERE = Path(__file__).parent
 MODULES = sorted(path.stem for path in HERE.glob("*_cases.py")
                  if FULL or path.stem != "stress_cases")
-CHAOS = ("op", "alloc", "random:3")
+CHAOS = ("op", "alloc", "random:3", "offload:2")
 # What depends most on PyTorch's version.
 FLOOR = ("numeric_state_cases", "storage_cases")
 LONG = ("concurrency_cases",)
@@ -24,8 +24,10 @@ LONG = ("concurrency_cases",)
 
 def chosen() -> list:
     """Return modules and kinds of chaos as parameters."""
+    others = CHAOS[1:]
     pairs = [(module, chaos) for number, module in enumerate(MODULES) for chaos in CHAOS
-             if FULL or chaos == "op" or module not in LONG and chaos == CHAOS[1 + number % 2]]
+             if FULL or chaos == "op"
+             or module not in LONG and chaos == others[(number + 2) % len(others)]]
     return [pytest.param(*pair, marks=[pytest.mark.torch_floor]
                          if pair[0] in FLOOR and pair[1] == "op" else []) for pair in pairs]
 
@@ -34,8 +36,9 @@ def run_cases(module: str, out: Path, chaos: str | None) -> dict:
     """Run a module's cases; return by name what each returned and how many replays it took."""
     front = [sys.executable]
     if chaos is not None:
+        tier = ["--offload", f"file:{out.parent}:1GiB"] if chaos.startswith("offload") else []
         front += ["-m", "tidepool", "run", "--device", "cpu", "--budget", "4GiB",
-                  f"--chaos={chaos}", "--", sys.executable]
+                  f"--chaos={chaos}", *tier, "--", sys.executable]
     done = run([*front, str(HERE / "case_job.py"), module, str(out)])
     assert done.returncode == 0, done.stderr
     return json.loads(out.read_text(encoding="utf-8"))

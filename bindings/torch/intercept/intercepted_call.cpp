@@ -70,13 +70,15 @@ void InterceptedCall::resolve(Seen& seen) {
       ++immediates_;
       return;
     }
-    const TrackedArgument tracked = track_argument(engine(), seen.tensor, seen.written);
-    // With that switch, `empty` fills its memory by an operator, and native code may write to it
-    // right afterwards.
-    if (tracked.is_new && seen.written && fills_fresh_memory()) {
+    if (seen.written && fills_fresh_memory() && info_.qualified_name == "aten::fill_.Scalar" &&
+        find_tracked(engine(), storage, remat::RootReason::kNone) == nullptr) [[unlikely]] {
+      // With that switch, `empty` fills its memory by this operator, and native code may write to
+      // it right afterwards: until another operator uses it, it must stay where it is.
       call().refuse(remat::RootReason::kUntracked);
+      seen.home = Home::kEmpty;
+      return;
     }
-    seen.storage = tracked.storage;
+    seen.storage = track_argument(engine(), seen.tensor, seen.written);
     seen.home = Home::kStorage;
     return;
   }

@@ -35,28 +35,28 @@ void follow_swap(remat::Storage& tracked, c10::StorageImpl* storage) {
 
 }  // namespace
 
-TrackedArgument track_argument(Engine& engine, c10::TensorImpl* tensor, bool written) {
+remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool written) {
   c10::StorageImpl* storage = storage_of(tensor);
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   remat::Runtime& runtime = engine.runtime();
-  TrackedArgument found;
+  remat::Storage* found = nullptr;
   if (data.get_deleter() == &delete_evicted) {
-    found.storage = static_cast<remat::Storage*>(data.get_context());
+    found = static_cast<remat::Storage*>(data.get_context());
   } else {
-    found.storage = runtime.find(data.get());
+    found = runtime.find(data.get());
   }
-  if (found.storage == nullptr) {
+  if (found == nullptr) {
     const remat::Role role = role_of(tensor, written);
     // Its contents were written through an address. (A parameter that was loaded is written once.)
     const bool escaped = tripwire::g_addresses_are_kept && role == remat::Role::kInput;
     const auto reason = escaped ? remat::RootReason::kEscaped : remat::RootReason::kUntracked;
-    found = {start_tracking(runtime, storage, reason), true};
-    found.storage->role = role;
-    found.storage->escaped = escaped;
-  } else if (found.storage->backend != storage) [[unlikely]] {
-    follow_swap(*found.storage, storage);
+    found = start_tracking(runtime, storage, reason);
+    found->role = role;
+    found->escaped = escaped;
+  } else if (found->backend != storage) [[unlikely]] {
+    follow_swap(*found, storage);
   }
-  remat::Storage& tracked = *found.storage;
+  remat::Storage& tracked = *found;
   // A parameter's bytes may be older than the parameter.
   if (tracked.role != remat::Role::kParameter && tracked.current->producer == nullptr &&
       is_parameter(tensor)) {

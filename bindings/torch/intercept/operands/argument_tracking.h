@@ -12,13 +12,8 @@ namespace tidepool::torch_glue {
 extern constinit thread_local bool t_in_optimizer;
 
 // Returns the storage behind a tensor whose memory is the engine's allocator's. If it has not been
-// tracked, it is tracked from now on, as a root, and `is_new` says so. `written`: the operator is
-// about to write it.
-struct TrackedArgument {
-  remat::Storage* storage = nullptr;
-  bool is_new = false;
-};
-TrackedArgument track_argument(Engine& engine, c10::TensorImpl* tensor, bool written);
+// tracked, it is tracked from now on, as a root. `written`: the operator is about to write it.
+remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool written);
 
 // Returns the tracked storage behind a StorageImpl; nullptr if that is foreign, empty, or not yet
 // tracked. With a reason it is tracked from now on, as a root for that reason. Requires: the
