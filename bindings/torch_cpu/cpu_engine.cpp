@@ -84,6 +84,7 @@ bool set_limit(torch_glue::Engine& engine, size_t bytes) {
   static size_t last_bytes = SIZE_MAX;  // what was last asked for and is in force
   const std::lock_guard<std::mutex> guard(mutex);
   BudgetedAllocator& allocator = engine.allocator();
+  if (bytes < allocator.page_bytes()) return false;  // nothing could be allocated any more
   size_t held_bytes = allocator.set_limit(bytes);
   if (held_bytes > bytes) {
     try {  // The policy chooses what goes. One page more, as the block may begin and end within

@@ -20,7 +20,8 @@ class AllocationLog;
 void attach_cpu(const torch_glue::Settings& settings);
 
 // Holds at most `bytes` from the system, or the engine's budget if that is less: evicts what has to
-// go. False, and the limit is what it was, if what cannot be evicted takes more. Thread safe.
+// go. False, and the limit is what it was, if what cannot be evicted takes more, or a single page
+// does: the greater the budget of the start, the greater is a page. Thread safe.
 bool set_limit(torch_glue::Engine& engine, size_t bytes);
 
 // The log of allocations; nullptr unless the settings asked for one.

@@ -83,6 +83,11 @@ base = torch.randn(1000)
 first, second = base + 1, base + 2
 plugin.evict_all()
 assert state(first) == state(second) == 3
+try:
+    tidepool.set_budget("1KiB")
+    raise SystemExit("less than a page was accepted, and no tensor could be made any more")
+except torch.OutOfMemoryError as error:
+    assert "one page" in str(error), error
 with tidepool.keep(first):
     plugin.evict_all()
     assert (state(first), state(second)) == (2, 3)

@@ -44,8 +44,8 @@ int report_errors(char* error, size_t error_bytes, Work&& work) {
 
 // Why tidepool_set_limit() leaves the limit as it was.
 inline std::string limit_refusal(size_t bytes) {
-  return "out of memory: what cannot be evicted now takes more than " + std::to_string(bytes) +
-         " bytes; the limit is what it was";
+  return "out of memory: what cannot be evicted now, or one page, takes more than " +
+         std::to_string(bytes) + " bytes; the limit is what it was";
 }
 
 // Copies a text if all of it fits. Returns the bytes it needs, the NUL included.
