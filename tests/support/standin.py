@@ -187,9 +187,21 @@ class Device:
 
         Needs CUDA to be initialised. For uses that the allocator does not see, add an OperandWatch.
         """
+        self._of_torch().fake_cuda_watch_allocator()
+
+    def recurrent_layer_begins(self, device: int = 0) -> bool:
+        """Ask the default generator what a recurrent layer asks; return if its state is made anew.
+
+        PyTorch's layers with dropout keep a state of cuDNN's that draws go on from, until somebody
+        sets the generator.
+        """
+        return bool(self._of_torch().fake_cuda_recurrent_layer_begins(device))
+
+    @staticmethod
+    def _of_torch() -> ctypes.CDLL:
         loaded = Path("/proc/self/maps").read_text().split()
         folder = next(Path(path).parent for path in loaded if path.endswith("/libcuda.so.1"))
-        ctypes.CDLL(str(folder / "libfake_cuda_watch.so")).fake_cuda_watch_allocator()
+        return ctypes.CDLL(str(folder / "libfake_cuda_watch.so"))
 
     def _entries(self, name: str) -> list[str]:
         text = ctypes.create_string_buffer(1024)
