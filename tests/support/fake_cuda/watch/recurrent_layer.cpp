@@ -1,5 +1,5 @@
-// Asks PyTorch's generator what a recurrent layer with dropout asks it. cuDNN's layers themselves are
-// not in the stand-in.
+// Asks PyTorch's generator what a recurrent layer with dropout asks it. cuDNN's layers themselves
+// are not in the stand-in.
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 
