@@ -63,6 +63,7 @@ def main() -> None:
         losses = train(model, optimizer, steps=1)
         print(losses, digest(*model.parameters()), flush=True)
         fault(folder)
+    signal.setitimer(signal.ITIMER_REAL, 0)  # the interpreter's end has no handlers any more
 
 
 if __name__ == "__main__":
