@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/cpp/sizes.h"
+#include "setting_names.h"
 
 namespace tidepool::cpp {
 namespace {
@@ -21,38 +22,6 @@ using Names = std::vector<std::string>;
 using Source = std::pair<std::string, std::string>;  // where it was given, and the text
 
 const std::string kPrefix = "TIDEPOOL_";
-const Names kKeys = {"budget",
-                     "policy",
-                     "device",
-                     "offload",
-                     "trust",
-                     "replay",
-                     "keep",
-                     "stats",
-                     "trace",
-                     "trace_steps",
-                     "chaos",
-                     "required",
-                     "top",
-                     "quiet",
-                     "planning",
-                     "plan",
-                     "limit_bookkeeping",
-                     "limit_depth",
-                     "limit_versions",
-                     "limit_age",
-                     "limit_records",
-                     "page",
-                     "room",
-                     "allocator",
-                     "poison"};
-const Names kReserved = {"backend", "stats_owner", "trace_owner", "verify",
-                         "full",    "costs",       "event_log",   "trace_blocks"};
-const Names kPassive = {"quiet",  "top",  "required", "stats_owner", "trace_owner",
-                        "verify", "full", "costs",    "event_log",   "trace_blocks"};
-const Names kPolicies = {"planned",   "needed-cost", "next-use", "coop", "dtr", "dtr-eq",
-                         "dtr-local", "lru",         "size",     "msps", "dte", "random"};
-const Names kRoom = {"windows", "moves", "remap"};
 
 bool has(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -116,7 +85,8 @@ class Given {
     for (std::string& each : variables) each = kPrefix + in_case(each, std::toupper);
     for (const auto& [name, text] : environment) {
       const std::string variable = kPrefix + in_case(name, std::toupper);
-      const std::string key = name == "handle" ? "page" : name;
+      const auto old = kOldKeys.find(name);
+      const std::string key = old != kOldKeys.end() ? old->second : name;
       if (!has(kKeys, key) && !has(kReserved, key)) {
         throw SettingsError("unknown setting " + variable + nearest(variable, variables) +
                             " (known: " + joined(variables) + ")");
@@ -205,11 +175,7 @@ void read_room(const Given& given, nlohmann::json& plugin) {
 }
 
 void read_limits(const Given& given, nlohmann::json& plugin) {
-  const std::pair<const char*, const char*> limits[] = {{"limit_depth", "depth"},
-                                                        {"limit_versions", "versions"},
-                                                        {"limit_age", "age_steps"},
-                                                        {"limit_records", "records"}};
-  for (const auto& [key, name] : limits) {
+  for (const auto& [key, name] : kLimits) {
     const Source* source = given.find(key);
     if (source == nullptr) continue;
     const bool digits = std::regex_match(source->second, std::regex("[0-9]{1,18}"));
@@ -376,7 +342,7 @@ bool asks_for_tidepool(const Options& environment) {
   return std::any_of(environment.begin(), environment.end(), [](const auto& each) {
     const std::string& key = each.first;
     if (has(kPassive, key)) return false;
-    return has(kKeys, key) || has(kReserved, key) || key == "handle" ||
+    return has(kKeys, key) || has(kReserved, key) || kOldKeys.contains(key) ||
            !nearest(key, kKeys).empty();
   });
 }
@@ -386,16 +352,16 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
   Settings settings;
   nlohmann::json& plugin = settings.plugin;
   refuse_others(given);
-  settings.device = given.one_of("device", {"cpu", "cuda"}, has_gpu ? "cuda" : "cpu");
+  settings.device = given.one_of("device", kDevices, has_gpu ? "cuda" : "cpu");
   const bool on_cpu = settings.device == "cpu";
   Names policies = kPolicies;
   policies.insert(policies.end(), {"default", "none"});
-  const bool is_old_name = given.text("policy") == "need1";
-  std::string policy = is_old_name ? "needed-cost" : given.one_of("policy", policies, "default");
+  const auto old = kOldPolicies.find(given.text("policy"));
+  std::string policy =
+      old != kOldPolicies.end() ? old->second : given.one_of("policy", policies, "default");
   if (policy == "default") policy = kPolicies.front();
-  const std::string planning =
-      given.one_of("planning", {"background", "wait", "off"}, "background");
-  const std::string allocator = given.one_of("allocator", {"arena", "native"}, "arena");
+  const std::string planning = given.one_of("planning", kPlanning, kPlanning.front());
+  const std::string allocator = given.one_of("allocator", kAllocators, kAllocators.front());
   const std::string chaos = read_chaos(given);
   plugin = {{"device", settings.device}, {"chaos", chaos}, {"poison", given.flag("poison")}};
   plugin["raw_access"] = true;

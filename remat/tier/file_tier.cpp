@@ -50,6 +50,7 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes, std::spa
   if (forked_) return std::nullopt;
   auto pieces = failed_ ? std::nullopt : extents_.take(whole_units(bytes));
   if (!pieces) {
+    const auto guard = lock_counts();
     ++counts_.refusals;
     return std::nullopt;
   }

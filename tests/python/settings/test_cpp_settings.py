@@ -84,6 +84,12 @@ def test_settings_that_are_right_need_libtorch(library, given):
     assert enable(library, **given) == (CANNOT_ATTACH, "this program is not linked with LibTorch")
 
 
+@pytest.mark.parametrize("key", _settings.RESERVED)
+def test_what_processes_tell_each_other_is_no_misspelt_setting(library, monkeypatch, key):
+    monkeypatch.setenv(f"TIDEPOOL_{key.upper()}", "1")
+    assert enable(library, budget="1GiB")[0] == CANNOT_ATTACH
+
+
 def test_options_of_an_older_program_are_shorter(library):
     options = Options(size=2 * ctypes.sizeof(ctypes.c_size_t), budget=b"1GiB", policy=b"no such")
     assert library.tidepool_enable(ctypes.byref(options)) == CANNOT_ATTACH
