@@ -188,39 +188,58 @@ void read_limits(const Given& given, nlohmann::json& plugin) {
   }
 }
 
-std::string read_offload(const Given& given, const std::string& device, nlohmann::json& plugin) {
-  const Source* source = given.find("offload");
-  if (source == nullptr) return "";
-  const std::string& text = source->second;
-  const size_t first = text.find(':'), last = text.rfind(':');
-  const std::string kind = text.substr(0, first);
-  const bool whole =
-      first != std::string::npos && (kind == "host" || (kind == "file" && last > first + 1));
-  if (!whole) {
-    wrong(
-        *source,
-        "expected host:SIZE, such as host:64GiB, or file:FOLDER:SIZE, such as file:/scratch:1TiB");
-  }
-  const size_t at = kind == "host" ? first : last;
+// The text of a size. Throws: as wrong().
+uint64_t offload_bytes(const Source& source, const std::string& text) {
   uint64_t bytes = 0;
   try {
-    bytes = parse_size(text.substr(at + 1), std::nullopt);
+    bytes = parse_size(text, std::nullopt);
   } catch (const std::invalid_argument& error) {
-    wrong(*source, error.what());
+    wrong(source, error.what());
   }
-  if (bytes == 0) wrong(*source, "expected room for more than zero bytes");
-  plugin["offload"] = {{"bytes", bytes}};
-  std::string shown = "host:" + format_size(bytes);
-  if (kind == "file") {
-    const std::string folder = std::filesystem::absolute(text.substr(first + 1, last - first - 1));
-    if (!std::filesystem::is_directory(folder)) wrong(*source, "there is no folder " + folder);
-    if (access(folder.c_str(), W_OK | X_OK) != 0) {
-      wrong(*source, "no file can be made in " + folder);
-    }
-    plugin["offload"]["folder"] = folder;
-    shown = "file:" + folder + ":" + format_size(bytes);
+  if (bytes == 0) wrong(source, "expected room for more than zero bytes");
+  return bytes;
+}
+
+// Reads host:SIZE; returns it as a user writes it.
+std::string read_host(const Source& source, const std::string& text, nlohmann::json& offload) {
+  const uint64_t bytes = offload_bytes(source, text.substr(text.find(':') + 1));
+  offload["bytes"] = bytes;
+  return "host:" + format_size(bytes);
+}
+
+// Reads file:FOLDER:SIZE; returns it as a user writes it.
+std::string read_file(const Source& source, const std::string& text, nlohmann::json& offload) {
+  const size_t first = text.find(':'), last = text.rfind(':');
+  if (!text.starts_with("file:") || last <= first + 1) {
+    wrong(source,
+          "expected host:SIZE, such as host:64GiB, file:FOLDER:SIZE, such as file:/scratch:1TiB, "
+          "or none");
   }
-  if ((kind == "host") != (device == "cuda")) {
+  const uint64_t bytes = offload_bytes(source, text.substr(last + 1));
+  const std::string folder = std::filesystem::absolute(text.substr(first + 1, last - first - 1));
+  if (!std::filesystem::is_directory(folder)) wrong(source, "there is no folder " + folder);
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    wrong(source, "no file can be made in " + folder);
+  }
+  offload["folder"] = folder;
+  offload["bytes"] = bytes;
+  return "file:" + folder + ":" + format_size(bytes);
+}
+
+std::string read_offload(const Given& given, const std::string& device, nlohmann::json& plugin) {
+  const Source* source = given.find("offload");
+  if (source == nullptr || source->second == "none") return "";
+  const std::string& text = source->second;
+  const bool on_host = text.starts_with("host:");
+  nlohmann::json& offload = plugin["offload"];
+  std::string shown;
+  if (const size_t comma = text.find(','); on_host && comma != std::string::npos) {
+    shown = read_host(*source, text.substr(0, comma), offload);
+    shown += "," + read_file(*source, text.substr(comma + 1), offload["below"]);
+  } else {
+    shown = on_host ? read_host(*source, text, offload) : read_file(*source, text, offload);
+  }
+  if (on_host != (device == "cuda")) {
     wrong(*source,
           "on " + device + " expected " + (device == "cpu" ? "file:FOLDER:SIZE" : "host:SIZE"));
   }

@@ -80,8 +80,9 @@ SETTINGS = (
     Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
             "What is special on cuda: [the allocator](cuda-allocator.md), "
             "[rematerialization](cuda-rematerialization.md).", (*_BOTH, "probe")),
-    Setting("offload", "WHERE:SIZE", "", "where tensors go that are costly to recompute",
-            "host:SIZE on cuda, page-locked memory for each device; file:FOLDER:SIZE on the CPU. "
+    Setting("offload", "WHERE:SIZE", "none", "where tensors go that are costly to recompute",
+            "host:SIZE on cuda, page-locked memory for each device, and with "
+            "host:SIZE,file:FOLDER:SIZE a file below it; file:FOLDER:SIZE on the CPU. "
             "Also what no operator can make again (parameters, gradients, the optimizer's state) "
             "is then evicted, by a copy, and results where reading costs less than recomputing. "
             "[What to expect](offload.md).", _BOTH),
@@ -186,7 +187,7 @@ class Settings:
     quiet: bool = False
     top: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
-    offload: _offload.HostTier | _offload.FileTier | None = None
+    offload: _offload.Tier | None = None
     trust: str | None = None  # a trust file
     replay: tuple[str, ...] = ()  # operators
     keep: tuple[str, ...] = ()
