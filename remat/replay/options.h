@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "remat/plan/gap_search.h"
-#include "remat/simulate/memory_model.h"
+#include "remat/plan/search/gap_search.h"
+#include "remat/simulate/memory/memory_model.h"
 #include "remat/simulate/simulation.h"
 #include "remat/trace/dtr_log.h"
 

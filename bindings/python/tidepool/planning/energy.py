@@ -1,7 +1,7 @@
 """What a step takes in energy when a plan is followed: counted from what the simulation does.
 
-The table is that of remat/plan/energy_table.h: watts by the kind of operator, and joules for a byte
-that is copied.
+The table is that of remat/plan/search/energy_table.h: watts by the kind of operator, and joules
+for a byte that is copied.
 """
 
 from __future__ import annotations
