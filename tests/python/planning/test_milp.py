@@ -33,10 +33,18 @@ def test_the_cheapest_results_are_made_again():
     assert found.time_ns == pytest.approx(sum(graph.costs_ns) + 10)
 
 
-def test_a_budget_below_two_results_is_proved_to_be_too_small():
-    found = milp.solve(chain(4, 150, [1, 1, 1, 1]), 20, Limits())
+@pytest.mark.parametrize("layers", [2, 4])
+def test_a_budget_below_two_results_is_proved_to_be_too_small(layers):
+    found = milp.solve(chain(layers, 150, [1] * layers), 20, Limits())
     assert found.proved
     assert found.choices is None
+
+
+@pytest.mark.parametrize(("budget", "time"), [(300, 57), (400, 52), (500, 51)])
+def test_what_is_made_again_has_to_fit_beside_what_it_is_made_of(budget, time):
+    found = milp.solve(chain(6, budget, [5, 1, 4, 1, 5, 9]), 20, Limits())
+    assert found.proved
+    assert found.time_ns == pytest.approx(time)  # CP-SAT finds the same
 
 
 def test_the_least_energy_is_found_within_a_bound_on_time():
