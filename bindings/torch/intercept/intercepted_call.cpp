@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "bindings/torch/base/cycle_clock.h"
-#include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/interception.h"
-#include "bindings/torch/intercept/region.h"
+#include "bindings/torch/intercept/operands/argument_tracking.h"
+#include "bindings/torch/intercept/operands/region.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
 
