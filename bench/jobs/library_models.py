@@ -247,7 +247,7 @@ def x_decoder(**options: object) -> Built:
     model = library.AutoregressiveWrapper(library.TransformerWrapper(
         num_tokens=256, max_seq_len=128,
         attn_layers=library.Decoder(dim=96, depth=4, heads=4, **options)))
-    words = torch.randint(0, 256, (4, 129))
+    words = torch.randint(0, 256, (4, 128))
     return model, lambda: model(words)
 
 

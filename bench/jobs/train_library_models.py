@@ -16,6 +16,7 @@ import gc
 import hashlib
 import json
 import os
+import random
 import sys
 import warnings
 from pathlib import Path
@@ -46,7 +47,10 @@ def memory() -> dict:
 
 def train(build, steps: int) -> dict:
     """Build a model and take steps."""
+    random.seed(0)
     torch.manual_seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)  # what some models draw their masks from
     model, loss_of = build()
     model.train()
     trained = [each for each in model.parameters() if each.requires_grad]
