@@ -17,7 +17,7 @@ CallSites::Entry* CallSites::find_or_add(const void* site, bool may_keep) {
 PlacementHint CallSites::learn(const void* site) {
   // It is asked without our lock, because it may take the loader's.
   const bool may_keep = find(site) != nullptr || may_keep_(site);
-  std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   Entry* entry = find_or_add(site, may_keep);
   if (entry == nullptr || entry->kind == Kind::kPassing) return PlacementHint::kTransient;
   if (entry->address == nullptr) return PlacementHint::kLongLived;
@@ -36,7 +36,7 @@ PlacementHint CallSites::learn(const void* site) {
 }
 
 void CallSites::given(const void* site, const void* address) {
-  std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   // Another site that was given a block at this address has freed it, and what becomes of the new
   // block says nothing about that site.
   for (Entry& other : entries_) {

@@ -12,12 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "allocator/base/owner.h"
+#include "allocator/locks/mutex.h"
 
 namespace tidepool {
 
@@ -75,14 +75,13 @@ class CallSites {
     }
     return nullptr;
   }
-  // Returns the site's entry, which is made if there is none; null if there is no room. Requires:
-  // lock held.
-  Entry* find_or_add(const void* site, bool may_keep);
+  // Returns the site's entry, which is made if there is none; null if there is no room.
+  Entry* find_or_add(const void* site, bool may_keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   [[gnu::noinline]] PlacementHint learn(const void* site);
 
   const IsKept is_kept_;
   const MayKeep may_keep_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::array<Entry, kPlaces> entries_;
 };
 

@@ -12,15 +12,17 @@
 
 namespace tidepool {
 
-class DeviceMutex {
+class ABSL_LOCKABLE DeviceMutex {
  public:
   DeviceMutex() = default;
   DeviceMutex(const DeviceMutex&) = delete;
   DeviceMutex& operator=(const DeviceMutex&) = delete;
 
-  void lock() { mutex_.lock(); }
-  bool try_lock() { return mutex_.try_lock(); }
-  void unlock() {
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
+  bool try_lock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return mutex_.try_lock();
+  }
+  void unlock() ABSL_UNLOCK_FUNCTION() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (graveyard_.empty()) [[likely]] {
       mutex_.unlock();
     } else {
@@ -38,7 +40,7 @@ class DeviceMutex {
   };
 
   // Apart, so that the usual way is short enough to be inlined.
-  [[gnu::noinline]] void unlock_and_bury() {
+  [[gnu::noinline]] void unlock_and_bury() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     std::vector<Burial> burials;
     burials.swap(graveyard_);
     mutex_.unlock();

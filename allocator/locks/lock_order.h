@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "allocator/base/check.h"
+#include "allocator/locks/mutex.h"
 
 namespace tidepool {
 
@@ -32,30 +33,30 @@ class LockOrder {
 };
 
 #ifdef NDEBUG
-template <LockRank rank, class Mutex = std::mutex>
+template <LockRank rank>
 using RankedMutex = Mutex;
 #else
-template <LockRank rank, class Mutex = std::mutex>
-class RankedMutex {
+template <LockRank rank>
+class ABSL_LOCKABLE RankedMutex {
  public:
-  void lock() {
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     LockOrder::acquiring(rank);
     mutex_.lock();
     LockOrder::acquired(rank);
   }
-  bool try_lock() {
+  bool try_lock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
     LockOrder::acquiring(rank);
     if (!mutex_.try_lock()) return false;
     LockOrder::acquired(rank);
     return true;
   }
-  void unlock() {
+  void unlock() ABSL_UNLOCK_FUNCTION() {
     LockOrder::released(rank);
     mutex_.unlock();
   }
 
  private:
-  Mutex mutex_;
+  std::mutex mutex_;
 };
 #endif
 

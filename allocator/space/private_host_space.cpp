@@ -41,7 +41,7 @@ PrivateHostSpace::PrivateHostSpace(size_t granularity) : ledger_(granularity, us
 }
 
 Address PrivateHostSpace::reserve(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_size("reserve", bytes);
   // The range is aligned to huge pages, so that the kernel moves whole page tables, not single
   // entries.
@@ -51,32 +51,32 @@ Address PrivateHostSpace::reserve(size_t bytes) {
 }
 
 void PrivateHostSpace::release_range(Address start, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_release_range(start, bytes);
   host::unreserve(start, bytes);
   ledger_.release_range(start);
 }
 
 HandleId PrivateHostSpace::create_handle(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_size("create_handle", bytes);
   return ledger_.create_handle(bytes);
 }
 
 void PrivateHostSpace::release_handle(HandleId handle) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_release_handle(handle);
   ledger_.release_handle(handle);
 }
 
 void PrivateHostSpace::map(Address address, size_t bytes, HandleId handle) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_map(address, bytes, handle);
   ledger_.map(address, handle);  // the pages come with access
 }
 
 void PrivateHostSpace::set_access(Address address, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_set_access(address, bytes);
   if (mprotect(address.pointer(), bytes, PROT_READ | PROT_WRITE) != 0) {
     host::throw_errno("mprotect", address, bytes);
@@ -85,7 +85,7 @@ void PrivateHostSpace::set_access(Address address, size_t bytes) {
 }
 
 void PrivateHostSpace::unmap(Address address, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_unmap(address, bytes);
   // Access goes first: it is the call that can fail, and must fail before anything is lost.
   if (mprotect(address.pointer(), bytes, PROT_NONE) != 0) {
@@ -101,7 +101,7 @@ void PrivateHostSpace::unmap(Address address, size_t bytes) {
 }
 
 MoveResult PrivateHostSpace::move(HandleId handle, Address from, Address to, size_t bytes) try {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_move(handle, from, to, bytes);
   void* moved = mremap(from.pointer(), bytes, bytes,
                        MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to.pointer());
@@ -128,7 +128,7 @@ void PrivateHostSpace::fill(Address address, size_t bytes, unsigned char value) 
 }
 
 void PrivateHostSpace::check_invariants() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_invariants();
 }
 

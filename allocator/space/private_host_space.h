@@ -8,8 +8,6 @@
 // MappingLedger; bytes outside of accessible mappings cannot be touched.
 #pragma once
 
-#include <mutex>
-
 #include "allocator/locks/lock_order.h"
 #include "allocator/space/mapping_ledger.h"
 
@@ -22,8 +20,13 @@ class PrivateHostSpace final : public AddressSpace {
   // `granularity`: a power of two, multiple of the system's page size.
   explicit PrivateHostSpace(size_t granularity = kGranularity);
 
-  size_t granularity() const override { return ledger_.granularity(); }
-  size_t mapping_limit() const override { return ledger_.mapping_limit(); }
+  // Neither changes, so that no lock is needed.
+  size_t granularity() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ledger_.granularity();
+  }
+  size_t mapping_limit() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ledger_.mapping_limit();
+  }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
   HandleId create_handle(size_t bytes) override;
@@ -38,7 +41,7 @@ class PrivateHostSpace final : public AddressSpace {
 
  private:
   mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_;
+  MappingLedger ledger_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool

@@ -5,7 +5,7 @@
 namespace tidepool {
 
 Address SimulatedSpace::reserve(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_size("reserve", bytes);
   Address start{round_up(next_.value, granularity())};
   next_ = start + bytes + granularity();  // a gap, so that ranges never touch
@@ -14,43 +14,43 @@ Address SimulatedSpace::reserve(size_t bytes) {
 }
 
 void SimulatedSpace::release_range(Address start, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_release_range(start, bytes);
   ledger_.release_range(start);
 }
 
 HandleId SimulatedSpace::create_handle(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_size("create_handle", bytes);
   return ledger_.create_handle(bytes);
 }
 
 void SimulatedSpace::release_handle(HandleId handle) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_release_handle(handle);
   ledger_.release_handle(handle);
 }
 
 void SimulatedSpace::map(Address address, size_t bytes, HandleId handle) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_map(address, bytes, handle);
   ledger_.map(address, handle);
 }
 
 void SimulatedSpace::set_access(Address address, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_set_access(address, bytes);
   ledger_.set_access(address, bytes);
 }
 
 void SimulatedSpace::unmap(Address address, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_unmap(address, bytes);
   ledger_.unmap(address, bytes);
 }
 
 MoveResult SimulatedSpace::move(HandleId handle, Address from, Address to, size_t bytes) try {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_move(handle, from, to, bytes);
   ledger_.move(handle, from, to);
   return MoveResult::kMoved;
@@ -63,17 +63,17 @@ void SimulatedSpace::fill(Address address, size_t bytes, unsigned char) {
 }
 
 size_t SimulatedSpace::handle_bytes_total() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ledger_.handle_bytes_total();
 }
 
 bool SimulatedSpace::accessible(Address address, size_t bytes) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ledger_.accessible(address, bytes);
 }
 
 void SimulatedSpace::check_invariants() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_invariants();
 }
 

@@ -3,8 +3,6 @@
 // same in every run. Thread safe. Invariants: those of MappingLedger.
 #pragma once
 
-#include <mutex>
-
 #include "allocator/locks/lock_order.h"
 #include "allocator/space/mapping_ledger.h"
 
@@ -15,8 +13,13 @@ class SimulatedSpace final : public AddressSpace {
   explicit SimulatedSpace(size_t granularity = size_t{64} << 10, size_t mapping_limit = SIZE_MAX)
       : ledger_(granularity, mapping_limit) {}
 
-  size_t granularity() const override { return ledger_.granularity(); }
-  size_t mapping_limit() const override { return ledger_.mapping_limit(); }
+  // Neither changes, so that no lock is needed.
+  size_t granularity() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ledger_.granularity();
+  }
+  size_t mapping_limit() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ledger_.mapping_limit();
+  }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
   HandleId create_handle(size_t bytes) override;
@@ -33,8 +36,8 @@ class SimulatedSpace final : public AddressSpace {
 
  private:
   mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_;
-  Address next_{size_t{1} << 44};
+  MappingLedger ledger_ ABSL_GUARDED_BY(mutex_);
+  Address next_ ABSL_GUARDED_BY(mutex_){size_t{1} << 44};
 };
 
 }  // namespace tidepool

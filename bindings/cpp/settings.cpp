@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/cpp/sizes.h"
+#include "setting_names.h"
 
 namespace tidepool::cpp {
 namespace {
@@ -21,38 +22,6 @@ using Names = std::vector<std::string>;
 using Source = std::pair<std::string, std::string>;  // where it was given, and the text
 
 const std::string kPrefix = "TIDEPOOL_";
-const Names kKeys = {"budget",
-                     "policy",
-                     "device",
-                     "offload",
-                     "trust",
-                     "replay",
-                     "keep",
-                     "stats",
-                     "trace",
-                     "trace_steps",
-                     "chaos",
-                     "required",
-                     "top",
-                     "quiet",
-                     "planning",
-                     "plan",
-                     "limit_bookkeeping",
-                     "limit_depth",
-                     "limit_versions",
-                     "limit_age",
-                     "limit_records",
-                     "page",
-                     "room",
-                     "allocator",
-                     "poison"};
-const Names kReserved = {"backend", "stats_owner", "trace_owner", "verify",
-                         "full",    "costs",       "event_log",   "trace_blocks"};
-const Names kPassive = {"quiet",  "top",  "required", "stats_owner", "trace_owner",
-                        "verify", "full", "costs",    "event_log",   "trace_blocks"};
-const Names kPolicies = {"planned",   "needed-cost", "next-use", "coop", "dtr", "dtr-eq",
-                         "dtr-local", "lru",         "size",     "msps", "dte", "random"};
-const Names kRoom = {"windows", "moves", "remap"};
 
 bool has(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -116,7 +85,8 @@ class Given {
     for (std::string& each : variables) each = kPrefix + in_case(each, std::toupper);
     for (const auto& [name, text] : environment) {
       const std::string variable = kPrefix + in_case(name, std::toupper);
-      const std::string key = name == "handle" ? "page" : name;
+      const auto old = kOldKeys.find(name);
+      const std::string key = old != kOldKeys.end() ? old->second : name;
       if (!has(kKeys, key) && !has(kReserved, key)) {
         throw SettingsError("unknown setting " + variable + nearest(variable, variables) +
                             " (known: " + joined(variables) + ")");
@@ -205,11 +175,7 @@ void read_room(const Given& given, nlohmann::json& plugin) {
 }
 
 void read_limits(const Given& given, nlohmann::json& plugin) {
-  const std::pair<const char*, const char*> limits[] = {{"limit_depth", "depth"},
-                                                        {"limit_versions", "versions"},
-                                                        {"limit_age", "age_steps"},
-                                                        {"limit_records", "records"}};
-  for (const auto& [key, name] : limits) {
+  for (const auto& [key, name] : kLimits) {
     const Source* source = given.find(key);
     if (source == nullptr) continue;
     const bool digits = std::regex_match(source->second, std::regex("[0-9]{1,18}"));
@@ -222,39 +188,58 @@ void read_limits(const Given& given, nlohmann::json& plugin) {
   }
 }
 
-std::string read_offload(const Given& given, const std::string& device, nlohmann::json& plugin) {
-  const Source* source = given.find("offload");
-  if (source == nullptr) return "";
-  const std::string& text = source->second;
-  const size_t first = text.find(':'), last = text.rfind(':');
-  const std::string kind = text.substr(0, first);
-  const bool whole =
-      first != std::string::npos && (kind == "host" || (kind == "file" && last > first + 1));
-  if (!whole) {
-    wrong(
-        *source,
-        "expected host:SIZE, such as host:64GiB, or file:FOLDER:SIZE, such as file:/scratch:1TiB");
-  }
-  const size_t at = kind == "host" ? first : last;
+// The text of a size. Throws: as wrong().
+uint64_t offload_bytes(const Source& source, const std::string& text) {
   uint64_t bytes = 0;
   try {
-    bytes = parse_size(text.substr(at + 1), std::nullopt);
+    bytes = parse_size(text, std::nullopt);
   } catch (const std::invalid_argument& error) {
-    wrong(*source, error.what());
+    wrong(source, error.what());
   }
-  if (bytes == 0) wrong(*source, "expected room for more than zero bytes");
-  plugin["offload"] = {{"bytes", bytes}};
-  std::string shown = "host:" + format_size(bytes);
-  if (kind == "file") {
-    const std::string folder = std::filesystem::absolute(text.substr(first + 1, last - first - 1));
-    if (!std::filesystem::is_directory(folder)) wrong(*source, "there is no folder " + folder);
-    if (access(folder.c_str(), W_OK | X_OK) != 0) {
-      wrong(*source, "no file can be made in " + folder);
-    }
-    plugin["offload"]["folder"] = folder;
-    shown = "file:" + folder + ":" + format_size(bytes);
+  if (bytes == 0) wrong(source, "expected room for more than zero bytes");
+  return bytes;
+}
+
+// Reads host:SIZE; returns it as a user writes it.
+std::string read_host(const Source& source, const std::string& text, nlohmann::json& offload) {
+  const uint64_t bytes = offload_bytes(source, text.substr(text.find(':') + 1));
+  offload["bytes"] = bytes;
+  return "host:" + format_size(bytes);
+}
+
+// Reads file:FOLDER:SIZE; returns it as a user writes it.
+std::string read_file(const Source& source, const std::string& text, nlohmann::json& offload) {
+  const size_t first = text.find(':'), last = text.rfind(':');
+  if (!text.starts_with("file:") || last <= first + 1) {
+    wrong(source,
+          "expected host:SIZE, such as host:64GiB, file:FOLDER:SIZE, such as file:/scratch:1TiB, "
+          "or none");
   }
-  if ((kind == "host") != (device == "cuda")) {
+  const uint64_t bytes = offload_bytes(source, text.substr(last + 1));
+  const std::string folder = std::filesystem::absolute(text.substr(first + 1, last - first - 1));
+  if (!std::filesystem::is_directory(folder)) wrong(source, "there is no folder " + folder);
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    wrong(source, "no file can be made in " + folder);
+  }
+  offload["folder"] = folder;
+  offload["bytes"] = bytes;
+  return "file:" + folder + ":" + format_size(bytes);
+}
+
+std::string read_offload(const Given& given, const std::string& device, nlohmann::json& plugin) {
+  const Source* source = given.find("offload");
+  if (source == nullptr || source->second == "none") return "";
+  const std::string& text = source->second;
+  const bool on_host = text.starts_with("host:");
+  nlohmann::json& offload = plugin["offload"];
+  std::string shown;
+  if (const size_t comma = text.find(','); on_host && comma != std::string::npos) {
+    shown = read_host(*source, text.substr(0, comma), offload);
+    shown += "," + read_file(*source, text.substr(comma + 1), offload["below"]);
+  } else {
+    shown = on_host ? read_host(*source, text, offload) : read_file(*source, text, offload);
+  }
+  if (on_host != (device == "cuda")) {
     wrong(*source,
           "on " + device + " expected " + (device == "cpu" ? "file:FOLDER:SIZE" : "host:SIZE"));
   }
@@ -357,7 +342,7 @@ bool asks_for_tidepool(const Options& environment) {
   return std::any_of(environment.begin(), environment.end(), [](const auto& each) {
     const std::string& key = each.first;
     if (has(kPassive, key)) return false;
-    return has(kKeys, key) || has(kReserved, key) || key == "handle" ||
+    return has(kKeys, key) || has(kReserved, key) || kOldKeys.contains(key) ||
            !nearest(key, kKeys).empty();
   });
 }
@@ -367,16 +352,16 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
   Settings settings;
   nlohmann::json& plugin = settings.plugin;
   refuse_others(given);
-  settings.device = given.one_of("device", {"cpu", "cuda"}, has_gpu ? "cuda" : "cpu");
+  settings.device = given.one_of("device", kDevices, has_gpu ? "cuda" : "cpu");
   const bool on_cpu = settings.device == "cpu";
   Names policies = kPolicies;
   policies.insert(policies.end(), {"default", "none"});
-  const bool is_old_name = given.text("policy") == "need1";
-  std::string policy = is_old_name ? "needed-cost" : given.one_of("policy", policies, "default");
+  const auto old = kOldPolicies.find(given.text("policy"));
+  std::string policy =
+      old != kOldPolicies.end() ? old->second : given.one_of("policy", policies, "default");
   if (policy == "default") policy = kPolicies.front();
-  const std::string planning =
-      given.one_of("planning", {"background", "wait", "off"}, "background");
-  const std::string allocator = given.one_of("allocator", {"arena", "native"}, "arena");
+  const std::string planning = given.one_of("planning", kPlanning, kPlanning.front());
+  const std::string allocator = given.one_of("allocator", kAllocators, kAllocators.front());
   const std::string chaos = read_chaos(given);
   plugin = {{"device", settings.device}, {"chaos", chaos}, {"poison", given.flag("poison")}};
   plugin["raw_access"] = true;

@@ -10,6 +10,8 @@
 #include "bindings/torch/plugin/device_json.h"
 #include "bindings/torch_cuda/cuda_backend.h"
 #include "bindings/torch_cuda/memory/workspaces.h"
+#include "remat/tier/chained_tier.h"
+#include "remat/tier/file_tier.h"
 #include "remat/tier/host_tier.h"
 
 namespace tidepool::torch_cuda {
@@ -39,12 +41,16 @@ void limit_to_fraction(CudaDevices::Device& own, DeviceMemory& memory, double fr
   own.pools->settle(memory);
 }
 
-std::unique_ptr<remat::Tier> make_tier(DeviceMemory& memory,
-                                       const torch_glue::OffloadSettings& offload) {
-  if (offload.capacity_bytes == 0) return nullptr;
+std::unique_ptr<remat::Tier> make_tier(DeviceMemory& memory, const Settings& settings) {
+  const uint64_t host_bytes = settings.runtime.offload.capacity_bytes;
+  if (host_bytes == 0) return nullptr;
   constexpr size_t kProbeBytes = size_t{8} << 20;
-  return std::make_unique<remat::HostTier>(memory.make_copy_engine(), offload.capacity_bytes,
-                                           std::min(kProbeBytes, memory.budget_bytes() / 8));
+  auto host = std::make_unique<remat::HostTier>(memory.make_copy_engine(), host_bytes,
+                                                std::min(kProbeBytes, memory.budget_bytes() / 8));
+  const torch_glue::OffloadSettings& below = settings.below_host;
+  if (below.capacity_bytes == 0) return host;
+  return std::make_unique<remat::ChainedTier>(
+      std::move(host), std::make_unique<remat::FileTier>(below.folder, below.capacity_bytes));
 }
 
 }  // namespace
@@ -104,10 +110,10 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
   auto made = std::make_unique<DeviceMemory>(device, functions_, config);
   apply_requests(*made);  // may throw, and be tried again
   if (settings_.rematerialize) {
-    auto engine = std::make_unique<torch_glue::Engine>(
-        c10::Device(c10::kCUDA, device), made->allocator(),
-        std::make_unique<CudaBackend>(allocator_, *made), settings_.runtime,
-        make_tier(*made, settings_.runtime.offload));
+    auto engine =
+        std::make_unique<torch_glue::Engine>(c10::Device(c10::kCUDA, device), made->allocator(),
+                                             std::make_unique<CudaBackend>(allocator_, *made),
+                                             settings_.runtime, make_tier(*made, settings_));
     made->set_engine(engine.get());
     torch_glue::add_engine(std::move(engine));
   }

@@ -1,6 +1,9 @@
 #include "bindings/torch_cuda/settings.h"
 
 #include <stdexcept>
+
+#include "remat/tier/private_file.h"
+
 namespace tidepool::torch_cuda {
 
 Settings Settings::parse(const std::string& text) {
@@ -17,6 +20,11 @@ Settings Settings::parse(const std::string& text) {
   settings.rematerialize = reader.flag("rematerialize", true) && !settings.native;
   if (settings.rematerialize) {
     torch_glue::read_runtime_settings(reader, settings.runtime, settings.allocator);
+    const torch_glue::SettingsReader below = reader.part("offload").part("below");
+    settings.below_host = {below.text("folder", ""), below.number("bytes", 0)};
+    if (settings.below_host.capacity_bytes > 0) {
+      const remat::PrivateFile probe(settings.below_host.folder);  // may throw, now and not later
+    }
   }
   if (settings.allocator.budget_bytes == 0 && settings.budget_share == 0 && !settings.budget_auto) {
     throw std::invalid_argument(

@@ -15,6 +15,8 @@ struct Settings {
   bool budget_auto = false;   // the budget is what the device gives, but for a reserve
   bool rematerialize = true;  // if not, the plugin is a caching allocator with a budget
   torch_glue::RuntimeSettings runtime;
+  // A file for what finds no room in the host's memory that `runtime.offload` has.
+  torch_glue::OffloadSettings below_host;
   bool native = false;  // to debug: PyTorch's own allocator serves all requests, under the budget
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.

@@ -55,7 +55,7 @@ DeviceError Driver::error(driver::Result result, const std::string& what) const 
 }
 
 driver::Context Driver::context() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (context_ == nullptr) {
     check(functions_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
   }

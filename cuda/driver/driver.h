@@ -4,9 +4,9 @@
 // it to the end. Thread safe.
 #pragma once
 
-#include <mutex>
 #include <string>
 
+#include "allocator/locks/mutex.h"
 #include "allocator/space/address_space.h"
 #include "cuda/driver/driver_functions.h"
 
@@ -54,8 +54,8 @@ class Driver {
   const int ordinal_;
   driver::Device device_ = 0;
   bool has_virtual_memory_ = false;
-  std::mutex mutex_;
-  driver::Context context_ = nullptr;
+  Mutex mutex_;
+  driver::Context context_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace tidepool::device

@@ -70,7 +70,7 @@ void CheckKernels::launch(driver::Function kernel, size_t words, driver::Stream 
 }
 
 uint64_t CheckKernels::fingerprint(Address address, size_t bytes, driver::Stream stream) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Driver::Scope scope(driver_);
   const DriverFunctions& call = driver_.call();
   driver_.check(call.cuMemsetD8Async(sum_, 0, sizeof(uint64_t), stream), "cuMemsetD8Async");
@@ -86,7 +86,7 @@ uint64_t CheckKernels::fingerprint(Address address, size_t bytes, driver::Stream
 
 void CheckKernels::poison(Address address, size_t bytes, unsigned char value,
                           driver::Stream stream) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Driver::Scope scope(driver_);
   driver::DevicePointer start = address.value;
   unsigned long long count = bytes;

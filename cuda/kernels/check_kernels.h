@@ -4,10 +4,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
+#include "allocator/locks/mutex.h"
 #include "allocator/space/address_space.h"
 #include "cuda/driver/driver.h"
 
@@ -38,12 +38,12 @@ class CheckKernels {
   void launch(driver::Function kernel, size_t words, driver::Stream stream, void** arguments);
 
   Driver& driver_;
-  std::mutex mutex_;
+  Mutex mutex_;
   unsigned blocks_at_most_ = 1;
   driver::Module module_ = nullptr;
   driver::Function fingerprint_ = nullptr;
   driver::Function poison_ = nullptr;
-  driver::DevicePointer sum_ = 0;
+  driver::DevicePointer sum_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tidepool::device

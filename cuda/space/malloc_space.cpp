@@ -6,7 +6,7 @@
 namespace tidepool::device {
 
 Address MallocSpace::reserve(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_size("reserve", bytes);
   Driver::Scope scope(driver_);
   driver::DevicePointer start = 0;
@@ -20,7 +20,7 @@ Address MallocSpace::reserve(size_t bytes) {
 }
 
 void MallocSpace::release_range(Address start, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_release_range(start, bytes);
   Driver::Scope scope(driver_);
   driver_.check(driver_.call().cuMemFree(start.value), "cuMemFree");
@@ -28,31 +28,31 @@ void MallocSpace::release_range(Address start, size_t bytes) {
 }
 
 HandleId MallocSpace::create_handle(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_size("create_handle", bytes);
   return ledger_.create_handle(bytes);
 }
 
 void MallocSpace::release_handle(HandleId handle) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_release_handle(handle);
   ledger_.release_handle(handle);
 }
 
 void MallocSpace::map(Address address, size_t bytes, HandleId handle) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_map(address, bytes, handle);
   ledger_.map(address, handle);
 }
 
 void MallocSpace::set_access(Address address, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_set_access(address, bytes);
   ledger_.set_access(address, bytes);
 }
 
 void MallocSpace::unmap(Address address, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_unmap(address, bytes);
   ledger_.unmap(address, bytes);
 }
@@ -64,7 +64,7 @@ void MallocSpace::fill(Address address, size_t bytes, unsigned char value) {
 }
 
 void MallocSpace::check_invariants() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_invariants();
 }
 

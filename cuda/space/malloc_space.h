@@ -5,8 +5,6 @@
 // those of MappingLedger.
 #pragma once
 
-#include <mutex>
-
 #include "allocator/locks/lock_order.h"
 #include "allocator/space/mapping_ledger.h"
 #include "cuda/driver/driver.h"
@@ -17,8 +15,13 @@ class MallocSpace final : public AddressSpace {
  public:
   explicit MallocSpace(Driver& driver) : driver_(driver), ledger_(kAlignment, SIZE_MAX) {}
 
-  size_t granularity() const override { return ledger_.granularity(); }
-  size_t mapping_limit() const override { return ledger_.mapping_limit(); }
+  // Neither changes, so that no lock is needed.
+  size_t granularity() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ledger_.granularity();
+  }
+  size_t mapping_limit() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ledger_.mapping_limit();
+  }
   bool has_virtual_memory() const override { return false; }
   size_t available_bytes() override { return driver_.free_bytes(); }
   Address reserve(size_t bytes) override;
@@ -39,7 +42,7 @@ class MallocSpace final : public AddressSpace {
 
   Driver& driver_;
   mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_;
+  MappingLedger ledger_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool::device

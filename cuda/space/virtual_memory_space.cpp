@@ -94,7 +94,7 @@ void VirtualMemorySpace::fail(driver::Result result, const char* call, Address a
 }
 
 Address VirtualMemorySpace::reserve(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_size("reserve", bytes);
   driver::DevicePointer start = 0;
   driver::Result result =
@@ -106,7 +106,7 @@ Address VirtualMemorySpace::reserve(size_t bytes) {
 }
 
 void VirtualMemorySpace::release_range(Address start, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_release_range(start, bytes);
   driver::Result result = driver_.call().cuMemAddressFree(pointer(start), bytes);
   if (result != driver::kSuccess) fail(result, "cuMemAddressFree", start, bytes);
@@ -114,7 +114,7 @@ void VirtualMemorySpace::release_range(Address start, size_t bytes) {
 }
 
 HandleId VirtualMemorySpace::create_handle(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_size("create_handle", bytes);
   driver::AllocationHandle created = 0;
   driver::Result result = driver_.call().cuMemCreate(&created, bytes, &properties_, 0);
@@ -125,7 +125,7 @@ HandleId VirtualMemorySpace::create_handle(size_t bytes) {
 }
 
 void VirtualMemorySpace::release_handle(HandleId handle) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_release_handle(handle);
   auto found = handles_.find(static_cast<uint64_t>(handle));
   driver::Result result = driver_.call().cuMemRelease(found->second);
@@ -135,7 +135,7 @@ void VirtualMemorySpace::release_handle(HandleId handle) {
 }
 
 void VirtualMemorySpace::map(Address address, size_t bytes, HandleId handle) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_map(address, bytes, handle);
   driver::Result result = driver_.call().cuMemMap(pointer(address), bytes, 0,
                                                   handles_.at(static_cast<uint64_t>(handle)), 0);
@@ -151,7 +151,7 @@ driver::Result VirtualMemorySpace::grant(Address address, size_t bytes,
 }
 
 void VirtualMemorySpace::set_access(Address address, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_set_access(address, bytes);
   driver::Result result = grant(address, bytes, ordinals_);
   if (result != driver::kSuccess) fail(result, "cuMemSetAccess", address, bytes);
@@ -159,7 +159,7 @@ void VirtualMemorySpace::set_access(Address address, size_t bytes) {
 }
 
 void VirtualMemorySpace::unmap(Address address, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_unmap(address, bytes);
   driver::Result result = driver_.call().cuMemUnmap(pointer(address), bytes);
   if (result != driver::kSuccess) fail(result, "cuMemUnmap", address, bytes);
@@ -167,7 +167,7 @@ void VirtualMemorySpace::unmap(Address address, size_t bytes) {
 }
 
 MoveResult VirtualMemorySpace::move(HandleId handle, Address from, Address to, size_t bytes) try {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_move(handle, from, to, bytes);
   if (driver_.call().cuMemUnmap(pointer(from), bytes) != driver::kSuccess) {
     return MoveResult::kStayed;
@@ -187,7 +187,7 @@ void VirtualMemorySpace::fill(Address address, size_t bytes, unsigned char value
 }
 
 void VirtualMemorySpace::add_peer(int ordinal) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (std::find(ordinals_.begin(), ordinals_.end(), ordinal) != ordinals_.end()) return;
   for (auto [start, bytes] : ledger_.accessible_runs()) {
     driver::Result result = grant(start, bytes, {&ordinal, 1});
@@ -197,7 +197,7 @@ void VirtualMemorySpace::add_peer(int ordinal) {
 }
 
 VirtualMemorySpace::Exported VirtualMemorySpace::export_handle_at(Address address) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto [start, mapping] = ledger_.mapping_at(address);
   Exported exported{-1, start, mapping.bytes};
   driver::Result result = driver_.call().cuMemExportToShareableHandle(
@@ -210,12 +210,12 @@ VirtualMemorySpace::Exported VirtualMemorySpace::export_handle_at(Address addres
 }
 
 size_t VirtualMemorySpace::handle_bytes_total() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ledger_.handle_bytes_total();
 }
 
 void VirtualMemorySpace::check_invariants() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ledger_.check_invariants();
   TIDEPOOL_CHECK(handles_.size() == ledger_.handle_count(), "(3) %zu handles of the driver, %zu",
                  handles_.size(), ledger_.handle_count());

@@ -6,7 +6,6 @@
 // Invariants: those of MappingLedger; (3) exactly the live handles stand for one of the driver's.
 #pragma once
 
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -26,8 +25,13 @@ class VirtualMemorySpace final : public AddressSpace {
   // Throws: DeviceError if the device has no virtual memory, or cannot do what the options ask for.
   explicit VirtualMemorySpace(Driver& driver, const VirtualMemoryOptions& options = {});
 
-  size_t granularity() const override { return ledger_.granularity(); }
-  size_t mapping_limit() const override { return ledger_.mapping_limit(); }
+  // Neither changes, so that no lock is needed.
+  size_t granularity() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ledger_.granularity();
+  }
+  size_t mapping_limit() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ledger_.mapping_limit();
+  }
   size_t available_bytes() override { return driver_.free_bytes(); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
@@ -71,9 +75,9 @@ class VirtualMemorySpace final : public AddressSpace {
   Driver& driver_;
   driver::AllocationProperties properties_;
   mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_;
-  std::unordered_map<uint64_t, driver::AllocationHandle> handles_;
-  std::vector<int> ordinals_;  // the device itself, then its peers
+  MappingLedger ledger_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, driver::AllocationHandle> handles_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> ordinals_ ABSL_GUARDED_BY(mutex_);  // the device itself, then its peers
 };
 
 }  // namespace tidepool::device

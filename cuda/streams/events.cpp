@@ -11,7 +11,7 @@ EventPool::~EventPool() {
 
 driver::Event EventPool::acquire() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!idle_.empty()) {
       driver::Event event = idle_.back();
       idle_.pop_back();
@@ -21,13 +21,13 @@ driver::Event EventPool::acquire() {
   // An event belongs to the context that is current when it is made. Requires: a Scope.
   driver::Event event = nullptr;
   driver_.check(driver_.call().cuEventCreate(&event, driver::kEventDisableTiming), "cuEventCreate");
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++created_;
   return event;
 }
 
 void EventPool::give_back(driver::Event event) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   idle_.push_back(event);
 }
 
@@ -46,12 +46,12 @@ void EventPool::wait(driver::Stream stream, Fence& fence) {
 }
 
 size_t EventPool::created() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return created_;
 }
 
 size_t EventPool::idle() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return idle_.size();
 }
 

@@ -6,9 +6,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "allocator/locks/mutex.h"
 #include "allocator/streams/fence.h"
 #include "cuda/driver/driver.h"
 
@@ -42,9 +42,9 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   void give_back(driver::Event event);
 
   Driver& driver_;
-  mutable std::mutex mutex_;
-  std::vector<driver::Event> idle_;
-  size_t created_ = 0;
+  mutable Mutex mutex_;
+  std::vector<driver::Event> idle_ ABSL_GUARDED_BY(mutex_);
+  size_t created_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 class DeviceFence final : public Fence {

@@ -35,7 +35,7 @@ void SideStreamCopies::free_host(void* address) {
 }
 
 driver::Stream SideStreamCopies::side(CopyDirection direction) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   driver::Stream& stream = streams_[static_cast<size_t>(direction)];
   if (stream == nullptr) {
     Driver::Scope scope(driver_);

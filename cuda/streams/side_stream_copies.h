@@ -5,8 +5,8 @@
 
 #include <array>
 #include <memory>
-#include <mutex>
 
+#include "allocator/locks/mutex.h"
 #include "allocator/streams/copy_engine.h"
 #include "cuda/streams/events.h"
 #include "cuda/streams/stream_table.h"
@@ -37,8 +37,8 @@ class SideStreamCopies final : public CopyEngine {
   Driver& driver_;
   StreamTable& table_;
   std::shared_ptr<EventPool> events_;
-  std::mutex mutex_;  // guards the streams' being made
-  std::array<driver::Stream, 2> streams_{};
+  Mutex mutex_;
+  std::array<driver::Stream, 2> streams_ ABSL_GUARDED_BY(mutex_){};
 };
 
 }  // namespace tidepool::device

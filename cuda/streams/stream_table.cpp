@@ -34,7 +34,7 @@ void StreamTable::Slots::insert(driver::Stream stream, StreamId id) {
 }
 
 StreamId StreamTable::add(driver::Stream stream) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Slots* slots = slots_.load(std::memory_order_relaxed);
   StreamId id = slots->find(stream);
   if (id != StreamId::kDefault) return id;  // another thread was first
@@ -57,14 +57,14 @@ StreamId StreamTable::add(driver::Stream stream) {
 }
 
 driver::Stream StreamTable::stream_of(StreamId id) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   TIDEPOOL_CHECK(static_cast<size_t>(id) < streams_.size(), "stream number %u of %zu",
                  static_cast<unsigned>(id), streams_.size());
   return streams_[static_cast<size_t>(id)];
 }
 
 size_t StreamTable::count() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return streams_.size();
 }
 

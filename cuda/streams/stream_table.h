@@ -8,9 +8,9 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "allocator/locks/mutex.h"
 #include "allocator/streams/stream_order.h"
 #include "cuda/driver/driver_types.h"
 
@@ -53,9 +53,10 @@ class StreamTable {
   StreamId add(driver::Stream stream);
 
   std::atomic<Slots*> slots_;
-  mutable std::mutex mutex_;
-  std::vector<driver::Stream> streams_{nullptr};     // by number
-  std::vector<std::unique_ptr<Slots>> generations_;  // readers may still be in the older ones
+  mutable Mutex mutex_;
+  std::vector<driver::Stream> streams_ ABSL_GUARDED_BY(mutex_){nullptr};  // by number
+  std::vector<std::unique_ptr<Slots>> generations_
+      ABSL_GUARDED_BY(mutex_);  // readers may still be in the older ones
 };
 
 }  // namespace tidepool::device

@@ -3,10 +3,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
+#include "allocator/locks/mutex.h"
 #include "fmt/format.h"
 #include "remat/record/service_thread.h"
 #include "remat/trace/trace_writer.h"
@@ -21,13 +21,15 @@ constexpr std::chrono::seconds kPatience{30};
 }  // namespace
 
 struct TraceRecorder::Queue {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<std::unique_ptr<JobEvents>> waiting;
-  std::vector<std::unique_ptr<JobEvents>> spare;  // empty ones, for their memory
-  bool last = false;                              // nothing comes after those that wait
-  std::string given_up;                           // by the recorder, for this reason
-  bool finished = false;                          // the thread has ended
+  using Chunks = std::vector<std::unique_ptr<JobEvents>>;
+
+  Mutex mutex;
+  std::condition_variable_any changed;
+  Chunks waiting ABSL_GUARDED_BY(mutex);
+  Chunks spare ABSL_GUARDED_BY(mutex);           // empty ones, for their memory
+  bool last ABSL_GUARDED_BY(mutex) = false;      // nothing comes after those that wait
+  std::string given_up ABSL_GUARDED_BY(mutex);   // by the recorder, for this reason
+  bool finished ABSL_GUARDED_BY(mutex) = false;  // the thread has ended
 };
 
 // What the recorder's thread does.
@@ -51,7 +53,7 @@ class TraceRecorder::Writer {
     }
     if (!error.empty()) say_(fmt::format("no trace: {}", error));
     {
-      std::lock_guard<std::mutex> guard(queue_->mutex);
+      const MutexLock guard(queue_->mutex);
       queue_->finished = true;
       queue_->waiting.clear();
     }
@@ -64,9 +66,10 @@ class TraceRecorder::Writer {
     std::unique_ptr<JobEvents> chunk;
     bool last = false;
     {
-      std::unique_lock<std::mutex> guard(queue_->mutex);
-      queue_->changed.wait(guard,
-                           [&] { return !queue_->waiting.empty() || !queue_->given_up.empty(); });
+      const MutexLock guard(queue_->mutex);
+      while (queue_->waiting.empty() && queue_->given_up.empty()) {
+        queue_->changed.wait(queue_->mutex);
+      }
       if (!queue_->given_up.empty()) throw std::runtime_error(queue_->given_up);
       chunk = std::move(queue_->waiting.front());
       queue_->waiting.erase(queue_->waiting.begin());
@@ -78,7 +81,7 @@ class TraceRecorder::Writer {
       return false;
     }
     chunk->clear();
-    std::lock_guard<std::mutex> guard(queue_->mutex);
+    const MutexLock guard(queue_->mutex);
     queue_->spare.push_back(std::move(chunk));
     return true;
   }
@@ -107,8 +110,14 @@ void TraceRecorder::finish() {
   if (forked_) return;
   if (!ended_) end();
   if (gave_up_) return;
-  std::unique_lock<std::mutex> guard(queue_->mutex);
-  if (queue_->changed.wait_for(guard, kPatience, [&] { return queue_->finished; })) return;
+  {
+    const MutexLock guard(queue_->mutex);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!queue_->finished) {
+      if (queue_->changed.wait_until(queue_->mutex, end) == std::cv_status::timeout) break;
+    }
+    if (queue_->finished) return;
+  }
   gave_up_ = true;
   say_(fmt::format("no trace: {}: is still being written, and will be incomplete", settings_.path));
 }
@@ -117,19 +126,16 @@ void TraceRecorder::before_event() {
   if (filling()->events.size() >= kChunkEvents) hand_over(false);
 }
 
-void TraceRecorder::give_up(const char* why) {
-  gave_up_ = true;
-  queue_->given_up = fmt::format("{}: {}", settings_.path, why);
-}
-
 // The filling chunk is a fresh one afterwards.
 void TraceRecorder::hand_over(bool last) {
   std::unique_ptr<JobEvents> full = std::exchange(filling(), nullptr);
   {
-    std::lock_guard<std::mutex> guard(queue_->mutex);
-    gave_up_ = queue_->finished;
-    if (queue_->waiting.size() >= settings_.most_waiting) give_up("it is slower than the job");
-    if (storages() >= kMostStorages) give_up("there are more storages than a trace can tell apart");
+    const MutexLock guard(queue_->mutex);
+    const char* why = nullptr;
+    if (queue_->waiting.size() >= settings_.most_waiting) why = "it is slower than the job";
+    if (storages() >= kMostStorages) why = "there are more storages than a trace can tell apart";
+    if (why != nullptr) queue_->given_up = fmt::format("{}: {}", settings_.path, why);
+    gave_up_ = queue_->finished || why != nullptr;
     if (!gave_up_) queue_->waiting.push_back(std::move(full));
     queue_->last = last;
     if (!queue_->spare.empty()) {
@@ -164,7 +170,7 @@ bool TraceRecorder::step_ended(const remat::StepEnd&) {
 size_t TraceRecorder::bookkeeping_bytes() const {
   size_t bytes = EventRecorder::bookkeeping_bytes();
   if (forked_) return bytes;
-  const std::lock_guard<std::mutex> guard(queue_->mutex);
+  const MutexLock guard(queue_->mutex);
   for (const auto& chunk : queue_->waiting) bytes += chunk->bookkeeping_bytes();
   for (const auto& chunk : queue_->spare) bytes += chunk->bookkeeping_bytes();
   return bytes;

@@ -47,7 +47,6 @@ class TraceRecorder final : public EventRecorder {
   void before_event() override;
   void hand_over(bool last);
   void end();
-  void give_up(const char* why);
 
   const RecordingSettings settings_;
   const std::function<void(const std::string&)> say_;

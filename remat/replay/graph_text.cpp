@@ -13,29 +13,29 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const Trace& step, size_t budget_bytes) {
-  GapModel model(step);
-  GapSearchConfig config;
-  config.budget_bytes = budget_bytes;
+Json json_of(const Trace& step, const GapSearchConfig& search, const EnergyTable& energy) {
+  GapModel model(step, energy);
   const uint64_t begin_ns = steady_now_ns();
-  const auto found = find_gaps(model, config);
+  const auto found = find_gaps(model, search);
   const uint64_t search_ns = steady_now_ns() - begin_ns;
   Json out;
   out["digest"] = fmt::format("{:016x}", step_digest(step, step.facts.alignment));
   out["outputs"] = weighted_outputs(step).size();
   out["costs_ns"] = model.costs_ns();
+  out["energies_nj"] = model.energies_nj();
   out["fixed"] = model.fixed_bytes();
   out["values"] = Json::array();
   for (const GapModel::Value& value : model.values()) {
     out["values"].push_back(
-        Json::array({value.bytes, value.cost_ns, value.temporary_bytes, value.made, value.result,
-                     value.inputs, value.uses, value.lives_on}));
+        Json::array({value.bytes, value.cost_ns, value.energy_nj, value.temporary_bytes, value.made,
+                     value.result, value.inputs, value.uses, value.lives_on}));
   }
   out["gaps"] = Json::array();
   for (const GapModel::Gap& gap : model.gaps()) {
     out["gaps"].push_back(Json::array({gap.value, gap.number, gap.begin, gap.end}));
   }
   out["found_ns"] = found ? Json(found->outcome.time_ns) : Json(nullptr);
+  out["found_nj"] = found ? Json(found->outcome.energy_nj) : Json(nullptr);
   out["search_ns"] = search_ns;
   out["evaluations"] = found ? found->evaluations : 0;
   out["found"] = Json::array();
@@ -46,13 +46,17 @@ Json json_of(const Trace& step, size_t budget_bytes) {
 
 }  // namespace
 
-std::string graph_text(const Trace& trace, size_t budget_bytes) {
+std::string graph_text(const Trace& trace, const GapSearchConfig& search,
+                       const EnergyTable& energy) {
   Json heading;
   heading["trace"] = trace.facts.name;
-  heading["budget_bytes"] = budget_bytes;
+  heading["budget_bytes"] = search.budget_bytes;
+  heading["joules_per_byte"] = energy.joules_per_byte();
   heading["alignment"] = trace.facts.alignment;
   std::string text = heading.dump() + "\n";
-  for (const Trace& step : distinct_steps(trace)) text += json_of(step, budget_bytes).dump() + "\n";
+  for (const Trace& step : distinct_steps(trace)) {
+    text += json_of(step, search, energy).dump() + "\n";
+  }
   return text;
 }
 

@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <string>
 
+#include "remat/plan/search/energy_table.h"
+#include "remat/plan/search/gap_search.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {
 
-std::string graph_text(const Trace& trace, size_t budget_bytes);
+std::string graph_text(const Trace& trace, const GapSearchConfig& search,
+                       const EnergyTable& energy);
 
 }  // namespace tidepool::plan

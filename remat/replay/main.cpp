@@ -82,13 +82,19 @@ void write_plans(const ReplayOptions& options, const Trace& trace) {
   write_file(options.write_plan_path, plan_text(plans.file));
 }
 
+void write_graph(const ReplayOptions& options, const Trace& trace) {
+  GapSearchConfig search;
+  search.budget_bytes = plan_runs(options, trace).front().budget_bytes;
+  search.goal = options.goal;
+  const EnergyTable energy =
+      options.energy_path.empty() ? EnergyTable() : read_energy_table(options.energy_path);
+  fmt::print("{}", graph_text(trace, search, energy));
+}
+
 void replay(const ReplayOptions& options, const std::string& path) {
   const Trace trace = load_trace(options, path);
   if (!options.write_plan_path.empty()) return write_plans(options, trace);
-  if (options.graph) {
-    fmt::print("{}", graph_text(trace, plan_runs(options, trace).front().budget_bytes));
-    return;
-  }
+  if (options.graph) return write_graph(options, trace);
   if (options.least_budget) return print_least_budgets(options, trace);
   std::vector<Run> runs = plan_runs(options, trace);
   {

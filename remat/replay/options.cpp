@@ -37,6 +37,12 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --plan FILE            the job follows these plans, as `tidepool run --plan` does
   --write-plan FILE      look for plans for the trace's steps instead of running it
   --graph                write these steps as graphs for solvers, as JSON, instead
+  --energy FILE          with --graph: a table of what operators take in energy
+  --least G              with --energy: what the graphs' search makes small: time (default) or
+                         energy
+  --most-time R, --most-energy R
+                         with --energy: the most of either, as multiples of what the step takes
+                         without a budget
 
   --search N             simulations at most in search of a plan (default 300; 0: no plan)
   --jobs N               runs at a time (default: processors)
@@ -206,6 +212,13 @@ std::vector<Option> finer_options(ReplayOptions& out) {
        [&](Text o, Text v) { out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000); }},
       {"--plan", [&](Text, Text v) { out.plan_path = v; }},
       {"--write-plan", [&](Text, Text v) { out.write_plan_path = v; }},
+      {"--energy", [&](Text, Text v) { out.energy_path = v; }},
+      {"--least",
+       [&](Text o, Text v) {
+         out.goal.least_energy = parse_choice<bool>(o, v, {{"time", false}, {"energy", true}});
+       }},
+      {"--most-time", [&](Text o, Text v) { out.goal.most_time = parse_ratio(o, v); }},
+      {"--most-energy", [&](Text o, Text v) { out.goal.most_energy = parse_ratio(o, v); }},
       {"--log", [&](Text, Text v) { out.log_path = v; }},
       {"--history", [&](Text, Text v) { out.history_path = v; }},
       {"--csv", [&](Text, Text v) { out.csv_path = v; }},
@@ -264,6 +277,14 @@ void check_plans(const ReplayOptions& options) {
     if (other || !planned) {
       throw UsageError("--plan goes with --policy default, without --oracle or --log");
     }
+  }
+  const bool bounded = options.goal.least_energy || std::isfinite(options.goal.most_time) ||
+                       std::isfinite(options.goal.most_energy);
+  if ((bounded || !options.energy_path.empty()) && !options.graph) {
+    throw UsageError("--energy, --least, --most-time and --most-energy go with --graph");
+  }
+  if (bounded && options.energy_path.empty()) {
+    throw UsageError("--least, --most-time and --most-energy go with --energy");
   }
   if (options.write_plan_path.empty() && !options.graph) return;
   const bool one = options.traces.size() == 1 && options.ratios.size() <= 1 && !options.grid;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "remat/plan/search/gap_search.h"
 #include "remat/simulate/memory/memory_model.h"
 #include "remat/simulate/simulation.h"
 #include "remat/trace/dtr_log.h"
@@ -46,6 +47,8 @@ struct ReplayOptions {
   std::string plan_path;           // the plan file that the job follows; empty for none
   std::string write_plan_path;     // look for plans instead, and write this file
   bool graph = false;              // write the steps as graphs instead, for solvers
+  GapGoal goal;                    // of the search in these graphs
+  std::string energy_path;         // the table of what operators take; empty: nothing takes any
   std::string csv_path, svg_path;  // a grid's files; empty for names like that of the trace
   bool help = false;
   bool list_policies = false;

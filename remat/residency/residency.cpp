@@ -1,6 +1,7 @@
 #include "remat/residency/residency.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -9,6 +10,20 @@
 #include "remat/residency/chaos_odds.h"
 
 namespace tidepool::remat {
+namespace {
+
+// Has the contents' fingerprint kept, before anything is changed. False: they cannot be read, and
+// have to stay; what is wrong with the device the job's own work will hear.
+bool remember(ContentCheck& check, const Storage& storage) {
+  try {
+    check.evicted(*storage.current, storage.address);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 Residency::Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy,
                      LineageStore& store, std::unique_ptr<Tier> tier)
@@ -88,11 +103,10 @@ bool Residency::copy_out(Value& value, void* address) {
 }
 
 bool Residency::evict(Storage& storage) {
-  if (!evictable(storage)) return false;
+  if (!evictable(storage) || !remember(check, storage)) return false;
   const bool copied = is_better_copied(storage) && copy_out(*storage.current, storage.address);
   if (!copied && storage.current->producer == nullptr) return false;
   if (!copied) copies.drop(*storage.current);  // it is dearer, or was not compared
-  check.evicted(*storage.current, storage.address);
   if (!backend_.detach(storage)) {
     storage.dying = true;
     return false;

@@ -1,20 +1,13 @@
 #include "remat/tier/file_tier.h"
 
-#include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/statfs.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 
 #include "allocator/base/steady_clock.h"
 #include "fmt/format.h"
+#include "remat/tier/private_file.h"
 
 namespace tidepool::remat {
 namespace {
@@ -22,14 +15,6 @@ namespace {
 uint64_t whole_units(size_t bytes) {
   constexpr size_t kUnit = TransferThreads::kAlignment;
   return (bytes + kUnit - 1) / kUnit * kUnit;
-}
-
-// Makes a file whose name is gone at once. -1, and errno says why not.
-int open_unlinked(const std::string& folder) {
-  std::string name = folder + "/.tidepool-XXXXXX";
-  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
-  if (descriptor >= 0) ::unlink(name.c_str());
-  return descriptor;
 }
 
 }  // namespace
@@ -42,35 +27,14 @@ struct FileTier::Copy {
 
 FileTier::Copy& FileTier::copy_of(TierSlot slot) { return *reinterpret_cast<Copy*>(slot); }
 
-int FileTier::open_file(const std::string& folder) {
-  struct statfs system = {};
-  if (::statfs(folder.c_str(), &system) != 0) {
-    throw std::invalid_argument(fmt::format("offload: {}: {}", folder, std::strerror(errno)));
-  }
-  if (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC) {
-    throw std::invalid_argument(fmt::format(
-        "offload: {} lies in memory (tmpfs), which contents are to leave; expected a folder on a "
-        "disk",
-        folder));
-  }
-  int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (descriptor < 0) descriptor = open_unlinked(folder);  // not all file systems know the other
-  if (descriptor < 0) {
-    throw std::invalid_argument(fmt::format("offload: no file without a name can be made in {}: {}",
-                                            folder, std::strerror(errno)));
-  }
-  // Where direct transfers are not possible, they pass through the cache.
-  (void)::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_DIRECT);
-  return descriptor;
-}
+FileTier::FileTier(const std::string& folder, uint64_t capacity)
+    : FileTier(std::make_unique<PrivateFile>(folder), folder, capacity) {}
 
-FileTier::FileTier(std::string folder, uint64_t capacity)
+FileTier::FileTier(std::unique_ptr<TransferFile> file, std::string folder, uint64_t capacity)
     : folder_(std::move(folder)),
-      descriptor_{open_file(folder_)},
+      file_(std::move(file)),
       extents_(capacity / TransferThreads::kAlignment * TransferThreads::kAlignment),
-      threads_(descriptor_.number, kThreads) {}
-
-FileTier::Descriptor::~Descriptor() { ::close(number); }
+      threads_(*file_, kThreads) {}
 
 std::unique_lock<std::mutex> FileTier::lock_counts() const {
   std::unique_lock<std::mutex> guard(mutex_, std::defer_lock);
@@ -86,6 +50,7 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes, std::spa
   if (forked_) return std::nullopt;
   auto pieces = failed_ ? std::nullopt : extents_.take(whole_units(bytes));
   if (!pieces) {
+    const auto guard = lock_counts();
     ++counts_.refusals;
     return std::nullopt;
   }
@@ -103,7 +68,7 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes, std::spa
     ++counts_.refusals;
     failed_ = true;
     std::fprintf(stderr,
-                 "tidepool: nothing is offloaded any more, because writing to %s failed: %s\n",
+                 "tidepool: nothing more is offloaded to %s, because writing there failed: %s\n",
                  folder_.c_str(), std::strerror(transfer.error));
     return std::nullopt;
   }

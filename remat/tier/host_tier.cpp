@@ -18,11 +18,6 @@ constexpr auto kIn = CopyDirection::kIn;
 }  // namespace
 
 struct HostTier::Copy {
-  struct Part {
-    char* host;
-    size_t bytes;
-  };
-
   size_t bytes;
   std::vector<Extent> pieces;
   std::vector<Part> parts;        // the same on the host
@@ -42,6 +37,7 @@ HostTier::~HostTier() {
     engine_->record(kOut)->wait();
     engine_->record(kIn)->wait();
     for (const Slab& slab : slabs_) engine_->free_host(slab.address);
+    for (char* const buffer : buffers_) engine_->free_host(buffer);
   } catch (const DeviceError&) {
     // The memory goes with the device.
   }
@@ -163,7 +159,7 @@ void HostTier::load(TierSlot slot, void* to, StreamId user) {
   engine_->order_after(kIn, user);
   engine_->wait(kIn, *copy.stored);
   size_t done = 0;
-  for (const Copy::Part& part : copy.parts) {
+  for (const Part& part : copy.parts) {
     engine_->copy(kIn, static_cast<char*>(to) + done, part.host, part.bytes);
     done += part.bytes;
   }
@@ -186,6 +182,22 @@ void HostTier::drop(TierSlot slot) {
   } else {
     extents_.give(copy->pieces);  // copies out run in order
   }
+}
+
+std::span<const HostTier::Part> HostTier::wait_until_stored(TierSlot slot) {
+  const Copy& copy = copy_of(slot);
+  copy.stored->wait();
+  return copy.parts;
+}
+
+char* HostTier::take_buffer(size_t bytes) {
+  constexpr uint64_t kShare = 4;
+  if (whole_units(bytes) > capacity_ / kShare) return nullptr;
+  auto* const buffer = static_cast<char*>(engine_->allocate_host(whole_units(bytes)));
+  if (buffer == nullptr) return nullptr;
+  buffers_.push_back(buffer);
+  capacity_ -= whole_units(bytes);
+  return buffer;
 }
 
 TierStatistics HostTier::statistics() const {

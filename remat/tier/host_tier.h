@@ -45,6 +45,20 @@ class HostTier final : public Tier {
   TierStatistics statistics() const override;
   void become_forked_child() override { forked_ = true; }
 
+  // What a tier below this one needs, into which contents move.
+  struct Part {
+    char* host;
+    size_t bytes;
+  };
+  CopyEngine& engine() { return *engine_; }
+  // The most bytes that the tier could hold, were it empty.
+  uint64_t most_bytes() const { return exhausted_ ? held_ : capacity_; }
+  // Waits until the contents are on the host, where they lie in these parts. Throws: DeviceError.
+  std::span<const Part> wait_until_stored(TierSlot slot);
+  // Page-locked memory beside the contents, which is kept until the end. It takes at most a quarter
+  // of the capacity. nullptr: there is no more to be had.
+  char* take_buffer(size_t bytes);
+
   void check_invariants() const;
 
  private:
@@ -82,10 +96,11 @@ class HostTier final : public Tier {
   std::optional<TierSlot> refuse();
 
   const std::unique_ptr<CopyEngine> engine_;
-  const uint64_t capacity_;
+  uint64_t capacity_;  // without buffers
   const TierStreams streams_;
   const double out_ns_per_byte_, in_ns_per_byte_;
   std::vector<Slab> slabs_;
+  std::vector<char*> buffers_;
   uint64_t slab_bytes_ = kLargestSlab;  // of the next one
   uint64_t held_ = 0;                   // by all slabs
   bool exhausted_ = false;

@@ -1,7 +1,6 @@
 #include "remat/tier/transfer_threads.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,7 +29,7 @@ TransferThreads::Buffer TransferThreads::make_buffer() {
   return Buffer(static_cast<char*>(memory));
 }
 
-TransferThreads::TransferThreads(int descriptor, size_t threads) : descriptor_(descriptor) {
+TransferThreads::TransferThreads(TransferFile& file, size_t threads) : file_(file) {
   // The job's signals are for its own threads.
   sigset_t all;
   sigset_t before;
@@ -139,9 +138,8 @@ void TransferThreads::carry(const Chunk& chunk, char* buffer) const {
 int TransferThreads::carry_piece(Transfer::Kind kind, uint64_t offset, char* buffer,
                                  size_t bytes) const {
   while (bytes > 0) {
-    const ssize_t count = kind == Transfer::Kind::kWrite
-                              ? ::pwrite(descriptor_, buffer, bytes, static_cast<off_t>(offset))
-                              : ::pread(descriptor_, buffer, bytes, static_cast<off_t>(offset));
+    const ssize_t count = kind == Transfer::Kind::kWrite ? file_.write_at(offset, buffer, bytes)
+                                                         : file_.read_at(offset, buffer, bytes);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno;
     if (count == 0) return kind == Transfer::Kind::kWrite ? ENOSPC : ENODATA;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "remat/tier/extents.h"
+#include "remat/tier/transfer_file.h"
 
 namespace tidepool::remat {
 
@@ -44,8 +45,8 @@ class TransferThreads {
   static constexpr size_t kChunkBytes = size_t{1} << 20;
   static constexpr size_t kAlignment = 4096;  // of buffers, offsets and lengths
 
-  // Reads and writes the file `descriptor`, which stays the caller's.
-  TransferThreads(int descriptor, size_t threads);
+  // `file` stays the caller's.
+  TransferThreads(TransferFile& file, size_t threads);
   // Waits for what is under way.
   ~TransferThreads();
   TransferThreads(const TransferThreads&) = delete;
@@ -78,7 +79,7 @@ class TransferThreads {
   int carry_piece(Transfer::Kind kind, uint64_t offset, char* buffer, size_t bytes) const;
   void finish(Transfer& transfer) const;
 
-  const int descriptor_;
+  TransferFile& file_;
   bool forked_ = false;
   std::mutex mutex_;
   std::condition_variable work_to_do_, chunk_done_;

@@ -42,9 +42,9 @@ def digest(*tensors: torch.Tensor) -> str:
 
 
 def train(model, optimizer, *, accumulate: int = 1, autocast: bool = False, clip: bool = True,
-          average: list | None = None) -> list[str]:
+          average: list | None = None, steps: int = STEPS) -> list[str]:
     losses = []
-    for _ in range(STEPS):
+    for _ in range(steps):
         optimizer.zero_grad()
         for _ in range(accumulate):
             x = torch.randn(16, WIDTH)

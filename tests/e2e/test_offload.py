@@ -1,12 +1,15 @@
 """A job whose parameters, gradients and optimizer state exceed the budget trains, same bits."""
 
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import harness
 import pytest
+from environments import clean_environment
 from selection import FULL
 
 JOB = harness.HERE / "offload_job.py"
@@ -59,6 +62,56 @@ def test_chaos(plain, disk_path, chaos):
     assert stats["contents_different"] == {}
     assert stats["contents_compared"] > 1000
     assert stats["offloads"] > 1000
+
+
+def test_whole_jobs_with_checkpoints(disk_path):
+    """What is loaded and saved is larger than the budget, and so is what the job begins with."""
+    job = [sys.executable, str(harness.HERE / "checkpoint_job.py"), str(disk_path)]
+    tier, stats = disk_path / "tier", disk_path / "stats.json"
+    tier.mkdir()
+    assert harness.run([*job, "write"]).returncode == 0
+    plain = harness.run(job)
+    assert plain.returncode == 0, plain.stderr
+    budget = FIXED // 2
+    assert os.path.getsize(disk_path / "whole.pt") > budget
+    done = harness.run([*harness.attached(budget, "--offload", f"file:{tier}:{CAP}", stats=stats),
+                        *job])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+    assert harness.read_stats(stats)["reserved_peak_bytes"] <= budget
+    assert os.listdir(tier) == []
+
+
+@pytest.mark.parametrize("fault", ["full", "truncated", "changed", "signals"])
+def test_faults_of_the_file(disk_path, fault):
+    """There are the same bits up to an error that says why, and nothing is left on the disk."""
+    job = [sys.executable, str(harness.HERE / "offload_fault_job.py"), str(disk_path)]
+    plain = harness.run([*job, "none"])
+    assert plain.returncode == 0, plain.stderr
+    done = harness.run([*harness.attached(FIXED // 2, "--offload", f"file:{disk_path}:{CAP}"),
+                        *job, fault])
+    assert done.stdout and plain.stdout.startswith(done.stdout)
+    assert os.listdir(disk_path) == []
+    if fault == "signals":
+        assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
+        return
+    assert done.returncode == 1
+    said = {"full": "nothing more is offloaded to", "truncated": "cannot be read back: No data",
+            "changed": "cannot be read back: its checksum is wrong"}
+    assert said[fault] in done.stderr
+    assert ("OutOfMemoryError" if fault == "full" else "RuntimeError") in done.stderr
+
+
+def test_a_killed_job_leaves_no_file(disk_path):
+    command = [*harness.attached(FIXED // 2, "--offload", f"file:{disk_path}:{CAP}"),
+               sys.executable, str(harness.HERE / "offload_fault_job.py"), str(disk_path), "none"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          env=clean_environment(**harness.ON_CPU),
+                          start_new_session=True) as process:
+        assert process.stdout.readline()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert os.listdir(disk_path) == []
 
 
 def test_without_a_tier_the_same_budget_is_too_small(disk_path):

@@ -18,7 +18,7 @@ LEFT_OUT = {"lib", "__pycache__"}
 NAMES_HEADER = "tests/mutants/mutant_names.h"
 # The package would take the variable that picks a mutant for a misspelt setting.
 SETTINGS = "bindings/python/tidepool/settings/_settings.py"
-RESERVED = ("RESERVED = (", "_PASSIVE = (")
+RESERVED = ("RESERVED = (", "PASSIVE = (")
 
 
 class MisplacedError(ValueError):

@@ -7,6 +7,7 @@ import contextlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 import torch.utils._pytree as pytree
@@ -29,7 +30,7 @@ class Counts:
 
     cases: int = 0  # compared, in all
     evicting: int = 0  # of these, with at least one eviction
-    replaying: int = 0  # of these, with at least one replay
+    replaying: int = 0  # of these, with at least one replay, or copy that came back
     evictions: int = 0
     not_here: int = 0  # the plain run raises: not for this machine
     unequal_to_itself: int = 0  # two plain runs differ: nothing is promised
@@ -73,13 +74,21 @@ def same(left: object, right: object) -> bool:
 
 
 class Bench:
-    """Attaches to this process, and runs cases."""
+    """Attaches to this process, and runs cases.
 
-    def __init__(self, chaos: str, device: str = "cpu") -> None:
+    With the chaos `offload`, what is evicted leaves by a copy into a file in `folder`, or not, as
+    chance has it.
+    """
+
+    def __init__(self, chaos: str, device: str, folder: Path) -> None:
         import tidepool
 
         warnings.filterwarnings("ignore")
-        tidepool.enable(budget=BUDGET, chaos=chaos, device=device)
+        tier = {}
+        if chaos == "offload":
+            chaos = "offload:1"
+            tier["offload"] = "host:1GiB" if device == "cuda" else f"file:{folder}:1GiB"
+        tidepool.enable(budget=BUDGET, chaos=chaos, device=device, **tier)
         self.device = "cpu" if device == "cpu" else "cuda:0"
         from tidepool.job import _job
 
@@ -101,7 +110,8 @@ class Bench:
     def statistics(self) -> dict:
         """Return the numbers that cases are judged by; a device that is not used yet has none."""
         said = self.plugin.statistics().get(self.device, {})
-        return {key: said.get(key, 0) for key in ("evictions", "operators_replayed")}
+        return {"evictions": said.get("evictions", 0),
+                "restored": said.get("operators_replayed", 0) + said.get("fetches", 0)}
 
     def check(self, case: Case, counts: Counts) -> None:
         """Run a case three times, and count what came out."""
@@ -128,7 +138,7 @@ class Bench:
         counts.cases += 1
         counts.evictions += evictions
         counts.evicting += evictions > 0
-        counts.replaying += after["operators_replayed"] > before["operators_replayed"]
+        counts.replaying += after["restored"] > before["restored"]
         if wrong:
             counts.wrong.append(f"{case.name}: {wrong}")
 

@@ -1,8 +1,9 @@
 """PyTorch's operator, module and optimizer databases under chaos: every bit equal.
 
 Normal runs take the first two float32 samples, forward and backward (about half a minute on two
-cores). TIDEPOOL_FULL=1 takes all samples, more types, second gradients, writes in place and into
-outputs, and can be stopped and started again: what is finished is in build/databases.
+cores), and some once more with a tier. TIDEPOOL_FULL=1 takes all samples, more types, second
+gradients, writes in place and into outputs, and can be stopped and started again: what is finished
+is in build/databases.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -69,16 +71,19 @@ def read_groups(path: Path) -> dict[str, dict]:
     return {line["group"]: line for line in lines if "group" in line}
 
 
-def run_database(database: str, folder: Path, *options: str) -> dict[str, dict]:
-    """Run this shard of a database in as many processes as there are cores."""
+def run_database(database: str, folder: Path, *options: str, name: str = "") -> dict[str, dict]:
+    """Run this shard of a database in as many processes as there are cores.
+
+    `name` is that of the outputs, where it is not the database's.
+    """
     parts = selection.SHARDS * WORKERS
     jobs = {}
     for worker in range(WORKERS):
         part = (selection.SHARD - 1) * WORKERS + worker + 1
-        out = folder / f"{database}-{part}-of-{parts}.jsonl"
+        out = folder / f"{name or database}-{part}-of-{parts}.jsonl"
         jobs[out] = command(database, f"{part}/{parts}", out, *options)
     run_until_finished(jobs)
-    return {name: group for out in jobs for name, group in read_groups(out).items()}
+    return {group: line for out in jobs for group, line in read_groups(out).items()}
 
 
 @pytest.fixture
@@ -93,6 +98,13 @@ def folder(tmp_path):
     return kept
 
 
+@pytest.fixture
+def disk_path():
+    """Returns a folder on a disk, which the one for temporary files need not be."""
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as made:
+        yield Path(made)
+
+
 # The usual run trains with every optimizer on the oldest supported PyTorch anyway.
 @pytest.mark.every_shard
 @pytest.mark.parametrize("database", [
@@ -100,18 +112,33 @@ def folder(tmp_path):
     for name in EXPECTED])
 def test_every_entry_gives_the_same_bits(database, folder, summary):
     groups = run_database(database, folder, *(["--full"] if FULL else []))
+    totals = judge(groups, database, summary)
+    if selection.SHARDS == 1:
+        assert totals["cases"] >= EXPECTED[database]
+
+
+@pytest.mark.every_shard
+@pytest.mark.parametrize("database", EXPECTED if FULL else ("optimizers", "composites"))
+def test_every_entry_gives_the_same_bits_with_a_tier(database, folder, disk_path, summary):
+    """What is evicted leaves by a copy or is recomputed, as chance has it."""
+    options = ["--chaos", "offload", *(["--full"] if FULL else [])]
+    groups = run_database(database, folder if FULL else disk_path, *options,
+                          name=f"{database}-offload")
+    judge(groups, f"{database} with a tier", summary)
+
+
+def judge(groups: dict[str, dict], name: str, summary) -> dict[str, int]:
+    """Say what came out, and check it; return the totals."""
     totals = {key: sum(group.get(key, 0) for group in groups.values()) for key in TOTALS}
     wrong = {name: group["wrong"] for name, group in groups.items() if group["wrong"]}
     said = ", ".join(f"{number} {key.replace('_', ' ')}" for key, number in totals.items())
-    summary("databases under chaos",
-            f"{database}: {said}, {sum(map(len, wrong.values()))} wrong")
-    if selection.SHARDS == 1:
-        assert totals["cases"] >= EXPECTED[database]
+    summary("databases under chaos", f"{name}: {said}, {sum(map(len, wrong.values()))} wrong")
     # Some samples are empty, or numbers: there is nothing to evict.
     assert totals["evicting"] >= 0.85 * totals["cases"]
     assert totals["replaying"] >= 0.85 * totals["cases"]
     known = known_different()
     assert {name: what for name, what in wrong.items() if name.split()[0] not in known} == {}
+    return totals
 
 
 def test_what_goes_wrong_is_noticed(tmp_path):

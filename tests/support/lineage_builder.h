@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/base/device_error.h"
 #include "allocator/space/private_host_space.h"
 #include "remat/limits.h"
 #include "remat/restore/contents.h"
@@ -110,8 +111,13 @@ class LineageBuilder final : public remat::Backend {
   bool attach(remat::Storage&, void*) override { return !refuse; }
   void forget(remat::Storage&) override {}
   void copy(void*, const void*, size_t) override {}
+  uint64_t fingerprint(const void*, size_t) const override {
+    if (unreadable) throw DeviceError("contents cannot be read");
+    return 0;
+  }
 
-  bool refuse = false;  // detach and attach say that the storage is dying
+  bool refuse = false;      // detach and attach say that the storage is dying
+  bool unreadable = false;  // fingerprint throws
 
   PrivateHostSpace space{4096};
   DeviceMutex mutex;

@@ -3,7 +3,7 @@
 Outside: `run([...], devices=2)` or `environment(...)` for a command of one's own. Inside a job:
 `Device()`. The knobs are the FAKE_CUDA_* variables of tests/support/fake_cuda/core/settings.h, in
 small letters: devices=2, memory="80GiB", touch=False, late=3 or late="asked", fail="map:3", …
-Values on the device are garbage and nothing is timed: never call its numbers GPU results.
+Values on the device are garbage and its times are virtual: never call its numbers GPU results.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class Device:
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
-        for name in ("calls", "failures", "host_time_ns"):
+        for name in ("calls", "failures", "host_time_ns", "host_waited_ns", "stream_time_ns",
+                     "stream_stalled_ns"):
             self._function(name).restype = ctypes.c_uint64
         for name in ("used_bytes", "used_peak_bytes", "live", "count"):
             self._function(name).restype = ctypes.c_size_t
@@ -130,6 +131,18 @@ class Device:
     def host_time_ns(self) -> int:
         """Return the virtual time of the host."""
         return self._function("host_time_ns")()
+
+    def host_waited_ns(self) -> int:
+        """Return how much of the host's virtual time it has waited for devices."""
+        return self._function("host_waited_ns")()
+
+    def stream_time_ns(self, stream: int = 0) -> int:
+        """Return the virtual time at which a stream will have done its work."""
+        return self._function("stream_time_ns")(ctypes.c_void_p(stream))
+
+    def stream_stalled_ns(self, stream: int = 0) -> int:
+        """Return how long a stream had work, and waited for other streams."""
+        return self._function("stream_stalled_ns")(ctypes.c_void_p(stream))
 
     def complete(self, stream: int) -> None:
         """Let the device finish what is enqueued on a stream."""
@@ -174,9 +187,21 @@ class Device:
 
         Needs CUDA to be initialised. For uses that the allocator does not see, add an OperandWatch.
         """
+        self._of_torch().fake_cuda_watch_allocator()
+
+    def recurrent_layer_begins(self, device: int = 0) -> bool:
+        """Ask the default generator what a recurrent layer asks; return if its state is made anew.
+
+        PyTorch's layers with dropout keep a state of cuDNN's that draws go on from, until somebody
+        sets the generator.
+        """
+        return bool(self._of_torch().fake_cuda_recurrent_layer_begins(device))
+
+    @staticmethod
+    def _of_torch() -> ctypes.CDLL:
         loaded = Path("/proc/self/maps").read_text().split()
         folder = next(Path(path).parent for path in loaded if path.endswith("/libcuda.so.1"))
-        ctypes.CDLL(str(folder / "libfake_cuda_watch.so")).fake_cuda_watch_allocator()
+        return ctypes.CDLL(str(folder / "libfake_cuda_watch.so"))
 
     def _entries(self, name: str) -> list[str]:
         text = ctypes.create_string_buffer(1024)

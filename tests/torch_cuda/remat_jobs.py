@@ -175,12 +175,14 @@ def drawn() -> dict:
     dropped = torch.nn.functional.dropout(x, 0.5)
     noise = torch.empty(64, 64, device="cuda").normal_(generator=own)
     like = torch.rand_like(x)
+    anew = [device.recurrent_layer_begins()]
     evicted = evict_all()
     more = torch.rand(8, device="cuda")
     offsets = [torch.cuda.default_generators[0].get_offset(), own.get_offset()]
     found = prints(dropped, noise, like, more)
     offsets += [torch.cuda.default_generators[0].get_offset(), own.get_offset()]
-    return {"prints": found, "offsets": offsets, "evicted": evicted}
+    anew.append(device.recurrent_layer_begins())
+    return {"prints": found, "offsets": offsets, "anew": anew, "evicted": evicted}
 
 
 def scalars_of_the_host() -> dict:

@@ -5,6 +5,9 @@ gradients and the optimizer's state.
 """
 
 import json
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from selection import FULL
 
 pytestmark = pytest.mark.torch_floor
 
+ROOT = Path(__file__).resolve().parents[2]
 JOBS = ("gpt", "unet", "lstm", "gpt_amp", "cnn", "bert")
 if not FULL:
     JOBS = JOBS[:1] if torch.__version__.startswith("2.11.") else JOBS[:4]
@@ -48,6 +52,36 @@ def test_copies_come_back_before_they_are_read(jobs):
     assert found["races"] == found["misuses"] == []
     assert found["tidepool"]["prefetches"] > 0
     assert found["tidepool"]["prefetch_hits"] > 0
+
+
+@pytest.fixture
+def disk_path():
+    """Returns a folder on a disk, which the one for temporary files need not be."""
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
+        yield Path(folder)
+
+
+def test_what_the_host_has_no_room_for_goes_to_a_file(jobs, disk_path):
+    """The host's memory has a quarter of what leaves; the rest moves on."""
+    job = JOBS[0]
+    expected = run(jobs, job)[job]
+    host = expected["fixed"] // 4
+    chain = f"host:{host},file:{disk_path}:1GiB"
+    found = run(jobs, "--watch", job, budget=str(expected["fixed"]),
+                environ=(("TIDEPOOL_OFFLOAD", chain),))
+
+    assert found[job]["steps"] == expected["steps"]
+    assert found["used_peak"] <= expected["fixed"]
+    assert found["races"] == found["misuses"] == []
+    assert found["tidepool"]["tier_peak_bytes"] > 2 * host
+    assert os.listdir(disk_path) == []
+
+
+def test_a_folder_in_memory_is_refused_at_the_start(jobs):
+    done = jobs.run("value_jobs.py", *STEPS, JOBS[0], budget="1GiB",
+                    environ=(("TIDEPOOL_OFFLOAD", "host:1MiB,file:/dev/shm:1GiB"),), **DEVICE)
+    assert done.returncode != 0
+    assert "tmpfs" in done.stderr
 
 
 @pytest.mark.parametrize("chaos", ("offload:1", "op", "alloc", "random:2") if FULL

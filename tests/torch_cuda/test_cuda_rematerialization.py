@@ -140,6 +140,11 @@ def test_random_state_is_left_as_it_was(cases):
     assert ours[:2] == ours[2:]
 
 
+def test_recurrent_layers_keep_their_dropout_state(cases):
+    """They make it anew after the job has set its generator's seed, and not after a replay."""
+    assert [found["drawn"]["anew"] for found in cases] == [[True, False]] * 2
+
+
 def test_results_that_vary_stay(cases):
     assert cases[1]["varying"]["states"] == [RESIDENT_ROOT]
 

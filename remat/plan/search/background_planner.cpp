@@ -175,7 +175,7 @@ void BackgroundPlanner::finish_search() {
   }
   runtime_.set_plan(*last_search_->plan);
   if (kind != nullptr) kind->trial_steps = kTrialSteps;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   ++statistics_.plans;
 }
 
@@ -221,14 +221,14 @@ void BackgroundPlanner::judge_plan(Kind& kind) {
   remat::StepPlan none;
   none.fingerprint = kind.fingerprint;
   runtime_.set_plan(none);
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   ++statistics_.taken_back;
 }
 
 // Begins a search on a thread of its own. Returns false if there can be no thread.
 bool BackgroundPlanner::start(const std::shared_ptr<Recording>& recorded,
                               std::shared_ptr<Search> search) {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   if (stopped_ || search_ != nullptr) return false;
   try {
     start_service_thread("tidepool-plan", [this, recorded, search] {
@@ -238,7 +238,7 @@ bool BackgroundPlanner::start(const std::shared_ptr<Recording>& recorded,
       } catch (const std::exception&) {
         // There is no plan: the step cannot be simulated, or there is no memory.
       }
-      const std::lock_guard<std::mutex> done(mutex_);
+      const MutexLock done(mutex_);
       statistics_.search_ns += thread_ns();
       search_ = nullptr;
       changed_.notify_all();
@@ -330,15 +330,17 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
 
 // Does not wait for the mutex: the thread of low priority may hold it, and is searching then.
 bool BackgroundPlanner::is_searching() const {
-  const std::unique_lock<std::mutex> guard(mutex_, std::try_to_lock);
-  return !guard.owns_lock() || search_ != nullptr;
+  if (!mutex_.try_lock()) return true;
+  const bool searching = search_ != nullptr;
+  mutex_.unlock();
+  return searching;
 }
 
 void BackgroundPlanner::wait() {
   for (bool over = false; !over && !forked_;) {
     {
-      std::unique_lock<std::mutex> guard(mutex_);
-      changed_.wait(guard, [&] { return search_ == nullptr; });
+      const MutexLock guard(mutex_);
+      while (search_ != nullptr) changed_.wait(mutex_);
     }
     const DeviceLock lock(allocator_.mutex());
     // Meanwhile another thread's step may have begun another search.
@@ -349,11 +351,14 @@ void BackgroundPlanner::wait() {
 
 bool BackgroundPlanner::stop() {
   if (forked_) return true;
-  std::unique_lock<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   stopped_ = true;
-  if (search_ == nullptr) return true;
-  search_->stop.request_stop();
-  return changed_.wait_for(guard, kPatienceAtEnd, [&] { return search_ == nullptr; });
+  if (search_ != nullptr) search_->stop.request_stop();
+  const auto end = std::chrono::steady_clock::now() + kPatienceAtEnd;
+  while (search_ != nullptr) {
+    if (changed_.wait_until(mutex_, end) == std::cv_status::timeout) break;
+  }
+  return search_ == nullptr;
 }
 
 // A forked process has no searching thread, and the mutex may be locked in it for ever: from now on
@@ -362,7 +367,7 @@ void BackgroundPlanner::forked() { forked_ = true; }
 
 BackgroundPlannerStatistics BackgroundPlanner::statistics() const {
   if (forked_) return {};
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   return statistics_;
 }
 

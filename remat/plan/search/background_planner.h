@@ -18,12 +18,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
+#include "allocator/locks/mutex.h"
 #include "remat/record/event_recorder.h"
 #include "remat/runtime.h"
 #include "remat/simulate/simulation.h"
@@ -138,13 +138,12 @@ class BackgroundPlanner final : public EventRecorder {
   uint32_t absent_ = 0;    // how many steps in a row were of other kinds
   bool forked_ = false;
 
-  // What follows is guarded by mutex_, which may be taken while the device's lock is held, but not
-  // the other way round.
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::shared_ptr<Search> search_;  // the one under way
-  bool stopped_ = false;
-  BackgroundPlannerStatistics statistics_;
+  // It may be taken while the device's lock is held, but not the other way round.
+  mutable Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::shared_ptr<Search> search_ ABSL_GUARDED_BY(mutex_);  // the one under way
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  BackgroundPlannerStatistics statistics_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool::plan

@@ -6,9 +6,10 @@
 
 namespace tidepool::plan {
 
-GapModel::GapModel(const Trace& step) : by_storage_(step.storages.size(), kNone) {
+GapModel::GapModel(const Trace& step, const EnergyTable& energy)
+    : by_storage_(step.storages.size(), kNone) {
   const StepValues known(step);
-  add_values(step, known);
+  add_values(step, known, energy);
   add_recipes(step);
   add_uses(step, known);
   present_.resize(values_.size());
@@ -17,10 +18,11 @@ GapModel::GapModel(const Trace& step) : by_storage_(step.storages.size(), kNone)
   used_at_.resize(values_.size());
 }
 
-void GapModel::add_values(const Trace& step, const StepValues& known) {
+void GapModel::add_values(const Trace& step, const StepValues& known, const EnergyTable& energy) {
   for (const TraceOperator& op : step.operators) {
     fixed_bytes_.push_back(op.workspace_bytes);
     costs_ns_.push_back(op.cost_ns);
+    energies_nj_.push_back(energy.nanojoules(step, op));
   }
   uint32_t result = 0;
   for (const WeightedOutput& output : weighted_outputs(step)) {
@@ -57,6 +59,7 @@ void GapModel::add_recipes(const Trace& step) {
         if (other != storage) temporary += step.aligned_bytes(other);
       }
       value.cost_ns += op.cost_ns;
+      value.energy_nj += energies_nj_[at];
       value.temporary_bytes = std::max(value.temporary_bytes, temporary);
       const auto reads = [&](StorageIndex input) {
         const uint32_t read = by_storage_[number(input)];
@@ -98,6 +101,7 @@ void GapModel::add_uses(const Trace& step, const StepValues& known) {
   }
   for (Moment at = 0; at < uses.size(); ++at) {
     rest_.time_ns += costs_ns_[at];
+    rest_.energy_nj += energies_nj_[at];
     if (uses[at].empty()) {
       rest_.most_fixed_before = std::max(rest_.most_fixed_before, fixed_bytes_[at]);
       continue;
@@ -157,6 +161,7 @@ void GapModel::make_again(uint32_t wanted, const Stage& stage, std::span<const G
     held_bytes_ += made.bytes;
     present_[value] = true;
     outcome_.time_ns += made.cost_ns;
+    outcome_.energy_nj += made.energy_nj;
     note(held_bytes_ + stage.fixed_bytes + made.temporary_bytes, stage.at);
     for (const uint32_t input : made.inputs) {
       if (--needs_[input] > 0) continue;
@@ -190,6 +195,7 @@ GapModel::Outcome GapModel::evaluate(std::span<const GapChoice> choices, size_t 
       present_[use.value] = true;
     }
     outcome_.time_ns += stage.time_ns;
+    outcome_.energy_nj += stage.energy_nj;
     note(held_bytes_ + stage.fixed_bytes, now);
     for (const Use& use : uses) {
       gap_now_[use.value] = use.gap;
@@ -200,6 +206,7 @@ GapModel::Outcome GapModel::evaluate(std::span<const GapChoice> choices, size_t 
     }
   }
   outcome_.time_ns += rest_.time_ns;
+  outcome_.energy_nj += rest_.energy_nj;
   note(held_bytes_ + rest_.most_fixed_before, rest_.at);
   return outcome_;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "remat/plan/chain/step_values.h"
+#include "remat/plan/search/energy_table.h"
 #include "remat/policies/step_plan.h"
 #include "remat/trace/trace.h"
 
@@ -26,7 +27,7 @@ enum class GapChoice : uint8_t { kKept, kDropped, kDroppedOnce };
 class GapModel {
  public:
   // Requires: a trace of one step.
-  explicit GapModel(const Trace& step);
+  explicit GapModel(const Trace& step, const EnergyTable& energy = {});
 
   // A gap that may be chosen.
   struct Gap {
@@ -39,6 +40,7 @@ class GapModel {
   struct Value {
     size_t bytes = 0;
     uint64_t cost_ns = 0;        // of making it again from its inputs
+    uint64_t energy_nj = 0;      // of the same
     size_t temporary_bytes = 0;  // held meanwhile beside it and its inputs
     Moment made = 0;
     uint32_t result = 0;           // its number in a plan
@@ -50,9 +52,10 @@ class GapModel {
   // By operator: the bytes that are there meanwhile whatever is chosen, its workspace among them.
   std::span<const size_t> fixed_bytes() const { return fixed_bytes_; }
   std::span<const uint64_t> costs_ns() const { return costs_ns_; }
+  std::span<const uint64_t> energies_nj() const { return energies_nj_; }
 
   struct Outcome {
-    uint64_t time_ns = 0;
+    uint64_t time_ns = 0, energy_nj = 0;
     size_t peak_bytes = 0;
     size_t excess_bytes = 0;  // above the budget, summed over all that runs
     Moment peak_at = 0;
@@ -81,13 +84,13 @@ class GapModel {
   // did.
   struct Stage {
     Moment at = 0;
-    size_t fixed_bytes = 0;            // of the operator
-    size_t most_fixed_before = 0;      // of those before
-    uint64_t time_ns = 0;              // of all
-    uint32_t first_use = 0, uses = 0;  // in uses_
+    size_t fixed_bytes = 0;               // of the operator
+    size_t most_fixed_before = 0;         // of those before
+    uint64_t time_ns = 0, energy_nj = 0;  // of all
+    uint32_t first_use = 0, uses = 0;     // in uses_
   };
 
-  void add_values(const Trace& step, const StepValues& known);
+  void add_values(const Trace& step, const StepValues& known, const EnergyTable& energy);
   void add_recipes(const Trace& step);
   void add_uses(const Trace& step, const StepValues& known);
   void make_again(uint32_t value, const Stage& stage, std::span<const GapChoice> choices);
@@ -98,7 +101,7 @@ class GapModel {
   std::vector<Value> values_;
   std::vector<uint32_t> by_storage_;
   std::vector<size_t> fixed_bytes_;
-  std::vector<uint64_t> costs_ns_;
+  std::vector<uint64_t> costs_ns_, energies_nj_;
   std::vector<Stage> stages_;
   Stage rest_;  // what comes after the last
   std::vector<Use> uses_;

@@ -14,7 +14,9 @@ class Search {
   Search(GapModel& model, const GapSearchConfig& config)
       : model_(model), config_(config), random_(config.seed), choices_(model.gaps().size()) {
     for (const uint64_t ns : model.costs_ns()) baseline_ns_ += static_cast<double>(ns);
+    for (const uint64_t nj : model.energies_nj()) baseline_nj_ += static_cast<double>(nj);
     baseline_ns_ = std::max(baseline_ns_, 1.0);
+    baseline_nj_ = std::max(baseline_nj_, 1.0);
   }
 
   std::optional<FoundGaps> run() {
@@ -39,10 +41,26 @@ class Search {
     ++evaluations_;
     operators_run_ += model_.stages();
     const GapModel::Outcome outcome = model_.evaluate(choices_, config_.budget_bytes);
-    if (outcome.excess_bytes == 0 && (!best_ || outcome.time_ns < best_->outcome.time_ns)) {
+    const bool allowed = outcome.excess_bytes == 0 && excess(outcome) == 0;
+    if (allowed && (!best_ || price(outcome) < price(best_->outcome))) {
       best_ = FoundGaps{choices_, outcome, 0};
     }
     return outcome;
+  }
+
+  double time(const GapModel::Outcome& outcome) const {
+    return static_cast<double>(outcome.time_ns) / baseline_ns_;
+  }
+  double energy(const GapModel::Outcome& outcome) const {
+    return static_cast<double>(outcome.energy_nj) / baseline_nj_;
+  }
+  double price(const GapModel::Outcome& outcome) const {
+    return config_.goal.least_energy ? energy(outcome) : time(outcome);
+  }
+  // By how much time and energy are above their bounds.
+  double excess(const GapModel::Outcome& outcome) const {
+    return std::max(time(outcome) - config_.goal.most_time, 0.0) +
+           std::max(energy(outcome) - config_.goal.most_energy, 0.0);
   }
 
   // Drops, in one gap after the other, what lies at the peak and costs least for its bytes and for
@@ -58,7 +76,8 @@ class Search {
         const GapModel::Value& value = model_.values()[gaps[g].value];
         const double gained = static_cast<double>(value.bytes) *
                               std::sqrt(static_cast<double>(gaps[g].end - gaps[g].begin));
-        const double price = static_cast<double>(value.cost_ns + 1) / gained;
+        const uint64_t cost = config_.goal.least_energy ? value.energy_nj : value.cost_ns;
+        const double price = static_cast<double>(cost + 1) / gained;
         if (best == gaps.size() || price < least) best = g, least = price;
       }
       if (best == gaps.size()) return;
@@ -67,13 +86,13 @@ class Search {
     }
   }
 
-  // What annealing makes small: the time, and with it the excess over the budget.
-  double energy(const GapModel::Outcome& outcome) const {
+  // What annealing makes small: the price, and with it the excess over budget and bounds.
+  double objective(const GapModel::Outcome& outcome) const {
     const double most = static_cast<double>(std::max<size_t>(config_.budget_bytes, 1));
     const double peak = static_cast<double>(outcome.peak_bytes) / most;
-    const double excess = static_cast<double>(outcome.excess_bytes) / most;
-    return static_cast<double>(outcome.time_ns) / baseline_ns_ +
-           (peak > 1 ? kPenalty * (peak - 1) + kPenalty / 20 * std::log1p(excess) : 0);
+    const double too_many = static_cast<double>(outcome.excess_bytes) / most;
+    return price(outcome) + kBoundPenalty * excess(outcome) +
+           (peak > 1 ? kPenalty * (peak - 1) + kPenalty / 20 * std::log1p(too_many) : 0);
   }
 
   void anneal(uint64_t most_operators) {
@@ -82,7 +101,7 @@ class Search {
     const double cold = hot / 1000;
     const double begin = static_cast<double>(operators_run_);
     const double length = static_cast<double>(most_operators) - begin;
-    double current = energy(now_);
+    double current = objective(now_);
     std::vector<std::pair<size_t, GapChoice>> before;
     while (operators_run_ < most_operators) {
       if (config_.stop != nullptr && config_.stop->should_stop()) return;
@@ -91,7 +110,7 @@ class Search {
       before.clear();
       for (uint64_t flips = 1 + random_.below(3); flips > 0; --flips) flip(before);
       const GapModel::Outcome next = evaluate();
-      const double difference = energy(next) - current;
+      const double difference = objective(next) - current;
       if (difference <= 0 || unit() < std::exp(-difference / heat)) {
         current += difference;
         now_ = next;
@@ -122,7 +141,7 @@ class Search {
 
   double unit() { return (static_cast<double>(random_.next() >> 11) + 0.5) * 0x1p-53; }
 
-  static constexpr double kPenalty = 0.7;
+  static constexpr double kPenalty = 0.7, kBoundPenalty = 3;
 
   GapModel& model_;
   const GapSearchConfig config_;
@@ -130,7 +149,7 @@ class Search {
   std::vector<GapChoice> choices_;
   GapModel::Outcome now_;
   std::optional<FoundGaps> best_;
-  double baseline_ns_ = 0;
+  double baseline_ns_ = 0, baseline_nj_ = 0;
   uint64_t operators_run_ = 0;
   size_t evaluations_ = 0;
 };

@@ -1,37 +1,19 @@
 """The solver cp-sat against all choices of small steps."""
 
-from itertools import pairwise
-
 import pytest
-from tidepool.planning.graph import KEPT, Gap, Graph, Value
+from small_graphs import chain
+from tidepool.planning.graph import KEPT
 
 pytest.importorskip("ortools")
 
 from tidepool.planning import cp_sat
 
 
-def chain(layers: int, budget: int, costs: list[int]) -> Graph:
-    """Return a step of layers and their backward part, all results of 100 bytes.
-
-    Operator k of the first makes value k of value k - 1; after them, operators read the values in
-    reverse order.
-    """
-    ops = 2 * layers
-    values = tuple(
-        Value(100, costs[k], 0, k, k, (k - 1,) if k else (),
-              tuple(sorted({k + 1 if k + 1 < layers else layers, ops - 1 - k} - {k})), False)
-        for k in range(layers))
-    gaps = tuple(Gap(k, number, begin, end) for k, value in enumerate(values)
-                 for number, (begin, end) in enumerate(pairwise((k, *value.uses)))
-                 if end > begin + 1)
-    return Graph("0" * 16, layers, budget, tuple(costs) * 2, (0,) * ops, values, gaps, None, (), 0)
-
-
 def test_nothing_is_made_again_where_all_fits():
     graph = chain(5, 600, [10, 20, 30, 40, 50])
     found = cp_sat.solve(graph, 20, workers=1)
     assert found.proved
-    assert found.time_ns == found.bound_ns == sum(graph.costs_ns)
+    assert found.time_ns == found.bound == sum(graph.costs_ns)
     assert set(found.choices) == {KEPT}
 
 

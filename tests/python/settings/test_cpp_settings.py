@@ -46,7 +46,9 @@ def clean(monkeypatch):
         ("policy", "plannd"), ("policy", "none"), ("policy", "zzz"), ("device", "cdua"),
         ("chaos", "opp"), ("chaos", "random"), ("chaos", "random:x"), ("chaos", "offload:1"),
         ("offload", "host:1GiB"), ("offload", "disk"), ("offload", "file:/no/such:1GiB"),
-        ("offload", "file:/tmp:zero"), ("trace_steps", "0"), ("trace_steps", "3:2"),
+        ("offload", "file:/tmp:zero"), ("offload", "host:1GiB,file:/tmp:1TiB"),
+        ("offload", "host:1GiB,disk"), ("offload", "host:1GiB,file:/no/such:1GiB"),
+        ("offload", "host:0,file:/tmp:1GiB"), ("trace_steps", "0"), ("trace_steps", "3:2"),
         ("trace_steps", "x"))),
 ])
 def test_wrong_options_get_the_same_message(library, given):
@@ -76,9 +78,16 @@ def test_wrong_variables_get_the_same_message(library, monkeypatch, name, text):
     {"budget": "1GiB"}, {"budget": "auto"}, {"budget": "50%"}, {"chaos": "op"}, {"trace": "x"},
     {"budget": "1 GB", "policy": "need1", "chaos": "bounded:7", "trace_steps": "2:"},
     {"budget": "1GiB", "offload": "file:/tmp:1TiB", "chaos": "offload:3"},
+    {"budget": "1GiB", "offload": "none"},
 ])
 def test_settings_that_are_right_need_libtorch(library, given):
     assert enable(library, **given) == (CANNOT_ATTACH, "this program is not linked with LibTorch")
+
+
+@pytest.mark.parametrize("key", _settings.RESERVED)
+def test_what_processes_tell_each_other_is_no_misspelt_setting(library, monkeypatch, key):
+    monkeypatch.setenv(f"TIDEPOOL_{key.upper()}", "1")
+    assert enable(library, budget="1GiB")[0] == CANNOT_ATTACH
 
 
 def test_options_of_an_older_program_are_shorter(library):

@@ -50,6 +50,22 @@ TEST_CASE("a storage that is dying is neither evicted nor installed, and stays s
   built.check();
 }
 
+TEST_CASE("contents that cannot be read to be compared later stay, as they were") {
+  LineageBuilder built;
+  Storage* a = built.result({built.root()});
+  void* const address = a->address;
+  built.residency.check.enable_counts();
+  built.unreadable = true;
+  CHECK(!built.evict(a));
+  CHECK(!a->evicted);
+  CHECK(a->address == address);
+  CHECK(built.residency.evictions == 0);
+  built.check();
+  built.unreadable = false;
+  CHECK(built.evict(a));
+  built.check();
+}
+
 TEST_CASE("chaos takes everything, or a part that depends on the seed alone") {
   auto evicted = [](uint64_t odds, uint64_t seed) {
     SplitMix random(seed);

@@ -1,34 +1,21 @@
 #include "remat/tier/transfer_threads.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
-#include <cstdlib>
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/faulty_file.h"
 
 namespace tidepool {
 namespace {
 
 using remat::Transfer;
 using remat::TransferThreads;
-
-class File {
- public:
-  File() : descriptor_(::mkstemp(name_)) { ::unlink(name_); }
-  ~File() { ::close(descriptor_); }
-  int descriptor() const { return descriptor_; }
-
- private:
-  char name_[32] = "transfer_threads_XXXXXX";
-  int descriptor_;
-};
+using test::FaultyFile;
 
 TEST_CASE("several transfers are under way at a time, each in pieces") {
-  const File file;
-  TransferThreads threads(file.descriptor(), 3);
+  FaultyFile file({});
+  TransferThreads threads(file, 3);
   constexpr size_t kBytes = 2 * TransferThreads::kChunkBytes + 12345;
   constexpr size_t kWhole = 2 * TransferThreads::kChunkBytes + 16384;
   std::vector<std::vector<char>> contents;
@@ -64,8 +51,8 @@ TEST_CASE("several transfers are under way at a time, each in pieces") {
 }
 
 TEST_CASE("a transfer that fails says why") {
-  const File file;
-  TransferThreads threads(file.descriptor(), 1);
+  FaultyFile file({FaultyFile::Kind::kWriteError, 2});
+  TransferThreads threads(file, 1);
   std::vector<char> memory(100);
   Transfer transfer;
   transfer.kind = Transfer::Kind::kRead;
@@ -74,9 +61,11 @@ TEST_CASE("a transfer that fails says why") {
   transfer.pieces = {{0, 4096}};
   threads.run(transfer);
   CHECK(transfer.error == ENODATA);
-  TransferThreads closed(-1, 1);
-  closed.run(transfer);
-  CHECK(transfer.error == EBADF);
+  transfer.kind = Transfer::Kind::kWrite;
+  threads.run(transfer);
+  CHECK(transfer.error == ENOSPC);
+  threads.run(transfer);
+  CHECK(transfer.error == 0);
 }
 
 }  // namespace

@@ -114,6 +114,18 @@ FAKE_CUDA_API uint64_t fake_cuda_host_time_ns() {
   return locked([](Machine& m) { return m.book.host_time_ns(); });
 }
 
+FAKE_CUDA_API uint64_t fake_cuda_host_waited_ns() {
+  return locked([](Machine& m) { return m.book.host_waited_ns(); });
+}
+
+FAKE_CUDA_API uint64_t fake_cuda_stream_time_ns(void* stream) {
+  return locked([&](Machine& m) { return m.order.done_ns(stream_of(m, stream, nullptr)); });
+}
+
+FAKE_CUDA_API uint64_t fake_cuda_stream_stalled_ns(void* stream) {
+  return locked([&](Machine& m) { return stream_of(m, stream, nullptr).stalled_ns; });
+}
+
 FAKE_CUDA_API size_t fake_cuda_used_bytes(int device) {
   return locked([&](Machine& m) { return m.memory(device).used_bytes(); });
 }

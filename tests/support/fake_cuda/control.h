@@ -20,6 +20,12 @@ FAKE_CUDA_API uint64_t fake_cuda_calls(const char* kind);
 FAKE_CUDA_API uint64_t fake_cuda_failures(const char* kind);
 // Virtual: the sum of the prices the host has paid and waited for.
 FAKE_CUDA_API uint64_t fake_cuda_host_time_ns();
+// What part of it the host has spent waiting for work.
+FAKE_CUDA_API uint64_t fake_cuda_host_waited_ns();
+// Virtual: when a stream will have done all that it was given, and for how long it had work and
+// waited for other streams.
+FAKE_CUDA_API uint64_t fake_cuda_stream_time_ns(void* stream);
+FAKE_CUDA_API uint64_t fake_cuda_stream_stalled_ns(void* stream);
 
 FAKE_CUDA_API size_t fake_cuda_used_bytes(int device);
 FAKE_CUDA_API size_t fake_cuda_used_peak_bytes(int device);

@@ -6,14 +6,16 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ..probe._replay import PROGRAM
 from ..settings import _sizes
-from . import plan_file
+from . import energy, plan_file
 from .graph import Graph, GraphError, graphs_of
-from .solution import Solution
+from .solution import Limits, Solution
 
 EPILOG = """\
 example:
@@ -25,6 +27,9 @@ Solvers:
   search  the search that a running job makes
   gaps    what leaves between which uses, by annealing in a model without pages
   cp-sat  retention intervals (Moccasin), by OR-Tools: pip install ortools
+  milp    Checkmate's program, with POET's paging, by HiGHS: pip install highspy
+
+With --energy, gaps and milp bound the time or the energy of a step, and make the other small.
 
 Printed are, as multiples of the time of a step without a budget: what the solver's schedule takes
 in its own model of memory, and a bound below which none goes there; and what the plan takes when
@@ -32,9 +37,12 @@ it is followed in simulation, in memory with pages.
 
 Exit status: 0; 1 if there is no plan.
 """
-SOLVERS = ("search", "gaps", "cp-sat")
-_PACKAGES = {"cp-sat": "ortools"}
-_ITERATIONS = 3  # the first shows the step, and the last two follow the plan
+SOLVERS = ("search", "gaps", "cp-sat", "milp")
+_PACKAGES = {"cp-sat": "ortools", "milp": "highspy"}
+# The first iteration shows the step, and the last two follow the plan.
+_ATTEMPTS = 4  # to keep the bounds when the plan is followed
+_MARGIN = 0.001
+_FOLLOWED = ("--policy", "default", "--iterations", "3")
 
 
 class _Failure(Exception):
@@ -53,6 +61,17 @@ def add_parser(commands, shape) -> None:
     parser.add_argument("--solver", choices=SOLVERS, default=SOLVERS[0])
     parser.add_argument("--seconds", type=float, default=60, metavar="N",
                         help="the most that a solver takes for a step (default: 60)")
+    parser.add_argument("--energy", type=Path, metavar="FILE",
+                        help="a table of what operators take in energy (gaps, milp)")
+    parser.add_argument("--least", choices=("time", "energy"), default="time",
+                        help="with --energy: what is made small (default: time)")
+    for name in ("time", "energy"):
+        parser.add_argument(f"--most-{name}", type=float, metavar="R",
+                            help=f"with --energy: the most {name}, as a multiple of what the step "
+                            "takes without a budget")
+    parser.add_argument("--tier", metavar="SIZE@SPEED",
+                        help="a second place for contents, behind a link of so many GB/s each way, "
+                        "such as 64GiB@25 (milp)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE",
                         help="the plan file")
 
@@ -62,16 +81,71 @@ def main(parsed: argparse.Namespace) -> int:
     try:
         if not plan_file.may_replace(parsed.output):
             raise _Failure(f"{parsed.output}: exists and is no plan file")
-        budget = _budget(parsed.budget)
-        if parsed.solver == SOLVERS[0]:
-            _replay(parsed.trace, *budget, "--write-plan", str(parsed.output))
-        else:
-            parsed.output.write_text(_solved(parsed, budget))
-        _show(parsed.trace, budget, parsed.output)
+        _check(parsed)
+        parsed.output.write_text(_planned(parsed, _budget(parsed.budget)))
+        print(f"wrote {parsed.output}")
     except (GraphError, OSError, _Failure) as error:
         print(f"tidepool plan: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _planned(parsed: argparse.Namespace, budget: list[str]) -> str:
+    """Return the text of a plan file that keeps its bounds when it is followed."""
+    aim = argparse.Namespace(**vars(parsed))  # its bounds may be lower than those to be kept
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(_ATTEMPTS):
+            draft = Path(folder) / "plan"
+            if parsed.solver == SOLVERS[0]:
+                _replay(parsed.trace, *budget, "--write-plan", str(draft))
+            else:
+                heading, graphs = graphs_of(parsed.trace, [*budget, *_goal(aim)])
+                draft.write_text(_solved(aim, heading, graphs))
+            over = _over_bounds(parsed, _follow(parsed, budget, draft))
+            if not over:
+                return draft.read_text()
+            # Pages and evictions by price take more than the model says: the next aims lower.
+            for name, excess in over.items():
+                setattr(aim, name, getattr(aim, name) - excess - _MARGIN)
+    raise _Failure("no plan keeps its bounds when it is followed")
+
+
+def _over_bounds(parsed: argparse.Namespace, taken: dict[str, float]) -> dict[str, float]:
+    """Return by how much the followed plan is above its bounds."""
+    return {name: price - getattr(parsed, name) for name, price in taken.items()
+            if getattr(parsed, name) is not None and price > getattr(parsed, name)}
+
+
+def _check(parsed: argparse.Namespace) -> None:
+    bounded = (parsed.least == "energy" or parsed.most_time is not None
+               or parsed.most_energy is not None)
+    if parsed.energy is None and bounded:
+        raise _Failure("--least, --most-time and --most-energy need a table: --energy FILE")
+    if parsed.energy is not None and parsed.solver not in ("gaps", "milp"):
+        raise _Failure(f"the solver {parsed.solver} knows no energy: expected gaps or milp")
+    if parsed.tier is not None and parsed.solver != "milp":
+        raise _Failure(f"the solver {parsed.solver} knows no tier: expected milp")
+
+
+def _goal(parsed: argparse.Namespace) -> list[str]:
+    if parsed.energy is None:
+        return []
+    options = ["--energy", str(parsed.energy), "--least", parsed.least]
+    for name, most in (("--most-time", parsed.most_time), ("--most-energy", parsed.most_energy)):
+        options += [name, f"{most:g}"] if most is not None else []
+    return options
+
+
+def _limits(parsed: argparse.Namespace, joules_per_byte: float) -> Limits:
+    limits = Limits(parsed.least == "energy", parsed.most_time, parsed.most_energy)
+    if parsed.tier is None:
+        return limits
+    size, _, speed = parsed.tier.partition("@")
+    try:
+        return replace(limits, tier_bytes=_sizes.parse_size(size), tier_ns_a_byte=1 / float(speed),
+                       tier_nj_a_byte=joules_per_byte * 1e9)
+    except (ValueError, ZeroDivisionError):
+        raise _Failure(f"--tier {parsed.tier!r}: expected SIZE@SPEED, such as 64GiB@25") from None
 
 
 def _budget(text: str) -> list[str]:
@@ -91,29 +165,31 @@ def _replay(trace: Path, *options: str) -> str:
     return done.stdout
 
 
-def _solver(name: str) -> Callable[[Graph, float], Solution]:
+def _solver(name: str) -> Callable[[Graph, float, Limits], Solution]:
     if name == "cp-sat":
         from . import cp_sat
-        return cp_sat.solve
+        return lambda graph, seconds, _: cp_sat.solve(graph, seconds)
+    if name == "milp":
+        from . import milp
+        return milp.solve
     return _searched
 
 
-def _searched(graph: Graph, seconds: float) -> Solution:
+def _searched(graph: Graph, seconds: float, limits: Limits) -> Solution:
     return Solution(list(graph.found) or None, graph.found_ns, None, graph.found_seconds,
-                    proved=False)
+                    proved=False, energy_nj=graph.found_nj)
 
 
-def _solved(parsed: argparse.Namespace, budget: list[str]) -> str:
-    heading, graphs = graphs_of(parsed.trace, budget)
-    solve = _solver(parsed.solver)
+def _solved(parsed: argparse.Namespace, heading: dict, graphs: list[Graph]) -> str:
+    solve, limits = _solver(parsed.solver), _limits(parsed, heading["joules_per_byte"])
     steps = []
     for number, graph in enumerate(graphs, 1):
         try:
-            found = solve(graph, parsed.seconds)
+            found = solve(graph, parsed.seconds, limits)
         except ImportError:
             raise _Failure(f"the solver {parsed.solver} needs a package: pip install "
                            f"{_PACKAGES[parsed.solver]}") from None
-        _show_solution(number, graph, found)
+        _show_solution(number, graph, found, limits)
         if found.choices is not None:
             steps.append(graph.planned(found.choices))
     if not steps:
@@ -123,24 +199,39 @@ def _solved(parsed: argparse.Namespace, budget: list[str]) -> str:
                               "alignment": heading["alignment"]}, steps)
 
 
-def _show_solution(number: int, graph: Graph, found: Solution) -> None:
-    base = sum(graph.costs_ns) or 1
+def _show_solution(number: int, graph: Graph, found: Solution, limits: Limits) -> None:
+    base_ns, base_nj = sum(graph.costs_ns) or 1, sum(graph.energies_nj)
 
-    def share(time_ns: float | None) -> str:
-        return "none" if time_ns is None else f"{time_ns / base:.4f}"
+    def share(price: float | None, base: float) -> str:
+        return "none" if price is None else f"{price / base:.4f}"
 
     end = "proved" if found.proved else "not proved"
-    print(f"step {number}, {len(graph.costs_ns)} operators: best {share(found.time_ns)}, bound "
-          f"{share(found.bound_ns)}, {end}, {found.seconds:.1f} s; own search in the same model "
-          f"{share(graph.found_ns)}")
+    bound = share(found.bound, base_nj if limits.least_energy else base_ns)
+    print(f"step {number}, {len(graph.costs_ns)} operators: best {share(found.time_ns, base_ns)}, "
+          f"bound {bound}, {end}, {found.seconds:.1f} s; own search in the same model "
+          f"{share(graph.found_ns, base_ns)}")
+    if base_nj:
+        print(f"  energy: best {share(found.energy_nj, base_nj)}, own search "
+              f"{share(graph.found_nj, base_nj)}; without a budget {base_nj / 1e9:.4g} J")
 
 
-def _show(trace: Path, budget: list[str], plan: Path) -> None:
-    text = _replay(trace, *budget, "--policy", "default", "--iterations", str(_ITERATIONS),
-                   "--plan", str(plan), "--json")
+def _follow(parsed: argparse.Namespace, budget: list[str], plan: Path) -> dict[str, float]:
+    """Follow the plan in simulation; print and return what it takes."""
+    history = plan.with_name("history")
+    options = [] if parsed.tier is None else ["--tier", parsed.tier]
+    if parsed.energy is not None:
+        options += ["--history", str(history)]
+    text = _replay(parsed.trace, *budget, *options, *_FOLLOWED, "--plan", str(plan), "--json")
     found = json.loads(text.splitlines()[-1])
     if found["overhead"] is None:
         print(f"in simulation with pages: {found['reason']}")
-    else:
-        print(f"in simulation with pages: {found['overhead']:.4f}, {found['evictions']} evictions")
-    print(f"wrote {plan}")
+        return {}
+    taken = {"most_time": found["overhead"]}
+    shown = f"{found['overhead']:.4f}, {found['evictions']} evictions"
+    if parsed.energy is not None:
+        with history.open() as lines:
+            taken["most_energy"] = energy.of_history(parsed.trace, lines,
+                                                     json.loads(parsed.energy.read_text()))
+        shown += f"; energy {taken['most_energy']:.4f}"
+    print(f"in simulation with pages: {shown}")
+    return taken

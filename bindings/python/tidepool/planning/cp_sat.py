@@ -12,26 +12,10 @@ that are always there count; bytes are rounded up to a 20,000th of the budget.
 
 from __future__ import annotations
 
-from .graph import DROPPED, DROPPED_ONCE, KEPT, Graph
+from .graph import DROPPED, DROPPED_ONCE, KEPT, Graph, Stages
 from .solution import Solution
 
 _UNITS = 20_000
-
-
-class _Stages:
-    """Operators joined into stages: only those that make or use a value need one of their own."""
-
-    def __init__(self, graph: Graph) -> None:
-        busy = {value.made for value in graph.values}
-        busy.update(use for value in graph.values for use in value.uses)
-        self.of: list[int] = []  # by operator
-        self.fixed: list[int] = []  # by stage
-        for op, fixed in enumerate(graph.fixed):
-            joins = self.fixed and op not in busy and op - 1 not in busy
-            if not joins:
-                self.fixed.append(0)
-            self.of.append(len(self.fixed) - 1)
-            self.fixed[-1] = max(self.fixed[-1], fixed)
 
 
 def _time(stage: int, rank: int) -> int:
@@ -42,7 +26,7 @@ class _Model:
     def __init__(self, graph: Graph, copies: int) -> None:
         from ortools.sat.python import cp_model
 
-        self._graph, self._stages = graph, _Stages(graph)
+        self._graph, self._stages = graph, Stages(graph)
         self._unit = max(1, graph.budget // _UNITS)
         self._horizon = _time(len(self._stages.fixed), 0)
         self.model = cp_model.CpModel()

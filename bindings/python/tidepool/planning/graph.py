@@ -23,10 +23,11 @@ class GraphError(RuntimeError):
 
 @dataclass(frozen=True)
 class Value:
-    """A result that can be made again, by what it costs."""
+    """A result that can be made again, and what that costs."""
 
     size: int
     cost_ns: int
+    energy_nj: int  # likewise; 0 without a table of energy
     temporary: int  # bytes that making it takes besides
     made: int  # the operator
     result: int  # its number in a plan
@@ -53,10 +54,12 @@ class Graph:
     outputs: int  # how many results it has
     budget: int
     costs_ns: tuple[int, ...]  # by operator
+    energies_nj: tuple[int, ...]  # by operator
     fixed: tuple[int, ...]  # by operator: bytes that are there whatever is decided
     values: tuple[Value, ...]
     gaps: tuple[Gap, ...]
     found_ns: int | None  # what the step takes with the search's choices; None: it found none
+    found_nj: int | None
     found: tuple[int, ...]  # these, by gap
     found_seconds: float  # of the search
 
@@ -70,6 +73,22 @@ class Graph:
         return {"digest": self.digest, "operators": len(self.costs_ns), "outputs": self.outputs,
                 "policy": "needed-cost", "use_share": 0.5, "preference": "cheapest",
                 "gaps": dropped}
+
+
+class Stages:
+    """Operators joined into stages: only those that make or use a value need one of their own."""
+
+    def __init__(self, graph: Graph) -> None:
+        busy = {value.made for value in graph.values}
+        busy.update(use for value in graph.values for use in value.uses)
+        self.of: list[int] = []  # by operator
+        self.fixed: list[int] = []  # by stage: bytes that are there in any case
+        for op, fixed in enumerate(graph.fixed):
+            joins = self.fixed and op not in busy and op - 1 not in busy
+            if not joins:
+                self.fixed.append(0)
+            self.of.append(len(self.fixed) - 1)
+            self.fixed[-1] = max(self.fixed[-1], fixed)
 
 
 def graphs_of(trace: Path, budget: Sequence[str]) -> tuple[dict, list[Graph]]:
@@ -91,8 +110,11 @@ def graphs_of(trace: Path, budget: Sequence[str]) -> tuple[dict, list[Graph]]:
 
 def _graph(step: dict, budget: int) -> Graph:
     values = tuple(
-        Value(size, cost_ns, temporary, made, result, tuple(inputs), tuple(uses), lives_on)
-        for size, cost_ns, temporary, made, result, inputs, uses, lives_on in step["values"])
+        Value(size, cost_ns, energy_nj, temporary, made, result, tuple(inputs), tuple(uses),
+              lives_on)
+        for size, cost_ns, energy_nj, temporary, made, result, inputs, uses, lives_on
+        in step["values"])
     return Graph(step["digest"], step["outputs"], budget, tuple(step["costs_ns"]),
-                 tuple(step["fixed"]), values, tuple(Gap(*each) for each in step["gaps"]),
-                 step["found_ns"], tuple(step["found"]), step["search_ns"] / 1e9)
+                 tuple(step["energies_nj"]), tuple(step["fixed"]), values,
+                 tuple(Gap(*each) for each in step["gaps"]), step["found_ns"], step["found_nj"],
+                 tuple(step["found"]), step["search_ns"] / 1e9)

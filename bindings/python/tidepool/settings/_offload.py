@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from . import _sizes
 
-EXPECTED = "expected host:SIZE, such as host:64GiB, or file:FOLDER:SIZE, such as file:/scratch:1TiB"
+EXPECTED = ("expected host:SIZE, such as host:64GiB, file:FOLDER:SIZE, such as file:/scratch:1TiB, "
+            "or none")
 
 
 @dataclass(frozen=True)
@@ -43,19 +44,48 @@ class FileTier:
         return f"file:{self.folder}:{_sizes.format_size(self.capacity_bytes)}"
 
 
-def parse(text: str) -> HostTier | FileTier:
-    """Return the tier that `text` means.
+@dataclass(frozen=True)
+class ChainedTier:
+    """Page-locked memory of the host, and a file for what finds no room in it."""
+
+    host: HostTier
+    file: FileTier
+    device = "cuda"
+
+    def for_plugin(self) -> dict:
+        """Return what the plugin reads."""
+        return {**self.host.for_plugin(), "below": self.file.for_plugin()}
+
+    def describe(self) -> str:
+        """Return it as a user writes it."""
+        return f"{self.host.describe()},{self.file.describe()}"
+
+
+Tier = HostTier | FileTier | ChainedTier
+
+
+def parse(text: str) -> Tier | None:
+    """Return the tier that `text` means; None if nothing is to be offloaded.
 
     Raises:
         ValueError: says what is wrong and what was expected, without naming the setting.
     """
-    kind, colon, rest = text.partition(":")
-    if kind == "host" and colon:
-        return HostTier(_capacity(rest))
-    if kind != "file" or not colon:
-        raise ValueError(EXPECTED)
+    if text == "none":
+        return None
+    first, comma, second = text.partition(",")
+    if first.startswith("host:") and comma:
+        return ChainedTier(_host(first), _file(second))
+    return _host(text) if text.startswith("host:") else _file(text)
+
+
+def _host(text: str) -> HostTier:
+    return HostTier(_capacity(text.removeprefix("host:")))
+
+
+def _file(text: str) -> FileTier:
+    kind, _, rest = text.partition(":")
     folder, colon, size = rest.rpartition(":")
-    if not colon or not folder:
+    if kind != "file" or not colon or not folder:
         raise ValueError(EXPECTED)
     capacity = _capacity(size)
     folder = os.path.abspath(os.path.expanduser(folder))

@@ -80,8 +80,9 @@ SETTINGS = (
     Setting("device", "NAME", "cuda if a GPU is visible, else cpu", "whose memory: cpu or cuda",
             "What is special on cuda: [the allocator](cuda-allocator.md), "
             "[rematerialization](cuda-rematerialization.md).", (*_BOTH, "probe")),
-    Setting("offload", "WHERE:SIZE", "", "where tensors go that are costly to recompute",
-            "host:SIZE on cuda, page-locked memory for each device; file:FOLDER:SIZE on the CPU. "
+    Setting("offload", "WHERE:SIZE", "none", "where tensors go that are costly to recompute",
+            "host:SIZE on cuda, page-locked memory for each device, and with "
+            "host:SIZE,file:FOLDER:SIZE a file below it; file:FOLDER:SIZE on the CPU. "
             "Also what no operator can make again (parameters, gradients, the optimizer's state) "
             "is then evicted, by a copy, and results where reading costs less than recomputing. "
             "[What to expect](offload.md).", _BOTH),
@@ -155,7 +156,7 @@ RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "full", "costs", 
             "trace_blocks", "first_process")
 _PARTS = 10**9  # a device's memory, while its size is not known
 # These alone do not ask for Tidepool: they may well stand in a profile.
-_PASSIVE = ("quiet", "top", "required", "stats_owner", "trace_owner", "verify", "full", "costs",
+PASSIVE = ("quiet", "top", "required", "stats_owner", "trace_owner", "verify", "full", "costs",
             "event_log", "trace_blocks", "first_process")
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -186,7 +187,7 @@ class Settings:
     quiet: bool = False
     top: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
-    offload: _offload.HostTier | _offload.FileTier | None = None
+    offload: _offload.Tier | None = None
     trust: str | None = None  # a trust file
     replay: tuple[str, ...] = ()  # operators
     keep: tuple[str, ...] = ()
@@ -267,7 +268,7 @@ def nearest(word: str, valid: tuple[str, ...]) -> str:
 def asked_for(environ: Mapping[str, str]) -> bool:
     """Return whether the environment asks for Tidepool (or tries to, misspelt)."""
     for key in _keys_in(environ):
-        if key in _PASSIVE:
+        if key in PASSIVE:
             continue
         if key in KEYS or key in OLD_KEYS or key in RESERVED or nearest(key, KEYS):
             return True
@@ -434,7 +435,7 @@ def _budget(given: Mapping, device: str) -> dict:
         return {"budget_bytes": _sizes.cpu_memory_bytes()}  # neither needs pressure
     if device == "cuda" and (chaos or "backend" in given or "trace" in given):
         return {"budget_auto": True}  # or the caching allocator alone was asked for
-    others = ", ".join(origin for key, (origin, _) in given.items() if key not in _PASSIVE)
+    others = ", ".join(origin for key, (origin, _) in given.items() if key not in PASSIVE)
     beside = f" ({others} alone does not start Tidepool)" if others else ""
     raise SettingsError(f"no budget given{beside}: expected --budget, TIDEPOOL_BUDGET or budget=, "
                         "a size such as 8GiB or 80%, or auto")

@@ -93,10 +93,30 @@ std::vector<Price> parse_prices(std::string_view text) {
   return prices;
 }
 
+Speeds parse_speeds(std::string_view text) {
+  Speeds speeds;
+  for (std::optional<std::string_view> rest = text; rest && !rest->empty();) {
+    std::string_view item = *rest;
+    rest = cut(item, ',');
+    std::string_view name = item;
+    const uint64_t speed = number(cut(name, ':').value_or(""), item);
+    if (name == "link") {
+      speeds.link_bytes = speed;
+    } else if (name == "memory") {
+      speeds.memory_bytes = speed;
+    } else if (name == "threads") {
+      speeds.threads = speed;
+    } else {
+      throw std::invalid_argument(fmt::format("'{}' is not link, memory or threads", item));
+    }
+  }
+  return speeds;
+}
+
 Error CallBook::begin(Call call) {
   const size_t index = static_cast<size_t>(call);
   const uint64_t nth = ++counts_[index];
-  host_time_ns_ += prices_[index].host_ns;
+  pass(prices_[index].host_ns);
   for (const FailureRule& rule : rules_) {
     if (rule.call == call && nth >= rule.first && nth - rule.first < rule.count) {
       ++failures_[index];

@@ -1,9 +1,11 @@
 // CallBook: counts the calls of each kind, lets chosen ones fail, keeps the host's virtual time.
+// The time may be read without the machine's lock.
 // Owns its numbers only. Not thread safe: the machine's lock is held.
 // Invariants: (1) a failed call counts as a call; (2) time never goes back.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -76,6 +78,19 @@ struct Price {
 // Throws: std::invalid_argument.
 std::vector<Price> parse_prices(std::string_view text);
 
+// How much is done in a virtual nanosecond; 0: it takes no time.
+struct Speeds {
+  uint64_t link_bytes = 0;    // copied between host and device, in each direction
+  uint64_t memory_bytes = 0;  // copied or filled within a device
+  uint64_t threads = 0;       // of a kernel
+};
+
+// "link:25,memory:1000,threads:200": what is not named stays 0. Throws: std::invalid_argument.
+Speeds parse_speeds(std::string_view text);
+
+// The time that `amount` takes.
+inline uint64_t time_ns(uint64_t amount, uint64_t speed) { return speed == 0 ? 0 : amount / speed; }
+
 class CallBook {
  public:
   // Counts a call and lets time pass. Returns the error it must fail with, or kSuccess.
@@ -90,9 +105,15 @@ class CallBook {
   uint64_t failures(Call call) const { return failures_[static_cast<size_t>(call)]; }
   uint64_t device_price_ns(Call call) const { return prices_[static_cast<size_t>(call)].device_ns; }
 
-  uint64_t host_time_ns() const { return host_time_ns_; }
+  uint64_t host_time_ns() const { return host_time_ns_.load(std::memory_order_relaxed); }
+  // What part of it the host has spent waiting for devices.
+  uint64_t host_waited_ns() const { return host_waited_ns_; }
+  void pass(uint64_t ns) { host_time_ns_.fetch_add(ns, std::memory_order_relaxed); }
   void wait_until(uint64_t time_ns) {
-    if (time_ns > host_time_ns_) host_time_ns_ = time_ns;
+    const uint64_t now_ns = host_time_ns();
+    if (time_ns <= now_ns) return;
+    host_waited_ns_ += time_ns - now_ns;
+    pass(time_ns - now_ns);
   }
 
  private:
@@ -100,7 +121,8 @@ class CallBook {
   std::array<uint64_t, kCalls> failures_{};
   std::array<Price, kCalls> prices_{};
   std::vector<FailureRule> rules_;  // `first` counts all calls since the beginning
-  uint64_t host_time_ns_ = 0;
+  std::atomic<uint64_t> host_time_ns_ = 0;
+  uint64_t host_waited_ns_ = 0;
 };
 
 }  // namespace tidepool::fake_cuda

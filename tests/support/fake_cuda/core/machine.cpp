@@ -31,7 +31,8 @@ Machine::Machine(Settings wanted)
       allocations(devices_),
       virtual_memory(devices_, settings),
       order(settings, book),
-      log(settings.log_entries) {
+      log(settings.log_entries),
+      links_(devices_.size()) {
   for (const FailureRule& rule : settings.failures) book.fail(rule);
   for (const Price& price : settings.prices) book.set_price(price);
 }
@@ -48,7 +49,8 @@ void Machine::note(LogEntry entry) {
   if (settings.log_to_stderr) std::fprintf(stderr, "fake_cuda: %s\n", describe(added).c_str());
 }
 
-void Machine::operate(Stream& stream, Call call, const char* name) {
+void Machine::operate(Stream& stream, Call call, const char* name, uint64_t device_ns,
+                      Order::Engine* engine) {
   if (stream.is_legacy) {
     for (const StreamId id : captures.blocking_streams(stream.device)) {
       throw Refusal(Error::kCaptureImplicit,
@@ -56,7 +58,7 @@ void Machine::operate(Stream& stream, Call call, const char* name) {
     }
   }
   captures.check_not_spoiled(stream);
-  order.advance(stream, book.device_price_ns(call));
+  order.advance(stream, book.device_price_ns(call) + device_ns, engine);
   captures.on_operation(stream, call, name);
   races.operation(stream.id, stream.clock);
   note({.call = call, .name = name, .stream = stream.id, .tick = stream.operation_tick});
@@ -112,7 +114,15 @@ void Machine::copy(void* to, const void* from, size_t bytes, Ends ends, Stream& 
                    const char* name) {
   const bool to_device = check_accessible(to, bytes, true, ends.to);
   const bool from_device = check_accessible(from, bytes, false, ends.from);
-  operate(stream, Call::kCopy, name);
+  Order::Engine* engine = nullptr;
+  if (to_device && (!from_device || ends.to != ends.from)) {
+    engine = &links_.at(static_cast<size_t>(ends.to)).to_device;
+  } else if (from_device && !to_device) {
+    engine = &links_.at(static_cast<size_t>(ends.from)).to_host;
+  }
+  const Speeds& speeds = settings.speeds;
+  operate(stream, Call::kCopy, name,
+          time_ns(bytes, engine ? speeds.link_bytes : speeds.memory_bytes), engine);
   const uintptr_t to_address = reinterpret_cast<uintptr_t>(to);
   const uintptr_t from_address = reinterpret_cast<uintptr_t>(from);
   use(from_address, bytes, false, stream);
@@ -137,7 +147,7 @@ void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count,
   if (count == 0) return;
   const size_t bytes = element_bytes * count;
   check_accessible(to, bytes, true, stream.device);
-  operate(stream, Call::kFill, name);
+  operate(stream, Call::kFill, name, time_ns(bytes, settings.speeds.memory_bytes));
   const uintptr_t address = reinterpret_cast<uintptr_t>(to);
   use(address, bytes, true, stream);
   note({.call = Call::kFill,
@@ -155,6 +165,10 @@ void Machine::fill(void* to, uint32_t value, size_t element_bytes, size_t count,
   for (size_t i = 0; i < count; ++i) {
     std::memcpy(bytes_of + i * element_bytes, &value, element_bytes);
   }
+}
+
+void Machine::launch(Stream& stream, const char* kernel, uint64_t threads) {
+  operate(stream, Call::kLaunch, kernel, time_ns(threads, settings.speeds.threads));
 }
 
 void Machine::launch_graph(const Graph& graph, Stream& stream, const char* name) {
@@ -200,6 +214,8 @@ Machine& machine() {
   }
   return *the_machine.load();
 }
+
+Machine* made_machine() { return the_machine.load(std::memory_order_acquire); }
 
 Machine& reset(const Settings& settings) {
   std::lock_guard lock(making);

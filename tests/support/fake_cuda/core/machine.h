@@ -42,7 +42,7 @@ class Machine {
  public:
   explicit Machine(Settings wanted);
 
-  Settings settings;  // DEVICES and MEMORY count only when it is made
+  Settings settings;  // DEVICES, MEMORY and CLOCK count only when it is made
   CallBook book;
   Allocations allocations;
   VirtualMemory virtual_memory;
@@ -61,7 +61,9 @@ class Machine {
   PhysicalMemory& memory(int device) { return *devices_.at(device); }
 
   // Enqueues an operation that touches nothing it names.
-  void operate(Stream& stream, Call call, const char* name);
+  // It takes `device_ns` beyond the price of its call.
+  void operate(Stream& stream, Call call, const char* name, uint64_t device_ns = 0,
+               Order::Engine* engine = nullptr);
   // Enqueues a copy, and makes it at once unless it is captured. Throws: Refusal with
   // kIllegalAddress where device memory cannot be touched.
   // The devices of `ends` have to have access to the operands, each to its own.
@@ -73,6 +75,7 @@ class Machine {
   // Enqueues a fill of `count` elements of 1, 2 or 4 bytes.
   void fill(void* to, uint32_t value, size_t element_bytes, size_t count, Stream& stream,
             const char* name);
+  void launch(Stream& stream, const char* kernel, uint64_t threads);
   void launch_graph(const Graph& graph, Stream& stream, const char* name);
 
   void record(Event& event, Stream& stream);
@@ -92,6 +95,12 @@ class Machine {
 
  private:
   void note(LogEntry entry);
+  // The links between a device and the host: there is one in each direction.
+  struct Links {
+    Order::Engine to_host;
+    Order::Engine to_device;
+  };
+  std::vector<Links> links_;
 
   uint64_t calls_ = 0;
 };
@@ -99,6 +108,8 @@ class Machine {
 // The machine of this process, made from the environment when it is first asked for. Settings that
 // are wrong end the process with a message.
 Machine& machine();
+// Null where nobody has asked yet.
+Machine* made_machine();
 // Replaces it by a new one. Requires: nobody uses what the old one gave out.
 Machine& reset(const Settings& settings);
 

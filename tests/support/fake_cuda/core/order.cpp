@@ -14,6 +14,9 @@ uint64_t this_thread() {
   return mine;
 }
 
+// Who asks again and again whether work is done sees time pass.
+constexpr uint64_t kAskAgainNs = 1000;
+
 }  // namespace
 
 Order::Order(const Settings& settings, CallBook& book) : settings_(settings), book_(book) {
@@ -104,26 +107,30 @@ void Order::enter(Stream& stream) {
     stream.clock.join(host_);
     stream.host_version = host_version_;
   }
-  stream.time_ns = std::max(stream.time_ns, book_.host_time_ns());
   if (stream.is_legacy) {
     for (const auto& [handle, other] : streams_) {
       if (other->device != stream.device || !other->blocks || other.get() == &stream) continue;
       stream.clock.join(other->clock);
-      stream.time_ns = std::max(stream.time_ns, other->time_ns);
+      stream.waits_ns = std::max(stream.waits_ns, done_ns(*other));
     }
   } else if (stream.blocks) {
     const Stream& legacy = *legacy_.at(stream.device);
     stream.clock.join(legacy.clock);
-    stream.time_ns = std::max(stream.time_ns, legacy.time_ns);
+    stream.waits_ns = std::max(stream.waits_ns, done_ns(legacy));
   }
 }
 
-void Order::advance(Stream& stream, uint64_t device_ns) {
+void Order::advance(Stream& stream, uint64_t device_ns, Engine* engine) {
   enter(stream);
+  const uint64_t idle_since_ns = std::max(stream.time_ns, book_.host_time_ns());
+  uint64_t begin_ns = std::max(idle_since_ns, stream.waits_ns);
+  stream.stalled_ns += begin_ns - idle_since_ns;
+  if (engine) begin_ns = std::max(begin_ns, engine->free_ns);
+  stream.time_ns = begin_ns + device_ns;
+  if (engine) engine->free_ns = stream.time_ns;
   stream.clock.raise(stream.id, ++stream.tick);
   stream.operation_tick = stream.tick;
   newest_.raise(stream.id, stream.tick);
-  stream.time_ns += device_ns;
   stream.queries_left = settings_.late_queries;
 }
 
@@ -134,7 +141,7 @@ void Order::record(Event& event, Stream& stream) {
   event.is_recorded = true;
   event.stream = stream.id;
   event.clock = stream.clock;
-  event.time_ns = stream.time_ns;
+  event.time_ns = std::max(done_ns(stream), book_.host_time_ns());
   event.queries_left = settings_.late_queries;
   event.capture = stream.capture;
 }
@@ -143,7 +150,7 @@ void Order::wait(Stream& stream, const Event& event) {
   if (!event.is_recorded) return;
   enter(stream);
   stream.clock.join(event.clock);
-  stream.time_ns = std::max(stream.time_ns, event.time_ns);
+  stream.waits_ns = std::max(stream.waits_ns, event.time_ns);
 }
 
 void Order::learn(const VectorClock& clock, uint64_t time_ns) {
@@ -159,6 +166,10 @@ bool Order::poll(const VectorClock& clock, uint64_t time_ns, uint64_t& queries_l
       --queries_left;
       return false;
     }
+    if (settings_.is_timed && time_ns > book_.host_time_ns()) {
+      book_.pass(kAskAgainNs);
+      return false;
+    }
   }
   learn(clock, time_ns);
   return true;
@@ -170,7 +181,7 @@ bool Order::poll(Event& event) {
 
 bool Order::poll(Stream& stream) {
   enter(stream);
-  return poll(stream.clock, stream.time_ns, stream.queries_left);
+  return poll(stream.clock, done_ns(stream), stream.queries_left);
 }
 
 void Order::synchronize(const Event& event) {
@@ -179,12 +190,12 @@ void Order::synchronize(const Event& event) {
 
 void Order::synchronize(Stream& stream) {
   enter(stream);
-  learn(stream.clock, stream.time_ns);
+  learn(stream.clock, done_ns(stream));
 }
 
 void Order::synchronize_device(int device) {
   for (const auto& [handle, stream] : streams_) {
-    if (stream->device == device) learn(stream->clock, stream->time_ns);
+    if (stream->device == device) learn(stream->clock, done_ns(*stream));
   }
 }
 

@@ -2,11 +2,14 @@
 // Every stream has a vector clock; an event is a copy of one; a wait joins it. Two clocks stand for
 // the device (what is done) and the host (what it knows to be done). One clock for all host
 // threads: it may miss a race between threads, but never reports one that is not there.
+// Virtual time runs on every stream and for the host: an operation begins when the stream has done
+// what it was given, what it waits for is over, and the host has come to it.
 // Owns streams and events. Not thread safe: the machine's lock is held.
 // Invariants: (1) the host knows only what the device has done; (2) a stream's clock covers all
 // that the host knew when the stream's newest operation was enqueued.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -31,7 +34,9 @@ struct Stream {
   Tick tick = 0;            // of what was enqueued last, an event's record included
   Tick operation_tick = 0;  // of its newest operation
   VectorClock clock;
-  uint64_t time_ns = 0;  // virtual: when its work will be done
+  uint64_t time_ns = 0;     // virtual: when its work will be done
+  uint64_t waits_ns = 0;    // until when it waits for other streams
+  uint64_t stalled_ns = 0;  // for how long it had work, and waited for other streams
   uint64_t queries_left = 0;
   uint64_t host_version = 0;  // of the host's clock that `clock` has joined
   CaptureId capture = CaptureId::kNone;
@@ -71,10 +76,21 @@ class Order {
   Event& event(void* handle);
   size_t live_events() const { return events_.size(); }
 
-  // Enqueues one operation of the given price; its tick is the stream's newest.
-  void advance(Stream& stream, uint64_t device_ns);
+  // What does one operation at a time, such as a direction of a link, in the order in which the
+  // operations were enqueued.
+  struct Engine {
+    uint64_t free_ns = 0;  // when it has done all that it was given
+  };
+  // Enqueues one operation of the given price, on an engine that it needs; its tick is the stream's
+  // newest.
+  void advance(Stream& stream, uint64_t device_ns, Engine* engine = nullptr);
   void record(Event& event, Stream& stream);
   void wait(Stream& stream, const Event& event);
+
+  // Virtual: when the stream will have done all that it was given.
+  static uint64_t done_ns(const Stream& stream) {
+    return std::max(stream.time_ns, stream.waits_ns);
+  }
 
   // Whether the work is done; if it is, the host knows it now. Counts a late event down.
   bool poll(Event& event);

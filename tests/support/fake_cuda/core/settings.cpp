@@ -91,6 +91,8 @@ const std::map<std::string_view, Reader>& readers() {
          }
        }},
       {"FAIL", [](Settings& s, const std::string& t) { s.failures = parse_failures(t); }},
+      {"SPEED", [](Settings& s, const std::string& t) { s.speeds = parse_speeds(t); }},
+      {"CLOCK", [](Settings& s, const std::string& t) { s.is_timed = yes_or_no(t); }},
       {"PRICE", [](Settings& s, const std::string& t) { s.prices = parse_prices(t); }},
   };
   return *table;

@@ -27,6 +27,9 @@ struct Settings {
   size_t mapping_limit = std::numeric_limits<size_t>::max();
   // How often an event or stream whose work the host has not waited for answers "not ready".
   uint64_t late_queries = 0;
+  // Virtual time: work is done when the host's time has come to its end, and programs that ask the
+  // monotonic clock are told it. Else work is done when it is asked for.
+  bool is_timed = false;
   bool touch_memory = true;  // false: copies and fills move no device byte, copies back give zeros
   bool peers = true;         // every device can reach every other's memory
   bool races_are_fatal = false;
@@ -37,6 +40,7 @@ struct Settings {
   size_t granularity = size_t{2} << 20;  // of memory; it counts from the start of a process
   std::vector<FailureRule> failures = {};
   std::vector<Price> prices = {};
+  Speeds speeds = {};
 
   size_t memory_of(int device) const {
     return memory_bytes[std::min(static_cast<size_t>(device), memory_bytes.size() - 1)];
@@ -47,10 +51,10 @@ struct Settings {
 void apply_setting(Settings& settings, const std::string& name, const std::string& text);
 
 // Reads FAKE_CUDA_DEVICES, _MEMORY, _OUTSIDE, _OUTSIDE_EVERY, _HOST_MEMORY, _MAPPING_LIMIT, _LATE
-// (a number, or "asked"), _TOUCH, _PEERS, _FATAL, _LOG, _LOG_ENTRIES, _BLAS_WORKSPACE,
-// _DNN_WORKSPACE, _GRANULARITY, _FAIL and _PRICE. Sizes are bytes or end in KiB, MiB or GiB;
-// _MEMORY takes several, with commas. CUDA_VISIBLE_DEVICES leaves out as many devices as it does
-// not name. Throws: std::invalid_argument naming a variable that is unknown or wrong.
+// (a number, or "asked"), _CLOCK, _SPEED, _TOUCH, _PEERS, _FATAL, _LOG, _LOG_ENTRIES,
+// _BLAS_WORKSPACE, _DNN_WORKSPACE, _GRANULARITY, _FAIL and _PRICE. Sizes are bytes or end in KiB,
+// MiB or GiB; _MEMORY takes several, with commas. CUDA_VISIBLE_DEVICES leaves out as many devices
+// as it does not name. Throws: std::invalid_argument naming a variable that is unknown or wrong.
 Settings settings_from_environment();
 
 }  // namespace tidepool::fake_cuda

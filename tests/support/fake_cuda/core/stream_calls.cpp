@@ -104,9 +104,9 @@ Error device_synchronize(const char* function) {
   });
 }
 
-Error launch(const char* function, void* stream, const char* kernel) {
+Error launch(const char* function, void* stream, const char* kernel, unsigned long long threads) {
   return run(Call::kLaunch, function, [&](Machine& m) {
-    m.operate(resolve(m, stream), Call::kLaunch, kernel);
+    m.launch(resolve(m, stream), kernel, threads);
     return Error::kSuccess;
   });
 }

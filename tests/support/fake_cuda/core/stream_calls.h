@@ -21,7 +21,8 @@ Error stream_id(const char* function, void* stream, unsigned long long* id);
 // Runs the callback at once, after the work that is enqueued, which is done by then.
 Error host_function(const char* function, void* stream, void (*callback)(void*), void* data);
 Error device_synchronize(const char* function);
-Error launch(const char* function, void* stream, const char* kernel);
+Error launch(const char* function, void* stream, const char* kernel,
+             unsigned long long threads = 0);
 
 Error event_create(const char* function, void** event, unsigned flags);
 Error event_destroy(const char* function, void* event);

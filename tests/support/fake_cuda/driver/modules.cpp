@@ -76,14 +76,19 @@ FAKE_CUDA_API int cuFuncSetAttribute(void*, int, int) { return code(Error::kSucc
 
 FAKE_CUDA_API int cuFuncSetCacheConfig(void*, int) { return code(Error::kSuccess); }
 
-FAKE_CUDA_API int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                 unsigned, unsigned, void* stream, void**, void**) {
-  return code(calls::launch(__func__, stream, static_cast<const char*>(function)));
+FAKE_CUDA_API int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned,
+                                 void* stream, void**, void**) {
+  const auto threads = 1ULL * grid_x * grid_y * grid_z * block_x * block_y * block_z;
+  return code(calls::launch(__func__, stream, static_cast<const char*>(function), threads));
 }
 
-FAKE_CUDA_API int cuLaunchCooperativeKernel(void* function, unsigned, unsigned, unsigned, unsigned,
-                                            unsigned, unsigned, unsigned, void* stream, void**) {
-  return code(calls::launch(__func__, stream, static_cast<const char*>(function)));
+FAKE_CUDA_API int cuLaunchCooperativeKernel(void* function, unsigned grid_x, unsigned grid_y,
+                                            unsigned grid_z, unsigned block_x, unsigned block_y,
+                                            unsigned block_z, unsigned shared_bytes, void* stream,
+                                            void** parameters) {
+  return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+                        stream, parameters, nullptr);
 }
 
 FAKE_CUDA_API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int threads,

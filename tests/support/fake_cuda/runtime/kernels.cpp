@@ -84,8 +84,13 @@ std::vector<Configuration>& pushed() {
   return configurations;
 }
 
-int launch(const char* function, const void* kernel, void* stream) {
-  return finish(calls::launch(function, stream, kernel_names().of(kernel)));
+int launch(const char* function, const void* kernel, Dimensions grid, Dimensions block,
+           void* stream) {
+  const auto count = [](Dimensions size) {
+    return static_cast<unsigned long long>(size.x) * size.y * size.z;
+  };
+  return finish(
+      calls::launch(function, stream, kernel_names().of(kernel), count(grid) * count(block)));
 }
 
 }  // namespace
@@ -133,24 +138,24 @@ FAKE_CUDA_API int __cudaGetKernel(void** kernel, const void* function) {
   return finish(Error::kSuccess);
 }
 
-FAKE_CUDA_API int __cudaLaunchKernel(void* kernel, Dimensions, Dimensions, void**, size_t,
-                                     void* stream) {
-  return launch("cudaLaunchKernel", kernel, stream);
+FAKE_CUDA_API int __cudaLaunchKernel(void* kernel, Dimensions grid, Dimensions block, void**,
+                                     size_t, void* stream) {
+  return launch("cudaLaunchKernel", kernel, grid, block, stream);
 }
 
-FAKE_CUDA_API int cudaLaunchKernel(const void* kernel, Dimensions, Dimensions, void**, size_t,
-                                   void* stream) {
-  return launch(__func__, kernel, stream);
+FAKE_CUDA_API int cudaLaunchKernel(const void* kernel, Dimensions grid, Dimensions block, void**,
+                                   size_t, void* stream) {
+  return launch(__func__, kernel, grid, block, stream);
 }
 
 FAKE_CUDA_API int cudaLaunchKernelExC(const LaunchConfiguration* configuration, const void* kernel,
                                       void**) {
-  return launch(__func__, kernel, configuration->stream);
+  return launch(__func__, kernel, configuration->grid, configuration->block, configuration->stream);
 }
 
-FAKE_CUDA_API int cudaLaunchCooperativeKernel(const void* kernel, Dimensions, Dimensions, void**,
-                                              size_t, void* stream) {
-  return launch(__func__, kernel, stream);
+FAKE_CUDA_API int cudaLaunchCooperativeKernel(const void* kernel, Dimensions grid, Dimensions block,
+                                              void**, size_t, void* stream) {
+  return launch(__func__, kernel, grid, block, stream);
 }
 
 FAKE_CUDA_API int cudaFuncSetAttribute(const void*, int, int) { return finish(Error::kSuccess); }

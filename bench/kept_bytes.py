@@ -1,0 +1,171 @@
+"""What Tidepool must keep in models of well-known libraries, and whether they give the same bits.
+
+Usage: python bench/kept_bytes.py [LIBRARY...] [--ways W,W...] [--out FILE] [--smoke]
+
+The libraries have to be installed beside PyTorch; those that are not are left out. Each library's
+models train a few steps (bench/jobs/train_library_models.py): as they are, with all the memory,
+under a budget that has room for six tenths of the activations, and under chaos. The table says for
+each model how much of its activations can be evicted, and for what reason the rest is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import measure
+import run
+from environments import clean_environment
+
+JOB = measure.ROOT / "bench" / "jobs" / "train_library_models.py"
+# What has to be installed for each.
+LIBRARIES = {"torch": "torch", "timm": "timm", "torchvision": "torchvision",
+             "transformers": "transformers", "diffusers": "diffusers",
+             "torch_geometric": "torch_geometric", "others": "gpytorch"}
+WAYS = ("ample", "r=0.6", "chaos")
+SHARE = 0.6
+NAMED_SHARE = 0.05  # reasons below it are not named
+PIECE_SECONDS = 3600
+
+
+def prefix(way: str) -> list[str]:
+    """Return what stands before the job's command."""
+    if way == "plain":
+        return []
+    chaos = ["--chaos=bounded"] if way == "chaos" else []
+    return [sys.executable, "-m", "tidepool", "run", "--device", "cpu", "--budget", "60%", *chaos,
+            "--"]
+
+
+def train(library: str, way: str,
+          budgets: dict[str, int] | None = None) -> dict[str, dict]:
+    """Train a library's models in one way; return what the job said by model.
+
+    A model whose process ended without a word has an error, and the others go on without it.
+    """
+    environ = measure.with_package(clean_environment(preload=True)) | {"TIDEPOOL_QUIET": "1"}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        job = [sys.executable, str(JOB), library]
+        if budgets is not None:
+            json.dump(budgets, file)
+            file.flush()
+            job += ["--budgets", file.name]
+        done = subprocess.run([*prefix(way), *job], env=environ, text=True,
+                              capture_output=True, timeout=PIECE_SECONDS)
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    found = {each["model"]: each for each in said}
+    if done.returncode != 0:
+        print(f"{library}, {way}: exit status {done.returncode}\n{done.stderr[-2000:]}",
+              file=sys.stderr)
+        found[""] = {"error": f"exit status {done.returncode} after {len(said)} models"}
+    return found
+
+
+def grown(said: dict, start: str, end: str) -> dict[str, float]:
+    """Return by reason which share of what was allocated between two moments is kept."""
+    total = said[end]["allocated"] - said[start]["allocated"]
+    before, after = said[start]["roots"], said[end]["roots"]
+    return {reason: max(0, after[reason] - before[reason]) / max(total, 1) for reason in after}
+
+
+def budget_for(said: dict) -> int:
+    """Return a budget with room for all that lasts and a share of the activations."""
+    lasting = said["after"]["allocated"]  # gradients and the optimizer's state, too
+    return int(lasting + SHARE * (said["forward"]["allocated"] - said["before"]["allocated"]))
+
+
+def same(plain: dict, other: dict | None) -> str:
+    """Return whether a way gave the bits of the plain job, or why it gave none."""
+    if other is None:
+        return "not run"
+    if "error" in other:
+        return "out of memory" if "OutOfMemory" in other["error"] else other["error"][:60]
+    equal = all(other[key] == plain[key] for key in ("losses", "parameters"))
+    return "same" if equal else "**DIFFERENT**"
+
+
+def named(shares: dict[str, float]) -> str:
+    """Return the reasons above NAMED_SHARE, with their shares."""
+    found = sorted(((share, reason) for reason, share in shares.items() if share > NAMED_SHARE),
+                   reverse=True)
+    return ", ".join(f"{reason} {share:.0%}" for share, reason in found) or "-"
+
+
+class Library:
+    """One library's models, trained in several ways."""
+
+    def __init__(self, name: str, ways: Sequence[str]) -> None:
+        self.name = name
+        self.said = {"plain": train(name, "plain")}
+        for way in ("ample", *(each for each in ways if each != "ample")):
+            budgets = {model: budget_for(each) for model, each in self.said["ample"].items()
+                       if "error" not in each} if way.startswith("r=") else None
+            self.said[way] = train(name, way, budgets)
+
+    def rows(self) -> Iterator[tuple[float | None, str]]:
+        """Return for each model the share of activations that may go, and its row."""
+        ways = [way for way in self.said if way != "plain"]
+        for model, plain in self.said["plain"].items():
+            if "error" in plain:
+                yield None, f"| {self.name}: {model} | not trained: {plain['error'][:80]} |"
+                continue
+            verdicts = [same(plain, self.said[way].get(model)) for way in ways]
+            ample = self.said["ample"].get(model, {"error": ""})
+            if "error" in ample:
+                yield None, f"| {self.name}: {model} | - | - | - | - | {' | '.join(verdicts)} |"
+                continue
+            mib = (ample["forward"]["allocated"] - ample["before"]["allocated"]) / (1 << 20)
+            forward = grown(ample, "before", "forward")
+            evictable = 1 - sum(forward.values())
+            yield evictable, (f"| {self.name}: {model} | {mib:.1f} | {evictable:.1%} | "
+                              f"{named(forward)} | {named(grown(ample, 'before', 'backward'))} | "
+                              f"{' | '.join(verdicts)} |")
+
+
+def text(libraries: Sequence[Library], ways: Sequence[str]) -> str:
+    """Return the table."""
+    rows = [row for library in libraries for row in library.rows()]
+    shares = [share for share, _ in rows if share is not None]
+    head = ["model", "activations, MiB", "may be evicted", "kept of them, above 5 %",
+            "kept of gradients, above 5 %", *("bits, " + way for way in ways)]
+    median = f"{statistics.median(shares):.1%}" if shares else "unknown"
+    return "\n".join([
+        "# What is kept in models of libraries", "",
+        f"`python bench/kept_bytes.py`; {run.machine()['cpu']}, commit {run.commit()}.",
+        "What the forward pass of the second step leaves allocated counts as activations; what is",
+        "there after gradients were clipped as a list, as gradients. Reasons are those of",
+        "`root_bytes` in [the statistics](../../docs/guide.md#statistics).", "",
+        f"{len(shares)} models; the median share that may be evicted is {median}.", "",
+        f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}",
+        *(row for _, row in rows), ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train what is installed and write the table; return 1 where bits differ."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=", ".join(LIBRARIES))
+    parser.add_argument("--ways", type=lambda given: given.split(","), default=list(WAYS))
+    parser.add_argument("--out", type=Path, help="a file for the table")
+    parser.add_argument("--smoke", action="store_true", help="only a network of PyTorch alone")
+    options = parser.parse_args(arguments)
+    wanted = [name for name in (["torch"] if options.smoke else options.libraries or LIBRARIES)
+              if importlib.util.find_spec(LIBRARIES[name])]
+    ways, made, said = ["ample", *(way for way in options.ways if way != "ample")], [], ""
+    for name in wanted:
+        made.append(Library(name, options.ways))
+        said = text(made, ways)
+        if options.out:  # so that what is done is there if the rest is broken off
+            options.out.write_text(said)
+    print(said)
+    return int("DIFFERENT" in said)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

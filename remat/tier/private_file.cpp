@@ -1,0 +1,60 @@
+#include "remat/tier/private_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "fmt/format.h"
+
+namespace tidepool::remat {
+namespace {
+
+// Makes a file whose name is gone at once. -1, and errno says why not.
+int open_unlinked(const std::string& folder) {
+  std::string name = folder + "/.tidepool-XXXXXX";
+  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor >= 0) ::unlink(name.c_str());
+  return descriptor;
+}
+
+}  // namespace
+
+int PrivateFile::open(const std::string& folder) {
+  struct statfs system = {};
+  if (::statfs(folder.c_str(), &system) != 0) {
+    throw std::invalid_argument(fmt::format("offload: {}: {}", folder, std::strerror(errno)));
+  }
+  if (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC) {
+    throw std::invalid_argument(fmt::format(
+        "offload: {} lies in memory (tmpfs), which contents are to leave; expected a folder on a "
+        "disk",
+        folder));
+  }
+  int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor < 0) descriptor = open_unlinked(folder);  // not all file systems know the other
+  if (descriptor < 0) {
+    throw std::invalid_argument(fmt::format("offload: no file without a name can be made in {}: {}",
+                                            folder, std::strerror(errno)));
+  }
+  // Where direct transfers are not possible, they pass through the cache.
+  (void)::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_DIRECT);
+  return descriptor;
+}
+
+PrivateFile::~PrivateFile() { ::close(descriptor_); }
+
+ssize_t PrivateFile::write_at(uint64_t offset, const char* from, size_t bytes) {
+  return ::pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
+}
+
+ssize_t PrivateFile::read_at(uint64_t offset, char* to, size_t bytes) {
+  return ::pread(descriptor_, to, bytes, static_cast<off_t>(offset));
+}
+
+}  // namespace tidepool::remat

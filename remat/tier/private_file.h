@@ -1,0 +1,30 @@
+// PrivateFile: a file of this process's own on a local disk. It has no name (O_TMPFILE), so that
+// nothing is left of it however the process ends, and nobody else can open it. Transfers are direct
+// (O_DIRECT) where the file system has that, so that they take no memory for its cache.
+#pragma once
+
+#include <string>
+
+#include "remat/tier/transfer_file.h"
+
+namespace tidepool::remat {
+
+class PrivateFile final : public TransferFile {
+ public:
+  // Throws: std::invalid_argument naming the folder, if there is none, no file can be made in it,
+  // or it lies in memory.
+  explicit PrivateFile(const std::string& folder) : descriptor_(open(folder)) {}
+  ~PrivateFile() override;
+  PrivateFile(const PrivateFile&) = delete;
+  PrivateFile& operator=(const PrivateFile&) = delete;
+
+  ssize_t write_at(uint64_t offset, const char* from, size_t bytes) override;
+  ssize_t read_at(uint64_t offset, char* to, size_t bytes) override;
+
+ private:
+  static int open(const std::string& folder);
+
+  const int descriptor_;
+};
+
+}  // namespace tidepool::remat
