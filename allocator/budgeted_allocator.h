@@ -22,7 +22,7 @@
 #include "allocator/arena/reclaimer.h"
 #include "allocator/base/allocator_observer.h"
 #include "allocator/base/allocator_statistics.h"
-#include "allocator/base/device_mutex.h"
+#include "allocator/locks/device_mutex.h"
 #include "allocator/streams/stream_clocks.h"
 #include "allocator/streams/stream_order.h"
 

@@ -1,4 +1,5 @@
-# Writes OUTPUT, the source of cuda/kernel_image.h, with the bytes of INPUT or, without it, none.
+# Writes OUTPUT, the source of cuda/kernels/kernel_image.h, with the bytes of INPUT or, without it,
+# none.
 set(bytes "")
 if(INPUT)
   file(READ ${INPUT} bytes HEX)
@@ -6,7 +7,7 @@ if(INPUT)
   string(REPEAT "." 80 line)  # sixteen bytes
   string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
 endif()
-file(WRITE ${OUTPUT} "#include \"cuda/kernel_image.h\"
+file(WRITE ${OUTPUT} "#include \"cuda/kernels/kernel_image.h\"
 
 namespace tidepool::device {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "cuda/malloc_space.h"
-#include "cuda/side_stream_copies.h"
-#include "cuda/virtual_memory_space.h"
+#include "cuda/space/malloc_space.h"
+#include "cuda/space/virtual_memory_space.h"
+#include "cuda/streams/side_stream_copies.h"
 
 namespace tidepool::device {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "allocator/streams/copy_engine.h"
-#include "cuda/driver.h"
-#include "cuda/event_order.h"
-#include "cuda/events.h"
-#include "cuda/stream_table.h"
+#include "cuda/driver/driver.h"
+#include "cuda/streams/event_order.h"
+#include "cuda/streams/events.h"
+#include "cuda/streams/stream_table.h"
 
 namespace tidepool::device {
 

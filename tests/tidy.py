@@ -26,7 +26,11 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "allocator": (("allocator",), ("absl/", "fmt/", "sys/", "linux/", "asm/", "bits/")),
     "remat": (("allocator", "remat"), BELOW),
     "cuda": (("allocator", "cuda"), (*BELOW, "cuda/", "cooperative_groups/", "cub/", "thrust/")),
+    "remat/trace": (("allocator", "remat/lineage", "remat/trace"), BELOW),
     "bindings": (("allocator", "remat", "cuda", "bindings"), None),
+    "bindings/torch": (("allocator", "remat", "bindings/torch"), None),
+    "bindings/torch_cuda": (
+        ("allocator", "remat", "cuda", "bindings/torch", "bindings/torch_cuda"), None),
     "bindings/preload": (("bindings/preload",), ("sys/", "linux/", "asm/", "bits/")),
     "tests": (("allocator", "remat", "cuda", "tests"), TEST),
     "tests/allocator": (("allocator", "tests/support", "tests/allocator"), TEST),
@@ -50,20 +54,28 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
 # The folders within a folder, the lowest first: each may include those before it. "." stands for
 # the files that lie directly in the outer folder.
 WITHIN: dict[str, tuple[str, ...]] = {
-    "allocator": ("base", "space", "streams", "heap", "arena", "search", "."),
+    "allocator": ("base", "locks", "space", "streams", "blocks", "heap", "arena", "search", "."),
     "remat": ("lineage", "tier", "policies", "residency", "restore", ".", "trace", "record",
               "simulate", "plan", "replay"),
+    "remat/trace": ("text", "."),
+    "remat/simulate": ("memory", "job", "."),
+    "remat/plan": ("chain", "search", "follow", "."),
+    "cuda": ("driver", "kernels", "streams", "space", "."),
     "bindings/torch": ("base", "state", "storage", "calls", "engine", "intercept", "plugin"),
+    "bindings/torch/intercept": ("operands", "."),
+    "bindings/torch_cuda": ("memory", "."),
 }
-BELOW_ALL_OF = {"allocator": (), "remat": ("allocator",), "bindings/torch": ("allocator", "remat")}
 for outer, inner in WITHIN.items():
-    outside = LAYERS[outer if outer in LAYERS else outer.split("/")[0]][1]
+    layer = max((f for f in LAYERS if f"{outer}/".startswith(f"{f}/")), key=len)
+    ours, outside = LAYERS[layer]
+    below = tuple(f for f in ours if f != outer)
     paths = tuple(f"{outer}/{each}" for each in inner)
     for k, path in enumerate(paths):
-        LAYERS[path.removesuffix("/.")] = (BELOW_ALL_OF[outer] + paths[:k + 1], outside)
-LAYERS["remat/trace"] = (("allocator", "remat/lineage", "remat/trace"), BELOW)
+        if path.endswith("/.") or path not in LAYERS:
+            LAYERS[path.removesuffix("/.")] = (below + paths[:k + 1], outside)
 UPPER = {"remat/policies": "remat/policies/baselines"}  # an inner folder above its outer one
-KNOW_FRAMEWORKS = {"cuda", "bindings", "tests/cuda", "tests/cases", "tests/limits",
+KNOW_FRAMEWORKS = {"cuda", "bindings", "bindings/torch_cuda", "bindings/torch_cuda/memory",
+                   "tests/cuda", "tests/cases", "tests/limits",
                    "tests/programs", "tests/support/fake_cuda", "tests/support/value_kernels",
                    "bench/torch"}
 FRAMEWORKS = ("cuda", "nvml", "cublas", "cudnn", "Python.h")  # in files without a folder

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allocator/heap/placement.h"
+#include "allocator/blocks/placement.h"
 
 namespace tidepool {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
-#include "allocator/base/device_mutex.h"
 #include "allocator/base/origin.h"
 #include "allocator/base/owner.h"
+#include "allocator/locks/device_mutex.h"
 
 namespace tidepool {
 

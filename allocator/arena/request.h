@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allocator/heap/block.h"
+#include "allocator/blocks/block.h"
 
 namespace tidepool {
 

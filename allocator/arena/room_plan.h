@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "allocator/heap/block.h"
+#include "allocator/blocks/block.h"
 
 namespace tidepool {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "allocator/arena/request.h"
-#include "allocator/base/device_mutex.h"
+#include "allocator/locks/device_mutex.h"
 
 namespace tidepool {
 

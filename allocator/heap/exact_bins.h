@@ -8,7 +8,7 @@
 #include <array>
 #include <bit>
 
-#include "allocator/heap/block_list.h"
+#include "allocator/blocks/block_list.h"
 
 namespace tidepool {
 

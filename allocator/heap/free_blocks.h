@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "allocator/heap/block_list.h"
+#include "allocator/blocks/block_list.h"
 #include "allocator/heap/exact_bins.h"
 #include "allocator/heap/free_index.h"
 #include "allocator/streams/stream_clocks.h"

@@ -10,7 +10,7 @@
 
 #include <array>
 
-#include "allocator/heap/block_list.h"
+#include "allocator/blocks/block_list.h"
 
 namespace tidepool {
 

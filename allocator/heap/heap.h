@@ -17,12 +17,12 @@
 #include <array>
 
 #include "allocator/base/allocator_observer.h"
-#include "allocator/heap/block_chain.h"
-#include "allocator/heap/block_list.h"
-#include "allocator/heap/block_table.h"
+#include "allocator/blocks/block_chain.h"
+#include "allocator/blocks/block_list.h"
+#include "allocator/blocks/block_table.h"
+#include "allocator/blocks/shared_uses.h"
 #include "allocator/heap/free_blocks.h"
 #include "allocator/heap/free_index.h"
-#include "allocator/heap/shared_uses.h"
 #include "allocator/space/address_space.h"
 #include "allocator/space/page_table.h"
 #include "allocator/streams/stream_clocks.h"

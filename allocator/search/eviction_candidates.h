@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "allocator/heap/block.h"
+#include "allocator/blocks/block.h"
 
 namespace tidepool {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "allocator/arena/arena.h"
-#include "allocator/heap/block_walk.h"
+#include "allocator/blocks/block_walk.h"
 #include "allocator/search/eviction_candidates.h"
 #include "allocator/search/shortlists.h"
 #include "allocator/search/window_search.h"

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "allocator/base/sizes.h"
-#include "allocator/heap/block_list.h"
+#include "allocator/blocks/block_list.h"
 #include "allocator/search/eviction_candidates.h"
 #include "allocator/search/page_selection.h"
 

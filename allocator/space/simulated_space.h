@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "allocator/base/lock_order.h"
+#include "allocator/locks/lock_order.h"
 #include "allocator/space/mapping_ledger.h"
 
 namespace tidepool {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "allocator/base/allocator_statistics.h"
-#include "allocator/base/calls_in_flight.h"
+#include "allocator/locks/calls_in_flight.h"
 #include "allocator/streams/stream_clocks.h"
 #include "allocator/streams/stream_order.h"
 

@@ -22,8 +22,8 @@
 
 #include "allocator/base/sizes.h"
 #include "allocator/space/address_space.h"
-#include "cuda/driver.h"
-#include "cuda/driver_library.h"
+#include "cuda/driver/driver.h"
+#include "cuda/driver/driver_library.h"
 
 namespace tidepool::device {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "allocator/base/splitmix.h"
-#include "remat/plan/chain.h"
+#include "remat/plan/chain/chain.h"
 
 namespace tidepool::bench {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "remat/plan/planner.h"
+#include "remat/plan/search/planner.h"
+#include "remat/simulate/job/step_trace.h"
 #include "remat/simulate/simulated_process.h"
-#include "remat/simulate/step_trace.h"
 #include "remat/trace/trace_format.h"
 #include "remat/trace/trace_peak.h"
 

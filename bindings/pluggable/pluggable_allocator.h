@@ -12,7 +12,7 @@
 
 #include "bindings/pluggable/graph_pools.h"
 #include "cuda/device_arena.h"
-#include "cuda/driver_library.h"
+#include "cuda/driver/driver_library.h"
 
 namespace tidepool::pluggable {
 

@@ -10,8 +10,8 @@
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/base/operator_timer.h"
 #include "bindings/torch_cpu/cpu_backend.h"
-#include "remat/simulate/recorded_costs.h"
-#include "remat/simulate/work_log.h"
+#include "remat/simulate/job/recorded_costs.h"
+#include "remat/simulate/job/work_log.h"
 
 namespace tidepool::torch_cpu {
 

@@ -19,11 +19,11 @@
 #include "allocator/heap/call_sites.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch_cuda/cuda_devices.h"
-#include "bindings/torch_cuda/device_memory.h"
-#include "bindings/torch_cuda/foreign_users.h"
-#include "bindings/torch_cuda/out_of_memory_observers.h"
+#include "bindings/torch_cuda/memory/device_memory.h"
+#include "bindings/torch_cuda/memory/foreign_users.h"
+#include "bindings/torch_cuda/memory/out_of_memory_observers.h"
+#include "bindings/torch_cuda/memory/workspaces.h"
 #include "bindings/torch_cuda/settings.h"
-#include "bindings/torch_cuda/workspaces.h"
 #include "forwarding_allocator.h"
 
 namespace tidepool::torch_cuda {

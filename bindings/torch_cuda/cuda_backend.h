@@ -5,8 +5,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "bindings/torch/engine/torch_backend.h"
-#include "bindings/torch_cuda/device_memory.h"
 #include "bindings/torch_cuda/event_timer.h"
+#include "bindings/torch_cuda/memory/device_memory.h"
 
 namespace tidepool::torch_cuda {
 

@@ -9,7 +9,7 @@
 
 #include "bindings/torch/plugin/device_json.h"
 #include "bindings/torch_cuda/cuda_backend.h"
-#include "bindings/torch_cuda/workspaces.h"
+#include "bindings/torch_cuda/memory/workspaces.h"
 #include "remat/tier/host_tier.h"
 
 namespace tidepool::torch_cuda {

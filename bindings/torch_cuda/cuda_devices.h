@@ -11,11 +11,11 @@
 #include <mutex>
 #include <vector>
 
-#include "bindings/torch_cuda/device_memory.h"
-#include "bindings/torch_cuda/memory_history.h"
-#include "bindings/torch_cuda/native_pools.h"
+#include "bindings/torch_cuda/memory/device_memory.h"
+#include "bindings/torch_cuda/memory/memory_history.h"
+#include "bindings/torch_cuda/memory/native_pools.h"
 #include "bindings/torch_cuda/settings.h"
-#include "cuda/driver_functions.h"
+#include "cuda/driver/driver_functions.h"
 
 namespace tidepool::torch_cuda {
 

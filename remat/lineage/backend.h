@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "allocator/base/device_mutex.h"
+#include "allocator/locks/device_mutex.h"
 #include "allocator/streams/stream_order.h"
 #include "remat/lineage/lineage.h"
 

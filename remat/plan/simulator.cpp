@@ -5,9 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "remat/plan/background_planner.h"
-#include "remat/plan/plan_follower.h"
-#include "remat/simulate/block_log.h"
+#include "remat/plan/follow/plan_follower.h"
+#include "remat/plan/search/background_planner.h"
+#include "remat/simulate/job/block_log.h"
 #include "remat/simulate/simulated_process.h"
 
 namespace tidepool::plan {

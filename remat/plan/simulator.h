@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "remat/plan/plan_file.h"
+#include "remat/plan/follow/plan_file.h"
+#include "remat/simulate/job/work_log.h"
 #include "remat/simulate/simulation.h"
-#include "remat/simulate/work_log.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {

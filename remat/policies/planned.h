@@ -4,7 +4,7 @@
 // A plan names another policy, and a factor for each of the step's results (step_plan.h). Where it
 // says what is dropped between which uses, prices of that are far below, and all others far above,
 // those without a plan; what was dropped and restored may be of the others. Each kind of step that
-// the job has may have a plan of its own; plan/planner.h searches for them.
+// the job has may have a plan of its own; remat/plan/search/planner.h searches for them.
 // Owns the policies that it has priced with. One of them is active, and only that one keeps
 // anything in values and storages: what the others kept there is dropped as soon as another one
 // becomes active.

@@ -3,10 +3,10 @@
 #include "allocator/base/steady_clock.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "remat/plan/gap_search.h"
-#include "remat/plan/planner.h"
-#include "remat/plan/step_digest.h"
-#include "remat/plan/trace_plans.h"
+#include "remat/plan/follow/step_digest.h"
+#include "remat/plan/follow/trace_plans.h"
+#include "remat/plan/search/gap_search.h"
+#include "remat/plan/search/planner.h"
 
 namespace tidepool::plan {
 namespace {

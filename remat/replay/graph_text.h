@@ -1,6 +1,6 @@
 // graph_text: the steps of a trace as graphs for solvers: one JSON object a line, first the heading
-// of a plan file (plan/plan_file.h), then for each kind of step what its GapModel says, with the
-// choices that find_gaps() has found.
+// of a plan file (remat/plan/follow/plan_file.h), then for each kind of step what its GapModel
+// says, with the choices that find_gaps() has found.
 #pragma once
 
 #include <cstddef>

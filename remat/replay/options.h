@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/simulate/memory_model.h"
+#include "remat/simulate/memory/memory_model.h"
 #include "remat/simulate/simulation.h"
 #include "remat/trace/dtr_log.h"
 

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "fmt/format.h"
-#include "remat/plan/least_budget.h"
-#include "remat/plan/oracle.h"
-#include "remat/simulate/lower_bound.h"
+#include "remat/plan/search/least_budget.h"
+#include "remat/plan/search/oracle.h"
+#include "remat/simulate/memory/lower_bound.h"
 #include "remat/trace/trace_format.h"
 
 namespace tidepool::plan {

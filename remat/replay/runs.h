@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "remat/plan/chain_plan.h"
+#include "remat/plan/chain/chain_plan.h"
+#include "remat/plan/follow/trace_plans.h"
 #include "remat/plan/simulator.h"
-#include "remat/plan/trace_plans.h"
 #include "remat/replay/options.h"
 #include "remat/trace/trace_peak.h"
 

@@ -15,8 +15,8 @@
 #include <deque>
 #include <vector>
 
-#include "allocator/base/device_mutex.h"
 #include "allocator/base/origin.h"
+#include "allocator/locks/device_mutex.h"
 #include "remat/lineage/backend.h"
 
 namespace tidepool::remat {

@@ -6,7 +6,7 @@
 #include "allocator/base/steady_clock.h"
 #include "allocator/space/private_host_space.h"
 #include "remat/restore/restoration_error.h"
-#include "remat/simulate/step_trace.h"
+#include "remat/simulate/job/step_trace.h"
 
 namespace tidepool::plan {
 namespace {

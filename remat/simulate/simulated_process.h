@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "remat/simulate/simulated_job.h"
+#include "remat/simulate/job/simulated_job.h"
 #include "remat/simulate/simulation.h"
 
 namespace tidepool::plan {

@@ -8,13 +8,13 @@
 #include <string>
 
 #include "remat/limits.h"
-#include "remat/simulate/memory_model.h"
-#include "remat/simulate/simulated_tier.h"
-#include "remat/simulate/stop_token.h"
+#include "remat/simulate/job/stop_token.h"
+#include "remat/simulate/memory/memory_model.h"
+#include "remat/simulate/memory/simulated_tier.h"
 
 namespace tidepool::plan {
 
-// PlannerConfig: the settings of a search for plans; see plan/planner.h.
+// PlannerConfig: the settings of a search for plans; see remat/plan/search/planner.h.
 struct PlannerConfig {
   // The most simulations, those with perturbed times included; 0 stands for no search.
   size_t simulations = 300;

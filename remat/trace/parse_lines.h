@@ -4,7 +4,7 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "remat/trace/text_lines.h"
+#include "remat/trace/text/text_lines.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {

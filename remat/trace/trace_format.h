@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "nlohmann/json_fwd.hpp"
-#include "remat/trace/text_lines.h"
+#include "remat/trace/text/text_lines.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {

@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "remat/trace/text_file.h"
+#include "remat/trace/text/text_file.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {

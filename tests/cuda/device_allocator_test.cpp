@@ -3,8 +3,8 @@
 #include <map>
 
 #include "allocator/budgeted_allocator.h"
-#include "cuda/event_order.h"
-#include "cuda/virtual_memory_space.h"
+#include "cuda/space/virtual_memory_space.h"
+#include "cuda/streams/event_order.h"
 #include "tests/cuda/fake_driver.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_reclaimer.h"

@@ -3,10 +3,10 @@
 #include <map>
 #include <optional>
 
-#include "cuda/event_order.h"
-#include "cuda/malloc_space.h"
-#include "cuda/side_stream_copies.h"
-#include "cuda/virtual_memory_space.h"
+#include "cuda/space/malloc_space.h"
+#include "cuda/space/virtual_memory_space.h"
+#include "cuda/streams/event_order.h"
+#include "cuda/streams/side_stream_copies.h"
 #include "tests/cuda/fake_driver.h"
 #include "tests/support/address_space_model.h"
 #include "tests/support/catch.h"

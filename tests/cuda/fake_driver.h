@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/driver_functions.h"
+#include "cuda/driver/driver_functions.h"
 
 namespace tidepool::device::test {
 

@@ -54,7 +54,7 @@ def after(file: str, text: str, bug: str) -> Place:
 NOTHING = "void()"
 CUDA_ALLOCATOR = "bindings/torch_cuda/cuda_allocator.cpp"
 TORCH = "bindings/torch"
-CALL_ARGUMENTS = f"{TORCH}/intercept/call_arguments.cpp"
+CALL_ARGUMENTS = f"{TORCH}/intercept/operands/call_arguments.cpp"
 INTERCEPTED_CALL = f"{TORCH}/intercept/intercepted_call.cpp"
 BOXED_CALL = f"{TORCH}/intercept/boxed_call.cpp"
 CALL_BODY = f"{TORCH}/calls/call_body.cpp"

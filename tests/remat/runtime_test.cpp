@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "remat/restore/policy_table.h"
-#include "remat/simulate/comparison_strategy.h"
+#include "remat/simulate/memory/comparison_strategy.h"
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "allocator/space/private_host_space.h"
-#include "remat/simulate/comparison_strategy.h"
+#include "remat/simulate/memory/comparison_strategy.h"
 #include "tests/sim/program.h"
 #include "tests/support/simulated_framework.h"
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "allocator/base/lock_order.h"
+#include "allocator/locks/lock_order.h"
 #include "allocator/space/mapping_ledger.h"
 
 namespace tidepool {

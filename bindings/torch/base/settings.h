@@ -7,7 +7,7 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/base/settings_reader.h"
-#include "remat/plan/plan_file.h"
+#include "remat/plan/follow/plan_file.h"
 #include "remat/record/recording_settings.h"
 #include "remat/runtime.h"
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "allocator/base/device_mutex.h"
+#include "allocator/locks/device_mutex.h"
 #include "remat/lineage/container_bytes.h"
 #include "remat/lineage/lineage.h"
 #include "remat/locked_storage.h"

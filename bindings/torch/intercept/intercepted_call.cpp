@@ -12,9 +12,9 @@
 
 #include "bindings/torch/base/cycle_clock.h"
 #include "bindings/torch/engine/job_record.h"
-#include "bindings/torch/intercept/argument_tracking.h"
 #include "bindings/torch/intercept/interception.h"
-#include "bindings/torch/intercept/region.h"
+#include "bindings/torch/intercept/operands/argument_tracking.h"
+#include "bindings/torch/intercept/operands/region.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
 

@@ -24,9 +24,9 @@
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
-#include "bindings/torch/intercept/call_arguments.h"
 #include "bindings/torch/intercept/call_draw.h"
-#include "bindings/torch/intercept/foreign_operands.h"
+#include "bindings/torch/intercept/operands/call_arguments.h"
+#include "bindings/torch/intercept/operands/foreign_operands.h"
 #include "remat/operator_call.h"
 
 namespace tidepool::torch_glue {

@@ -10,11 +10,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "allocator/base/lock_order.h"
+#include "allocator/locks/lock_order.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/intercept/boxed_call.h"
 #include "bindings/torch/intercept/layout_kernels.h"
-#include "bindings/torch/intercept/list_parts.h"
+#include "bindings/torch/intercept/operands/list_parts.h"
 #include "bindings/torch/intercept/raw_readers.h"
 #include "bindings/torch/intercept/record_stream.h"
 #include "bindings/torch/intercept/typed_operator.h"

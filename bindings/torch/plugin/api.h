@@ -33,8 +33,8 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    "costs": {"path": str, "log": str} (optional, for tests and measurements of jobs of one
 //    thread; TIDEPOOL_COSTS and TIDEPOOL_EVENT_LOG: operators, copies and maps cost what the trace
 //    in that uncompressed file says, which is of the same job: another operator where the trace has
-//    one is an error; and a file for what is done for the job, as remat/simulate/work_log.h has it.
-//    Needs "trace", whose numbers of storages the log has)}
+//    one is an error; and a file for what is done for the job, as remat/simulate/job/work_log.h has
+//    it. Needs "trace", whose numbers of storages the log has)}
 // Returns 0; or 2, with a message in `error` (cut to `error_bytes`, NUL-terminated), and does
 // nothing.
 // A second call after a success is an error.

@@ -9,7 +9,7 @@
 
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
-#include "bindings/torch/intercept/argument_tracking.h"
+#include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "remat/locked_storage.h"

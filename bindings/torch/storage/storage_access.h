@@ -6,7 +6,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
-#include "allocator/base/device_mutex.h"
+#include "allocator/locks/device_mutex.h"
 #include "remat/runtime.h"
 
 namespace tidepool::torch_glue {

@@ -4,8 +4,8 @@
 // 2023, section 3, and the authors' source). The allocator sums h over a window and takes the
 // window with the least sum, so that h does not need the size. A price takes O(inputs and siblings
 // · α(values)).
-// Coop's other parts are the simulator's: remat/simulate/comparison_strategy.h keeps what is cheap
-// apart, and SimulatedJob may leave out that in-place writes can be recomputed.
+// Coop's other parts are the simulator's: remat/simulate/memory/comparison_strategy.h keeps what is
+// cheap apart, and SimulatedJob may leave out that in-place writes can be recomputed.
 #pragma once
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "allocator/heap/block_list.h"
-#include "allocator/heap/block_table.h"
+#include "allocator/blocks/block_list.h"
+#include "allocator/blocks/block_table.h"
 #include "allocator/heap/exact_bins.h"
 #include "allocator/heap/free_index.h"
 #include "tests/support/catch.h"

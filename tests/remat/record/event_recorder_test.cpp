@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "remat/simulate/memory_model.h"
-#include "remat/simulate/simulated_job.h"
+#include "remat/simulate/job/simulated_job.h"
+#include "remat/simulate/memory/memory_model.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 

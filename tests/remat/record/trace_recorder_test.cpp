@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "remat/simulate/memory_model.h"
-#include "remat/simulate/simulated_job.h"
+#include "remat/simulate/job/simulated_job.h"
+#include "remat/simulate/memory/memory_model.h"
 #include "remat/trace/trace_format.h"
 #include "remat/trace/trace_peak.h"
 #include "tests/remat/trace/sample_traces.h"

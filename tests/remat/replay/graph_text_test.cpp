@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
-#include "remat/plan/gap_model.h"
+#include "remat/plan/search/gap_model.h"
 #include "remat/trace/trace_peak.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"

@@ -1,7 +1,7 @@
 """A recorded step as solvers see it: results that can be made again, and the gaps between uses.
 
-tidepool-replay says what they are; remat/plan/gap_model.h explains the model. What solvers decide
-is, for each gap, whether the result stays.
+tidepool-replay says what they are; remat/plan/search/gap_model.h explains the model. What solvers
+decide is, for each gap, whether the result stays.
 """
 
 from __future__ import annotations

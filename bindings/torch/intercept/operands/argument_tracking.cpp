@@ -1,0 +1,84 @@
+#include "bindings/torch/intercept/operands/argument_tracking.h"
+
+#include "bindings/torch/storage/gradients.h"
+#include "bindings/torch/storage/storage_access.h"
+#include "bindings/torch/storage/tripwire.h"
+
+namespace tidepool::torch_glue {
+
+constinit thread_local bool t_in_optimizer = false;
+
+namespace {
+
+// A leaf that requires a gradient, or a view of one (linear layers use their weight transposed).
+bool is_parameter(c10::TensorImpl* impl) {
+  if (!impl->requires_grad()) return false;
+  const BorrowedTensor borrowed(impl);
+  const at::Tensor& tensor = *borrowed;
+  return tensor.is_leaf() || (tensor.is_view() && tensor._base().is_leaf());
+}
+
+// What the storage of a tensor that is tracked for the first time is to the job. Contents that are
+// read before any operator has written them came from outside.
+remat::Role role_of(c10::TensorImpl* tensor, bool written) {
+  if (is_parameter(tensor)) return remat::Role::kParameter;
+  if (t_in_optimizer) return remat::Role::kOptimizerState;
+  return written ? remat::Role::kOther : remat::Role::kInput;
+}
+
+// The bytes may have moved to another StorageImpl (a swap): their identity goes with them.
+void follow_swap(remat::Storage& tracked, c10::StorageImpl* storage) {
+  hold_weakly(storage);
+  drop_weak_hold(static_cast<c10::StorageImpl*>(tracked.backend));
+  tracked.backend = storage;
+}
+
+}  // namespace
+
+TrackedArgument track_argument(Engine& engine, c10::TensorImpl* tensor, bool written) {
+  c10::StorageImpl* storage = storage_of(tensor);
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  remat::Runtime& runtime = engine.runtime();
+  TrackedArgument found;
+  if (data.get_deleter() == &delete_evicted) {
+    found.storage = static_cast<remat::Storage*>(data.get_context());
+  } else {
+    found.storage = runtime.find(data.get());
+  }
+  if (found.storage == nullptr) {
+    const remat::Role role = role_of(tensor, written);
+    // Its contents were written through an address. (A parameter that was loaded is written once.)
+    const bool escaped = tripwire::g_addresses_are_kept && role == remat::Role::kInput;
+    const auto reason = escaped ? remat::RootReason::kEscaped : remat::RootReason::kUntracked;
+    found = {start_tracking(runtime, storage, reason), true};
+    found.storage->role = role;
+    found.storage->escaped = escaped;
+  } else if (found.storage->backend != storage) [[unlikely]] {
+    follow_swap(*found.storage, storage);
+  }
+  remat::Storage& tracked = *found.storage;
+  // A parameter's bytes may be older than the parameter.
+  if (tracked.role != remat::Role::kParameter && tracked.current->producer == nullptr &&
+      is_parameter(tensor)) {
+    tracked.role = remat::Role::kParameter;
+  }
+  if (tracked.role == remat::Role::kParameter && tensor->requires_grad() &&
+      runtime.threads() <= threads_of_one_job()) {
+    note_parameter(tracked, tensor);
+  }
+  return found;
+}
+
+remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, remat::RootReason reason) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() == &delete_evicted) {
+    return static_cast<remat::Storage*>(data.get_context());
+  }
+  if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
+  if (!engine.allocator().contains(data.get())) return nullptr;  // of PyTorch's own pools
+  remat::Storage* tracked = engine.runtime().find(data.get());
+  if (tracked != nullptr || reason == remat::RootReason::kNone) return tracked;
+  return start_tracking(engine.runtime(), storage, reason);
+}
+
+}  // namespace tidepool::torch_glue

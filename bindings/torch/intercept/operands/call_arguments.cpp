@@ -1,0 +1,87 @@
+#include "bindings/torch/intercept/operands/call_arguments.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/torch/calls/call_body.h"
+#include "bindings/torch/intercept/operands/tensor_components.h"
+#include "bindings/torch/storage/storage_access.h"
+
+namespace tidepool::torch_glue {
+
+bool is_supported(const c10::TensorImpl* tensor) {
+  return (tensor->key_set().raw_repr() & ~supported_keys()) == 0 &&
+         !tensor->has_symbolic_sizes_strides();
+}
+
+bool CallArguments::Argument::covers_storage() const {
+  if (tensor->storage_offset() != 0 || !tensor->is_non_overlapping_and_dense()) return false;
+  const size_t bytes = static_cast<size_t>(tensor->numel()) * tensor->itemsize();
+  return bytes == storage_of(tensor)->nbytes();
+}
+
+void CallArguments::add(c10::TensorImpl* tensor, bool writes, bool side_writes) {
+  ++slots_;
+  if (tensor == nullptr || tensor == c10::UndefinedTensorImpl::singleton()) {
+    all_.push_back({nullptr});
+    return;
+  }
+  Argument argument{tensor};
+  argument.written = writes;
+  argument.side_written = side_writes;
+  argument.supported = is_supported(tensor);
+  if (argument.supported) dimensions_ += static_cast<size_t>(tensor->dim());
+  all_.push_back(argument);
+}
+
+void CallArguments::add_storage(const c10::Storage& storage) {
+  components_.push_back(c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      caffe2::TypeMeta::Make<uint8_t>()));
+  all_.push_back({components_.back().get()});
+}
+
+void CallArguments::add_components(c10::TensorImpl* tensor, bool written) {
+  for (const at::Tensor& component : components_of(tensor)) {
+    components_.push_back(component.getIntrusivePtr());
+    Argument argument{component.unsafeGetTensorImpl()};
+    argument.written = written;
+    argument.supported = false;
+    all_.push_back(argument);
+  }
+}
+
+void CallArguments::find_shared() {
+  absl::InlinedVector<std::pair<remat::Storage*, size_t>, 8> places;
+  for (size_t k = 0; k < all_.size(); ++k) {
+    if (all_[k].storage != nullptr) places.emplace_back(all_[k].storage, k);
+  }
+  std::sort(places.begin(), places.end());  // lists have any number of arguments
+  for (size_t k = 1; k < places.size(); ++k) {
+    if (places[k].first != places[k - 1].first) continue;
+    all_[places[k].second].shared = all_[places[k - 1].second].shared = true;
+  }
+}
+
+uint64_t CallArguments::timing_key(const OperatorInfo& info) const {
+  uint64_t hash = reinterpret_cast<uintptr_t>(&info);
+  const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15u; };
+  for (const Argument& argument : all_) {
+    if (argument.tensor == nullptr || !argument.supported) continue;
+    add(static_cast<uint64_t>(c10::typeMetaToScalarType(argument.tensor->dtype())));
+    for (int64_t size : argument.tensor->sizes()) add(static_cast<uint64_t>(size));
+    for (int64_t stride : argument.tensor->strides()) add(static_cast<uint64_t>(stride));
+  }
+  return hash ^ hash >> 32;
+}
+
+size_t CallArguments::bytes() const {
+  size_t bytes = 0;
+  for (const Argument& argument : all_) {
+    const c10::TensorImpl* tensor = argument.tensor;
+    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
+  }
+  return bytes;
+}
+
+}  // namespace tidepool::torch_glue

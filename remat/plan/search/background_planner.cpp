@@ -1,0 +1,369 @@
+#include "remat/plan/search/background_planner.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "remat/lineage/lineage.h"
+#include "remat/plan/search/least_budget.h"
+#include "remat/plan/search/planner.h"
+#include "remat/record/service_thread.h"
+#include "remat/simulate/job/step_trace.h"
+
+namespace tidepool::plan {
+namespace {
+
+constexpr uint32_t kMostPatience = 64;
+constexpr uint32_t kTrialSteps = 2;
+constexpr uint32_t kFirstSteps = 2;  // the steps that are simulated to find a budget to try
+constexpr uint64_t kMostTryingNs = 2'000'000'000, kMostTryingsNs = 6'000'000'000;
+constexpr double kMostTryingOverhead = 20;
+// A budget to try is greater by one part in so many than the least that simulations found: the
+// job's memory is not laid out quite as theirs.
+constexpr size_t kMargin = 100;
+constexpr size_t kMostKinds = 16;  // the kinds of step of which something is remembered
+// The steps of a plan may replay so much more than those before it, as measured costs vary.
+constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
+constexpr std::chrono::seconds kPatienceAtEnd{5};
+
+uint64_t thread_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+// Recording: a recorded step.
+struct BackgroundPlanner::Recording {
+  std::unique_ptr<JobEvents> events;
+  // Operators' outputs as in StepHistory: their storages, or kNoStorage.
+  std::vector<uint32_t> outputs;
+  size_t limit_bytes = 0;      // the limit on committed memory when the step began
+  size_t allocated_bytes = 0;  // the bytes allocated then
+  size_t resident_bytes = 0;   // those of them that belonged to storages
+  uint64_t fingerprint = 0;
+};
+
+struct BackgroundPlanner::Search {
+  StopToken stop;
+  std::optional<remat::StepPlan> plan;  // the plan that was found, once the search is over
+};
+
+BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator& allocator,
+                                     const BackgroundPlannerConfig& config)
+    : runtime_(runtime),
+      allocator_(allocator),
+      config_(config),
+      recording_(std::make_unique<Recording>()) {
+  set_recording(true);
+}
+
+BackgroundPlanner::~BackgroundPlanner() {
+  stop();
+  wait();
+}
+
+size_t BackgroundPlanner::bookkeeping_bytes() const {
+  return EventRecorder::bookkeeping_bytes() + bytes_of(recording_->outputs) + bytes_of(kinds_);
+}
+
+void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
+  if (phase_ == Phase::kBeginning) return;
+  for (const remat::Storage* output : outputs) {
+    if (output == nullptr) continue;
+    recording_->outputs.push_back(output->dead ? kNoStorage : output->observed - 1);
+  }
+}
+
+void BackgroundPlanner::before_event() {
+  if (filling()->events.size() < config_.most_events) return;
+  set_recording(false);
+  if (phase_ == Phase::kBeginning) filling() = std::make_unique<JobEvents>();
+}
+
+bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
+  if (end.step != 0 && end.step == last_.step) return recording();  // the step had no operators
+  const remat::StepEnd before = std::exchange(last_, end);
+  start_step();
+  if (forked_) return false;
+  repeats_ = end.repeated ? repeats_ + 1 : 0;
+  Kind& kind = note_step(end, before);
+  if (phase_ == Phase::kBeginning) {
+    go_on_beginning();
+    return recording();
+  }
+  if (phase_ == Phase::kRecording) {
+    phase_ = Phase::kWatching;
+    if (end.repeated && !kind.searched && kind.evicted) start_search(end, kind);
+    set_recording(false);
+    return false;
+  }
+  if (phase_ == Phase::kSearching) {
+    watch_search(end.fingerprint);
+    return false;
+  }
+  if (!end.repeated) return false;
+  if (kind.trial_steps > 0) judge_plan(kind);
+  const Kind* const next = find_kind(end.expected);
+  if (next == nullptr || next->searched || !next->evicted || repeats_ < patience_) return false;
+  start_recording(end);
+  return true;
+}
+
+void BackgroundPlanner::go_on_beginning() {
+  if (recording()) {
+    add(EventKind::kStep);
+    if (first_steps_ == 0) first_end_ = filling()->events.size();
+    if (++first_steps_ < kFirstSteps) return;
+    beginning_ = std::exchange(filling(), std::make_unique<JobEvents>());
+  }
+  filling()->clear();
+  set_recording(false);
+  phase_ = Phase::kWatching;
+}
+
+BackgroundPlanner::Kind* BackgroundPlanner::find_kind(uint64_t fingerprint) {
+  for (Kind& kind : kinds_) {
+    if (kind.fingerprint == fingerprint) return &kind;
+  }
+  return nullptr;
+}
+
+BackgroundPlanner::Kind& BackgroundPlanner::note_step(const remat::StepEnd& end,
+                                                      const remat::StepEnd& before) {
+  Kind kind;
+  kind.fingerprint = end.fingerprint;
+  if (const Kind* const known = find_kind(end.fingerprint)) kind = *known;
+  std::erase_if(kinds_, [&](const Kind& other) { return other.fingerprint == kind.fingerprint; });
+  if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
+  const double own_ns = static_cast<double>(end.computed_ns - before.computed_ns);
+  const double share =
+      static_cast<double>(end.replayed_ns - before.replayed_ns) / std::max(own_ns, 1.0) +
+      config_.planner.search_share(end.prices - before.prices, own_ns);
+  if (!kind.searched) kind.share_before = (kind.share + share) / 2;
+  kind.share = share;
+  kind.evicted = end.evictions != before.evictions;
+  return kinds_.emplace_back(kind);
+}
+
+// Notes the end of a step during a search.
+void BackgroundPlanner::watch_search(uint64_t fingerprint) {
+  absent_ = fingerprint == searched_ ? 0 : absent_ + 1;
+  if (!is_searching()) {
+    finish_search();
+  } else if (absent_ >= kMostKinds && repeats_ >= patience_) {
+    last_search_->stop.request_stop();
+  }
+}
+
+// Gives the plan that was found to the runtime. This happens between steps and on the job's thread:
+// a thread of low priority that held the device's lock would have the job wait for whatever else
+// the machine does.
+void BackgroundPlanner::finish_search() {
+  phase_ = Phase::kWatching;
+  Kind* const kind = find_kind(searched_);
+  if (!last_search_->plan) {
+    if (kind != nullptr && last_search_->stop.stop_requested()) kind->searched = false;
+    return;
+  }
+  runtime_.set_plan(*last_search_->plan);
+  if (kind != nullptr) kind->trial_steps = kTrialSteps;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  ++statistics_.plans;
+}
+
+void BackgroundPlanner::start_recording(const remat::StepEnd& end) {
+  phase_ = Phase::kRecording;
+  filling()->clear();
+  forget_storages();
+  recording_->outputs.clear();
+  recording_->limit_bytes = allocator_.limit_bytes();
+  recording_->allocated_bytes = end.allocated_bytes;
+  set_recording(true);
+}
+
+void BackgroundPlanner::start_search(const remat::StepEnd& end, Kind& kind) {
+  patience_ = std::min(patience_ * 2, kMostPatience);
+  if (!recording()) {  // the step was too long
+    kind.searched = true;
+    filling() = std::make_unique<JobEvents>();
+    *recording_ = {};
+    return;
+  }
+  // The step cannot be used if another thread's operator was under way when it began or ended.
+  if (recording_->outputs.size() != end.outputs) return;
+  add(EventKind::kStep);
+  recording_->resident_bytes = resident_bytes();
+  auto recorded = std::make_shared<Recording>(std::move(*recording_));
+  *recording_ = {};
+  recorded->events = std::exchange(filling(), std::make_unique<JobEvents>());
+  recorded->fingerprint = end.fingerprint;
+  auto search = std::make_shared<Search>();
+  if (!start(recorded, search)) return;
+  last_search_ = std::move(search);
+  kind.searched = true;
+  searched_ = end.fingerprint;
+  absent_ = 0;
+  phase_ = Phase::kSearching;
+}
+
+void BackgroundPlanner::judge_plan(Kind& kind) {
+  kind.planned_shares += kind.share;
+  if (--kind.trial_steps > 0) return;
+  if (kind.planned_shares / kTrialSteps <= kTolerance * kind.share_before + kToleratedShare) return;
+  remat::StepPlan none;
+  none.fingerprint = kind.fingerprint;
+  runtime_.set_plan(none);
+  const std::lock_guard<std::mutex> guard(mutex_);
+  ++statistics_.taken_back;
+}
+
+// Begins a search on a thread of its own. Returns false if there can be no thread.
+bool BackgroundPlanner::start(const std::shared_ptr<Recording>& recorded,
+                              std::shared_ptr<Search> search) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (stopped_ || search_ != nullptr) return false;
+  try {
+    start_service_thread("tidepool-plan", [this, recorded, search] {
+      setpriority(PRIO_PROCESS, 0, config_.search_niceness);  // sets this thread's
+      try {
+        search->plan = find(*recorded, *search);
+      } catch (const std::exception&) {
+        // There is no plan: the step cannot be simulated, or there is no memory.
+      }
+      const std::lock_guard<std::mutex> done(mutex_);
+      statistics_.search_ns += thread_ns();
+      search_ = nullptr;
+      changed_.notify_all();
+    });
+  } catch (const std::exception&) {
+    return false;
+  }
+  search_ = std::move(search);
+  ++statistics_.searches;
+  return true;
+}
+
+TraceFacts BackgroundPlanner::facts() const {
+  TraceFacts facts = config_.facts;
+  facts.map_ns = allocator_.remap_ns_per_page();
+  facts.drain_ns = allocator_.drain_ns();
+  return facts;
+}
+
+// Searches, on the searching thread. Returns nothing if the step runs best without a plan.
+std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded,
+                                                       Search& search) const {
+  TraceBuilder builder(facts());
+  play(*recorded.events, builder);
+  const Trace trace = builder.take();
+  if (search.stop.stop_requested()) return std::nullopt;
+  SimulationConfig job = config_.job;
+  if (job.budget_bytes == 0) job.budget_bytes = recorded.limit_bytes;
+  const size_t known_bytes = std::min(recorded.resident_bytes, recorded.allocated_bytes);
+  job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
+  job.granularity = allocator_.page_bytes();
+  search.stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns,
+                        config_.most_search_ns);
+  job.stop = &search.stop;
+  const std::vector<RankedPlan> plans = find_plans(trace, job, config_.planner);
+  if (search.stop.stop_requested() || plans.empty()) return std::nullopt;
+  const remat::StepPlan& best = plans.front().plan;
+  if (best.is_none()) return std::nullopt;
+  std::vector<uint32_t> results;
+  for (const WeightedOutput& output : weighted_outputs(trace)) {
+    results.push_back(static_cast<uint32_t>(number(output.storage)));
+  }
+  remat::StepPlan plan = for_job(best, results, recorded.outputs);
+  plan.fingerprint = recorded.fingerprint;
+  return plan;
+}
+
+void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
+  if (forked_ || tried_ns_ >= kMostTryingsNs) return;
+  if (report.limit_bytes < report.budget_bytes) return;  // no budget gets more from the device
+  std::shared_ptr<const JobEvents> events;
+  uint32_t first_steps = 0;
+  size_t first_end = 0;
+  {
+    const DeviceLock lock(allocator_.mutex());
+    events = beginning_;
+    first_steps = first_steps_;
+    first_end = first_end_;
+    if (phase_ == Phase::kBeginning && recording()) {
+      const auto operands = runtime_.running_operands();
+      events = std::make_shared<JobEvents>(with_request(operands, report.requested_bytes));
+    }
+  }
+  if (events == nullptr) return;
+  const uint64_t start_ns = thread_ns();
+  try {
+    TraceBuilder builder(facts());
+    play(*events, builder);
+    const Trace trace = builder.take();
+    SimulationConfig job = config_.job;
+    job.policy = "planned";
+    job.most_overhead = kMostTryingOverhead;
+    StopToken stop;
+    stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns, kMostTryingNs);
+    job.stop = &stop;
+    const size_t least = std::max(report.lower_bound_budget_bytes, report.budget_bytes + 1);
+    auto found = least_budget(trace, job, least);
+    // In the middle of the second step, its rest is taken to be as in the first step.
+    std::optional<size_t> again;
+    if (first_steps == 1 && found) again = least_budget(twice(trace, first_end), job, *found);
+    if (again) found = again;
+    if (found) report.budget_to_try_bytes = *found + *found / kMargin;
+    report.tried_steps = first_steps > 1 || again;
+  } catch (const std::exception&) {
+    // The report gets no budget: the job cannot be simulated, or there is no memory.
+  }
+  tried_ns_ += thread_ns() - start_ns;
+}
+
+// Does not wait for the mutex: the thread of low priority may hold it, and is searching then.
+bool BackgroundPlanner::is_searching() const {
+  const std::unique_lock<std::mutex> guard(mutex_, std::try_to_lock);
+  return !guard.owns_lock() || search_ != nullptr;
+}
+
+void BackgroundPlanner::wait() {
+  for (bool over = false; !over && !forked_;) {
+    {
+      std::unique_lock<std::mutex> guard(mutex_);
+      changed_.wait(guard, [&] { return search_ == nullptr; });
+    }
+    const DeviceLock lock(allocator_.mutex());
+    // Meanwhile another thread's step may have begun another search.
+    over = phase_ != Phase::kSearching || !is_searching();
+    if (over && phase_ == Phase::kSearching) finish_search();
+  }
+}
+
+bool BackgroundPlanner::stop() {
+  if (forked_) return true;
+  std::unique_lock<std::mutex> guard(mutex_);
+  stopped_ = true;
+  if (search_ == nullptr) return true;
+  search_->stop.request_stop();
+  return changed_.wait_for(guard, kPatienceAtEnd, [&] { return search_ == nullptr; });
+}
+
+// A forked process has no searching thread, and the mutex may be locked in it for ever: from now on
+// neither is used.
+void BackgroundPlanner::forked() { forked_ = true; }
+
+BackgroundPlannerStatistics BackgroundPlanner::statistics() const {
+  if (forked_) return {};
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return statistics_;
+}
+
+}  // namespace tidepool::plan

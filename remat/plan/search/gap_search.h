@@ -1,0 +1,34 @@
+// find_gaps: which results of a step leave in which gaps, such that the step runs within a budget
+// in as little time as can be found: greedily first, then by simulated annealing (Kirkpatrick et
+// al., Science, 1983) of the model's figures, from what was found so far. Moccasin's retention
+// intervals (Bartan et al., 2023), with any number of recomputations, are the same choices. Thread
+// safe: searches share nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "remat/plan/search/gap_model.h"
+#include "remat/simulate/job/stop_token.h"
+
+namespace tidepool::plan {
+
+struct GapSearchConfig {
+  size_t budget_bytes = 0;
+  uint64_t operators = 50'000'000;  // that the model may run in all, some ten ns each
+  uint64_t seed = 1;
+  StopToken* stop = nullptr;  // once it says so, the search ends with what it has
+};
+
+struct FoundGaps {
+  std::vector<GapChoice> choices;
+  GapModel::Outcome outcome;  // within the budget
+  size_t evaluations = 0;
+};
+
+// Returns the best choices found; nothing if none keeps within the budget.
+std::optional<FoundGaps> find_gaps(GapModel& model, const GapSearchConfig& config);
+
+}  // namespace tidepool::plan

@@ -1,0 +1,350 @@
+#include "remat/plan/search/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "allocator/base/splitmix.h"
+#include "remat/plan/search/gap_search.h"
+#include "remat/simulate/simulated_process.h"
+#include "remat/trace/trace_peak.h"
+
+namespace tidepool::plan {
+namespace {
+
+using remat::StepPlan;
+
+// The bounds of one search for gaps: a quarter of a second.
+constexpr uint64_t kGapEvaluations = 50'000, kGapOperators = 15'000'000;
+
+class Random : public SplitMix {
+ public:
+  using SplitMix::SplitMix;
+
+  double unit() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
+  double normal() {  // by the method of Box and Muller (1958)
+    constexpr double kTurn = 6.283185307179586;
+    return std::sqrt(-2 * std::log(unit())) * std::cos(kTurn * unit());
+  }
+};
+
+// Candidate: a plan, and the figures of its simulations.
+struct Candidate {
+  StepPlan plan;
+  std::vector<double> overheads;    // with searches for room: recorded times first, then perturbed
+  double overhead = 0;              // without searches for room, with the recorded times
+  std::vector<uint32_t> evictions;  // by output, with the recorded times
+
+  double score() const {
+    double sum = 0;
+    for (const double each : overheads) sum += each;
+    return sum / static_cast<double>(overheads.size());
+  }
+};
+
+class Search {
+ public:
+  Search(const Trace& step, const SimulationConfig& job, const PlannerConfig& config)
+      : config_(config), job_(job), random_(config.seed), outputs_(weighted_outputs(step)) {
+    job_.policy = "planned";
+    job_.iterations = 1;
+    job_.step_history_at_once = true;
+    times_.push_back(step);
+    for (size_t k = 0; k < config.perturbed; ++k) {
+      times_.push_back(with_other_times(step, config.spread, random_.next()));
+    }
+    learn();
+  }
+
+  std::vector<RankedPlan> run() {
+    std::vector<Candidate> found = portfolio();
+    if (found.empty() && times_.size() > 1 && config_.recorded_times_suffice) {
+      times_.resize(1);
+      operators_run_ = 0;
+      found = portfolio();
+      // A plan that may fail is worth having only for a step that fails without a plan.
+      if (std::any_of(found.begin(), found.end(), [](auto& each) { return each.plan.is_none(); })) {
+        return {};
+      }
+    }
+    if (found.empty()) return {};
+    climb(found.front());
+    try_gaps(found.front());
+    std::vector<RankedPlan> ranked;
+    for (Candidate& each : found) {
+      ranked.push_back({std::move(each.plan), each.score(), each.overhead});
+    }
+    return ranked;
+  }
+
+ private:
+  // Learns the history of the step, which runs under an ample budget for that.
+  void learn() {
+    SimulationConfig ample = job_;
+    ample.memory = MemoryModel::kExact;
+    ample.budget_bytes = std::max<size_t>(trace_peak(times_[0]).peak_bytes, 1);
+    const auto teacher = SimulatedProcess::make(times_[0], ample);
+    SimulationResult ignored;
+    teacher->run_iteration(&ignored);
+    step_history_ = teacher->runtime().step_history();
+  }
+
+  // Returns a process that has run the step once without a plan, as the job has by the time that it
+  // gets one, so that memory is as that step has left it. If the step fails without a plan, returns
+  // a process that has not begun. Returns nullptr if the budget is smaller than a page.
+  std::unique_ptr<SimulatedProcess> make_process(size_t times, const SimulationConfig& config) {
+    auto process = SimulatedProcess::make(times_[times], config);
+    if (process == nullptr) return nullptr;
+    SimulationResult ignored;
+    const bool ran = process->run_iteration(&ignored);
+    count_work(*process);
+    if (ran) return process;
+    process = SimulatedProcess::make(times_[times], config);
+    process->learn(step_history_);
+    return process;
+  }
+
+  void count_work(const SimulatedProcess& process) {
+    const remat::RuntimeStatistics statistics = process.runtime().statistics();
+    operators_run_ += statistics.operators_seen + statistics.operators_replayed;
+  }
+
+  // Simulates a candidate once. Returns its overhead; nothing if the simulation fails, or has a
+  // greater overhead than `most_overhead`.
+  std::optional<double> simulate_once(Candidate& candidate, size_t times, double most_overhead) {
+    ++simulations_;
+    SimulationConfig config = job_;
+    const auto process = make_process(times, config);
+    if (process == nullptr) return std::nullopt;
+    const auto before = process->evictions();
+    const std::vector<uint32_t> evicted_before(before.begin(), before.end());
+    candidate.plan.fingerprint = step_history_.last_fingerprint();
+    process->set_plan(candidate.plan);
+    config.most_overhead = std::min(job_.most_overhead, most_overhead);
+    SimulationResult result;
+    const bool ran = process->run_iteration(&result);
+    count_work(*process);
+    if (!ran) return std::nullopt;
+    process->report(&result);
+    if (times == 0) {
+      candidate.evictions.clear();
+      for (const WeightedOutput& output : outputs_) {
+        const size_t at = number(output.storage);
+        candidate.evictions.push_back(process->evictions()[at] - evicted_before[at]);
+      }
+    }
+    if (times == 0) candidate.overhead = result.overhead;
+    return result.overhead +
+           config_.search_share(result.prices, static_cast<double>(result.baseline_ns));
+  }
+
+  // Fills in the overheads. Returns false if a simulation fails, or if there is a `best` and the
+  // candidate is no better.
+  bool evaluate(Candidate& candidate, const Candidate* best) {
+    // With perturbed times a candidate may be a little worse by chance: only its mean has to be
+    // better.
+    constexpr double kChance = 1.02;
+    candidate.overheads.clear();
+    for (size_t times = 0; times < times_.size(); ++times) {
+      double most = job_.most_overhead;
+      if (best != nullptr) most = best->overheads[times] * (times == 0 ? 1 : kChance);
+      const auto overhead = simulate_once(candidate, times, most);
+      if (!overhead) return false;
+      candidate.overheads.push_back(*overhead);
+    }
+    return best == nullptr || candidate.score() < best->score();
+  }
+
+  // Returns all policies with which the step runs, as far as there is time, the best first. Where
+  // pages can move, each policy is tried with every preference between windows and moves; moves are
+  // tried only if nothing else has run, or with the best so far.
+  std::vector<Candidate> portfolio() {
+    std::vector<Candidate> found;
+    auto add = [&](const StepPlan& plan, bool only_best) {
+      const uint64_t most = found.empty() ? config_.operators : config_.operators / 2;
+      if (operators_run_ >= most) return;
+      Candidate candidate;
+      candidate.plan = plan;
+      const bool has_best = only_best && !found.empty();
+      if (!evaluate(candidate, has_best ? &found.front() : nullptr)) return;
+      const auto worse = std::find_if(found.begin(), found.end(), [&](const Candidate& other) {
+        return candidate.score() < other.score();
+      });
+      found.insert(worse, std::move(candidate));
+    };
+    auto add_all = [&](const char* policy, double use_share, bool only_best) {
+      StepPlan plan;
+      plan.policy = policy;
+      plan.use_share = use_share;
+      add(plan, only_best);
+      if (job_.memory != MemoryModel::kPages) return;
+      plan.preference = Preference::kPages;
+      add(plan, true);
+      plan.preference = Preference::kMoves;
+      if (found.empty()) add(plan, true);
+    };
+    // The order is that of their promise: a long step may not get to its end.
+    add_all("needed-cost", 0, false);
+    for (const double share : {0.75, 0.5, 1.0, 0.25}) add_all("next-use", share, false);
+    if (job_.memory == MemoryModel::kPages && !found.empty() &&
+        found.front().plan.preference != Preference::kMoves) {
+      StepPlan best = found.front().plan;
+      best.preference = Preference::kMoves;
+      add(best, true);
+    }
+    for (const char* policy : {"msps", "dtr-eq", "dtr", "coop"}) add_all(policy, 0, false);
+    // These are mostly far behind: each simulation ends as soon as that shows.
+    for (const char* policy : {"size", "dtr-local", "lru"}) add_all(policy, 0, true);
+    return found;
+  }
+
+  // Tries plans that say what is dropped when, in place of `best`. They are found in a model
+  // without pages, so that they are looked for under somewhat less than the budget, too.
+  void try_gaps(Candidate& best) {
+    constexpr size_t kSimulations = 18;  // as many as these candidates take
+    if (best.overhead <= 1 || config_.simulations < kSimulations) return;
+    GapModel model(times_[0]);
+    for (const double share : {1.0, 0.97, 0.93}) {
+      if (operators_run_ / 2 >= config_.operators) return;
+      GapSearchConfig search;
+      search.budget_bytes = static_cast<size_t>(static_cast<double>(job_.budget_bytes) * share);
+      search.operators = std::min(kGapEvaluations * model.stages(), kGapOperators);
+      search.seed = config_.seed;
+      search.stop = job_.stop;
+      const auto gaps = find_gaps(model, search);
+      if (!gaps) return;
+      for (const Preference preference : {Preference::kCheapest, Preference::kPages}) {
+        if (job_.memory != MemoryModel::kPages && preference != Preference::kCheapest) continue;
+        Candidate candidate;
+        candidate.plan.gaps = model.dropped(gaps->choices);
+        candidate.plan.preference = preference;
+        if (evaluate(candidate, &best)) best = std::move(candidate);
+      }
+    }
+  }
+
+  void climb(Candidate& best) {
+    if (outputs_.empty() || best.overhead <= 1) return;
+    const auto may_go_on = [&] {
+      return simulations_ < config_.simulations && operators_run_ < config_.operators &&
+             !(job_.stop != nullptr && job_.stop->should_stop());
+    };
+    while (may_go_on()) {
+      Candidate next;
+      next.plan = best.plan;
+      next.plan.weights.resize(outputs_.size(), 1.0F);
+      change(next.plan.weights, best.evictions);
+      if (evaluate(next, &best)) best = std::move(next);
+    }
+  }
+
+  void multiply(float& weight, double factor) const {
+    constexpr double kLeast = 1e-4, kMost = 1e4;
+    weight = static_cast<float>(std::clamp(weight * factor, kLeast, kMost));
+  }
+
+  void change(std::vector<float>& weights, const std::vector<uint32_t>& evictions) {
+    constexpr double kFactors[] = {1.0 / 16, 1.0 / 4, 1.0 / 2, 2, 4, 16};
+    const double factor = kFactors[random_.below(std::size(kFactors))];
+    switch (random_.below(4)) {
+      case 0: {  // the weights of all results of one operator
+        const uint32_t name = outputs_[random_evicted(evictions)].name;
+        for (size_t k = 0; k < weights.size(); ++k) {
+          if (outputs_[k].name == name) multiply(weights[k], factor);
+        }
+        break;
+      }
+      case 1: {  // the weights of a stretch of the step
+        const size_t length = std::max<size_t>(weights.size() >> (2 + random_.below(5)), 1);
+        const size_t begin = random_.below(weights.size());
+        const size_t end = std::min(begin + length, weights.size());
+        for (size_t k = begin; k < end; ++k) multiply(weights[k], factor);
+        break;
+      }
+      default: {  // the weights of single results, mostly of those that are evicted
+        const size_t count = size_t{1} << random_.below(4);
+        for (size_t k = 0; k < count; ++k) {
+          const bool any = random_.below(4) == 0;
+          const size_t at = any ? random_.below(weights.size()) : random_evicted(evictions);
+          multiply(weights[at], factor);
+        }
+      }
+    }
+  }
+
+  // Returns a random output among those that are evicted, or among all if none is.
+  size_t random_evicted(const std::vector<uint32_t>& evictions) {
+    const size_t start = random_.below(evictions.size());
+    for (size_t k = 0; k < evictions.size(); ++k) {
+      const size_t at = (start + k) % evictions.size();
+      if (evictions[at] > 0) return at;
+    }
+    return start;
+  }
+
+  const PlannerConfig config_;
+  SimulationConfig job_;
+  Random random_;
+  std::vector<Trace> times_;  // the step with the recorded times, then with perturbed ones
+  const std::vector<WeightedOutput> outputs_;
+  remat::StepHistory step_history_;
+  size_t simulations_ = 0;
+  uint64_t operators_run_ = 0;
+};
+
+}  // namespace
+
+std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& job,
+                                   const PlannerConfig& config) {
+  return Search(step, job, config).run();
+}
+
+std::vector<WeightedOutput> weighted_outputs(const Trace& step) {
+  std::vector<WeightedOutput> outputs;
+  for (const TraceOperator& op : step.operators) {
+    for (const StorageIndex output : step.outputs(op)) {
+      if (step.storages[number(output)].bytes > 0) outputs.push_back({output, op.name});
+    }
+  }
+  return outputs;
+}
+
+remat::StepPlan for_job(const remat::StepPlan& plan, std::span<const uint32_t> results,
+                        std::span<const uint32_t> made) {
+  std::unordered_map<uint32_t, uint32_t> places;  // by storage, among `made`
+  for (uint32_t k = 0; k < made.size(); ++k) {
+    if (made[k] != kNoStorage) places.emplace(made[k], k);
+  }
+  remat::StepPlan own = plan;
+  if (!plan.weights.empty()) own.weights.assign(made.size(), 1.0F);
+  if (plan.gaps) own.gaps->clear();
+  std::vector<uint32_t> by_result;
+  for (size_t k = 0; k < results.size(); ++k) {
+    const auto place = places.find(results[k]);
+    by_result.push_back(place == places.end() ? kNoStorage : place->second);
+    if (by_result[k] != kNoStorage && !plan.weights.empty()) {
+      own.weights[by_result[k]] = plan.weights[k];
+    }
+  }
+  if (!plan.gaps) return own;
+  for (remat::DroppedGap gap : *plan.gaps) {
+    gap.output = by_result[gap.output];
+    if (gap.output != kNoStorage) own.gaps->push_back(gap);
+  }
+  return own;
+}
+
+Trace with_other_times(const Trace& trace, double spread, uint64_t seed) {
+  Random random(seed);
+  Trace other = trace;
+  for (TraceOperator& op : other.operators) {
+    const double ns = static_cast<double>(op.cost_ns) * std::exp(spread * random.normal());
+    op.cost_ns = static_cast<uint64_t>(std::llround(std::min(ns, 0x1p44)));
+  }
+  return other;
+}
+
+}  // namespace tidepool::plan

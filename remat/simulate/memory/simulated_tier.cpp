@@ -1,0 +1,60 @@
+#include "remat/simulate/memory/simulated_tier.h"
+
+namespace tidepool::plan {
+
+void SimulatedTier::enqueue(uint64_t& free_ns, uint64_t earliest_ns, const void* address,
+                            size_t bytes) {
+  const uint64_t start_ns = std::max({free_ns, earliest_ns, now_ns_, until(address, bytes)});
+  free_ns = start_ns + load_ns(bytes);
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  transfers_.push_back({begin, begin + bytes, free_ns});
+}
+
+uint64_t SimulatedTier::until(const void* address, size_t bytes) {
+  std::erase_if(transfers_, [&](const Transfer& transfer) { return transfer.over_ns <= now_ns_; });
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  uint64_t over_ns = 0;
+  for (const Transfer& transfer : transfers_) {
+    const bool overlaps = transfer.begin < begin + bytes && begin < transfer.end;
+    if (overlaps) over_ns = std::max(over_ns, transfer.over_ns);
+  }
+  return over_ns;
+}
+
+std::optional<remat::TierSlot> SimulatedTier::store(const void* from, size_t bytes,
+                                                    std::span<const StreamId>) {
+  if (!has_room(bytes)) {
+    ++counts_.refusals;
+    return std::nullopt;
+  }
+  if (model_.runs_beside) {
+    enqueue(out_free_ns_, 0, from, bytes);
+  } else {
+    counts_.store_ns += store_ns(bytes);
+  }
+  ++counts_.stores;
+  counts_.stored_bytes += bytes;
+  counts_.held_bytes += bytes;
+  counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.held_bytes);
+  copies_.emplace(++next_slot_, Copy{bytes, out_free_ns_});
+  return remat::TierSlot{next_slot_};
+}
+
+void SimulatedTier::load(remat::TierSlot slot, void* to, StreamId) {
+  const Copy& copy = copies_.at(static_cast<uint64_t>(slot));
+  if (model_.runs_beside) {
+    enqueue(in_free_ns_, copy.stored_ns, to, copy.bytes);
+  } else {
+    counts_.load_ns += load_ns(copy.bytes);
+  }
+  ++counts_.loads;
+  counts_.loaded_bytes += copy.bytes;
+}
+
+void SimulatedTier::drop(remat::TierSlot slot) {
+  const auto found = copies_.find(static_cast<uint64_t>(slot));
+  counts_.held_bytes -= found->second.bytes;
+  copies_.erase(found);
+}
+
+}  // namespace tidepool::plan

@@ -1,0 +1,49 @@
+#include "remat/simulate/memory/simulated_tier.h"
+
+#include "tests/support/catch.h"
+
+namespace tidepool {
+namespace {
+
+TEST_CASE("a simulated tier counts what fits, and the time that transfers take") {
+  const uint64_t now_ns = 0;
+  plan::SimulatedTier tier({100'000, 2, false}, now_ns);
+  const auto slot = tier.store(nullptr, 60'000, {});
+  REQUIRE(slot.has_value());
+  CHECK_FALSE(tier.store(nullptr, 60'000, {}).has_value());
+  tier.load(*slot, nullptr, StreamId::kDefault);
+  CHECK(tier.load_ns(60'000) - tier.load_ns(0) == 30'000);
+  CHECK(tier.statistics().store_ns == tier.load_ns(60'000));
+  CHECK(tier.statistics().load_ns == tier.load_ns(60'000));
+  tier.drop(*slot);
+  CHECK(tier.statistics().held_bytes == 0);
+  CHECK(tier.statistics().peak_bytes == 60'000);
+  CHECK(tier.has_room(100'000));
+}
+
+TEST_CASE("transfers run beside operators, one at a time in each direction") {
+  uint64_t now_ns = 0;
+  plan::SimulatedTier tier({1'000'000, 1, true}, now_ns);
+  char memory[3000] = {};
+  const uint64_t each_ns = tier.load_ns(1000);
+  const auto first = tier.store(memory, 1000, {});
+  const auto second = tier.store(memory + 1000, 1000, {});
+  CHECK(tier.until(memory, 1000) == each_ns);
+  CHECK(tier.until(memory + 1000, 1) == 2 * each_ns);
+  CHECK(tier.until(memory + 2000, 1000) == 0);
+  tier.load(*second, memory + 2000, StreamId::kDefault);  // not before it has been stored
+  CHECK(tier.until(memory + 2000, 1000) == 3 * each_ns);
+  tier.load(*first, memory, StreamId::kDefault);  // not before the load ahead of it
+  CHECK(tier.until(memory, 1000) == 4 * each_ns);
+  now_ns = 5 * each_ns;
+  CHECK(tier.until(memory, 3000) == 0);
+  tier.drop(*first);
+  tier.drop(*second);
+  CHECK(tier.statistics().held_bytes == 0);
+  CHECK(tier.statistics().load_ns + tier.statistics().store_ns == 0);
+  tier.note_wait(5);
+  CHECK(tier.statistics().load_ns == 5);
+}
+
+}  // namespace
+}  // namespace tidepool
