@@ -69,6 +69,31 @@ def make(path: Path, budget: str | None, say: Callable[[str], None]) -> dict:
             "remappedBytes": past.remapped_bytes,
             "changes": len(past.times), "stepEnds": past.step_ends[:2000],
             "curve": [vars(point) for point in _points(curve)], "curveSteps": steps,
+            "groups": [list(group) for group in past.groups], "places": trace.places,
+            "details": views.details(trace, past), "views": _views(trace, past)}
+
+
+def make_recorded(path: Path, budget: str | None, say: Callable[[str], None]) -> dict:
+    """Return what the page shows of a recording, ready for JSON.
+
+    Raises:
+        TraceError: it cannot be read.
+        ValueError: a budget was given: the job had its own.
+    """
+    if budget:
+        raise ValueError(f"--budget {budget}: a recording shows the job as it ran; for other "
+                         "budgets record a trace (tidepool run --trace)")
+    say(f"reading {path}")
+    work = recording.read_recording(path)
+    past, trace = work.history, work.trace
+    say("drawing")
+    return {"name": trace.name, "file": path.name, "device": trace.device, "steps": trace.steps,
+            "events": work.events, "operators": len(past.replay_calls), "program": "",
+            "storages": len(trace.storages), "peak": work.peak_bytes,
+            "budget": work.head.budget_bytes, "overhead": past.overhead, "iterations": 1,
+            "moves": past.moves, "movedBytes": past.moved_bytes, "remappedBytes": 0,
+            "changes": len(past.times), "stepEnds": past.step_ends[:2000],
+            "curve": [], "curveSteps": trace.steps,
             "groups": [list(group) for group in past.groups], "places": [],
             "details": views.details(trace, past), "views": _views(trace, past),
             "recorded": {"lost": work.lost, "ended": work.head.ended,
