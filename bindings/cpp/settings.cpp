@@ -301,6 +301,18 @@ void read_trace(const Given& given, Settings& settings) {
   if (last != 0) settings.plugin["trace"]["last_step"] = last;
 }
 
+void read_record(const Given& given, Settings& settings) {
+  constexpr uint64_t kBytes = uint64_t{64} << 20;  // where no size is given
+  const Source* size = given.find("record_size");
+  const uint64_t bytes = size != nullptr ? Given::size(*size, std::nullopt) : kBytes;
+  const std::string path = given.text("record");
+  if (path.empty()) return;
+  const std::filesystem::path whole = std::filesystem::absolute(path);
+  const std::string name = whole.filename();
+  settings.plugin["record"] = {
+      {"path", whole.string()}, {"name", name.substr(0, name.find('.'))}, {"bytes", bytes}};
+}
+
 // Refuses what only a Python job can have.
 void refuse_others(const Given& given) {
   for (const char* key : {"trust", "replay", "keep", "plan"}) {
@@ -371,12 +383,13 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
   if (const Source* page = given.find("page")) plugin["page_bytes"] = Given::size(*page, {});
   const std::string offload = read_offload(given, settings.device, plugin);
   read_trace(given, settings);
+  read_record(given, settings);
   settings.stats = given.text("stats");
   settings.quiet = given.flag("quiet");
   given.flag("top");
   given.flag("required");
   if (policy == "none" || allocator == "native") {
-    for (const char* key : {"chaos", "trace", "offload"}) {
+    for (const char* key : {"chaos", "trace", "record", "offload"}) {
       const Source* source = given.find(key);
       if (source == nullptr || source->second == "none") continue;
       wrong(*source, "expected none where nothing is evicted: policy " + policy + ", allocator " +

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "allocator/base/fingerprint.h"
+#include "bindings/torch/engine/job_record.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
 
 namespace tidepool::torch_cuda {
@@ -56,6 +57,9 @@ StreamId CudaBackend::current_stream() const {
 }
 
 void CudaBackend::copy(void* to, const void* from, size_t bytes) {
+  if (torch_glue::JobRecord* recorded = torch_glue::record_of(device())) {
+    recorded->copied(from, bytes);
+  }
   const c10::cuda::CUDAGuard guard(memory_.index());
   C10_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
                                  c10::cuda::getCurrentCUDAStream(memory_.index())));

@@ -18,7 +18,7 @@ def module(name, **contents):
 class Accelerator:
     def __init__(self, log_with):
         self.logged = []
-    def log(self, values, step):
+    def log(self, values, step=None, log_kwargs={}):
         self.logged.append(values)
 
 module("transformers", TrainerCallback=object)
@@ -31,11 +31,11 @@ stop()
 logs = {"loss": 1.0}
 trainer = types.SimpleNamespace(callback_handler=types.SimpleNamespace(callbacks=["reporter"]))
 log_memory(trainer)
-trainer.callback_handler.callbacks[0].on_log(None, None, None, logs)
+trainer.callback_handler.callbacks[0].on_log(None, types.SimpleNamespace(), None, logs=logs)
 assert logs["loss"] == 1.0 and logs["tidepool/reserved_peak_bytes"] > 0
 assert trainer.callback_handler.callbacks[1:] == ["reporter"]
 batches = []
-TidepoolLightning().on_train_batch_end(None, types.SimpleNamespace(log_dict=batches.append),
+callbacks[0].on_train_batch_end(None, types.SimpleNamespace(log_dict=batches.append),
                                        None, None, 0)
 assert batches[0].keys() == tidepool.metrics().keys() == logs.keys() - {"loss"}
 assert accelerator.logged[0].keys() == {"loss", *batches[0]}

@@ -34,6 +34,8 @@ def enable(
     stats: str | None = None,
     trace: str | None = None,
     trace_steps: str | int | None = None,
+    record: str | None = None,
+    record_size: str | int | None = None,
 ) -> None:
     """Attach to this process. Memory allocated before is never evicted, so call it early.
 
@@ -52,6 +54,8 @@ def enable(
         stats: a file for statistics at exit, JSON.
         trace: a file for what the job does from now on, for tidepool-replay; ".gz" compresses.
         trace_steps: the steps that are recorded, counted from 1: "3", "2:4" or "2:".
+        record: a file for what is done for the job, for `tidepool report`.
+        record_size: how large that may be; 64 MiB.
         What is not given comes from TIDEPOOL_* variables. In a job that `tidepool verify` runs,
         its settings count and nothing is done here.
 
@@ -70,7 +74,8 @@ def enable(
     _conf.take_from_conf(os.environ)
     given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device,
              "offload": offload, "trust": trust, "replay": replay, "keep": keep, "plan": plan,
-             "stats": stats, "trace": trace, "trace_steps": trace_steps}
+             "stats": stats, "trace": trace, "trace_steps": trace_steps,
+             "record": record, "record_size": record_size}
     if budget is None and not os.environ.get("TIDEPOOL_BUDGET", "").strip():
         given["budget"] = _settings.default_budget(given, os.environ)
     settings = _settings.resolve(given, os.environ)

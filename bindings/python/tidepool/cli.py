@@ -117,9 +117,13 @@ examples:
   tidepool report out.jsonl.gz
   tidepool report out.jsonl.gz --budget 50% -o half.html
 
-Simulates budgets on the trace, and one of them step by step, and writes one HTML file that shows,
-without a network: memory over time, where it lies, what is there and what stays, what is evicted
-and brought back by module and line of code, and what other budgets would cost.
+  tidepool run --record out.rec --budget 8GiB -- python train.py
+  tidepool report out.rec
+
+Of a recording it shows what was done for the job as it ran. With a trace, which says what the job
+does by itself, it simulates budgets, and one of them step by step. It writes one HTML file that
+shows, without a network: memory over time, where it lies, what is there and what stays, what is
+evicted and brought back (by module and line of code), and what other budgets would cost.
 
 Exit status: 0, or 1 if there is no report.
 """
@@ -276,6 +280,14 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
             path.unlink(missing_ok=True)
         environ["TIDEPOOL_TRACE"] = str(path)
         environ[_trace_file.OWNER_VARIABLE] = _stats_file.new_job()
+    if settings.record is not None:
+        path = Path(os.path.abspath(settings.record))
+        if not _trace_file.may_replace(path, _trace_file.RECORD_STARTS):
+            raise Refusal(f"--record {settings.record!r}: exists and is no recording")
+        with contextlib.suppress(OSError):  # the job's recorder says what is wrong
+            path.unlink(missing_ok=True)
+        environ["TIDEPOOL_RECORD"] = str(path)
+        environ.setdefault(_trace_file.OWNER_VARIABLE, _stats_file.new_job())
     # A run that `verify` compares goes on: what became of Tidepool is in its verdict.
     must = options.command == "run" and not options.if_possible
     environ[_settings.REQUIRED] = "1" if must else "0"
@@ -351,12 +363,12 @@ def _parser() -> argparse.ArgumentParser:
 def _add_report(commands, shape) -> None:
     parser = commands.add_parser(
         "report", help="show where a job's memory and time go", formatter_class=shape,
-        allow_abbrev=False, usage="tidepool report TRACE [-o FILE] [--budget SIZE]",
-        description="Make a page of a job's trace.", epilog=_REPORT_EPILOG)
-    parser.add_argument("trace", type=Path, metavar="TRACE",
-                        help="of `tidepool run --trace`")
+        allow_abbrev=False, usage="tidepool report FILE [-o FILE] [--budget SIZE]",
+        description="Make a page of a job's trace, or of a recording.", epilog=_REPORT_EPILOG)
+    parser.add_argument("trace", type=Path, metavar="FILE",
+                        help="of `tidepool run --trace` or `--record`")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE",
-                        help="the page (default: beside the trace, NAME.html)")
+                        help="the page (default: beside the file, NAME.html)")
     parser.add_argument("--budget", metavar="SIZE",
                         help="to show, such as 8GiB or 50%% of the job's peak (default: the least "
                              "of those tried that costs at most 10%%)")

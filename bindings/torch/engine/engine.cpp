@@ -9,6 +9,7 @@
 
 #include "allocator/base/check.h"
 #include "bindings/torch/base/replaying.h"
+#include "bindings/torch/engine/job_record.h"
 #include "bindings/torch/engine/job_trace.h"
 
 namespace tidepool::torch_glue {
@@ -51,12 +52,14 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
     planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
     runtime_.set_observer(planner_.get());
   }
+  start_record(device, allocator, allocation_meter());
   if (device.is_cpu() && allocation_meter() != nullptr) {
     allocator.set_observer(allocation_meter());
   }
 }
 
 AllocatorObserver* Engine::allocation_meter() {
+  if (JobRecord* recorded = record_of(device_)) return recorded;
   if (recorder_ != nullptr) return &recorder_->meter();
   if (follower_ != nullptr) return &follower_->meter();
   return planner_ != nullptr ? &planner_->meter() : nullptr;
@@ -65,6 +68,7 @@ AllocatorObserver* Engine::allocation_meter() {
 void Engine::end_step() {
   runtime_.end_step();
   foreign_copies_.end_step();
+  if (JobRecord* recorded = record_of(device_)) recorded->step_ended(runtime_);
   if (waits_for_plans_ && planner_ != nullptr) planner_->wait();
 }
 
@@ -80,6 +84,7 @@ void Engine::find_budget_to_try(OutOfMemoryReport& report) {
 }
 
 void Engine::finish() {
+  if (JobRecord* recorded = record_of(device_)) recorded->finish();
   if (recorder_ == nullptr && planner_ == nullptr && follower_ == nullptr) return;
   runtime_.set_observer(nullptr);
   if (recorder_ != nullptr) recorder_->finish();
@@ -149,6 +154,9 @@ void rethrow_as_torch_error(Engine& engine) {
       throw;
     }
     OutOfMemoryReport report = error.report();
+    if (JobRecord* recorded = record_of(engine.device())) {
+      recorded->out_of_memory(report.requested_bytes);
+    }
     engine.find_budget_to_try(report);
     engine.backend().raise_out_of_memory(report);
   }

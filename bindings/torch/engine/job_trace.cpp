@@ -13,16 +13,15 @@ constexpr size_t kHostAlignment = 64, kDeviceAlignment = 512;  // of blocks; see
 
 void say(const std::string& line) { std::fprintf(stderr, "tidepool: %s\n", line.c_str()); }
 
-// "out.json.gz", 1 -> "out.1.json.gz"
-std::string with_number(const std::string& path, int number) {
+}  // namespace
+
+std::string numbered_path(const std::string& path, int number) {
   if (number <= 0) return path;
   const size_t folder = path.rfind('/') + 1;  // 0 if there is none
   const size_t dot = path.find('.', folder + 1);
   const size_t end = dot == std::string::npos ? path.size() : dot;
   return path.substr(0, end) + "." + std::to_string(number) + path.substr(end);
 }
-
-}  // namespace
 
 plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
                              const BudgetedAllocator& allocator) {
@@ -51,7 +50,7 @@ std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& setting
   facts.name = settings.name;
   facts.blocks = settings.blocks;
   plan::RecordingSettings recording = settings.recording;
-  recording.path = with_number(recording.path, device.has_index() ? device.index() : 0);
+  recording.path = numbered_path(recording.path, device.has_index() ? device.index() : 0);
   try {
     return std::make_unique<plan::TraceRecorder>(recording, facts, &say);
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <string>
 
 #include "allocator/budgeted_allocator.h"
 #include "bindings/torch/base/settings.h"
@@ -16,6 +17,9 @@ namespace tidepool::torch_glue {
 // of copies and pages at this moment.
 plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
                              const BudgetedAllocator& allocator);
+
+// The file of the device with this number: "out.json.gz", 1 -> "out.1.json.gz"; 0 changes nothing.
+std::string numbered_path(const std::string& path, int number);
 
 // A recorder for the device; nullptr if nothing is to be recorded. The file of a second device has
 // its number in its name. What goes wrong is said on stderr, and the job goes on.

@@ -9,10 +9,12 @@
 #include <optional>
 #include <string>
 
+#include "bindings/torch/base/cycle_clock.h"
 #include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/engine/job_record.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
 
@@ -132,12 +134,10 @@ void* take_output(Engine& engine, const at::Tensor& tensor, const char* name) {
   return address;
 }
 
-}  // namespace
-
-void TorchBackend::execute(const remat::Replay& replay) {
+void run_again(const remat::Replay& replay, c10::Device device) {
   const remat::Record& record = *replay.record;
   const CallBody& body = *static_cast<const CallBody*>(record.body);
-  torch::jit::Stack stack = make_arguments(body, replay, device_);
+  torch::jit::Stack stack = make_arguments(body, replay, device);
   const uint64_t failures = out_of_memory_count();
   try {
     const ReplayScope scope;
@@ -146,7 +146,7 @@ void TorchBackend::execute(const remat::Replay& replay) {
       range.emplace(at::RecordScope::USER_SCOPE);
       if (range->isActive()) range->before("tidepool::replay " + std::string(body.info().name));
     }
-    call(body, stack, device_);
+    call(body, stack, device);
     // An operator that went on with less memory need not give what it gave before.
     TORCH_CHECK_WITH(OutOfMemoryError, !ran_out_of_memory_since(failures), body.info().name,
                      " found less memory than when it first ran");
@@ -160,7 +160,7 @@ void TorchBackend::execute(const remat::Replay& replay) {
   auto visit = [&](const at::Tensor& tensor) {
     const size_t k = output++;
     if (k >= outputs.size() || outputs[k] == nullptr) return;
-    taken[k] = take_output(*engine_of(device_), tensor, body.info().name);
+    taken[k] = take_output(*engine_of(device), tensor, body.info().name);
   };
   try {
     for (const c10::IValue& value : stack) {
@@ -175,12 +175,33 @@ void TorchBackend::execute(const remat::Replay& replay) {
   for (size_t k = 0; k < outputs.size(); ++k) outputs[k] = taken[k];
 }
 
+}  // namespace
+
+void TorchBackend::execute(const remat::Replay& replay) {
+  const char* const name = replay.record->type->name;
+  const OperatorScope scope(name);
+  const uint64_t start = CycleClock::now();
+  run_again(replay, device_);
+  if (JobRecord* recorded = record_of(device_)) {
+    recorded->replayed(name, CycleClock::ns_since(start));
+  }
+}
+
 bool TorchBackend::detach(remat::Storage& storage) {
-  return take_bytes(static_cast<StorageImpl*>(storage.backend), storage.address, &storage, mutex_);
+  void* const address = storage.address;
+  if (!take_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_)) {
+    return false;
+  }
+  if (JobRecord* recorded = record_of(device_)) recorded->evicted(storage, address);
+  return true;
 }
 
 bool TorchBackend::attach(remat::Storage& storage, void* address) {
-  return give_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_);
+  if (!give_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_)) {
+    return false;
+  }
+  if (JobRecord* recorded = record_of(device_)) recorded->restored(storage, address);
+  return true;
 }
 
 remat::Storage* TorchBackend::gradient_of(const remat::Storage& storage, size_t threads) {
@@ -189,6 +210,7 @@ remat::Storage* TorchBackend::gradient_of(const remat::Storage& storage, size_t 
 
 void TorchBackend::forget(remat::Storage& storage) {
   if (storage.notes != nullptr) forget_parameter(storage);
+  if (JobRecord* recorded = record_of(device_)) recorded->forgotten(storage);
   drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
 }
 

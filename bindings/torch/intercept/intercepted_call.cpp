@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bindings/torch/base/cycle_clock.h"
+#include "bindings/torch/engine/job_record.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/intercept/operands/region.h"
@@ -207,6 +208,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   if (engine_ == nullptr) return nullptr;
   call_.emplace(engine().runtime());
   call().set_type(info_);
+  note_operator(info_.name);
   if (engine().is_traced()) [[unlikely]] {
     const PlaceSource source = g_place_source.load(std::memory_order_relaxed);
     if (source != nullptr) call().set_place(source());
@@ -424,6 +426,7 @@ void InterceptedCall::finish() {
                                : CycleClock::ns_since(kernel_start_);
   if (!draw_.end(engine())) call().refuse(remat::RootReason::kVaries);
   untrusted_.reset();
+  note_operator(nullptr);
   // The number of threads is known only now: a thread's first parallel kernel decides it.
   if (body_ != nullptr) body_->numeric.threads = NumericState::threads_now();
   if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);

@@ -28,6 +28,8 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 //    "trace": {"path": str, "name": str, "first_step": int, "last_step": int, "blocks": bool}
 //    (optional: a file for the job's trace, the steps that are recorded, and whether it has blocks;
 //    TIDEPOOL_TRACE_BLOCKS=1),
+//    "record": {"path": str, "name": str, "bytes": int} (optional: a file for what is done for the
+//    job, and how large it is: docs/work-ring.md),
 //    "costs": {"path": str, "log": str} (optional, for tests and measurements of jobs of one
 //    thread; TIDEPOOL_COSTS and TIDEPOOL_EVENT_LOG: operators, copies and maps cost what the trace
 //    in that uncompressed file says, which is of the same job: another operator where the trace has

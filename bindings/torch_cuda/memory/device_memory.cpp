@@ -116,6 +116,8 @@ void DeviceMemory::awaiting(const BlockView& block, bool starts) {
 }
 
 void DeviceMemory::reserved(size_t bytes) {
+  if (AllocatorObserver* meter = meter_of(engine_)) [[unlikely]]
+    meter->reserved(bytes);
   statistics_.reserved(bytes, arena_.allocator().page_bytes());
 }
 

@@ -137,6 +137,10 @@ def _values_for_plugin(settings: _settings.Settings) -> dict:
                            "name": _trace_file.name_of(settings.trace), "first_step": first,
                            **({"last_step": last} if last is not None else {}),
                            **({"blocks": True} if blocks else {})}
+    if settings.record is not None:
+        values["record"] = {"path": str(_trace_file.claim(settings.record, os.environ)),
+                            "name": _trace_file.name_of(settings.record),
+                            "bytes": settings.record_bytes}
     if costs := os.environ.get("TIDEPOOL_COSTS"):
         values["costs"] = {"path": costs, "log": os.environ.get("TIDEPOOL_EVENT_LOG", "")}
     return values

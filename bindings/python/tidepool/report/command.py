@@ -10,7 +10,7 @@ from pathlib import Path
 from ..probe._replay import PROGRAM
 from ..probe._simulation import Point, Simulation, SimulationError
 from ..settings import _sizes
-from . import history, page, views
+from . import history, page, recording, views
 from .trace_reader import Trace, TraceError, cut_after_steps, read_trace
 
 GRID = (100, 90, 80, 70, 60, 50, 45, 40, 35, 30, 25, 20)  # budgets of the curve, % of the peak
@@ -23,7 +23,8 @@ def main(trace: Path, output: Path | None, budget: str | None) -> int:
     """Write the report; return the exit status."""
     output = output or trace.with_name(f"{trace.name.partition('.')[0] or 'job'}.html")
     try:
-        content = make(trace, budget, say)
+        recorded = recording.is_recording(trace)
+        content = make_recorded(trace, budget, say) if recorded else make(trace, budget, say)
         text = page.html(content)
         output.write_text(text, encoding="utf-8")
     except (TraceError, SimulationError, history.SimulationFailed, OSError, ValueError) as error:
@@ -60,10 +61,6 @@ def make(path: Path, budget: str | None, say: Callable[[str], None]) -> dict:
                 f"under {_sizes.format_size(chosen, exact=False)} {failure}{_least(curve)}"
             ) from None
     say("drawing")
-    spans = [("whole recording", 0, past.end_ns)]
-    shown = views.step_to_show(past)
-    if shown is not None:
-        spans.append((f"step {shown + 1}", past.step_ends[shown - 1], past.step_ends[shown]))
     return {"name": trace.name, "file": path.name, "device": trace.device, "steps": trace.steps,
             "events": trace.events, "operators": len(trace.operators), "program": PROGRAM.name,
             "storages": len(trace.storages), "peak": curve.peak_bytes, "budget": chosen,
@@ -73,9 +70,43 @@ def make(path: Path, budget: str | None, say: Callable[[str], None]) -> dict:
             "changes": len(past.times), "stepEnds": past.step_ends[:2000],
             "curve": [vars(point) for point in _points(curve)], "curveSteps": steps,
             "groups": [list(group) for group in past.groups], "places": trace.places,
-            "details": views.details(trace, past),
-            "views": [{"name": name, **views.view(trace, past, begin, end)}
-                      for name, begin, end in spans]}
+            "details": views.details(trace, past), "views": _views(trace, past)}
+
+
+def make_recorded(path: Path, budget: str | None, say: Callable[[str], None]) -> dict:
+    """Return what the page shows of a recording, ready for JSON.
+
+    Raises:
+        TraceError: it cannot be read.
+        ValueError: a budget was given: the job had its own.
+    """
+    if budget:
+        raise ValueError(f"--budget {budget}: a recording shows the job as it ran; for other "
+                         "budgets record a trace (tidepool run --trace)")
+    say(f"reading {path}")
+    work = recording.read_recording(path)
+    past, trace = work.history, work.trace
+    say("drawing")
+    return {"name": trace.name, "file": path.name, "device": trace.device, "steps": trace.steps,
+            "events": work.events, "operators": len(past.replay_calls), "program": "",
+            "storages": len(trace.storages), "peak": work.peak_bytes,
+            "budget": work.head.budget_bytes, "overhead": past.overhead, "iterations": 1,
+            "moves": past.moves, "movedBytes": past.moved_bytes, "remappedBytes": 0,
+            "changes": len(past.times), "stepEnds": past.step_ends[:2000],
+            "curve": [], "curveSteps": trace.steps,
+            "groups": [list(group) for group in past.groups], "places": [],
+            "details": views.details(trace, past), "views": _views(trace, past),
+            "recorded": {"lost": work.lost, "ended": work.head.ended,
+                         "searchesNs": work.searches_ns, "budgets": work.budgets[:100],
+                         "shortages": work.shortages[:100]}}
+
+
+def _views(trace: Trace, past: history.History) -> list[dict]:
+    spans = [("whole recording", 0, past.end_ns)]
+    shown = views.step_to_show(past)
+    if shown is not None:
+        spans.append((f"step {shown + 1}", past.step_ends[shown - 1], past.step_ends[shown]))
+    return [{"name": name, **views.view(trace, past, begin, end)} for name, begin, end in spans]
 
 
 def _curve(trace: Trace, folder: Path, say: Callable[[str], None]) -> tuple[Simulation, int]:

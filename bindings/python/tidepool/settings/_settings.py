@@ -98,11 +98,14 @@ SETTINGS = (
             (*_BOTH, "probe")),
     Setting("stats", "FILE", "", "write statistics at exit, JSON",
             "[What is in it](guide.md#statistics).", ("run",)),
-    Setting("trace", "FILE[.gz]", "",
-            "record what the job does, for tidepool-replay; needs no budget",
-            "[The format](trace-format.md).", ("run",)),
+    Setting("trace", "FILE[.gz]", "", "record what the job does, for tidepool-replay; needs no "
+            "budget", "[The format](trace-format.md).", ("run",)),
     Setting("trace_steps", "FIRST[:LAST]", "all",
             "record these steps only, counted from 1; FIRST: is all from there on", "", ("run",)),
+    Setting("record", "FILE", "",
+            "record what is done for the job, for tidepool report",
+            "[What is in it](work-ring.md).", ("run",)),
+    Setting("record_size", "SIZE", "64MiB", "how large the recording may be", "", ("run",)),
     Setting("chaos", "MODE", "none",
             "evict on purpose, for tests: op (the default of a bare --chaos), alloc, random:SEED, "
             "offload:SEED, or bounded[:SEED], with which jobs of any length end; give it as "
@@ -180,6 +183,8 @@ class Settings:
     stats: str | None = None
     trace: str | None = None  # a file for the job's trace
     trace_steps: tuple[int, int | None] = (1, None)  # the first and the last that it has
+    record: str | None = None  # a file for what is done for the job
+    record_bytes: int = 64 << 20
     poison: bool = False
     page_bytes: int | None = None
     room: tuple[str, ...] = ROOM
@@ -327,6 +332,8 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         stats=given["stats"][1] if "stats" in given else None,
         trace=given["trace"][1] if "trace" in given else None,
         trace_steps=_parsed(given, "trace_steps", _trace_file.steps_in, (1, None)),
+        record=given["record"][1] if "record" in given else None,
+        record_bytes=_size(given.get("record_size", ("", "64MiB")), None),
         poison=_flag(given, "poison"),
         page_bytes=_size(given["page"], None) if "page" in given else None,
         room=_room(given),
@@ -340,7 +347,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         keep=_parsed(given, "keep", _trust_file.operators_in, ()),
     )
     _flag(given, "required")  # read by `required`, which takes what is not 0 for 1
-    for key in ("chaos", "trace", "offload"):
+    for key in ("chaos", "trace", "record", "offload"):
         if getattr(settings, key) not in (None, "none") and not settings.rematerializes():
             raise _wrong(*given[key], "expected none where nothing is evicted: "
                                       f"policy {settings.policy}, allocator {settings.allocator}")

@@ -1,4 +1,4 @@
-"""Which process of a job writes which trace file.
+"""Which process of a job writes which trace file, or recording.
 
 The first one takes the path as it was given; others, and those that they start, put their process
 id into the name. They know each other by TIDEPOOL_TRACE_OWNER, which the first one (or `tidepool
@@ -14,6 +14,7 @@ from pathlib import Path
 
 OWNER_VARIABLE = "TIDEPOOL_TRACE_OWNER"
 _STARTS = (b"\x1f\x8b", b'{"tidepool_trace"')  # of a compressed file, and of a trace
+RECORD_STARTS = (b"TideWork",)
 
 
 def claim(path: str, environ: MutableMapping[str, str]) -> Path:
@@ -35,16 +36,16 @@ def claim(path: str, environ: MutableMapping[str, str]) -> Path:
     return target
 
 
-def may_replace(path: Path) -> bool:
-    """Return whether there is no such file, an empty one, or one that may be a trace."""
+def may_replace(path: Path, starts: tuple[bytes, ...] = _STARTS) -> bool:
+    """Return whether there is no such file, an empty one, or one that may be a trace of ours."""
     try:
         with path.open("rb") as file:
-            start = file.read(len(max(_STARTS, key=len)))
+            start = file.read(len(max(starts, key=len)))
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    return not start or start.startswith(_STARTS)
+    return not start or start.startswith(starts)
 
 
 def name_of(path: str) -> str:

@@ -38,11 +38,15 @@ function showTiles(fragments) {
   const losses = [...sumLosses().values()], pins = totalOf(pinRows(fullestWindow()));
   const evictions = losses.reduce((sum, row) => sum + row.evictions, 0);
   const replays = sumReplays();
+  const more = `+${(100 * (DATA.overhead - 1)).toFixed(1)} % time`;
+  const head = DATA.recorded
+    ? [tile("memory", bytes(DATA.peak), "in use at the fullest moment"),
+       tile("losses", bytes(DATA.budget), `budget: ${more} by replays and searches`)]
+    : [tile("memory", bytes(DATA.peak), "peak without a budget"),
+       tile("curve", bytes(DATA.budget),
+            `budget shown, ${share(DATA.budget, DATA.peak)} of the peak: ${more}`)];
   byId("tiles").replaceChildren(
-    tile("memory", bytes(DATA.peak), "peak without a budget"),
-    tile("curve", bytes(DATA.budget),
-         `budget shown, ${share(DATA.budget, DATA.peak)} of the peak: `
-         + `+${(100 * (DATA.overhead - 1)).toFixed(1)} % time`),
+    ...head,
     tile("losses", whole.format(evictions),
          `evictions, ${count(replays.count, "replay")} in ${time(replays.ns)}`),
     tile("pins", bytes(pins), `cannot leave, ${share(pins, DATA.budget)} of the budget`),
@@ -68,7 +72,7 @@ function redraw() {
     chart.setScale("x", {min: state.begin / MS, max: state.end / MS});
   }
   choosing = false;
-  drawCurve();
+  if (DATA.curve.length > 0) drawCurve();
   drawFlame();
 }
 
@@ -78,12 +82,7 @@ function showNotes() {
     `Made by Tidepool ${DATA.version} from ${DATA.file}: ${count(DATA.events, "event")}, `
     + `${count(DATA.operators, "operator call")}, ${count(DATA.storages, "tensor")}, `
     + `${count(DATA.steps, "step")}, on ${DATA.device}.`,
-    "A trace says what the job does, and nothing of evictions: a job has the same trace under "
-    + `every budget. What is evicted here is what ${DATA.program} does with the trace under the `
-    + "budget shown, by the allocator and the policy that jobs have; times are those of the "
-    + "recorded operators, of replays and of copies. The bookkeeping of a running job is not in "
-    + "them: `tidepool probe` measures it.",
-    `Shown is the last of ${DATA.iterations} runs of the trace, when plans are found and in use.`,
+    ...DATA.recorded ? recordingNotes() : traceNotes(),
     `Memory over time has ${view.times.length} points (${time(bucket)} each), each the fullest `
     + `moment of its span; the address map has ${view.columns.length} columns and the lists of `
     + `what is there ${view.windows.length}, likewise. ${whole.format(DATA.changes)} changes of `
@@ -91,13 +90,37 @@ function showNotes() {
     "In the address map neighbours of one kind that are smaller than a pixel are drawn as one; in "
     + "lists, kinds below 0.1 % are shown together.",
     `Evictions and replays are summed up in ${view.bins} spans of time.`,
+    "Charts are drawn by uPlot, whose licence follows."];
+  byId("notes").replaceChildren(...notes.filter(Boolean).map((text) => element("li", {text})));
+}
+
+function traceNotes() {
+  return [
+    "A trace says what the job does, and nothing of evictions: a job has the same trace under "
+    + `every budget. What is evicted here is what ${DATA.program} does with the trace under the `
+    + "budget shown, by the allocator and the policy that jobs have; times are those of the "
+    + "recorded operators, of replays and of copies. The bookkeeping of a running job is not in "
+    + "them: `tidepool probe` measures it.",
+    `Shown is the last of ${DATA.iterations} runs of the trace, when plans are found and in use.`,
     DATA.curveSteps < DATA.steps
       ? `The curve of budgets was simulated on the first ${count(DATA.curveSteps, "step")}.` : null,
     "A change of memory counts at the beginning of the operator during or after which it happens.",
     DATA.places.length === 0 ? "The trace does not say where operators are called: record it again "
-      + "with this version for modules and lines of code." : null,
-    "Charts are drawn by uPlot, whose licence follows."];
-  byId("notes").replaceChildren(...notes.filter(Boolean).map((text) => element("li", {text})));
+      + "with this version for modules and lines of code." : null];
+}
+
+function recordingNotes() {
+  const {lost, ended, searchesNs, budgets, shortages} = DATA.recorded;
+  return [
+    "A recording has what was done for the job while it ran, at the times at which that happened, "
+    + "and operators' names, but not where in the job's code they are called: a trace has that.",
+    ended ? null : "The job did not end in order: this is what it had done by then.",
+    lost > 0 ? `${count(lost, "earlier event")} had to make room for later ones: a larger `
+      + "--record-size keeps more." : null,
+    `Searches for room took ${time(searchesNs)}.`,
+    ...budgets.map(([at, size]) => `The budget became ${bytes(size)} after ${time(at)}.`),
+    ...shortages.map(([at, size]) => `A request of ${bytes(size)} ran out of memory after `
+      + `${time(at)}.`)];
 }
 
 function startTheme() {
@@ -118,7 +141,10 @@ async function start() {
   for (const each of DATA.details) DETAILS.set(each[0], each);
   startTheme();
   byId("title").textContent = DATA.name;
-  byId("subtitle").textContent = `${count(DATA.steps, "step")} on ${DATA.device}, simulated under `
+  byId("subtitle").textContent = DATA.recorded
+    ? `${count(DATA.steps, "step")} on ${DATA.device} as the job ran, under a budget of `
+      + bytes(DATA.budget)
+    : `${count(DATA.steps, "step")} on ${DATA.device}, simulated under `
     + `a budget of ${bytes(DATA.budget)}, ${share(DATA.budget, DATA.peak)} of the peak`;
   choice(byId("views"), DATA.views.map((view) => view.name), 0, showView);
   if (DATA.views.length < 2) byId("views").hidden = true;
@@ -128,7 +154,8 @@ async function start() {
   }
   byId("reset").addEventListener("click", () => choose(state.view.begin, state.view.end));
   byId("flame-up").addEventListener("click", () => { flame.path.pop(); drawFlame(); });
-  showBudgets();
+  byId("budget-section").hidden = DATA.curve.length === 0;
+  if (DATA.curve.length > 0) showBudgets();
   showView(0);
   showNotes();
   let waiting = 0;

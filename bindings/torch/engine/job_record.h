@@ -1,0 +1,86 @@
+// JobRecord: tells a file what is done for the job on one device (remat/record/work_ring.h): as an
+// observer of its allocator, and by calls from the backend and the engine. Passes on to another
+// observer what it hears.
+// Made with the engine, never destroyed. Thread safe; an observer is called with the device's lock
+// held.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+
+#include "allocator/base/allocator_observer.h"
+#include "allocator/budgeted_allocator.h"
+#include "bindings/torch/base/devices.h"
+#include "remat/record/work_ring.h"
+#include "remat/runtime.h"
+
+namespace tidepool::torch_glue {
+
+class JobRecord final : public AllocatorObserver {
+ public:
+  // `next` hears of the allocator, too; nullptr: nobody.
+  JobRecord(const std::string& path, size_t bytes, const plan::WorkRingFacts& facts,
+            BudgetedAllocator& allocator, AllocatorObserver* next);
+
+  void evicted(const remat::Storage& storage, const void* address);
+  void restored(const remat::Storage& storage, const void* address);
+  void forgotten(const remat::Storage& storage) { ring_.forgotten(&storage); }
+  void replayed(const char* operator_name, uint64_t ns) { ring_.replayed(operator_name, ns); }
+  void copied(const void* from, size_t bytes) { ring_.copied(allocator_.offset(from), bytes); }
+  void limited(size_t bytes) { ring_.limited(bytes); }
+  void out_of_memory(size_t bytes) { ring_.out_of_memory(bytes); }
+  // Requires: lock not held.
+  void step_ended(remat::Runtime& runtime);
+  void finish() { ring_.finish(); }
+  void become_forked_child() { ring_.become_forked_child(); }
+
+  void allocated(const BlockView& block) override;
+  void freed(const BlockView& block, bool still_used) override;
+  void awaiting(const BlockView& block, bool starts) override;
+  void reserved(size_t bytes) override;
+  void page(const void* address, size_t bytes, bool usable) override;
+
+ private:
+  plan::WorkRing ring_;
+  BudgetedAllocator& allocator_;
+  AllocatorObserver* const next_;
+};
+
+namespace detail {
+extern DeviceTable<JobRecord> g_records;
+extern constinit thread_local const char* t_operator;
+}  // namespace detail
+
+// The record of a device; nullptr if nothing is recorded.
+inline JobRecord* record_of(c10::Device device) { return detail::g_records.of(device); }
+
+// Says which operator asks for memory on this thread from now on; nullptr: none. The name lives as
+// long as the process.
+inline void note_operator(const char* name) { detail::t_operator = name; }
+
+// The operator that asks for memory on this thread while the scope lasts.
+class OperatorScope {
+ public:
+  explicit OperatorScope(const char* name) : around_(detail::t_operator) { note_operator(name); }
+  ~OperatorScope() { note_operator(around_); }
+  OperatorScope(const OperatorScope&) = delete;
+  OperatorScope& operator=(const OperatorScope&) = delete;
+
+ private:
+  const char* const around_;
+};
+
+// Reads "record": {"path": str, "name": str, "bytes": int} of tidepool_attach()'s settings: engines
+// that are made afterwards are recorded. Throws: std::invalid_argument naming the entry.
+void read_record_settings(const char* settings);
+
+// Tells all records that so many bytes may be held from each device.
+void tell_records_of_limit(size_t bytes);
+
+// Starts to record what is done on a device, if that was asked for. What goes wrong is said on
+// stderr, and the job goes on. Requires: the device has no record.
+void start_record(c10::Device device, BudgetedAllocator& allocator, AllocatorObserver* next);
+
+}  // namespace tidepool::torch_glue
