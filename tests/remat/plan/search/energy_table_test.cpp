@@ -1,6 +1,8 @@
 #include "remat/plan/search/energy_table.h"
 
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"

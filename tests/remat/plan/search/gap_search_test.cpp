@@ -92,7 +92,8 @@ TEST_CASE("under bounds on time and energy the search finds what trying all choi
     std::optional<uint64_t> unbounded;
     for (const double most : {100.0, 1.2, 1.1, 1.02}) {
       for (const bool least_energy : {false, true}) {
-        config.goal = {.least_energy = least_energy};
+        config.goal = {};
+        config.goal.least_energy = least_energy;
         (least_energy ? config.goal.most_time : config.goal.most_energy) = most;
         const auto least = least_price(model, config.budget_bytes, config.goal);
         const auto found = find_gaps(model, config);
