@@ -37,6 +37,13 @@ uint64_t as_count(const Json& value, const char* name) {
   return value.get<uint64_t>();
 }
 
+double as_number(const Json& value, const char* name) {
+  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0) {
+    refuse(name, "a number from 0", value);
+  }
+  return value.get<double>();
+}
+
 const Json* JsonFields::find(const char* name) {
   const auto found = object_.find(name);
   if (found == object_.end()) return nullptr;
@@ -60,11 +67,7 @@ uint64_t JsonFields::count_or(const char* name, uint64_t otherwise, uint64_t mos
 
 double JsonFields::number_or(const char* name, double otherwise) {
   const Json* found = find(name);
-  if (found == nullptr) return otherwise;
-  if (!found->is_number() || !std::isfinite(found->get<double>()) || found->get<double>() < 0) {
-    refuse(name, "a number from 0", *found);
-  }
-  return found->get<double>();
+  return found == nullptr ? otherwise : as_number(*found, name);
 }
 
 bool JsonFields::flag_or(const char* name, bool otherwise) {

@@ -1,6 +1,6 @@
 // JsonFields: strict access to the fields of one JSON object: each has to be of the right type and
-// size, and none may be left over. Throws: TraceError naming the field and what was expected. Does
-// not own the object. Not thread safe.
+// size, is read once, and none may be left over. Throws: TraceError naming the field and what was
+// expected. Does not own the object. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,8 @@ nlohmann::json parse_object(std::string_view text);
 
 // The value of the field `name` as a whole number, which is not negative.
 uint64_t as_count(const nlohmann::json& value, const char* name);
+// The same as a finite number that is not negative.
+double as_number(const nlohmann::json& value, const char* name);
 
 class JsonFields {
  public:
@@ -31,6 +33,7 @@ class JsonFields {
   uint64_t count(const char* name) { return as_count(need(name), name); }
   uint64_t count_or(const char* name, uint64_t otherwise,
                     uint64_t most = std::numeric_limits<uint64_t>::max());
+  double number(const char* name) { return as_number(need(name), name); }
   double number_or(const char* name, double otherwise);
   bool flag_or(const char* name, bool otherwise);
   const std::string& text(const char* name);

@@ -12,16 +12,14 @@ namespace tidepool::plan {
 EnergyTable::EnergyTable(const std::string& text) {
   const nlohmann::json object = parse_object(text);
   JsonFields fields(object);
-  fields.need("watts");
-  watts_ = fields.number_or("watts", 0);
+  watts_ = fields.number("watts");
   joules_per_byte_ = fields.number_or("joules_per_byte", 0);
   if (const nlohmann::json* operators = fields.find("operators")) {
     if (!operators->is_object()) {
       throw TraceError("\"operators\" is no object of watts by operator");
     }
-    JsonFields entries(*operators);
     for (const auto& [name, watts] : operators->items()) {
-      operators_[name] = entries.number_or(name.c_str(), 0);
+      operators_[name] = as_number(watts, name.c_str());
     }
   }
   fields.check_all_read();

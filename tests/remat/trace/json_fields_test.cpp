@@ -12,7 +12,7 @@ TEST_CASE("fields come with their types") {
   const auto object = parse_object(R"({"n":3,"d":1.5,"t":"x","b":true,"l":[1,2]})");
   JsonFields fields(object);
   CHECK(fields.count("n") == 3);
-  CHECK(fields.number_or("d", 0) == 1.5);
+  CHECK(fields.number("d") == 1.5);
   CHECK(fields.text("t") == "x");
   CHECK(fields.flag_or("b", false));
   CHECK(fields.list("l").size() == 2);
@@ -32,6 +32,7 @@ TEST_CASE("a field of another type is refused by name, with what was expected") 
   CHECK_THROWS_AS(fields.count("text"), TraceError);
   CHECK_THROWS_AS(fields.count("big"), TraceError);
   CHECK_THROWS_AS(fields.number_or("minus", 0), TraceError);
+  CHECK_THROWS_WITH(fields.number("missing"), R"("missing" is missing)");
   CHECK_THROWS_AS(fields.flag_or("half", true), TraceError);
   CHECK_THROWS_AS(fields.text("list"), TraceError);
   CHECK_THROWS_AS(fields.list("text"), TraceError);
