@@ -105,8 +105,9 @@ TIDEPOOL_EXPORT void tidepool_set_place_source(const char* (*source)());
 TIDEPOOL_EXPORT void tidepool_rescan_operators();
 
 // These stand around a change, by this thread, of a process-wide switch that decides bits, or of a
-// kernel. The first restores everything, and nothing is evicted until the second, which forgets how
-// contents were made, so that all that is recorded was made under the new state. Pairs may nest.
+// kernel. The first restores what can only be computed again, and nothing is evicted until the
+// second, which forgets how contents were made, so that all that is recorded was made under the new
+// state. What a tier has copies of may stay away meanwhile. Pairs may nest.
 // The first returns 0; or, with a message and nothing begun, 1 if not everything fits, 2 if a
 // restoration failed.
 TIDEPOOL_EXPORT int tidepool_begin_settling(char* error, size_t error_bytes);

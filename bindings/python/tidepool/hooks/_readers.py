@@ -159,15 +159,15 @@ class Readers:
     def _install_observers(self) -> None:
         """Evict nothing while an execution trace is taken: it notes the address of each tensor."""
         torch = self._torch
-        settled = contextlib.ExitStack()
+        kept = contextlib.ExitStack()
         for name in ("_enable_execution_trace_observer", "_disable_execution_trace_observer"):
             enters = name.startswith("_enable")
             original = getattr(torch._C._profiler, name)
 
             def switch(original=original, enters=enters):
-                settled.close()
+                kept.close()
                 if enters:
-                    settled.enter_context(self._plugin.settling())
+                    kept.enter_context(self._plugin.keeping())
                 return original()
 
             for module in (torch._C._profiler, torch.profiler.profiler):

@@ -2,7 +2,8 @@
 
 - What saves, copies, freezes or prints a module or a graph reads parameters, attributes and
   constants anywhere inside: all that is evicted is restored before, and nothing is evicted while
-  it runs.
+  it runs. What folds them into others is not relied upon to read only: how contents were made is
+  forgotten as well.
 - Nodes of a scripted function that read what it has just computed (`tolist`, `print`, `str`), and
   the fused groups that oneDNN makes of nodes, are no operators: a call of such a function is a
   region of the plugin's, in which results stay, and its arguments, attributes and constants are
@@ -46,9 +47,9 @@ def follow_torchscript(plugin, torch, storage_of) -> None:
         kind = getattr(compiled, kind_name, None)
         for name in names:
             if kind is not None and name in vars(kind):
-                setattr(kind, name, _settled(getattr(kind, name), plugin))
+                setattr(kind, name, _kept(getattr(kind, name), plugin.keeping))
     for name in list(filter(FUNCTIONS.match, vars(compiled))):
-        setattr(compiled, name, _settled(getattr(compiled, name), plugin))
+        setattr(compiled, name, _kept(getattr(compiled, name), plugin.settling, plugin.keeping))
     for kind_name in CALLED:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
@@ -56,10 +57,12 @@ def follow_torchscript(plugin, torch, storage_of) -> None:
     _follow_static_modules(plugin, torch, storage_of)
 
 
-def _settled(original, plugin):
+def _kept(original, *scopes):
     @functools.wraps(original)
     def read(*args, **kwargs):
-        with plugin.settling():
+        with contextlib.ExitStack() as entered:
+            for scope in scopes:
+                entered.enter_context(scope())
             return call_as_caller(original, *args, **kwargs)
 
     return read
@@ -78,7 +81,7 @@ def _called(original, plugin, torch, storage_of):
         if not graph.reads and not fuses():
             return call_as_caller(original, self, *args, **kwargs)
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
-        whole = plugin.settling() if graph.forks else contextlib.nullcontext()
+        whole = plugin.keeping() if graph.forks else contextlib.nullcontext()
         with whole, plugin.region(), plugin.holding(map(storage_of, operands)):
             return call_as_caller(original, self, *args, **kwargs)
 

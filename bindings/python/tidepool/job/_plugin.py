@@ -201,9 +201,10 @@ class Plugin:
 
     @contextlib.contextmanager
     def settling(self) -> Iterator[None]:
-        """Restore every evicted storage, and evict none until the block ends.
+        """Restore what can only be computed again, and evict nothing until the block ends.
 
-        What has been recorded until then will not be replayed any more.
+        What has been recorded until then will not be replayed any more. What a tier has copies of
+        may stay away: for what reads contents, see `keeping`.
         """
         self._run(self.library.tidepool_begin_settling)
         try:
