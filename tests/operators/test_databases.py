@@ -118,7 +118,7 @@ def test_every_entry_gives_the_same_bits(database, folder, summary):
 
 
 @pytest.mark.every_shard
-@pytest.mark.parametrize("database", EXPECTED if FULL else ("optimizers", "composites"))
+@pytest.mark.parametrize("database", EXPECTED if FULL else ("composites",))
 def test_every_entry_gives_the_same_bits_with_a_tier(database, folder, disk_path, summary):
     """What is evicted leaves by a copy or is recomputed, as chance has it."""
     options = ["--chaos", "offload", *(["--full"] if FULL else [])]

@@ -1,4 +1,4 @@
-"""TorchScript's readers find all contents, and lists stay. On the real PyTorch, in its own process."""
+"""TorchScript's readers find all contents. On the real PyTorch, in its own process."""
 
 import importlib.util
 import json
@@ -128,7 +128,7 @@ def test_readers_below_python(seen):
         assert calls and calls == READ * (len(calls) // 2), name
     for name in ("freeze", "inference"):
         value, calls = seen[name]
-        assert value == 2 and FOLDED == calls[:4], name
+        assert value == 2 and calls[:4] == FOLDED, name
         while calls:
             calls = calls[len(FOLDED if calls[0] == "begin" else READ):]
             assert calls[:2] == READ or calls[:4] in ([], FOLDED), name
