@@ -20,6 +20,8 @@ CHAOS = ("op", "alloc", "random:3", "offload:2")
 # What depends most on PyTorch's version.
 FLOOR = ("numeric_state_cases", "storage_cases")
 LONG = ("concurrency_cases",)
+# With a tier these raw writers find roots away, too, and are refused: PyTorch raises in them.
+REFUSED_WITH_A_TIER = ("case_raw_writer_of_a_root", "case_raw_writer_before_any_operator")
 
 
 def chosen() -> list:
@@ -65,7 +67,8 @@ def test_same_results(plain, tmp_path, module, chaos):
     found = run_cases(module, tmp_path / "out.json", chaos)
     assert found.pop("contents_different") == {}  # by the plugin's own fingerprints
     wrong = {name: (case["result"], found[name]["result"]) for name, case in expected.items()
-             if case["result"] != found[name]["result"]}
+             if case["result"] != found[name]["result"]
+             and not (chaos.startswith("offload") and name in REFUSED_WITH_A_TIER)}
     assert wrong == {}
     assert not [name for name, case in expected.items() if case["result"].startswith("raised")]
     if chaos == "op":
