@@ -1,7 +1,6 @@
 #include "remat/record/work_ring.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,6 +9,9 @@
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
+
+#include "allocator/base/steady_clock.h"
+#include "fmt/format.h"
 
 namespace tidepool::plan {
 namespace {
@@ -20,12 +22,6 @@ constexpr size_t kLeastSegment = 64;  // events
 
 uint64_t with_role(uint64_t bytes, uint8_t role, uint8_t reason = 0) {
   return (bytes & kBytesMask) | uint64_t{role} << kRoleShift | uint64_t{reason} << kReasonShift;
-}
-
-uint64_t steady_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
 }
 
 // Copies a text into a field, cut so that a zero follows it.
@@ -57,7 +53,7 @@ WorkRing::WorkRing(const std::string& path, size_t bytes, const WorkRingFacts& f
   }
   header_ = reinterpret_cast<layout::Header*>(map_);
   events_ = reinterpret_cast<WorkEvent*>(map_ + layout::kEventsAt);
-  began_ns_ = steady_ns();
+  began_ns_ = steady_now_ns();
   header_->version = layout::kVersion;
   header_->event_bytes = sizeof(WorkEvent);
   header_->segment_events = segment_events_;
@@ -198,7 +194,7 @@ void WorkRing::finish() {
   ::close(file_);
 }
 
-uint64_t WorkRing::now() const { return steady_ns() - began_ns_; }
+uint64_t WorkRing::now() const { return steady_now_ns() - began_ns_; }
 
 void WorkRing::add(WorkKind kind, uint64_t where, uint64_t bytes, uint32_t storage,
                    uint16_t label) {
@@ -244,11 +240,11 @@ uint16_t WorkRing::label_of(const char* name) {
   if (!is_new) return place->second;
   const auto length = static_cast<uint16_t>(std::min<size_t>(std::strlen(name), 1000));
   const size_t used = header_->names_used;
-  if (labels_.size() > UINT16_MAX || used + sizeof length + length > layout::kNamesBytes) return 0;
+  if (names_ == UINT16_MAX || used + sizeof length + length > layout::kNamesBytes) return 0;
   std::memcpy(map_ + layout::kNamesAt + used, &length, sizeof length);
   std::memcpy(map_ + layout::kNamesAt + used + sizeof length, name, length);
   header_->names_used = static_cast<uint32_t>(used + sizeof length + length);
-  return place->second = static_cast<uint16_t>(labels_.size());
+  return place->second = ++names_;
 }
 
 uint32_t WorkRing::number_of(const void* key) {

@@ -7,13 +7,13 @@
 // docs/work-ring.md describes the format, which `layout` has in C++.
 #pragma once
 
-#include <absl/container/flat_hash_map.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
+
+#include "absl/container/flat_hash_map.h"
 
 namespace tidepool::plan {
 
@@ -144,6 +144,7 @@ class WorkRing {
   uint64_t written_ = 0;
   uint64_t began_ns_ = 0;
   uint32_t storages_ = 0;
+  uint16_t names_ = 0;  // in the file
   uint64_t held_ = 0, limit_ = 0;
   uint64_t search_ns_ = 0, prices_ = 0;  // as of the last step
   absl::flat_hash_map<const char*, uint16_t> labels_;

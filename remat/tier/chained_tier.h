@@ -82,8 +82,6 @@ class ChainedTier final : public Tier {
   void drop_chunks(Copy& copy);
   // Requires: buffers_mutex_ is held. Throws: as load().
   void load_from_file(const Copy& copy, char* to, StreamId user);
-  // Locks a mutex of the tier's. In a forked child, which has one thread, it may be held for ever.
-  std::unique_lock<std::mutex> lock(std::mutex& mutex) const;
   // How large a part of what is held lies in the file.
   double share_in_file() const;
 

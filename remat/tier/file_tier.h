@@ -44,8 +44,6 @@ class FileTier final : public Tier {
   static constexpr double kNsPerByte = 1;  // until something was measured
 
   static Copy& copy_of(TierSlot slot);
-  // Locks the counts. In a forked child, which has one thread, the mutex may be held for ever.
-  std::unique_lock<std::mutex> lock_counts() const;
 
   const std::string folder_;
   const std::unique_ptr<TransferFile> file_;

@@ -8,6 +8,7 @@
 #include "allocator/base/device_error.h"
 #include "allocator/base/steady_clock.h"
 #include "fmt/format.h"
+#include "remat/tier/parent_lock.h"
 
 namespace tidepool::remat {
 namespace {
@@ -41,12 +42,6 @@ HostTier::~HostTier() {
   } catch (const DeviceError&) {
     // The memory goes with the device.
   }
-}
-
-std::unique_lock<std::mutex> HostTier::lock_counts() const {
-  std::unique_lock<std::mutex> guard(mutex_, std::defer_lock);
-  if (!forked_) guard.lock();
-  return guard;
 }
 
 bool HostTier::has_room(size_t bytes) const {
@@ -111,7 +106,7 @@ void HostTier::for_each_part(const std::vector<Extent>& pieces, size_t bytes, Vi
 }
 
 std::optional<TierSlot> HostTier::refuse() {
-  const auto guard = lock_counts();
+  const auto guard = lock_in_parent(mutex_, forked_);
   ++counts_.refusals;
   return std::nullopt;
 }
@@ -139,7 +134,7 @@ std::optional<TierSlot> HostTier::store(const void* from, size_t bytes,
   }
   copy->bytes = bytes;
   copy->pieces = std::move(*pieces);
-  const auto guard = lock_counts();
+  const auto guard = lock_in_parent(mutex_, forked_);
   ++counts_.stores;
   counts_.stored_bytes += bytes;
   counts_.store_ns += steady_now_ns() - start;
@@ -164,7 +159,7 @@ void HostTier::load(TierSlot slot, void* to, StreamId user) {
     done += part.bytes;
   }
   copy.loaded = engine_->record(kIn);
-  const auto guard = lock_counts();
+  const auto guard = lock_in_parent(mutex_, forked_);
   ++counts_.loads;
   counts_.loaded_bytes += copy.bytes;
   counts_.load_ns += steady_now_ns() - start;
@@ -173,7 +168,7 @@ void HostTier::load(TierSlot slot, void* to, StreamId user) {
 void HostTier::drop(TierSlot slot) {
   const std::unique_ptr<Copy> copy(&copy_of(slot));
   {
-    const auto guard = lock_counts();
+    const auto guard = lock_in_parent(mutex_, forked_);
     counts_.held_bytes -= whole_units(copy->bytes);
   }
   if (copy->loaded != nullptr) {
@@ -201,7 +196,7 @@ char* HostTier::take_buffer(size_t bytes) {
 }
 
 TierStatistics HostTier::statistics() const {
-  const auto guard = lock_counts();
+  const auto guard = lock_in_parent(mutex_, forked_);
   return counts_;
 }
 

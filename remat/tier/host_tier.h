@@ -88,8 +88,6 @@ class HostTier final : public Tier {
   // Gives back what nothing reads any more; or everything, after having later copies out wait.
   // Throws: DeviceError; then nothing is given back that is still read.
   void settle_retired(bool all);
-  // Locks the counts. In a forked child, which has one thread, the mutex may be held for ever.
-  std::unique_lock<std::mutex> lock_counts() const;
   // Calls visit(host address, bytes done before, bytes) for each part that lies in one slab.
   template <class Visit>
   void for_each_part(const std::vector<Extent>& pieces, size_t bytes, Visit&& visit) const;

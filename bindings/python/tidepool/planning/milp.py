@@ -81,6 +81,7 @@ class _Model:
         self.there: dict[tuple[int, int], int] = {}
         self.makes: dict[tuple[int, int], int] = {}
         self.tier = _Tier({}, {}, {})
+        self._rank = {v: rank for rank, v in enumerate(self.order)}
         self._users = defaultdict(list)  # by value: those made of it, in the order of making
         for v in self.order:
             for u in graph.values[v].inputs:
@@ -158,7 +159,7 @@ class _Model:
         """Add up the bytes after each making of the stage, in the order of makings."""
         most = (self.graph.budget - self.stages.fixed[stage]) / self.unit
         held = [(variable, self._size(v)) for each in (self.there, self.tier.back)
-                for (at, v), variable in each.items() if at == stage]
+                for v in range(len(self.made)) if (variable := each.get((stage, v))) is not None]
         self.rows.add(held, most=most)
         for v in (v for v in self.order if self.made[v] < stage):
             after = self.rows.bytes()
@@ -179,7 +180,7 @@ class _Model:
                 continue
             gone = self.rows.share()
             later = [w for w in self._users[u]
-                     if self.made[w] < stage and self.order.index(w) > self.order.index(v)]
+                     if self.made[w] < stage and self._rank[w] > self._rank[v]]
             hazards = [self.makes[stage, w] for w in later]
             if (stage + 1, u) in self.there:
                 hazards.append(self.there[stage + 1, u])

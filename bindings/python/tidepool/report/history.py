@@ -90,6 +90,27 @@ class History:
         self.often.clear()
         self.moves = self.moved_bytes = 0
 
+    def lose(self, time: int, group: int, size: int, spent: int, call: int) -> None:
+        """Note an eviction or, with a size below zero, a restoration."""
+        for losses, value in zip(self._losses(), (time, group, size, spent, call), strict=True):
+            losses.append(value)
+
+    def take_back(self, storage: int, group: int, size: int) -> None:
+        """Forget the last eviction, of this storage: its contents were copied to another block."""
+        for losses in self._losses():
+            losses.pop()
+        often = self.often[group]
+        often[storage] -= 1
+        if not often[storage]:
+            del often[storage]
+        if not often:
+            del self.often[group]
+        self.moves += 1
+        self.moved_bytes += size
+
+    def _losses(self) -> tuple[array, ...]:
+        return (self.loss_times, self.loss_groups, self.loss_bytes, self.loss_ns, self.loss_calls)
+
 
 def record(trace: Trace, source: Path, budget: int, iterations: int, folder: Path) -> History:
     """Run a trace under a budget and return what was done in the last iteration.
@@ -279,12 +300,8 @@ class _Reader:
     # -- time --------------------------------------------------------------------------------------
 
     def _lose(self, group: int, size: int, spent: int, call: int) -> None:
-        history = self._history
-        history.loss_times.append(self._now)
-        history.loss_groups.append(group)
-        history.loss_bytes.append(size)
-        history.loss_ns.append(spent)
-        history.loss_calls.append(min(call, len(self._trace.operators) - 1))
+        self._history.lose(self._now, group, size, spent,
+                           min(call, len(self._trace.operators) - 1))
 
     def _replay(self, call: int) -> None:
         self._history.replay_times.append(self._now)
@@ -306,16 +323,5 @@ class _Reader:
         self._now += int(size / speed) if speed else 0
         if evicted < 0:
             return
-        history = self._history
         self._moving = evicted
-        history.moves += 1
-        history.moved_bytes += size
-        group = history.loss_groups.pop()
-        for losses in (history.loss_times, history.loss_bytes, history.loss_ns, history.loss_calls):
-            losses.pop()
-        often = history.often[group]
-        often[evicted] -= 1
-        if not often[evicted]:
-            del often[evicted]
-        if not often:
-            del history.often[group]
+        self._history.take_back(evicted, self._history.loss_groups[-1], size)

@@ -324,12 +324,7 @@ class _Reader:
         storages[storage].bytes = size
 
     def _lose(self, group: int, size: int, spent: int) -> None:
-        history = self._work.history
-        history.loss_times.append(self._now)
-        history.loss_groups.append(group)
-        history.loss_bytes.append(size)
-        history.loss_ns.append(spent)
-        history.loss_calls.append(self._call("(unknown)"))
+        self._work.history.lose(self._now, group, size, spent, self._call("(unknown)"))
 
     def _replay(self, name: str, ns: int) -> None:
         history = self._work.history
@@ -343,19 +338,8 @@ class _Reader:
             return
         storage, _, group = self._last_evicted
         self._last_evicted = None
-        history = self._work.history
-        for losses in (history.loss_times, history.loss_groups, history.loss_bytes,
-                       history.loss_ns, history.loss_calls):
-            losses.pop()
-        often = history.often[group]
-        often[storage] -= 1
-        if not often[storage]:
-            del often[storage]
-        if not often:
-            del history.often[group]
+        self._work.history.take_back(storage, group, size)
         self._moving.add(storage)
-        history.moves += 1
-        history.moved_bytes += size
 
     # -- the rest ----------------------------------------------------------------------------------
 
