@@ -15,6 +15,7 @@ namespace tidepool::torch_glue {
 
 namespace detail {
 constinit DeviceTable<JobRecord> g_records;
+constinit std::atomic<bool> g_recording{false};
 constinit thread_local const char* t_operator = nullptr;
 }  // namespace detail
 
@@ -120,6 +121,7 @@ void start_record(c10::Device device, BudgetedAllocator& allocator, AllocatorObs
     static const int followed = pthread_atfork(nullptr, nullptr, &forked);
     static_cast<void>(followed);
     detail::g_records.add(device, *record.release());
+    detail::g_recording.store(true, std::memory_order_relaxed);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tidepool: nothing is recorded: %s\n", error.what());
   }

@@ -7,6 +7,7 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -50,6 +51,7 @@ class JobRecord final : public AllocatorObserver {
 
 namespace detail {
 extern DeviceTable<JobRecord> g_records;
+extern std::atomic<bool> g_recording;  // whether any device has a record
 extern constinit thread_local const char* t_operator;
 }  // namespace detail
 
@@ -58,7 +60,10 @@ inline JobRecord* record_of(c10::Device device) { return detail::g_records.of(de
 
 // Says which operator asks for memory on this thread from now on; nullptr: none. The name lives as
 // long as the process.
-inline void note_operator(const char* name) { detail::t_operator = name; }
+inline void note_operator(const char* name) {
+  if (detail::g_recording.load(std::memory_order_relaxed)) [[unlikely]]
+    detail::t_operator = name;
+}
 
 // The operator that asks for memory on this thread while the scope lasts.
 class OperatorScope {

@@ -57,6 +57,22 @@ constexpr uint8_t already(WorkKind kind) {
   return static_cast<uint8_t>(static_cast<uint8_t>(kind) | layout::kAlready);
 }
 
+TEST_CASE("names are numbered as they lie in the file, also after one that found no room") {
+  const TemporaryFile file("work.rec");
+  WorkRing ring(file.path(), kSmall, {"job", "cpu", 4096});
+  // Those of 1000 bytes fill the room but for a part of one more.
+  constexpr size_t kLong = 1000, kFitting = layout::kNamesBytes / (kLong + sizeof(uint16_t));
+  std::vector<std::string> names;
+  for (size_t k = 0; k <= kFitting; ++k) names.emplace_back(kLong, 'x');
+  for (const std::string& name : names) ring.replayed(name.c_str(), 1);
+  ring.replayed(kMm, 1);
+  const Recorded recorded = read(file);
+  const WorkEvent& last = recorded.events[(recorded.header.written - 1) % recorded.events.size()];
+  const WorkEvent& before = recorded.events[(recorded.header.written - 2) % recorded.events.size()];
+  CHECK(before.label == 0);
+  CHECK(last.label == kFitting + 1);
+}
+
 TEST_CASE("each event is in the file at once") {
   const TemporaryFile file("work.rec");
   WorkRing ring(file.path(), kSmall, {"job", "cpu", 4096});
