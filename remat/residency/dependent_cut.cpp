@@ -69,14 +69,17 @@ void DependentCut::cut_dependents(const Dependents& dependents, RootReason reaso
   }
 }
 
-bool DependentCut::retain_or_cut(Value& value, void* address, bool for_residents) {
+bool DependentCut::retain_or_cut(Value& value, void* address, bool returns) {
   Dependents found;
   const Value* from = &value;
+  const uint64_t checks_before = checks;
   walk({&from, 1}, &found, true);
   if (found.evicted.empty()) {
     size_t bytes = 0;
     for (const Value* each : found.resident) bytes += each->bytes;
-    if (!for_residents || bytes <= value.bytes) {
+    const bool is_number =
+        value.bytes <= kNumberBytes && checks - checks_before <= kShortWalk;
+    if (bytes <= value.bytes || !(returns || is_number)) {
       cut_dependents(found, RootReason::kLostRoot);
       return false;
     }
@@ -87,13 +90,14 @@ bool DependentCut::retain_or_cut(Value& value, void* address, bool for_residents
   return true;
 }
 
-// Marks the retained roots that evicted live values need, and returns the mark. One walk goes down
+// Marks the retained roots that evicted live values need, and returns the mark. Spare ones that stay
+// anyway are not looked at. One walk goes down
 // from all retained roots at once, and another one up again from the evicted values found, so that
 // the outputs of a record that reads many roots are not looked at once for each.
-uint32_t DependentCut::mark_needed() {
+uint32_t DependentCut::mark_needed(Spares spares) {
   absl::InlinedVector<const Value*, 8> roots;
   for (const Value* value : residency_.kept()) {
-    if (is_retained(*value)) roots.push_back(value);
+    if (is_retained(*value) && !stays(*value, spares)) roots.push_back(value);
   }
   Dependents found;
   walk({roots.data(), roots.size()}, &found, false);
@@ -147,14 +151,14 @@ size_t DependentCut::sweep(Spares spares) {
   const std::vector<Value*>& kept = residency_.kept();
   const size_t before = kept.size();
   if (before == 0) return 0;
-  const uint32_t needed = mark_needed();
+  const uint32_t needed = mark_needed(spares);
   // The loop goes from the end, because a root that is freed is replaced by the last one in the
   // list, which has been looked at then. No root becomes needed meanwhile, since only resident
   // values lose their lineage.
   for (size_t k = before; k > 0; k = std::min(k - 1, kept.size())) {
     Value& value = *kept[k - 1];
-    if (!is_retained(value) || value.uses > 0 || value.scratch == needed) continue;
-    if (value.spare && spares == Spares::kStay) continue;
+    if (!is_retained(value) || stays(value, spares)) continue;
+    if (value.uses > 0 || value.scratch == needed) continue;
     release(value);
   }
   return before - kept.size();

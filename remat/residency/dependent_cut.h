@@ -39,10 +39,11 @@ class DependentCut {
   void cut_dependents(const Dependents& dependents, RootReason reason);
 
   // Decides about the bytes at `address` of a root with readers whose storage is gone. True: they
-  // are kept. False: the dependents are roots now, and the caller frees the block. `for_residents`:
-  // they are also kept, as a spare root, for more bytes of resident dependents, which could not be
-  // evicted otherwise.
-  bool retain_or_cut(Value& value, void* address, bool for_residents = false);
+  // are kept. False: the dependents are roots now, and the caller frees the block. A root that is
+  // a number, such as one that an operator wraps in a tensor, or whose storage `returns`, is kept
+  // as a spare one for resident dependents of more bytes, because they could not be evicted
+  // otherwise.
+  bool retain_or_cut(Value& value, void* address, bool returns = false);
 
   enum class Spares : uint8_t { kStay, kGo };
   // Frees the bytes of retained roots that no evicted live value needs and no plan will read; of
@@ -68,11 +69,21 @@ class DependentCut {
   static bool passes(const Value& value) {
     return !value.copied && (!value.live() || value.storage->writing);
   }
+  // Contents of at most this many bytes count as a number.
+  static constexpr size_t kNumberBytes = 64;
+  // A walk that ends in no cut is not paid for by records given up. Where it was longer than this
+  // many looks, the dependents are cut, so that roots which die one after the other above the same
+  // dead records do not walk over all of them each.
+  static constexpr uint64_t kShortWalk = 256;
+
+  static bool stays(const Value& value, Spares spares) {
+    return value.spare && spares == Spares::kStay;
+  }
   static bool is_retained(const Value& value) {
     return value.kept != nullptr && value.producer == nullptr && value.storage == nullptr;
   }
   void walk(std::span<const Value* const> from, Dependents* found, bool first_evicted_only);
-  uint32_t mark_needed();
+  uint32_t mark_needed(Spares spares);
   void release(Value& value);
 
   LineageStore& store_;

@@ -101,9 +101,44 @@ TEST_CASE("a spare root goes with the last that depends on it") {
   built.check();
 }
 
+TEST_CASE("a dying number is spared for resident dependents, and larger roots are not") {
+  LineageBuilder built;
+  Storage* number = built.root(64);
+  Storage* larger = built.root(128);
+  Storage* a = built.result({number}, 10, 1024);
+  Storage* b = built.result({larger}, 10, 1024);
+  CHECK(built.die(number));
+  CHECK(!built.die(larger));
+  CHECK(b->current->reason == RootReason::kLostRoot);
+  CHECK(built.dependent_cut.sweep(Spares::kStay) == 0);
+  built.evict(a);
+  CHECK(built.dependent_cut.sweep(Spares::kGo) == 0);
+  CHECK(built.install(a));
+  CHECK(built.dependent_cut.sweep(Spares::kGo) == 1);
+  CHECK(a->current->producer == nullptr);
+  built.check();
+}
+
+TEST_CASE("small roots that die above the same dead records do not walk over all of them each") {
+  constexpr size_t kMany = 2000;
+  LineageBuilder built;
+  std::vector<Storage*> numbers;
+  std::vector<Storage*> chain{built.root()};
+  for (size_t k = 0; k < kMany; ++k) {
+    numbers.push_back(built.root());
+    chain.push_back(built.result({chain.back(), numbers.back()}, 10, 4096));
+  }
+  for (size_t k = kMany; k-- > 1;) built.die(chain[k]);
+  built.dependent_cut.checks = 0;
+  for (size_t k = 0; k < kMany; ++k) built.die(numbers[k]);
+  CHECK(built.dependent_cut.checks <= 3 * kMany);
+  CHECK(chain.back()->current->producer == nullptr);
+  built.check();
+}
+
 TEST_CASE("contents that are being overwritten count as dead, and lose their lineage too") {
   LineageBuilder built;
-  Storage* x = built.root();
+  Storage* x = built.root(128);
   Storage* written = built.result({x});
   Storage* reader = built.result({written});
   built.evict(reader);
