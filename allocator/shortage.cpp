@@ -90,7 +90,11 @@ OutOfMemoryReport report_shortage(Arena& arena, RoomSearch& search, const Reques
   ++arena.counts.out_of_memory;
   OutOfMemoryReport report;
   report.requested_bytes = request.asked_bytes;
-  report.budget_bytes = arena.counts.budget_bytes;
+  // Of a budget that is not a multiple of a page's size, the last bytes count only in the report.
+  const size_t given = arena.pages.given_budget();
+  const size_t budget = arena.counts.budget_bytes;
+  const bool is_lowered = given < budget / arena.page_bytes();
+  report.budget_bytes = is_lowered ? given * arena.page_bytes() : budget;
   const DeviceLimit& device = arena.pages.device_limit();
   if (device.was_set()) report.limit_bytes = device.last_pages() * arena.page_bytes();
   report.committed_bytes = arena.committed_bytes();

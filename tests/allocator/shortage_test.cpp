@@ -41,6 +41,18 @@ TEST_CASE("out of memory says what a user has to know, and leaves everything usa
   (void)pinned;
 }
 
+TEST_CASE("the budget that an error names is the one that was set last") {
+  World world(config_of(32));
+  CHECK(world.allocator.set_limit(8 * kPage + 5) == 8 * kPage);
+  try {
+    world.allocator.allocate(9 * kPage);
+    FAIL("served");
+  } catch (const OutOfMemory& error) {
+    CHECK(error.report().budget_bytes == 8 * kPage);
+    CHECK(error.report().limit_bytes > error.report().budget_bytes);  // the device refused nothing
+  }
+}
+
 TEST_CASE("no size is too large to be refused properly") {
   World world(config_of(8));
   for (size_t bytes : {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 2, size_t{1} << 40, 9 * kPage}) {
