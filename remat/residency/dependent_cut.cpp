@@ -77,8 +77,7 @@ bool DependentCut::retain_or_cut(Value& value, void* address, bool returns) {
   if (found.evicted.empty()) {
     size_t bytes = 0;
     for (const Value* each : found.resident) bytes += each->bytes;
-    const bool is_number =
-        value.bytes <= kNumberBytes && checks - checks_before <= kShortWalk;
+    const bool is_number = value.bytes <= kNumberBytes && checks - checks_before <= kShortWalk;
     if (bytes <= value.bytes || !(returns || is_number)) {
       cut_dependents(found, RootReason::kLostRoot);
       return false;
@@ -90,10 +89,10 @@ bool DependentCut::retain_or_cut(Value& value, void* address, bool returns) {
   return true;
 }
 
-// Marks the retained roots that evicted live values need, and returns the mark. Spare ones that stay
-// anyway are not looked at. One walk goes down
-// from all retained roots at once, and another one up again from the evicted values found, so that
-// the outputs of a record that reads many roots are not looked at once for each.
+// Marks the retained roots that evicted live values need, and returns the mark. Spare ones that
+// stay anyway are not looked at. One walk goes down from all the others at once, and another one up
+// again from the evicted values found, so that the outputs of a record that reads many roots are
+// not looked at once for each.
 uint32_t DependentCut::mark_needed(Spares spares) {
   absl::InlinedVector<const Value*, 8> roots;
   for (const Value* value : residency_.kept()) {
