@@ -18,7 +18,7 @@ TABLES = {"numeric": set(_switches.NUMERIC), "per thread": _switches.PER_THREAD,
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 
 JOB = """
-import contextlib, gc, json, torch, warnings
+import contextlib, gc, json, sys, torch, warnings
 import torch.backends.miopen, torch.backends.nnpack, torch.backends.quantized
 warnings.simplefilter("ignore")
 from tidepool.hooks import _switches
@@ -36,7 +36,7 @@ class Plugin:
             calls.append("end")
 plugin = Plugin()
 originals = [getattr(torch._C, name) for name in _switches.NUMERIC if hasattr(torch._C, name)]
-_switches.follow_switches(plugin, torch)
+_switches.follow_switches(plugin, torch, sys.argv[1])
 holders = gc.get_referrers(*originals)
 early = [str(type(holder)) for holder in holders
          if holder is not originals and type(holder).__name__ not in ("cell", "frame", "tuple")
@@ -95,14 +95,19 @@ print(json.dumps({"seen": seen, "early": early, "names": names,
 CHANGE = ["begin", "end"]
 
 
-@pytest.fixture(scope="module")
-def outcome():
+def run_job(device: str) -> dict:
     package = str(Path(_switches.__file__).parents[2])
-    done = subprocess.run([sys.executable, "-c", JOB], text=True, capture_output=True, timeout=60,
-                          env={**os.environ, "PYTHONPATH": package,
-                               "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    done = subprocess.run([sys.executable, "-c", JOB, device], text=True, capture_output=True,
+                          timeout=60, env={**os.environ, "PYTHONPATH": package,
+                                           "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def outcome() -> dict:
+    """What the job saw where all switches matter."""
+    return run_job("cuda")
 
 
 def test_every_switch_of_this_pytorch_is_classified(outcome):
@@ -130,3 +135,14 @@ def test_what_cannot_be_settled_is_not_changed(outcome):
 
 def test_no_other_way_leads_to_the_setters(outcome):
     assert outcome["early"] == []
+
+
+def test_what_only_cuda_looks_at_is_not_settled_on_the_cpu():
+    assert set(_switches.NUMERIC) > _switches.CUDA_ONLY
+    seen = run_job("cpu")["seen"]
+    for name in ("cudnn", "cudnn off", "fp16 sums"):
+        assert seen.pop(name) == [[], []], name
+    assert seen.pop("in a context") == [[], []]
+    for name in ("out of memory", "wrong"):
+        del seen[name]
+    assert all(both == [CHANGE, []] for both in seen.values())

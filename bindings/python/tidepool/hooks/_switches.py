@@ -40,6 +40,17 @@ NUMERIC = {
     "_set_nnpack_enabled": GETTER, "_set_qengine": GETTER,
     "_set_sm_carveout_experimental": GETTER,
 }
+# What only operators on CUDA devices look at. Where the CPU's tensors are managed, a change of
+# these is none: transformers turns cuDNN off around the CTC loss, whatever the device.
+CUDA_ONLY = {
+    "_set_blas_preferred_backend", "_set_linalg_preferred_backend",
+    "_set_cublas_allow_bf16_reduced_precision_reduction",
+    "_set_cublas_allow_fp16_reduced_precision_reduction",
+    "_set_cublas_allow_fp16_accumulation", "_set_cublaslt_prefer_grouped_gemm",
+    "_set_cudnn_allow_tf32", "_set_cudnn_benchmark", "_set_cudnn_depthwise_kernel",
+    "_cuda_set_cudnn_benchmark_limit", "_set_cudnn_deterministic", "_set_cudnn_enabled",
+    "_set_miopen_immediate", "_set_sm_carveout_experimental",
+}
 _GETTERS = {"_set_default_dtype": "get_default_dtype"}  # those with a name of another kind
 
 # A thread's own. The plugin records what matters of them with each operator; the number of threads
@@ -79,14 +90,14 @@ NOT_NUMERIC = {
 }
 
 
-def follow_switches(plugin, torch) -> None:
-    """Wrap the setters of all switches that decide bits and hold for the process."""
+def follow_switches(plugin, torch, device: str) -> None:
+    """Wrap the setters of all switches that decide bits on `device` and hold for the process."""
     compiled = torch._C
     last = _LastCall()
     wrappers = {}
     for name, kind in NUMERIC.items():
         setter = getattr(compiled, name, None)
-        if setter is not None:
+        if setter is not None and (device == "cuda" or name not in CUDA_ONLY):
             is_change = _change_test(name, kind, compiled, last)
             wrappers[setter] = _settling_before(setter, plugin, is_change)
             setattr(compiled, name, wrappers[setter])

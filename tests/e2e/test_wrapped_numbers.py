@@ -1,0 +1,33 @@
+"""Numbers that an operator wraps in tensors of its own do not keep its results from leaving."""
+
+import json
+import sys
+
+import harness
+
+# Attention with dropout on the CPU takes the way that fills masked scores with a number by where().
+JOB = """
+import json
+import torch
+import torch.nn.functional as F
+import tidepool
+
+torch.manual_seed(0)
+x = torch.randn(2, 2, 128, 16, requires_grad=True)
+mask = torch.ones(128, 128, dtype=torch.bool).tril()
+before = tidepool.stats()["devices"]["cpu"]
+y = F.scaled_dot_product_attention(x * 1, x * 2, x * 3, attn_mask=mask, dropout_p=0.1)
+after = tidepool.stats()["devices"]["cpu"]
+roots = [sum(each["root_bytes"].values()) for each in (before, after)]
+print(json.dumps({"allocated": after["allocated_bytes"] - before["allocated_bytes"],
+                  "roots": roots[1] - roots[0]}))
+"""
+SCORES_BYTES = 2 * 2 * 128 * 128 * 4
+
+
+def test_what_attention_computes_from_a_mask_can_be_evicted():
+    done = harness.run([*harness.attached("64MiB"), sys.executable, "-c", JOB])
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[0])
+    assert said["allocated"] > 2 * SCORES_BYTES
+    assert said["roots"] < SCORES_BYTES / 16
