@@ -1,9 +1,13 @@
 """What a job says about its memory while it runs reaches the plugin, and errors come back."""
 
 import sys
+import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 import tidepool
+from tidepool.job import _control
 
 ATTACHED = """\
 import sys, tidepool
@@ -43,6 +47,34 @@ for wrong in ("8gib", 0):
     assert "cannot be evicted takes more" in out[1]
     assert out[2].endswith(f"'limit 4096', 'limit 10', 'limit 2048', 'limit {2**63}']")
     assert "did you mean GiB" in out[3] and "budget '0': expected more" in out[4]
+
+
+def test_budgets_that_threads_set_at_once_are_remembered_as_the_plugin_has_them(monkeypatch):
+    in_force, remembered = [], []
+
+    class Job(SimpleNamespace):
+        def __setattr__(self, name: str, value: int) -> None:
+            remembered.append(value)
+
+    def set_limit(size: int) -> None:
+        in_force.append(size)
+        time.sleep(1e-4 * (size % 3))  # so that another thread comes between, if it can
+
+    plugin = SimpleNamespace(statistics=lambda: {"cpu": {"budget_bytes": 1 << 30}},
+                             set_limit=set_limit)
+    job = Job(plugin=plugin, settings=SimpleNamespace(device="cpu"), limit_lock=threading.Lock())
+    monkeypatch.setattr(_control, "_attached_job", lambda: job)
+
+    def change(first: int) -> None:
+        for size in range(first, first + 50):
+            tidepool.set_budget(size)
+
+    threads = [threading.Thread(target=change, args=(1000 * k,)) for k in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(remembered) == 100 and remembered == in_force
 
 
 def test_nothing_is_evicted_in_a_block_also_if_it_raises(installation, tmp_path):

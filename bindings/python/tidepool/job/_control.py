@@ -135,8 +135,9 @@ def set_budget(size: str | int | None) -> int:
     job = _attached_job()
     budgets = [device["budget_bytes"] for device in job.plugin.statistics().values()]
     wanted = _NO_LIMIT if size is None else _bytes(str(size), job.settings.device)
-    job.plugin.set_limit(wanted)
-    job.limit_bytes = wanted
+    with job.limit_lock:
+        job.plugin.set_limit(wanted)
+        job.limit_bytes = wanted
     return min([wanted, *budgets])
 
 

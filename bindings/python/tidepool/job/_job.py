@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,7 @@ class Job:
         self.steps: _steps.Steps | None = None  # likewise
         self.graphs: _compiled_calls.Graphs | None = None  # where calls of them are recorded
         self.limit_bytes: int | None = None  # the budget that the job has set since, if it has
+        self.limit_lock = threading.Lock()  # it and the plugin's change together
 
     def show(self) -> None:
         """Show this process in `tidepool top`, where that is possible."""
