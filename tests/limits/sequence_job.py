@@ -80,13 +80,12 @@ def main() -> None:
     loss = train()
     lines = read_text(log.allocation_log_text).splitlines()
     events, sizes = number_events(lines)
-    evictions = retained = 0
+    evictions = 0
     if plugin is not None:
         events, _ = number_events(read_text(plugin.library.tidepool_allocation_log).splitlines())
-        statistics = plugin.statistics()["cpu"]
-        evictions, retained = statistics["evictions"], statistics["retained"]
+        evictions = plugin.statistics()["cpu"]["evictions"]
     print(json.dumps({"events": events, "requested": sizes, "loss": loss,
-                      "evictions": evictions, "retained": retained}))
+                      "evictions": evictions}))
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ MUTANTS = (
               "return nullptr;"),)),
     Mutant("2.death_not_cut", "what depends on a dead root is not protected", (
         after(DEPENDENT_CUT, "bool DependentCut::retain_or_cut(Value& value, void* address, "
-                             "bool for_residents) {\n",
+                             "bool returns) {\n",
               "return false;"),)),
     Mutant("3.hidden_write", "a replay updates running statistics again", (
         instead(OPERATOR_INFO, "schema.name() != hidden.name", "true"),)),
