@@ -96,7 +96,7 @@ bool DependentCut::retain_or_cut(Value& value, void* address, bool returns) {
 uint32_t DependentCut::mark_needed(Spares spares) {
   absl::InlinedVector<const Value*, 8> roots;
   for (const Value* value : residency_.kept()) {
-    if (is_retained(*value) && !stays(*value, spares)) roots.push_back(value);
+    if (may_go(*value, spares)) roots.push_back(value);
   }
   Dependents found;
   walk({roots.data(), roots.size()}, &found, false);
@@ -156,8 +156,7 @@ size_t DependentCut::sweep(Spares spares) {
   // values lose their lineage.
   for (size_t k = before; k > 0; k = std::min(k - 1, kept.size())) {
     Value& value = *kept[k - 1];
-    if (!is_retained(value) || stays(value, spares)) continue;
-    if (value.uses > 0 || value.scratch == needed) continue;
+    if (!may_go(value, spares) || value.uses > 0 || value.scratch == needed) continue;
     release(value);
   }
   return before - kept.size();

@@ -64,11 +64,6 @@ class DependentCut {
   uint64_t checks = 0;    // how many outputs and inputs of records walks have looked at
 
  private:
-  // Whether what depends on the value depends on what is above it, too, because the value has no
-  // bytes that last.
-  static bool passes(const Value& value) {
-    return !value.copied && (!value.live() || value.storage->writing);
-  }
   // Contents of at most this many bytes count as a number.
   static constexpr size_t kNumberBytes = 64;
   // A walk that ends in no cut is not paid for by records given up. Where it was longer than this
@@ -76,11 +71,17 @@ class DependentCut {
   // dead records do not walk over all of them each.
   static constexpr uint64_t kShortWalk = 256;
 
-  static bool stays(const Value& value, Spares spares) {
-    return value.spare && spares == Spares::kStay;
+  // Whether what depends on the value depends on what is above it, too, because the value has no
+  // bytes that last.
+  static bool passes(const Value& value) {
+    return !value.copied && (!value.live() || value.storage->writing);
   }
   static bool is_retained(const Value& value) {
     return value.kept != nullptr && value.producer == nullptr && value.storage == nullptr;
+  }
+  // Whether it is a retained root that may be freed if nothing needs it.
+  static bool may_go(const Value& value, Spares spares) {
+    return is_retained(value) && !(value.spare && spares == Spares::kStay);
   }
   void walk(std::span<const Value* const> from, Dependents* found, bool first_evicted_only);
   uint32_t mark_needed(Spares spares);

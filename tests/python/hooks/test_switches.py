@@ -138,7 +138,7 @@ def test_no_other_way_leads_to_the_setters(outcome):
 
 
 def test_what_only_cuda_looks_at_is_not_settled_on_the_cpu():
-    assert set(_switches.NUMERIC) > _switches.CUDA_ONLY
+    assert _switches.NUMERIC.keys() > _switches.CUDA_ONLY.keys()
     seen = run_job("cpu")["seen"]
     for name in ("cudnn", "cudnn off", "fp16 sums"):
         assert seen.pop(name) == [[], []], name

@@ -20,36 +20,29 @@ PATH = "path"  # the getter takes all arguments but the last one, which is the v
 LAST = "last"  # its getter warns or fails: the last call of any of these was the same call
 NOTHING = "nothing"  # it has no getter: every call is a change
 
-NUMERIC = {
+# What only operators on CUDA devices look at. Where the CPU's tensors are managed, a change of
+# these is none: transformers turns cuDNN off around the CTC loss, whatever the device.
+CUDA_ONLY = {
     "_set_blas_preferred_backend": GETTER, "_set_linalg_preferred_backend": GETTER,
-    "_set_cpu_allow_fp16_reduced_precision_reduction": GETTER,
     "_set_cublas_allow_bf16_reduced_precision_reduction": GETTER,
     "_set_cublas_allow_fp16_reduced_precision_reduction": GETTER,
     "_set_cublas_allow_fp16_accumulation": GETTER, "_set_cublaslt_prefer_grouped_gemm": GETTER,
     "_set_cudnn_benchmark": GETTER, "_set_cudnn_depthwise_kernel": GETTER,
     "_cuda_set_cudnn_benchmark_limit": GETTER,
     "_set_cudnn_deterministic": GETTER, "_set_cudnn_enabled": GETTER,
+    "_set_cudnn_allow_tf32": LAST,
+    "_set_miopen_immediate": GETTER, "_set_sm_carveout_experimental": GETTER,
+}
+NUMERIC = CUDA_ONLY | {
+    "_set_cpu_allow_fp16_reduced_precision_reduction": GETTER,
     "_set_default_dtype": GETTER, "_set_default_tensor_type": NOTHING,
     "_set_deterministic_algorithms": FLAGS,
     "_set_deterministic_fill_uninitialized_memory": GETTER,
     "_set_fp32_precision_setter": PATH, "_set_float32_matmul_precision": LAST,
-    "_set_cublas_allow_tf32": LAST, "_set_cudnn_allow_tf32": LAST, "_set_onednn_allow_tf32": LAST,
-    "_set_miopen_immediate": GETTER,
+    "_set_cublas_allow_tf32": LAST, "_set_onednn_allow_tf32": LAST,
     "_set_mkldnn_deterministic": GETTER, "_set_mkldnn_enabled": GETTER,
     "_set_native_aot_enabled": GETTER, "_set_native_aot_unconditional_masked": GETTER,
     "_set_nnpack_enabled": GETTER, "_set_qengine": GETTER,
-    "_set_sm_carveout_experimental": GETTER,
-}
-# What only operators on CUDA devices look at. Where the CPU's tensors are managed, a change of
-# these is none: transformers turns cuDNN off around the CTC loss, whatever the device.
-CUDA_ONLY = {
-    "_set_blas_preferred_backend", "_set_linalg_preferred_backend",
-    "_set_cublas_allow_bf16_reduced_precision_reduction",
-    "_set_cublas_allow_fp16_reduced_precision_reduction",
-    "_set_cublas_allow_fp16_accumulation", "_set_cublaslt_prefer_grouped_gemm",
-    "_set_cudnn_allow_tf32", "_set_cudnn_benchmark", "_set_cudnn_depthwise_kernel",
-    "_cuda_set_cudnn_benchmark_limit", "_set_cudnn_deterministic", "_set_cudnn_enabled",
-    "_set_miopen_immediate", "_set_sm_carveout_experimental",
 }
 _GETTERS = {"_set_default_dtype": "get_default_dtype"}  # those with a name of another kind
 
