@@ -52,13 +52,13 @@ void Residency::unlist(Storage& storage) {
 }
 
 // What is laid out in ways of its own is read unseen, and our copies of foreign memory are compared
-// by address.
+// by address. What finds no place stays: the tier may be full, or have failed.
 bool Residency::leaves_by_copy(const Storage& storage) const {
   if (!copies.enabled()) [[likely]]
     return false;
   const Value& value = *storage.current;
   return value.producer == nullptr && value.reason != RootReason::kLayout &&
-         value.reason != RootReason::kForeignCopy;
+         value.reason != RootReason::kForeignCopy && copies.has_place(value);
 }
 
 double Residency::forgetting_price(Storage& storage, const Circumstances& now) const {
