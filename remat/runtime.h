@@ -212,6 +212,10 @@ class Runtime final : public Reclaimer {
   void begin_search() override;
   bool asks_for_free_beside() const override;
   bool allows_shortlists() const override;
+  // What only a copy lets go stays longer than anything else, if there is anything else.
+  bool may_be_shortlisted(Owner owner) const override {
+    return static_cast<const Storage*>(owner)->current->producer != nullptr;
+  }
   Preference preference() const override;
   Price price(Owner owner, size_t free_beside_bytes = 0) override;
   bool evictable(Owner owner) override;

@@ -49,6 +49,13 @@ class Reclaimer {
   // cheapest (Shortlists). If not, every search looks at all blocks. Never changes.
   virtual bool allows_shortlists() const { return false; }
 
+  // Whether the contents may be on a shortlist, which lasts the longer and holds the more, the more
+  // blocks it is chosen from: those that are evicted for want of others only make it stale.
+  virtual bool may_be_shortlisted(Owner owner) const {
+    static_cast<void>(owner);
+    return true;
+  }
+
   // Which way of making room this search prefers. Requires: begin_search() was called; lock held.
   virtual Preference preference() const { return Preference::kCheapest; }
 

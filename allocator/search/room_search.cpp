@@ -108,7 +108,8 @@ bool RoomSearch::is_better(const Request& request, const Window& window,
 
 void RoomSearch::make_shortlist(const Request& request, bool by_pages) {
   shortlists_.choose(view_.list(), view_.zone_begin(request.zone), view_.zone_end(request.zone),
-                     arena_.heap.blocks(), wanted_by(request), by_pages ? &selector_ : nullptr);
+                     arena_.heap.blocks(), wanted_by(request), by_pages ? &selector_ : nullptr,
+                     *arena_.reclaimer);
 }
 
 RoomPlan RoomSearch::new_pages(const Request& request) {

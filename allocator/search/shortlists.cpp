@@ -42,10 +42,12 @@ Shortlist& Shortlists::list_for(const Wanted& wanted) {
 }
 
 void Shortlists::choose(const EvictionCandidates& room, size_t zone_begin, size_t zone_end,
-                        const BlockList& blocks, const Wanted& wanted, const PageSelector* pages) {
+                        const BlockList& blocks, const Wanted& wanted, const PageSelector* pages,
+                        const Reclaimer& reclaimer) {
   candidates_.clear();
   for (size_t i = 0; i < room.size(); ++i) {
     if (room.kind(i) != RoomKind::kEvictable) continue;
+    if (!reclaimer.may_be_shortlisted(blocks[room[i].block].owner)) continue;
     double price_by_byte = PageSelector::kNever;
     if (pages != nullptr) {
       price_by_byte = pages->price_by_byte(room, i);

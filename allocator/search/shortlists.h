@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "allocator/arena/reclaimer.h"
 #include "allocator/base/sizes.h"
 #include "allocator/blocks/block_list.h"
 #include "allocator/search/eviction_candidates.h"
@@ -74,9 +75,11 @@ class Shortlists {
   Shortlist* find(const Wanted& wanted);
   // Makes the list for `wanted` anew from the evictable blocks of `room`. Those from index
   // `zone_begin` up to, but without, `zone_end` are in the wanted zone. `pages`: the selector that
-  // has laid out `room`, if no single block serves the request; else nullptr. O(blocks).
+  // has laid out `room`, if no single block serves the request; else nullptr. `reclaimer`: says
+  // which of the blocks may be listed. O(blocks).
   void choose(const EvictionCandidates& room, size_t zone_begin, size_t zone_end,
-              const BlockList& blocks, const Wanted& wanted, const PageSelector* pages = nullptr);
+              const BlockList& blocks, const Wanted& wanted, const PageSelector* pages,
+              const Reclaimer& reclaimer);
 
   void check_invariants() const;
 

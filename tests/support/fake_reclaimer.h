@@ -22,6 +22,7 @@ struct FakeOwner {
   bool refuses = false;          // has a price, but evict() returns false
   size_t free_beside_bytes = 0;  // when its price was last asked for
   std::optional<uint64_t> move_price = {};
+  bool may_be_shortlisted = true;
 };
 
 class FakeReclaimer final : public Reclaimer {
@@ -40,6 +41,9 @@ class FakeReclaimer final : public Reclaimer {
   void begin_search() override { ++searches; }
   bool asks_for_free_beside() const override { return true; }
   bool allows_shortlists() const override { return shortlists; }
+  bool may_be_shortlisted(Owner owner) const override {
+    return owner == nullptr || static_cast<const FakeOwner*>(owner)->may_be_shortlisted;
+  }
   Preference preference() const override { return preferred; }
   Price price(Owner owner, size_t free_beside_bytes) override {
     ++priced;

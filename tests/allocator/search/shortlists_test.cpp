@@ -6,12 +6,14 @@
 #include <set>
 
 #include "tests/support/catch.h"
+#include "tests/support/fake_reclaimer.h"
 #include "tests/support/random.h"
 
 namespace tidepool {
 namespace {
 
 constexpr size_t kPage = 1024;
+const test::FakeReclaimer reclaimer;  // lets all blocks be listed
 
 // Blocks of given sizes, and a room that lists them.
 struct Layout {
@@ -71,7 +73,7 @@ TEST_CASE("a list holds the cheapest by what they give, and its limit is what wa
     std::sort(all.begin(), all.end());
 
     Shortlists lists;
-    lists.choose(room, zone_begin, zone_end, layout.blocks, wanted);
+    lists.choose(room, zone_begin, zone_end, layout.blocks, wanted, nullptr, reclaimer);
     lists.check_invariants();
     lists.count_miss();
     const Shortlist* list = lists.find(wanted);
@@ -103,12 +105,12 @@ TEST_CASE("where only pages serve, small blocks are listed with what shares thei
   const Wanted wanted{3 * kPage, kPage, Zone::kTransient};
   const size_t outside = layout.room.size();
   Shortlists lists;
-  lists.choose(layout.room, outside, outside, layout.blocks, wanted);
+  lists.choose(layout.room, outside, outside, layout.blocks, wanted, nullptr, reclaimer);
   lists.count_miss();
   CHECK(lists.find(wanted) == nullptr);
   PageSelector selector(kPage);
   selector.lay_out(layout.room);
-  lists.choose(layout.room, outside, outside, layout.blocks, wanted, &selector);
+  lists.choose(layout.room, outside, outside, layout.blocks, wanted, &selector, reclaimer);
   lists.check_invariants();
   const Shortlist* const list = lists.find(wanted);
   REQUIRE(list != nullptr);
@@ -124,11 +126,31 @@ TEST_CASE("a list lasts for one miss for each so many blocks, and no longer") {
   Shortlists lists;
   lists.count_miss();
   CHECK(lists.find(wanted) == nullptr);  // none was made
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, reclaimer);
   for (int miss = 0; miss < 3; ++miss) {
     lists.count_miss();
     CHECK(lists.find(wanted) != nullptr);
   }
+  lists.count_miss();
+  CHECK(lists.find(wanted) == nullptr);
+}
+
+TEST_CASE("what may not be listed is left out, and has no list last longer") {
+  Layout layout(evictable(Shortlists::kShare * 4, kPage));
+  const size_t half = layout.room.size() / 2;  // the cheaper one
+  test::FakeOwner unlisted;
+  unlisted.may_be_shortlisted = false;
+  for (size_t k = 0; k < half; ++k) layout.blocks[layout.room[k].block].owner = &unlisted;
+  const Wanted wanted{kPage, kPage, Zone::kTransient};
+  Shortlists lists;
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, reclaimer);
+  const Shortlist* const list = lists.find(wanted);
+  REQUIRE(list != nullptr);
+  CHECK(list->entries.size() == half / Shortlists::kPart);
+  CHECK(list->entries.front().offset == half * kPage);
+  lists.count_miss();
+  lists.count_miss();
+  CHECK(lists.find(wanted) != nullptr);
   lists.count_miss();
   CHECK(lists.find(wanted) == nullptr);
 }
@@ -138,7 +160,7 @@ TEST_CASE("each size and zone has a list of its own; the one that ends first mak
   Shortlists lists;
   const auto wanted = [](size_t k) { return Wanted{kPage + k, kPage, Zone::kTransient}; };
   for (size_t k = 0; k <= Shortlists::kLists; ++k) {
-    lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(k));
+    lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(k), nullptr, reclaimer);
     lists.check_invariants();
     if (k == 0) lists.count_miss();  // the first list ends one miss before the others
   }
@@ -147,7 +169,7 @@ TEST_CASE("each size and zone has a list of its own; the one that ends first mak
   CHECK(lists.find({kPage + 1, kPage, Zone::kMedium}) == nullptr);
   CHECK(lists.find({kPage + 1, 0, Zone::kTransient}) == nullptr);
   // Made again, it takes no second place.
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(1));
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(1), nullptr, reclaimer);
   lists.check_invariants();
   for (size_t k = 1; k <= Shortlists::kLists; ++k) CHECK(lists.find(wanted(k)) != nullptr);
 }
@@ -157,7 +179,8 @@ TEST_CASE("the greatest prices overflow no limit") {
   for (RoomItem& item : items) item.price = Price::kGreatest;
   const Layout layout(items);
   Shortlists lists;
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, {1, 0, Zone::kTransient});
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, {1, 0, Zone::kTransient}, nullptr,
+               reclaimer);
   const Shortlist* list = lists.find({1, 0, Zone::kTransient});
   REQUIRE(list != nullptr);
   CHECK(list->limit(size_t{1} << 50) == UINT64_MAX / 2);
