@@ -4,7 +4,8 @@ Usage: bench/new_sizes.py [NAME...] [--sizes N] [--folder FOLDER]
 
 Each job is recorded with shapes alone (jobs/sized_job.py), every size twice in a row, and then
 simulated under budgets from 0.9 to 0.4 of the largest step's peak. Prints one table for each kind
-of sizes; build/dev/bench/tidepool_size_sequence has to be built.
+of sizes, and one of how well they can be foreseen; build/dev/bench/tidepool_size_sequence has to be
+built.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = parsed.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
+        paths = {name: str(record(name, folder, parsed.sizes)) for name in names}
         for kind, measured in MEASURED.items():
-            paths = [record(name, folder, parsed.sizes) for name in names
-                     if name.startswith(kind)]
-            if paths:
-                subprocess.run([str(PROGRAM), *map(str, paths), "--measured",
+            ours = [path for name, path in paths.items() if name.startswith(kind)]
+            if ours:
+                subprocess.run([str(PROGRAM), *ours, "--measured",
                                 str(min(measured, parsed.sizes - 1))], check=True)
+        subprocess.run([str(PROGRAM), *paths.values(), "--foresight"], check=True)
 
 
 if __name__ == "__main__":

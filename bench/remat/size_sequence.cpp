@@ -2,11 +2,15 @@
 // second step of that size, and beside methods that checkpoint blocks: Mimose, which foresees sizes
 // that it has not met, and one plan for the largest size (remat/plan/checkpoints). A trace has each
 // of its sizes twice in a row (bench/new_sizes.py). Usage:
-// tidepool_size_sequence TRACE... [--measured N], N: the steps in which Mimose measures.
+// tidepool_size_sequence TRACE... [--measured N], N: the steps in which Mimose measures; or
+// tidepool_size_sequence TRACE... --foresight: how well sizes can be foreseen.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
@@ -178,9 +182,15 @@ Sizes read_sizes(const std::string& path) {
   const auto smallest =
       std::min_element(sizes.steps.begin(), sizes.steps.end(),
                        [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
-  fmt::print(stderr, "{}: {} sizes, peaks of {} to {} MiB, {} operators, {} blocks\n",
+  const SizedStep& largest = sizes.steps[sizes.largest];
+  fmt::print(stderr,
+             "{}: {} sizes, peaks of {} to {} MiB, no less than {:.2f} of that needed, {} "
+             "operators, {} blocks\n",
              sizes.trace.facts.name, sizes.steps.size(), smallest->peak_bytes >> 20,
-             sizes.steps[sizes.largest].peak_bytes >> 20, blocks.operators, blocks.ends.size());
+             largest.peak_bytes >> 20,
+             static_cast<double>(trace_peak(largest.trace).floor_bytes) /
+                 static_cast<double>(largest.peak_bytes),
+             blocks.operators, blocks.ends.size());
   return sizes;
 }
 
@@ -193,6 +203,72 @@ std::string mimose_columns(const Sizes& sizes, size_t budget_bytes, size_t measu
                        shown(sizes.steps, sequence), buffer);
   }
   return "- | - | -";
+}
+
+// ForesightErrors: the greatest errors, as shares, of peaks and of compute.
+struct ForesightErrors {
+  double peak = 0, time = 0;
+};
+
+std::vector<StorageIndex> outputs_of(const Trace& trace) {
+  std::vector<StorageIndex> outputs;
+  for (const TraceOperator& op : trace.operators) {
+    for (const StorageIndex output : trace.outputs(op)) outputs.push_back(output);
+  }
+  return outputs;
+}
+
+// Foresees steps from the first `learned` of them: the bytes of each result and the cost of each
+// operator are quadratics of the bytes of the input. Requires: all steps do the same.
+ForesightErrors foresee(const std::vector<SizedStep>& steps, size_t learned) {
+  const size_t operators = steps[0].trace.operators.size();
+  std::vector<std::vector<Quadratic::Point>> bytes(outputs_of(steps[0].trace).size());
+  std::vector<std::vector<Quadratic::Point>> costs(operators);
+  for (size_t at = 0; at < learned; ++at) {
+    const Trace& trace = steps[at].trace;
+    const auto size = static_cast<double>(steps[at].input_bytes);
+    const auto outputs = outputs_of(trace);
+    for (size_t k = 0; k < bytes.size(); ++k) {
+      bytes[k].push_back({size, static_cast<double>(trace.storages[number(outputs[k])].bytes)});
+    }
+    for (size_t k = 0; k < operators; ++k) {
+      costs[k].push_back({size, static_cast<double>(trace.operators[k].cost_ns)});
+    }
+  }
+  const std::vector<Quadratic> bytes_of(bytes.begin(), bytes.end());
+  const std::vector<Quadratic> cost_of(costs.begin(), costs.end());
+  ForesightErrors errors;
+  for (size_t at = learned; at < steps.size(); ++at) {
+    const auto size = static_cast<double>(steps[at].input_bytes);
+    Trace foreseen = steps[at].trace;
+    const auto outputs = outputs_of(foreseen);
+    for (size_t k = 0; k < bytes_of.size(); ++k) {
+      const double guess = std::max(bytes_of[k](size), 0.0);
+      foreseen.storages[number(outputs[k])].bytes = static_cast<size_t>(std::llround(guess));
+    }
+    for (size_t k = 0; k < operators; ++k) {
+      const double guess = std::max(cost_of[k](size), 0.0);
+      foreseen.operators[k].cost_ns = static_cast<uint64_t>(std::llround(guess));
+    }
+    const auto error = [](double guess, double found) { return std::abs(guess / found - 1); };
+    errors.peak = std::max(errors.peak, error(static_cast<double>(trace_peak(foreseen).peak_bytes),
+                                              static_cast<double>(steps[at].peak_bytes)));
+    errors.time = std::max(errors.time, error(static_cast<double>(foreseen.baseline_ns()),
+                                              static_cast<double>(steps[at].baseline_ns)));
+  }
+  return errors;
+}
+
+void print_foresight(const std::string& path) {
+  const Sizes sizes = read_sizes(path);
+  if (!sizes.checkpoints) return;
+  std::string columns;
+  for (const size_t learned : {2, 3, 10}) {
+    if (learned >= sizes.steps.size()) continue;
+    const ForesightErrors errors = foresee(sizes.steps, learned);
+    columns += fmt::format(" {:.2f} | {:.2f} |", 100 * errors.peak, 100 * errors.time);
+  }
+  fmt::print("| {} |{}\n", sizes.trace.facts.name, columns);
 }
 
 void measure(const std::string& path, size_t measured) {
@@ -237,14 +313,24 @@ void measure(const std::string& path, size_t measured) {
 
 int main(int count, char** arguments) {
   size_t measured = 10;
+  bool foresight = false;
   std::vector<std::string> paths;
   for (int k = 1; k < count; ++k) {
     const std::string text = arguments[k];
     if (text == "--measured" && k + 1 < count) {
       measured = std::stoul(arguments[++k]);
+    } else if (text == "--foresight") {
+      foresight = true;
     } else {
       paths.push_back(text);
     }
+  }
+  if (foresight) {
+    fmt::print(
+        "| trace | peak, 2 sizes % | time | peak, 3 sizes % | time | peak, 10 sizes % | time |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n");
+    for (const std::string& path : paths) tidepool::plan::print_foresight(path);
+    return 0;
   }
   fmt::print(
       "| trace | ratio | first | second | worst | mimose | measuring | set aside | sublinear | "

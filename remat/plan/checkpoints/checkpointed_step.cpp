@@ -103,20 +103,9 @@ CheckpointedCost CheckpointedStep::cost(const CheckpointedBlocks& blocks) const 
 }
 
 CheckpointedCost CheckpointedStep::measuring_cost() const {
-  CheckpointedBlocks blocks(blocks_.ends.size(), true);
-  CheckpointedCost cost = this->cost(blocks);
+  CheckpointedCost cost = this->cost(CheckpointedBlocks(blocks_.ends.size(), true));
   if (!turn_) return cost;
-  Moment begin = 0;
-  for (size_t k = 0; k < blocks.size(); ++k) {
-    const Moment end = blocks_.ends[k];
-    blocks[k] = false;
-    Held held = *others_;
-    held.add(schedule(blocks).held);
-    cost.peak_bytes = std::max(cost.peak_bytes, peak_of(held, {}, begin, end - 1).bytes);
-    blocks[k] = true;
-    for (Moment at = begin; at < end; ++at) cost.replay_ns += step_.trace.operators[at].cost_ns;
-    begin = end;
-  }
+  for (Moment at = 0; at < turn_->at(); ++at) cost.replay_ns += step_.trace.operators[at].cost_ns;
   return cost;
 }
 

@@ -52,7 +52,8 @@ class CheckpointedStep {
   std::span<const size_t> saved_bytes() const { return saved_bytes_; }
   CheckpointedCost cost(const CheckpointedBlocks& blocks) const;
   // The step in which Mimose measures: each block runs twice in the forward pass, first without
-  // and then under a checkpoint, and once more in the backward pass.
+  // and then under a checkpoint, and once more in the backward pass, where it takes no less memory
+  // than while it is measured.
   CheckpointedCost measuring_cost() const;
 
  private:
