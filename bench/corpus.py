@@ -19,9 +19,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import measure
 from environments import clean_environment
 
-HERE = Path(__file__).resolve().parent
+HERE = measure.ROOT / "bench"
 JOB = HERE / "jobs" / "corpus_job.py"
 SCALES = ("cpu", "gpu")
 
