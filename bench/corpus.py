@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import measure
+import measure  # which says where the next module lies
 from environments import clean_environment
 
 HERE = measure.ROOT / "bench"

@@ -44,6 +44,15 @@ class Policy {
     return std::nullopt;
   }
 
+  // Whether contents that `copy_ns` would copy elsewhere and back, and whose operator takes
+  // `cost_ns`, leave by a copy, where there is a place for one. price() holds for either way then,
+  // and contents without a producer leave where nothing else makes room.
+  // nullopt: contents leave by the cheaper way, of price() and time_price().
+  virtual std::optional<bool> prefers_copy(uint64_t copy_ns, uint64_t cost_ns) const {
+    static_cast<void>(copy_ns), static_cast<void>(cost_ns);
+    return std::nullopt;
+  }
+
   // Whether prices depend on Circumstances::free_beside_bytes.
   virtual bool asks_for_free_beside() const { return false; }
 

@@ -10,8 +10,8 @@ Copies::Copies(std::unique_ptr<Tier> tier, LineageStore& store)
 }
 
 uint64_t Copies::cost_ns(const Value& value) const {
+  if (!has_place(value)) return UINT64_MAX;
   if (value.copied) return tier_->load_ns(value.bytes);
-  if (!tier_->has_room(value.bytes)) return UINT64_MAX;
   return tier_->store_ns(value.bytes) + tier_->load_ns(value.bytes);
 }
 

@@ -27,6 +27,8 @@ class Copies {
   bool enabled() const { return tier_ != nullptr; }
   bool empty() const { return slots_.empty(); }
 
+  // Whether the value has a copy, or there would be room for one. Requires: enabled().
+  bool has_place(const Value& value) const { return value.copied || tier_->has_room(value.bytes); }
   // What it costs to let the value's bytes go by a copy, and to bring them back; UINT64_MAX if they
   // have no copy, and there is no room for one. Requires: enabled().
   uint64_t cost_ns(const Value& value) const;

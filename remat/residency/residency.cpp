@@ -52,13 +52,13 @@ void Residency::unlist(Storage& storage) {
 }
 
 // What is laid out in ways of its own is read unseen, and our copies of foreign memory are compared
-// by address.
+// by address. What finds no place stays: the tier may be full, or have failed.
 bool Residency::leaves_by_copy(const Storage& storage) const {
   if (!copies.enabled()) [[likely]]
     return false;
   const Value& value = *storage.current;
   return value.producer == nullptr && value.reason != RootReason::kLayout &&
-         value.reason != RootReason::kForeignCopy;
+         value.reason != RootReason::kForeignCopy && copies.has_place(value);
 }
 
 double Residency::forgetting_price(Storage& storage, const Circumstances& now) const {
@@ -82,6 +82,7 @@ double Residency::price(Storage& storage, size_t free_beside_bytes) const {
   const Circumstances now = circumstances(storage, free_beside_bytes);
   if (!copies.enabled()) [[likely]]
     return policy_.price(storage, now);
+  if (policy_.prefers_copy(0, 0)) return forgetting_price(storage, now);
   return std::min(forgetting_price(storage, now), copying_price(storage, now));
 }
 
@@ -89,6 +90,10 @@ bool Residency::is_better_copied(Storage& storage) {
   if (!copies.enabled()) return false;
   if (storage.current->producer == nullptr) return true;
   if (random_ways_) return random_ways_->next() % 2 == 0;
+  const uint64_t copy_ns = copies.cost_ns(*storage.current);
+  const std::optional<bool> preferred =
+      policy_.prefers_copy(copy_ns, storage.current->producer->cost_ns);
+  if (preferred) return *preferred;
   const Circumstances now = circumstances(storage, 0);
   return copying_price(storage, now) < forgetting_price(storage, now);
 }

@@ -128,7 +128,8 @@ class Residency {
   uint64_t moves = 0;
 
  private:
-  // Whether the storage's contents have no lineage, but may go by a copy.
+  // Whether the storage's contents have no lineage, but may go by a copy for which there is a
+  // place.
   bool leaves_by_copy(const Storage& storage) const;
   // What forgetting the storage's bytes costs, and what copying them does, in the policy's unit;
   // infinity where it cannot be done.

@@ -18,7 +18,7 @@ Contents::Contents(BudgetedAllocator& the_allocator, Backend& the_backend,
       dependent_cut(store, residency),
       queue(backend),
       replay_order(allocator, backend) {
-  if (residency.copies.enabled() && !policy->time_price(1, {})) {
+  if (residency.copies.enabled() && !policy->time_price(1, {}) && !policy->prefers_copy(1, 1)) {
     throw std::invalid_argument(
         fmt::format("policy: '{}' does not price time, so that it cannot weigh what is offloaded; "
                     "expected planned or needed-cost",

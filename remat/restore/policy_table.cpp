@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "remat/policies/baselines/coop.h"
+#include "remat/policies/baselines/delta.h"
 #include "remat/policies/baselines/dte.h"
 #include "remat/policies/baselines/dtr.h"
 #include "remat/policies/baselines/dtr_eq.h"
@@ -61,6 +62,7 @@ constexpr Entry kPolicies[] = {
     {"size", of_nothing<SizePolicy>},
     {"msps", of_store<MspsPolicy>},
     {"dte", of_store<DtePolicy>},
+    {"delta", of_nothing<DeltaPolicy>},
     {"random",
      [](LineageStore&, uint64_t seed) -> std::unique_ptr<Policy> {
        return std::make_unique<RandomPolicy>(seed);

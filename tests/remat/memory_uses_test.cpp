@@ -1,6 +1,7 @@
 #include "remat/memory_uses.h"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "remat/operator_call.h"
 #include "tests/support/catch.h"
+#include "tests/support/memory_tier.h"
 #include "tests/support/remat_fixture.h"
 
 namespace tidepool {
@@ -72,6 +74,24 @@ TEST_CASE("what memory is used for is said by role, operator and reason") {
   job.allocator.free(workspace);
   CHECK(job.matches(loose));
   CHECK(job.matches(opaque));
+}
+
+TEST_CASE("contents without lineage can be evicted as long as a tier takes them") {
+  MemoryTier::Settings settings;
+  settings.capacity = 1600;
+  RematFixture job(1 << 20, {}, nullptr, std::make_unique<MemoryTier>(settings));
+  const Tensor weight = job.input(200);
+  const Tensor state = job.input(32);
+  job.tracked(weight)->role = remat::Role::kParameter;
+  job.tracked(state)->role = remat::Role::kOptimizerState;
+  const auto evictable = [&] { return all(refusal(job).evictable); };
+  CHECK(evictable() == Uses{{"parameters", 1600}, {"optimizer state", 256}});
+  CHECK(job.evict(weight));
+  CHECK(evictable().empty());  // the tier is full
+  CHECK(all(refusal(job).pinned).at("optimizer state") == 256);
+  CHECK(job.matches(weight));
+  CHECK(evictable() == Uses{{"parameters", 1600}});  // of which there is a copy
+  CHECK(job.matches(state));
 }
 
 TEST_CASE("gradients are known by the backend, and operators of other threads are told apart") {

@@ -278,6 +278,7 @@ TEST_CASE("one-by-one eviction takes what the policy's paper would") {
   const std::map<std::string, size_t> expected{
       {"lru", 0},        // a has waited longest: 25 us
       {"size", 1},       // b is the largest
+      {"delta", 0},      // pages times staleness: 50, 20, 4
       {"msps", 2},       // cost by page: 15, 5, 1
       {"dtr-local", 2},  // that by staleness of 25, 5, 4 us: 0.6, 1, 0.25
       {"dtr", 2},       {"dtr-eq", 2}, {"needed-cost", 2}, {"coop", 2}, {"dte", 2}};

@@ -72,8 +72,9 @@ Program Program::make(uint64_t seed) {
     operation.scalar = random.next();
     program.operations.push_back(operation);
   }
-  const bool weighs_time = program.policy == "planned" || program.policy == "needed-cost";
-  if (weighs_time && !program.evict_singly && !random.one_in(4)) {
+  const bool copies =
+      program.policy == "planned" || program.policy == "needed-cost" || program.policy == "delta";
+  if (copies && !program.evict_singly && !random.one_in(4)) {
     program.tier_bytes = random.one_in(3) ? 1024 * random.below(32) + 512 : size_t{1} << 30;
     constexpr double kPrices[] = {0, 0.1, 1, 10};
     program.tier_ns_per_byte = kPrices[random.below(4)];

@@ -161,6 +161,7 @@ double HeuristicModel::h(const std::string& policy, size_t node, double stalenes
   if (policy == "dtr-local") return own / (bytes * staleness);
   if (policy == "lru") return 1 / staleness;
   if (policy == "size") return 1 / bytes;
+  if (policy == "delta") return 1 / (bytes * staleness);
   if (policy == "msps") return (own + above) / bytes;
   if (policy == "needed-cost") return (own + cost_needed(node)) / (bytes * staleness);
   if (policy == "coop") return (own + cost_coop(node)) / staleness;

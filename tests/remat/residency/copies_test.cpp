@@ -15,8 +15,9 @@ using Tensor = RematFixture::Tensor;
 // A job with a tier; the log has what was stored.
 struct OffloadingJob {
   explicit OffloadingJob(double ns_per_byte = 0.001, size_t budget_bytes = 1 << 20,
-                         MemoryTier::Settings settings = {})
-      : job(budget_bytes, {}, nullptr, make_tier(ns_per_byte, settings)) {}
+                         MemoryTier::Settings settings = {},
+                         const remat::RuntimeConfig& config = {})
+      : job(budget_bytes, config, nullptr, make_tier(ns_per_byte, settings)) {}
 
   std::unique_ptr<MemoryTier> make_tier(double ns_per_byte, MemoryTier::Settings settings) {
     settings.ns_per_byte = ns_per_byte;
@@ -185,6 +186,68 @@ TEST_CASE("copies that cannot be read back are an error, and nothing else is los
   CHECK(job.evict(input));
   CHECK_THROWS_AS(job.matches(input), remat::TierError);
   CHECK(job.matches(input));  // the fault was for once
+  job.check();
+}
+
+remat::RuntimeConfig with_delta() {
+  remat::RuntimeConfig config;
+  config.policy = "delta";
+  return config;
+}
+
+// A copy of 512 bytes takes 1 + 49 ns each way.
+TEST_CASE("delta copies what takes no longer to copy than its operator took") {
+  OffloadingJob offloading(49.0 / 512, 1 << 20, {}, with_delta());
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  const Tensor before = job.pure({input}, 64, 1'000'000);
+  const Tensor cheap = job.pure({before}, 64, 99);
+  const Tensor dear = job.pure({input}, 64, 100);
+  CHECK(job.evict(before));
+  CHECK(job.evict(cheap));
+  CHECK(job.evict(dear));
+  CHECK(job.value(before).copied);
+  CHECK_FALSE(job.value(cheap).copied);  // whatever is evicted around it
+  CHECK(job.value(dear).copied);
+  CHECK(job.matches(cheap));
+  CHECK(job.statistics().operators_replayed == 1);
+  CHECK(job.matches(dear));
+  CHECK(job.matches(before));
+  CHECK(job.statistics().fetches == 2);
+  job.check();
+}
+
+TEST_CASE("delta lets contents without lineage go where nothing else makes room") {
+  constexpr size_t kBudget = 8 * 4096;
+  constexpr uint32_t kWords = 3 * 4096 / 8;
+  OffloadingJob offloading(0.001, kBudget, {}, with_delta());
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input(kWords);
+  const Tensor made = job.pure({input}, kWords, 100);
+  const Tensor more = job.pure({input}, kWords, 100);  // wants two pages
+  CHECK(made->evicted);
+  job.drop(made);
+  const Tensor next = job.pure({more}, kWords, 100);
+  CHECK(input->evicted);
+  CHECK_FALSE(more->evicted);
+  CHECK(job.matches(input));
+  CHECK(job.matches(next));
+  job.check();
+}
+
+TEST_CASE("delta forgets what finds no room in the tier") {
+  MemoryTier::Settings settings;
+  settings.capacity = 512;
+  OffloadingJob offloading(0.001, 1 << 20, settings, with_delta());
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  const Tensor made = job.pure({input}, 64, 100);
+  CHECK(job.evict(input));
+  CHECK(job.evict(made));
+  CHECK(job.value(input).copied);
+  CHECK_FALSE(job.value(made).copied);
+  CHECK(job.matches(made));
+  CHECK(job.statistics().operators_replayed == 1);
   job.check();
 }
 

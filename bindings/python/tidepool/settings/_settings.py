@@ -21,7 +21,7 @@ from . import _offload, _sizes, _trace_file
 # comparison.
 OWN_POLICIES = ("planned", "needed-cost", "next-use")
 POLICIES = (*OWN_POLICIES, "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps", "dte",
-            "random")
+            "delta", "random")
 DEFAULT_POLICY = "default"  # another name for the first
 NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
