@@ -6,13 +6,17 @@ Rounds of four configurations, interleaved on one thread:
   seen      attached, recording off
   recorded  attached, recording on
 Reported are the differences to `off` (what seeing and recording cost), and `recorded` to `stock`
-(all that Tidepool costs). Times are of the thread, not of the clock on the wall.
+(all that Tidepool costs). Then what a tensor's address costs in a loop of Python, of fresh results
+and of tensors that were asked for it before, beside PyTorch's own method in the same job (which is
+noticed at the first access): launchers of kernels ask for each argument's. Times are of the
+thread, not of the clock on the wall.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import time
 
 import measure
 import torch
@@ -22,6 +26,7 @@ GOALS = {  # ns at most, minimum: (seen, recorded)
     "boxed": (350.0, 800.0),
     "view": (5.0, 5.0),
 }
+ADDRESS_GOAL = 300.0  # ns at most
 VIEWS = ("t()",)
 SCHEMAS = {"add": "add.Tensor", "add_": "add_.Tensor", "add_ (lineage)": "add_.Tensor",
            "y = y * x": "mul.Tensor"}
@@ -74,6 +79,36 @@ def run_rounds(configurations: Configurations, which: int, rounds: int,
     return times
 
 
+def ns_of_addresses(data_ptr, tensors: list[torch.Tensor]) -> float:
+    """Return the ns that a method takes for the address of a tensor."""
+    start = time.thread_time_ns()
+    for tensor in tensors:
+        data_ptr(tensor)
+    return (time.thread_time_ns() - start) / len(tensors)
+
+
+def address_results(device: str, rounds: int, count: int) -> list[measure.Result]:
+    """Return what addresses cost."""
+    methods = {"stock": torch._C.TensorBase.data_ptr, "all": torch.Tensor.data_ptr}
+    base = torch.ones(16, device=device)
+    parameters = [torch.nn.Parameter(torch.ones(16, device=device))] * count
+    times: dict[tuple[str, str], list[float]] = {}
+    for k in range(rounds):
+        for name in ("stock", "all")[::1 if k % 2 else -1]:
+            fresh = [base + 1 for _ in range(count)]
+            cases = {"a result's address": fresh, "an address again": fresh,
+                     "a parameter's address": parameters}
+            for case, tensors in cases.items():
+                times.setdefault((case, name), []).append(
+                    ns_of_addresses(methods[name], tensors))
+    found = []
+    for case in dict.fromkeys(case for case, _ in times):
+        found += [measure.summarize(f"{case}: PyTorch's method", "ns", times[case, "stock"]),
+                  measure.summarize(f"{case}: Tidepool's", "ns", times[case, "all"],
+                                    ADDRESS_GOAL)]
+    return found
+
+
 def results(device: str, rounds: int, count: int) -> list[measure.Result]:
     """Attach to this process, and return what operators cost, and what is added to them."""
     torch.set_num_threads(1)
@@ -95,7 +130,7 @@ def results(device: str, rounds: int, count: int) -> list[measure.Result]:
         if base == "stock":
             found.append(measure.added(f"{label} + all", "ns", times["stock"],
                                        times["recorded"]))
-    return found
+    return found + address_results(device, rounds, count)
 
 
 def main() -> None:

@@ -1,9 +1,11 @@
 """What Tidepool adds to a training step of a 4-layer transformer while the budget is ample.
 
-Three comparisons, each interleaved: in one attached process, interception on against off on the
-thread; a plain process against an attached one, which take turns; and an attached one against one
-whose trace is recorded. Times are of the processor (all threads), so that other programs on the
-machine count little. In percent of the step.
+Four comparisons, each interleaved: in one attached process, interception on against off on the
+thread; a plain process against an attached one, which take turns; an attached one against one
+whose trace is recorded; and against one that `tidepool top` can see and that is recorded
+(`--record`). With `--tight` the last also under a smaller budget, where steps evict. Times are of
+the processor (all threads), so that other programs on the machine count little. In percent of the
+step.
 """
 
 from __future__ import annotations
@@ -90,12 +92,11 @@ def measure_thread(width: int, rounds: int) -> list[measure.Result]:
 class Worker:
     """A process that takes a step whenever it is asked to."""
 
-    def __init__(self, attached: bool, width: int, trace: Path | None = None) -> None:
+    def __init__(self, attached: bool, width: int, *options: object, budget: str = BUDGET) -> None:
         command = [sys.executable, __file__, "--worker", "--width", str(width)]
         if attached:
-            traced = ["--trace", str(trace)] if trace else []
-            command = [sys.executable, "-m", "tidepool", "run", "--budget", BUDGET, *traced, "--",
-                       *command]
+            command = [sys.executable, "-m", "tidepool", "run", "--budget", budget,
+                       *map(str, options), "--", *command]
         environ = clean_environment(TIDEPOOL_QUIET="1", CUDA_VISIBLE_DEVICES="")
         self.process = subprocess.Popen(command, env=environ, text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
@@ -132,26 +133,45 @@ def measure_processes(width: int, rounds: int) -> list[measure.Result]:
             percent(base, ours, f"d={width}: added by the process")]
 
 
-def measure_trace(width: int, rounds: int) -> list[measure.Result]:
-    """Compare an attached process with one that is recorded.
+def compare_options(width: int, rounds: int, budget: str,
+                    *options: object) -> tuple[list[float], list[float]]:
+    """Return the times of an attached process without and with options.
 
-    The recorder's thread works in bursts, some steps late: of 10 steps together its share is whole.
+    Threads beside the job work in bursts, some steps late: of 10 steps together their share is
+    whole.
     """
+    plain, ours = Worker(True, width, budget=budget), Worker(True, width, *options, budget=budget)
+
+    def several(worker: Worker) -> float:
+        return sum(worker.step() for _ in range(10)) / 10
+
+    times = take_turns(lambda: several(plain), lambda: several(ours), max(rounds // 3, 1))
+    plain.end()
+    ours.end()
+    return times
+
+
+def measure_trace(width: int, rounds: int) -> list[measure.Result]:
+    """Compare an attached process with one whose trace is recorded."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.jsonl.gz"
-        plain, traced = Worker(True, width), Worker(True, width, path)
-
-        def several(worker: Worker) -> float:
-            return sum(worker.step() for _ in range(10)) / 10
-
-        base, ours = take_turns(lambda: several(plain), lambda: several(traced), rounds // 3)
-        plain.end()
-        traced.end()
-        kilobytes = path.stat().st_size / 1e3 / (10 * (rounds // 3))
+        base, ours = compare_options(width, rounds, BUDGET, "--trace", path)
+        kilobytes = path.stat().st_size / 1e3 / (10 * max(rounds // 3, 1))
     label = f"d={width}, {kilobytes:.1f} kB a step"
     return [measure.summarize(f"{label}: no trace", "ms", base),
             measure.summarize(f"{label}: a trace", "ms", ours),
             percent(base, ours, f"{label}: added by the trace")]
+
+
+def measure_instruments(width: int, rounds: int, budget: str) -> list[measure.Result]:
+    """Compare an attached process with one that is seen by `top` and recorded."""
+    with tempfile.TemporaryDirectory() as folder:
+        base, ours = compare_options(width, rounds, budget, "--top", "--record",
+                                     Path(folder) / "job.rec")
+    label = f"d={width}, {budget}"
+    return [measure.summarize(f"{label}: no instruments", "ms", base),
+            measure.summarize(f"{label}: top and record", "ms", ours),
+            percent(base, ours, f"{label}: added by the instruments")]
 
 
 def main() -> None:
@@ -162,6 +182,8 @@ def main() -> None:
     parser.add_argument("--worker", action="store_true", help="used by this program itself")
     parser.add_argument("--only-thread", action="store_true", help="skip all processes")
     parser.add_argument("--only-trace", action="store_true", help="skip all but the trace")
+    parser.add_argument("--only-instruments", action="store_true", help="skip all but these")
+    parser.add_argument("--tight", metavar="BUDGET", help="measure the instruments under it, too")
     parsed = parser.parse_args()
     width, rounds = (32, 3) if parsed.smoke else (parsed.width, parsed.rounds)
     torch.set_num_threads(parsed.threads)
@@ -170,14 +192,18 @@ def main() -> None:
         work(parsed.width)
         return
     results = []
-    if not parsed.only_thread:
-        if not parsed.only_trace:
-            results += measure_processes(width, rounds)
+    wanted = [part for part in ("thread", "trace", "instruments")
+              if getattr(parsed, f"only_{part}")] or ["processes", "trace", "instruments", "thread"]
+    if "processes" in wanted:
+        results += measure_processes(width, rounds)
+    if "trace" in wanted:
         results += measure_trace(width, rounds)
-    if parsed.only_trace:
-        measure.report(parsed, results)
-        return
-    measure.report(parsed, results + measure_thread(width, rounds))
+    if "instruments" in wanted:
+        for budget in filter(None, (BUDGET, parsed.tight)):
+            results += measure_instruments(width, rounds, budget)
+    if "thread" in wanted:
+        results += measure_thread(width, rounds)
+    measure.report(parsed, results)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ WITHIN: dict[str, tuple[str, ...]] = {
               "simulate", "plan", "replay"),
     "remat/trace": ("text", "."),
     "remat/simulate": ("memory", "job", "."),
-    "remat/plan": ("chain", "search", "follow", "."),
+    "remat/plan": ("chain", "checkpoints", "search", "follow", "."),
     "cuda": ("driver", "kernels", "streams", "space", "."),
     "bindings/torch": ("base", "state", "storage", "calls", "engine", "intercept", "plugin"),
     "bindings/torch/intercept": ("operands", "."),

@@ -13,10 +13,11 @@ import argparse
 import contextlib
 import gc
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
-from corpus_networks import CORPUS
+from corpus_networks import CORPUS, CorpusNetwork
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -24,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 class Training:
     """A network with an optimizer for each part."""
 
-    def __init__(self, name: str, scale: str) -> None:
+    def __init__(self, network: CorpusNetwork, scale: str) -> None:
         torch.manual_seed(1)
-        self.model = CORPUS[name].build(scale)
+        self.model = network.build(scale)
         self.device = torch.device("cpu")
         if scale == "gpu":
-            if CORPUS[name].half:
+            if network.half:
                 self.model = self.model.to(torch.bfloat16)
             self.device = torch.device("meta")
         parts = self.model.parts() if hasattr(self.model, "parts") else [self.model]
@@ -61,7 +62,7 @@ def _placed(tensor: torch.Tensor, device: torch.device, model: torch.nn.Module) 
 
 def train(name: str, rounds: int) -> None:
     """Train at CPU scale: one round to warm up, and `rounds` more."""
-    training = Training(name, "cpu")
+    training = Training(CORPUS[name], "cpu")
     steps = CORPUS[name].steps
     batches = [training.batch(step) for step in range(steps)]
     gc.collect()
@@ -71,17 +72,23 @@ def train(name: str, rounds: int) -> None:
             training.step([tensor.clone() for tensor in batch])
 
 
-def record_shapes(name: str, path: Path) -> None:
-    """Record a round at GPU scale, after one that makes the optimizers' state."""
+def record_shapes(network: CorpusNetwork, path: Path, title: str,
+                  batches: Callable[[Training], Iterable[list[torch.Tensor]]]) -> None:
+    """Record steps at GPU scale, after one that makes the optimizers' state.
+
+    Args:
+        network: what is trained.
+        path: of the trace.
+        title: the trace's name.
+        batches: returns the steps' batches, each made when the step before it is over.
+    """
     from shape_recorder import DeviceFigures, ShapeRecorder
 
     torch.set_default_device("meta")
-    training = Training(name, "gpu")
-    steps = CORPUS[name].steps
-    batches = [training.batch(step) for step in range(steps)]
-    with ShapeRecorder(path, f"gpu_{name}", DeviceFigures()) as recorder:
+    training = Training(network, "gpu")
+    with ShapeRecorder(path, title, DeviceFigures()) as recorder:
         with recorder.paused():
-            training.step(batches[0])
+            training.step(next(iter(batches(training))))
             gc.collect()
             gc.disable()
         recorder.name_storages(training.model.parameters(), "parameter")
@@ -92,7 +99,7 @@ def record_shapes(name: str, path: Path) -> None:
             for state in optimizer.state.values():
                 recorder.name_storages((v for v in state.values() if torch.is_tensor(v)),
                                        "optimizer_state")
-        for batch in batches:
+        for batch in batches(training):
             training.step(batch, recorder.optimizing)
 
 
@@ -104,9 +111,11 @@ def main() -> None:
     parser.add_argument("--marks", action="store_true")
     parsed = parser.parse_args()
     if parsed.marks:
-        print(len(Training(parsed.name, "cpu").optimizers) * CORPUS[parsed.name].steps)
+        print(len(Training(CORPUS[parsed.name], "cpu").optimizers) * CORPUS[parsed.name].steps)
     elif parsed.gpu:
-        record_shapes(parsed.name, parsed.gpu)
+        network = CORPUS[parsed.name]
+        record_shapes(network, parsed.gpu, f"gpu_{parsed.name}",
+                      lambda training: map(training.batch, range(network.steps)))
     else:
         train(parsed.name, parsed.rounds)
 

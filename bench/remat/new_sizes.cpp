@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
+#include "remat/plan/follow/step_digest.h"
 #include "remat/plan/search/planner.h"
 #include "remat/simulate/job/step_trace.h"
 #include "remat/simulate/simulated_process.h"
@@ -25,19 +27,27 @@ constexpr size_t kMostSteps = 4, kSimulations = 100;
 // Sized: one step of the trace.
 struct Sized {
   Trace trace;
+  uint64_t digest = 0;
   size_t peak_bytes = 0;
   std::vector<RankedPlan> plans;
 };
 
+// The trace's first steps that differ.
 std::vector<Sized> steps_of(const Trace& trace) {
   std::vector<Sized> steps;
   size_t begin = 0;
   for (size_t k = 0; k < trace.events.size() && steps.size() < kMostSteps; ++k) {
     if (trace.events[k].kind != EventKind::kStep) continue;
-    Sized& step = steps.emplace_back();
+    Sized step;
     step.trace = step_trace(trace, begin, k);
-    step.peak_bytes = trace_peak(step.trace).peak_bytes;
     begin = k + 1;
+    step.digest = step_digest(step.trace, trace.facts.alignment);
+    if (std::any_of(steps.begin(), steps.end(),
+                    [&](const Sized& other) { return other.digest == step.digest; })) {
+      continue;
+    }
+    step.peak_bytes = trace_peak(step.trace).peak_bytes;
+    steps.push_back(std::move(step));
   }
   return steps;
 }

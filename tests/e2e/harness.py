@@ -19,10 +19,11 @@ JOB_SECONDS = 300
 ON_CPU = {"CUDA_VISIBLE_DEVICES": ""}  # the default device is the CPU also where a GPU is
 
 
-def run(command: list[str], **environ: str) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], seconds: int = JOB_SECONDS,
+        **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end with a clean environment plus `environ`."""
     return subprocess.run(command, env=clean_environment(**{**ON_CPU, **environ}), text=True,
-                          capture_output=True, timeout=JOB_SECONDS)
+                          capture_output=True, timeout=seconds)
 
 
 def attached(budget: str | int, *options: str, stats: Path | None = None) -> list[str]:

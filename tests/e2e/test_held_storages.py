@@ -3,6 +3,7 @@
 import sys
 
 import harness
+import pytest
 
 JOB = """
 import torch
@@ -50,3 +51,63 @@ def test_a_kernel_for_all_operators_ends_recording():
                         "64MiB", "--", sys.executable, "-c", FALLBACK_JOB])
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == [f"{[RESIDENT]}", f"{[ROOT, ROOT]}"]
+
+
+ADDRESS_JOB = """
+import ctypes, pickle
+import torch
+from tidepool.job import _job
+plugin = _job.current().plugin
+def state(tensor):
+    return plugin.state(tensor.untyped_storage()._cdata)
+def evict(tensor):
+    assert plugin.evict(tensor.untyped_storage()._cdata)
+base = torch.ones(1000)
+in_place, away, view, seen = base + 1, base + 2, (base + 3).view(10, 100)[4, 7:], base + 4
+evict(away)
+evict(view)
+addresses = [each.data_ptr() for each in (in_place, away, view)]
+print([state(each) for each in (in_place, away, view)])
+print(addresses == [each.data_ptr() for each in (in_place, away, view)],
+      view.data_ptr() == view.untyped_storage().data_ptr() + 4 * (400 + 7))
+# What reads a fixed parameter is made again from what is there then.
+weight = torch.nn.Parameter(torch.ones(1000))
+product = (weight * 3).detach()
+evict(product)
+address = weight.data_ptr()
+ctypes.memset(address, 0, 4000)
+print(state(weight), product.sum().item(), weight.data_ptr() == address)
+class Seen(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        calls.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+calls = []
+with Seen():
+    seen.data_ptr()
+class Labelled(torch.Tensor):
+    pass
+labelled = (base + 5).as_subclass(Labelled)
+print(calls, state(seen), labelled.data_ptr() == labelled.untyped_storage().data_ptr(),
+      torch.empty(0).data_ptr(), torch.empty(3, device="meta").data_ptr())
+for wrong in (lambda: torch.vmap(lambda each: torch.tensor(each.data_ptr()))(base),
+              lambda: torch.ones(2).to_sparse().data_ptr(), lambda: base.data_ptr(1)):
+    try:
+        wrong()
+        print("no error")
+    except (RuntimeError, TypeError) as error:
+        print(type(error).__name__)
+print(pickle.loads(pickle.dumps(torch.Tensor.data_ptr)) is torch.Tensor.data_ptr,
+      type(torch.Tensor.data_ptr).__name__)
+"""
+ESCAPED, ROOT = 4, 1
+
+
+@pytest.mark.torch_floor
+def test_an_address_that_is_asked_for_stays():
+    done = harness.run([sys.executable, "-m", "tidepool", "run", "--device", "cpu", "--budget",
+                        "64MiB", "--", sys.executable, "-c", ADDRESS_JOB])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"{[ESCAPED] * 3}", "True True", f"{ROOT} 3000.0 True",
+        f"['data_ptr'] {ESCAPED} True 0 0", "RuntimeError", "RuntimeError", "TypeError",
+        "True method_descriptor"]

@@ -178,11 +178,14 @@ def _probe_job(parsed: argparse.Namespace, command: list[str]) -> int:
 
     def make_environ(**settings: str) -> dict[str, str]:
         options = argparse.Namespace(command="probe", device=parsed.device, trust=parsed.trust,
-                                     replay=parsed.replay, keep=parsed.keep, **settings)
+                                     replay=parsed.replay, keep=parsed.keep,
+                                     offload=parsed.offload, **settings)
         return job_environment(options, kept)
 
-    make_environ(budget="1GiB")  # refuses now what would be refused later
-    wish = _probe.Wish(parsed.memory, parsed.slowdown, parsed.steps or _probe.STEPS)
+    # Refuses now what would be refused later.
+    settings = _settings.resolve({}, make_environ(budget="1GiB"))
+    wish = _probe.Wish(parsed.memory, parsed.slowdown, parsed.steps or _probe.STEPS,
+                       settings.offload)
     if parsed.batch:
         batches = _batches(parsed.batch, command, wish)
         return _batch.main(command, make_environ, wish, batches, parsed.json)

@@ -73,6 +73,27 @@ TIDEPOOL_EXPORT int tidepool_escape(void* storage, char* error, size_t error_byt
 // be recorded.
 TIDEPOOL_EXPORT int tidepool_written(void* storage, char* error, size_t error_bytes);
 
+// What the method below needs of the running Python. Both types are `torch.Tensor` and
+// `torch.nn.Parameter`; `type_offset` and `impl_offset` say where an object of these has the
+// pointers to its type and to its `c10::TensorImpl`; `integer_of` is PyLong_FromVoidPtr, `call`
+// PyObject_CallOneArg; `otherwise` is a callable that takes the tensor, kept alive by the caller.
+struct tidepool_python_tensors {
+  void* tensor_type;
+  void* parameter_type;
+  size_t type_offset;
+  size_t impl_offset;
+  void* (*integer_of)(void*);
+  void* (*call)(void*, void*);
+  void* otherwise;
+};
+typedef void* (*tidepool_python_method)(void* self, void* no_arguments);
+// Returns a function for a PyMethodDef without arguments, which gives a tensor's address after
+// tidepool_written() for a parameter and tidepool_escape() for other tensors. Where these would
+// have to wait, where something overrides PyTorch's functions, or for other types of tensors, it
+// returns what `otherwise` does. It has to be called with the GIL, as Python calls methods.
+TIDEPOOL_EXPORT tidepool_python_method
+tidepool_data_ptr_method(const tidepool_python_tensors* python);
+
 // Says that the job is about to free a storage's bytes, by resizing it to nothing, and will fill it
 // again, as FSDP does with gathered parameters. What was computed from them can be evicted all the
 // same: the bytes are kept for that where it pays and memory is not short.

@@ -206,27 +206,26 @@ void Turn::replay(Replay& segment, std::vector<Moment>& needed_until) const {
   segment.saved_bytes = held;
 }
 
-std::vector<Turn::Replay> Turn::segments(std::span<const uint32_t> cuts) const {
-  std::vector<Replay> segments(cuts.size() + 1);
-  for (size_t k = 0; k < cuts.size(); ++k) {
-    segments[k].end = segments[k + 1].first = places_[cuts[k]] + 1;
-  }
-  segments.back().end = turn_;
-  return segments;
+Schedule Turn::schedule(std::span<const uint32_t> cuts) const {
+  std::vector<Segment> segments;
+  for (const uint32_t cut : cuts) segments.push_back({places_[cut] + 1});
+  segments.push_back({turn_, false});
+  return schedule_of(segments);
 }
 
-Schedule Turn::schedule(std::span<const uint32_t> cuts) const {
+Schedule Turn::schedule_of(std::span<const Segment> cut) const {
   Schedule result(trace_.operators.size());
-  std::vector<Replay> segments = this->segments(cuts);
+  std::vector<Replay> segments(cut.size());
   std::vector<uint32_t> segment_of(turn_);
   for (uint32_t k = 0; k < segments.size(); ++k) {
+    segments[k].first = k > 0 ? cut[k - 1].end : 0;
+    segments[k].end = cut[k].end;
     std::fill(segment_of.begin() + segments[k].first, segment_of.begin() + segments[k].end, k);
   }
   std::vector<bool> kept(trace_.storages.size()), saved(trace_.storages.size());
   for (const StorageIndex storage : forward_) {
-    const uint32_t segment = segment_of[values_[storage].made];
-    kept[number(storage)] =
-        segment + 1 == segments.size() || last_forward_use(storage) >= segments[segment].end;
+    const Segment& segment = cut[segment_of[values_[storage].made]];
+    kept[number(storage)] = !segment.runs_again || crosses(storage, segment.end - 1);
   }
   for (const Turned& each : results_) {
     if (kept[number(each.storage)]) continue;

@@ -24,8 +24,8 @@ class Held {
 
   // From when operator `first` runs to when operator `last` has run.
   void add(Moment first, Moment last, size_t bytes, int sign = 1) {
+    if (first + size_t{1} >= change_.size() || first > last) return;
     const auto last_at = std::min<size_t>(last, change_.size() - 2);
-    if (first > last_at) return;
     change_[first] += sign * static_cast<int64_t>(bytes);
     change_[last_at + 1] -= sign * static_cast<int64_t>(bytes);
   }
@@ -56,6 +56,12 @@ struct Turned {
 // Rerun: operator `op` runs again before operator `before` runs.
 struct Rerun {
   Moment before = 0, op = 0;
+};
+
+// Segment: operators of the forward pass, from the end of the segment before it.
+struct Segment {
+  Moment end = 0;          // the operator behind its last one
+  bool runs_again = true;  // if not, all its results are kept
 };
 
 // Schedule: what becomes of the results of one turn.
@@ -96,7 +102,12 @@ class Turn {
     find_places();
   }
 
+  // The places where it may be cut; behind the last of them lies the turn.
   size_t places() const { return places_.size(); }
+  // The operator behind which place `index` lies.
+  Moment place(uint32_t index) const { return places_[index]; }
+  Moment at() const { return turn_; }
+  std::span<const Turned> results() const { return results_; }
   // How many storages lie at the widest of these cuts.
   size_t widest(std::span<const uint32_t> cuts) const {
     size_t most = 0;
@@ -108,15 +119,19 @@ class Turn {
     return most;
   }
   Chain chain() const;
+  // Cut at these places, where all segments but the last run again.
   Schedule schedule(std::span<const uint32_t> cuts) const;
+  // Requires: ends ascend, the last one is the turn, and nothing is written across an end.
+  Schedule schedule_of(std::span<const Segment> segments) const;
+  // Whether an operator of the forward pass behind operator `place` reads what was made before.
+  bool crosses(StorageIndex storage, Moment place) const {
+    return values_[storage].made <= place && last_forward_use(storage) > place;
+  }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
   struct Replay;
 
-  bool crosses(StorageIndex storage, Moment place) const {
-    return values_[storage].made <= place && last_forward_use(storage) > place;
-  }
   bool is_forward(StorageIndex storage) const {
     return values_[storage].replayable && values_[storage].last_write < turn_;
   }
@@ -139,7 +154,6 @@ class Turn {
   void add_forward(Chain& chain, const std::vector<uint32_t>& block) const;
   void add_again(Chain& chain, const std::vector<uint32_t>& block) const;
   void add_backward(Chain& chain, const std::vector<uint32_t>& block) const;
-  std::vector<Replay> segments(std::span<const uint32_t> cuts) const;
   void replay(Replay& segment, std::vector<Moment>& needed_until) const;
   void add_replays(std::span<const Replay> segments, Schedule& schedule) const;
 

@@ -14,6 +14,8 @@ HEALTHY = {
                   "overridden": []}],
     "in_force": {"asked": True, "text": "budget 1 GiB on cpu", "error": None, "device": "cpu",
                  "budget_bytes": 2**30, "auto": False},
+    "folder": {"folder": "/scratch", "capacity_bytes": 2**30, "free_bytes": 2**31,
+               "write_bytes_per_s": 5e8, "read_bytes_per_s": 2e9},
     "machine": {"python": "3.11.2", "executable": "python", "system": "Linux 6.1, x86_64",
                 "memory_bytes": 2**34, "available_bytes": 2**33, "cgroup_bytes": None,
                 "address_bytes": None, "overcommit": 0, "preloaded": [],
@@ -49,6 +51,9 @@ def test_nothing_is_found_where_all_is_well():
     assert "the same bits, 9 evictions, 12 operators replayed" in text
     assert text.endswith("\nhealthy") and "Findings" not in text
     assert "budget  1GiB  TIDEPOOL_BUDGET" in text
+    assert "/scratch: 2 GiB free, writes 0.50 GB/s, reads 2.00 GB/s" in text
+    assert "Offload" not in _doctor.report(
+        {**facts_with("folder", None), "findings": [], "healthy": True})
 
 
 @pytest.mark.parametrize("path, value, severity, what", [
@@ -66,6 +71,8 @@ def test_nothing_is_found_where_all_is_well():
     ("machine/shared", {"total_bytes": 64 << 20, "free_bytes": 0}, "warning", "64 MiB"),
     ("machine/shared", None, "warning", "/dev/shm has none"),
     ("machine/preloaded", ["libjemalloc.so"], "warning", "libjemalloc.so"),
+    ("folder", {"failed": "/scratch: disk quota exceeded"}, "error", "disk quota exceeded"),
+    ("folder/free_bytes", 2**29, "warning", "1 GiB in /scratch, where 512 MiB are free"),
     ("devices/cpu/attached", {"failed": "RuntimeError: x"}, "error", "failed: RuntimeError: x"),
     ("devices/cpu/attached/evictions", 0, "error", "evicted nothing"),
     ("devices/cuda/attached/results", ["a", "c"], "error", "cuda gave other bits"),

@@ -5,8 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from tidepool.doctor import _transfers
 from tidepool.probe import _probe
 from tidepool.probe._simulation import Point
+from tidepool.settings import _offload, _sizes
 from tidepool.verify import _recorder, _runs, _step_log
 from tidepool.verify._json_lines import JsonLines
 
@@ -48,8 +50,8 @@ class Script:
                 json.dumps({"pid": 1, "devices": {"cpu": peak}}))
         return 1 if lacked else self.status
 
-    def simulate(self, traces, steps, progress):
-        self.simulated_steps = steps
+    def simulate(self, traces, steps, progress, link):
+        self.simulated_steps, self.link = steps, link
         return self
 
     def at(self, budgets):
@@ -135,6 +137,26 @@ def test_memory_that_was_given_is_not_exceeded(script, probe):
     assert status == _probe.NOT_FOUND and result["proof"]["budget_bytes"] == 850 * MIB
 
 
+def test_what_is_offloaded_is_simulated_at_the_speed_measured(script, probe, monkeypatch):
+    speed = _transfers.Speed(out=1e9, back=3e9)
+    monkeypatch.setattr(_transfers, "file_speed", lambda folder: speed)
+    tier = _offload.FileTier("/a b", 3 * MIB + 1)
+    script.needs = 250 * MIB  # lists of tensors are split in jobs, not in simulations
+    status, text = probe(as_json=False, memory_bytes=300 * MIB, offload=tier)
+    assert script.link.options() == ["--tier", f"{3 * MIB + 1}@1.5000", "--beside", "no"]
+    assert status == _probe.PROVED
+    assert "recommended: 300 MiB, which does not run in simulation" in text
+    assert text.endswith("  tidepool run --budget 300MiB --offload 'file:/a b:3145729' -- python "
+                         "'a b.py'\n")
+
+    def fails(folder):
+        raise _transfers.CannotMeasure("the disk is full")
+
+    monkeypatch.setattr(_transfers, "file_speed", fails)
+    status, result = probe(memory_bytes=300 * MIB, offload=tier)
+    assert status == _probe.COULD_NOT_RUN and "the disk is full" in result["problem"]
+
+
 def test_other_bits_are_no_proof(script, probe):
     script.weights = "other"
     status, result = probe()
@@ -199,5 +221,5 @@ def test_progress_of_simulations_is_said_in_place_or_once():
                                           (20 * MIB + 1, "20544KiB"), (1001, "1001")])
 def test_budgets_are_easy_to_write(budget, text):
     rounded = _probe.round_up(budget)
-    assert budget <= rounded <= budget * 1.01 and _probe.as_text(rounded) == text
+    assert budget <= rounded <= budget * 1.01 and _sizes.as_argument(rounded) == text
     assert os.path.basename(text) == text

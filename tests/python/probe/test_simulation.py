@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidepool.probe import _simulation
-from tidepool.probe._simulation import Point, Simulation, least_budget
+from tidepool.probe._simulation import Link, Point, Simulation, least_budget
 
 # Stands in for tidepool-replay: runs where a trace says, but for a hole; notes what it is asked.
 REPLAY = """#!{python}
@@ -21,7 +21,8 @@ budget = int(arguments.get("--budget", trace["peak"]))
 runs = budget >= trace["needs"] and not 600 <= budget < 650
 print(json.dumps({{"status": "ok" if runs else "out_of_memory", "budget_bytes": budget,
                    "overhead": trace["peak"] / max(budget, 1) if runs else None, "evictions": 8,
-                   "operators_replayed": 12, "peak_bytes": budget - 1}}))
+                   "operators_replayed": 12, "peak_bytes": budget - 1,
+                   "stored_bytes": 6, "loaded_bytes": 4, "exposed_ns": 20}}))
 """
 
 
@@ -48,12 +49,19 @@ def test_all_processes_have_to_run_and_the_slowest_counts(simulation):
     made = simulation({"peak": 1000, "needs": 100}, {"peak": 500, "needs": 300},
                       {"peak": 0, "needs": 0})
     assert made.peak_bytes == 1000
-    assert made.at([400, 200]) == [Point(400, True, 2.5, 8, 12, 399), Point(200, False)]
+    assert made.at([400, 200]) == [Point(400, True, 2.5, 8, 12, 399, 10, 20), Point(200, False)]
     asked = simulation.log()
     assert asked[0][-2:] == ["--iterations", "4"] and "default" in asked[0]
     assert len(asked) == 3 + 4  # the process that computes nothing is asked once
     made.at([200, 400])
     assert len(simulation.log()) == len(asked)  # what is known is not simulated again
+
+
+def test_where_contents_may_go_besides_is_said(simulation):
+    simulation({"peak": 1000, "needs": 100}, link=Link(5, 2.5e9, runs_beside=True)).at([400])
+    for asked in simulation.log():
+        place = asked.index("--tier")
+        assert asked[place:place + 4] == ["--tier", "5@2.5000", "--beside", "yes"]
 
 
 def test_a_trace_of_one_step_is_repeated_until_there_is_a_plan(simulation):

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tidepool.settings import _conf, _settings, _sizes
+from tidepool.settings import _conf, _offload, _settings, _sizes
 from tidepool.settings._settings import SettingsError, resolve
 
 
@@ -178,3 +178,9 @@ def test_policies_are_those_of_the_runtime():
     source = (Path(__file__).parents[3] / "remat" / "restore" / "policy_table.cpp").read_text()
     table = source.split("kPolicies[] = {", 1)[1].split("\n};", 1)[0]
     assert tuple(re.findall(r'^    \{"([^"]+)"', table, re.MULTILINE)) == _settings.POLICIES
+
+
+@pytest.mark.parametrize("size", [4 << 30, 123456789])
+def test_a_tier_is_described_to_the_byte(tmp_path, size):
+    for tier in (_offload.FileTier(str(tmp_path), size), _offload.HostTier(size)):
+        assert _offload.parse(tier.describe()) == tier

@@ -82,3 +82,11 @@ def test_what_others_in_the_group_use_is_not_there(tmp_path):
 
 def test_this_machine_has_memory():
     assert _sizes.cpu_memory_bytes() > 2**26
+
+
+@pytest.mark.parametrize("size, text", [
+    (4 << 30, "4GiB"), (5 << 20, "5MiB"), (3 << 10, "3KiB"), (123456789, "123456789"), (0, "0"),
+])
+def test_a_size_for_a_command_is_exact(size, text):
+    assert _sizes.as_argument(size) == text
+    assert _sizes.parse_size(text) == size

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from .._version import __version__
 from ..job import _plugin
-from ..settings import _conf, _origins, _settings, _sizes
-from . import _machine, _table
+from ..settings import _conf, _offload, _origins, _settings, _sizes
+from . import _machine, _table, _transfers
 
 HEALTHY, UNHEALTHY = 0, 1
 SHIM = _plugin.LIBRARY_FOLDER / "libtidepool_preload.so"
@@ -50,6 +50,7 @@ def examine(environ: Mapping[str, str]) -> dict:
                     for device in _settings.DEVICES},
         "settings": [asdict(origin) for origin in settings],
         "in_force": _in_force(clean),
+        "folder": _folder_facts(clean),
         "devices": {},
     }
     plain = {name: value for name, value in clean.items()
@@ -72,6 +73,24 @@ def _in_force(environ: Mapping[str, str]) -> dict:
     return {"asked": True, "text": settings.describe(), "error": None,
             "budget_bytes": settings.budget_bytes, "device": settings.device,
             "auto": settings.budget_auto}
+
+
+def _folder_facts(environ: Mapping[str, str]) -> dict | None:
+    """Return what is known of the folder that contents are to go to, if there is one."""
+    try:
+        tier = _settings.resolve({}, environ).offload if _settings.asked_for(environ) else None
+    except _settings.SettingsError:
+        return None  # said elsewhere
+    tier = tier.file if isinstance(tier, _offload.ChainedTier) else tier
+    if not isinstance(tier, _offload.FileTier):
+        return None
+    facts = {"folder": tier.folder, "capacity_bytes": tier.capacity_bytes}
+    try:
+        speed = _transfers.file_speed(tier.folder)
+        return {**facts, "free_bytes": _transfers.free_bytes(tier.folder),
+                "write_bytes_per_s": speed.out, "read_bytes_per_s": speed.back}
+    except _transfers.CannotMeasure as problem:
+        return {**facts, "failed": str(problem)}
 
 
 # -- processes with PyTorch ------------------------------------------------------------------------
@@ -116,7 +135,7 @@ def _result(process: subprocess.Popen) -> dict:
 def findings(facts: dict, environ: Mapping[str, str]) -> list[Finding]:
     """Return what is wrong, errors first."""
     found = [*_of_installation(facts), *_of_settings(facts), *_of_machine(facts),
-             *_of_environment(facts, environ), *_of_self_test(facts)]
+             *_of_folder(facts), *_of_environment(facts, environ), *_of_self_test(facts)]
     return sorted(found, key=lambda finding: finding.severity)
 
 
@@ -182,6 +201,19 @@ def _of_machine(facts: dict) -> Iterator[Finding]:
                       "give the container more: docker run --shm-size=8g")
 
 
+def _of_folder(facts: dict) -> Iterator[Finding]:
+    folder = facts["folder"]
+    if folder is None:
+        return
+    if "failed" in folder:
+        yield Finding("error", f"offload: {folder['failed']}",
+                      "name a folder on a local disk in offload")
+    elif folder["free_bytes"] < folder["capacity_bytes"]:
+        yield Finding("warning", f"offload may take {_size(folder['capacity_bytes'])} in "
+                      f"{folder['folder']}, where {_size(folder['free_bytes'])} are free: what "
+                      "does not fit stays in memory", "make room there, or name another folder")
+
+
 def _of_environment(facts: dict, environ: Mapping[str, str]) -> Iterator[Finding]:
     for path in _machine.other_allocators(facts["machine"]["preloaded"]):
         yield Finding("warning", f"LD_PRELOAD has {path}: memory that it keeps for Python and "
@@ -240,6 +272,7 @@ def report(facts: dict) -> str:
              f"{_size(machine['shared']['free_bytes'])} of "
              f"{_size(machine['shared']['total_bytes'])} free"),
             ("In force", facts["in_force"]["text"] or facts["in_force"]["error"]),
+            *_folder_rows(facts["folder"]),
             *_self_test_rows(facts["devices"])]
     settings = [(each["key"], each["value"], each["source"]) for each in facts["settings"]]
     parts = [_table.aligned(rows), "Settings", _table.aligned(settings, indent="  ")]
@@ -249,6 +282,15 @@ def report(facts: dict) -> str:
         parts += [f"  {each['severity']}: {each['what']}", f"    what to do: {each['advice']}"]
     parts.append("healthy" if facts["healthy"] else "not healthy: see the errors above")
     return "\n".join(parts)
+
+
+def _folder_rows(folder: dict | None) -> Iterator[tuple[str, str]]:
+    if folder is None:
+        return
+    yield "Offload", folder.get("failed") or (
+        f"{folder['folder']}: {_size(folder['free_bytes'])} free, writes "
+        f"{folder['write_bytes_per_s'] / 1e9:.2f} GB/s, reads "
+        f"{folder['read_bytes_per_s'] / 1e9:.2f} GB/s")
 
 
 def _torch_rows(devices: dict) -> Iterator[tuple[str, str]]:

@@ -29,6 +29,7 @@ import types
 from typing import Any
 
 from ..job import _plugin
+from . import _data_ptr
 from ._callers import call_as_caller
 
 # Readers by the class that has them; what a PyTorch version lacks is skipped.
@@ -95,7 +96,8 @@ class Readers:
             elif kind == "look":
                 wrapper = self._reader(original, self.storage_of, self._torch.overrides)
             elif kind == "address":
-                wrapper = self._tensor_address(original)
+                wrapper = _data_ptr.method(self._plugin.library, self._torch,
+                                           self._tensor_address(original))
             else:
                 wrapper = self._tensor_marker(original, self._actions[kind])
             self._put(tensor, name, wrapper)
@@ -383,7 +385,7 @@ class Readers:
 
     def _put(self, owner, name: str, wrapper) -> None:
         before = owner.__dict__.get(name, _MISSING)
-        if isinstance(owner, type) and not isinstance(wrapper, property):
+        if isinstance(owner, type) and isinstance(wrapper, types.FunctionType):
             # So that pickle finds `torch.Tensor.tolist` by its name.
             wrapper.__module__, wrapper.__qualname__ = owner.__module__, f"{owner.__name__}.{name}"
         _set(owner, name, wrapper)

@@ -6,15 +6,15 @@ of them. The size predicted so, and its neighbours, then run under the budget fo
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..settings._sizes import as_argument
 from ..verify._runs import CouldNotRun
 from . import _probe, _simulation
-from ._probe import GRID, PRECISION, Probe, as_text
+from ._probe import GRID, PRECISION, Probe
 
 _GROWTH = 4  # from one recorded size to the next
 _PARTS = 64  # the first neighbour tried is that part of the prediction away: simulations are good
@@ -85,7 +85,7 @@ class BatchProbe:
 
     def _fits(self, size: int) -> bool:
         """Run the job with a batch of this size under the budget."""
-        run = self._probe.under(self._memory, f"batch {size} under {as_text(self._memory)}",
+        run = self._probe.under(self._memory, f"batch {size} under {as_argument(self._memory)}",
                                 self._command(size))
         fits = run.ended_well and not run.lacked_memory
         if not fits and not run.lacked_memory:
@@ -137,8 +137,8 @@ def report(result: Mapping) -> str:
     """Return what is known as text."""
     if "problem" in result:
         return f"could not run: {result['problem']}"
-    budget = as_text(result["memory_bytes"])
-    lines = [f"batch {size}: runs from {as_text(least)} on, in simulation"
+    budget = as_argument(result["memory_bytes"])
+    lines = [f"batch {size}: runs from {as_argument(least)} on, in simulation"
              for size, least in result["least_by_batch"].items()]
     if "predicted" in result:
         lines.append(f"predicted for {budget}: {result['predicted']}")
@@ -148,7 +148,7 @@ def report(result: Mapping) -> str:
             lines.append(f"{what} under {budget}: {', '.join(map(str, sizes))}")
     if result.get("largest"):
         lines += [f"largest batch: {result['largest']}",
-                  f"  tidepool run --budget {budget} -- {shlex.join(result['command'])}"]
+                  _probe.command_line(result, result["memory_bytes"])]
     elif "largest" in result:
         lines.append(f"no batch fits {budget}")
     else:

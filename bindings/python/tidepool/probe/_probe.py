@@ -17,14 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..doctor import _table
-from ..settings import _settings, _sizes
+from ..doctor import _table, _transfers
+from ..settings import _offload, _settings, _sizes
+from ..settings._sizes import as_argument
 from ..verify import _runs, _step_log
 from ..verify._progress import Progress
 from ..verify._recorder import Task
 from ..verify._runs import CouldNotRun, Run
 from . import _simulation
-from ._simulation import Point, Simulation
+from ._simulation import Link, Point, Simulation
 
 PROVED, NOT_FOUND, COULD_NOT_RUN = 0, 1, 3
 SLOWDOWN = 0.1  # what is recommended without a wish
@@ -48,6 +49,7 @@ class Wish:
     memory_bytes: int | None = None
     slowdown: float | None = None  # 0.1: a step may take 10 % longer
     steps: int = STEPS
+    offload: _offload.Tier | None = None  # where contents may go besides
 
 
 class Probe:
@@ -58,8 +60,11 @@ class Probe:
         self.command, self._make_environ, self._wish = list(command), make_environ, wish
         self._folder, self._say = folder, say
         self._count = 0
+        self._measured: _transfers.Speed | None = None
         self.simulation: Simulation | None = None
         self.result: dict = {"command": self.command}
+        if wish.offload:
+            self.result["offload"] = wish.offload.describe()
 
     def run(self) -> bool:
         """Look for a budget, and prove it; return whether there is one that is proved.
@@ -86,10 +91,30 @@ class Probe:
             first = 1
             run, traces = self._traced(command, "1")
         progress = SimulationProgress(self._say)
-        simulation = Simulation(traces, run.steps - first + 1, progress=progress.note)
+        simulation = Simulation(traces, run.steps - first + 1, progress=progress.note,
+                                link=self._link())
         self.result |= {"peak_bytes": simulation.peak_bytes, "first_step": first,
                         "last_step": run.steps}
         return simulation
+
+    def _link(self) -> Link | None:
+        """Return where contents may go besides, and how fast that is, measured once."""
+        tier = self._wish.offload
+        if tier is None:
+            return None
+        if self._measured is None:
+            try:
+                self._measured = (_transfers.file_speed(tier.folder)
+                                  if isinstance(tier, _offload.FileTier)
+                                  else _transfers.host_speed(self._plain))
+            except _transfers.CannotMeasure as problem:
+                raise CouldNotRun(f"offload {tier.describe()}: {problem}") from problem
+            self._say(f"offload {tier.describe()}: {self._measured.out / 1e9:.2f} GB/s out, "
+                      f"{self._measured.back / 1e9:.2f} GB/s back")
+        # The file below the host's memory is left out: it is the slower of the two.
+        first = tier.host if isinstance(tier, _offload.ChainedTier) else tier
+        return Link(first.capacity_bytes, self._measured.each_way,
+                    runs_beside=isinstance(first, _offload.HostTier))
 
     def _traced(self, command: Sequence[str] | None, steps: str) -> tuple[Run, list[Path]]:
         trace = self._folder / f"trace_{self._count}" / "job.jsonl.gz"
@@ -118,14 +143,15 @@ class Probe:
 
     def under(self, budget: int, name: str, command: Sequence[str]) -> Run:
         """Run a command for a few steps under a budget, without comparing anything."""
-        return self.runs(name, self._make_environ(budget=as_text(budget)), self._wish.steps,
+        return self.runs(name, self._make_environ(budget=as_argument(budget)), self._wish.steps,
                          compare=False, command=command)
 
     def _recommended(self, simulation: Simulation, step: int, grid: list[int]) -> Point | None:
         """Return the budget to take, or None."""
         if self._wish.memory_bytes:
             (point,) = simulation.at([self._wish.memory_bytes])
-            return point if point.runs else None
+            # With a second tier operators on lists run in parts, which a simulation does not know.
+            return point if point.runs or self._wish.offload else None
         slowdown = SLOWDOWN if self._wish.slowdown is None else self._wish.slowdown
         found = _simulation.least_budget(
             simulation, lambda point: (point.overhead or 1e9) <= 1 + slowdown, step, grid)
@@ -142,10 +168,10 @@ class Probe:
         stats.mkdir()
         raised = 0
         while True:
-            environ = self._make_environ(budget=as_text(budget), stats=str(stats / "out.json"))
+            environ = self._make_environ(budget=as_argument(budget), stats=str(stats / "out.json"))
             # Not a moment later than a simulated plan.
             environ.setdefault("TIDEPOOL_PLANNING", "wait")
-            run = self.runs(f"under {as_text(budget)}", environ, steps, compare=True)
+            run = self.runs(f"under {as_argument(budget)}", environ, steps, compare=True)
             if not run.lacked_memory or self._wish.memory_bytes or raised == _RAISES:
                 break
             raised += 1
@@ -205,14 +231,6 @@ def round_up(budget: int) -> int:
     return -(-budget // unit) * unit
 
 
-def as_text(budget: int) -> str:
-    """Return a budget as a command line takes it."""
-    for name in ("MiB", "KiB"):
-        if budget % _sizes.UNITS[name] == 0:
-            return f"{budget // _sizes.UNITS[name]}{name}"
-    return str(budget)
-
-
 def _devices(folder: Path) -> dict[str, dict]:
     """Return the statistics of each process and device, named `PID device`."""
     found: dict[str, dict] = {}
@@ -244,7 +262,9 @@ def _slowdown(plain: Run, run: Run, devices: Mapping[str, dict]) -> float | None
 
 def table(result: Mapping, simulation: Simulation) -> str:
     """Return simulated budgets as text, the largest first: the even shares and those chosen."""
-    rows = [("budget", "of peak", "time", "evictions", "replays", "")]
+    copies = any(point.copied_bytes for point in simulation.points.values())
+    heading = ("copied", "waited") if copies else ()
+    rows = [("budget", "of peak", "time", "evictions", "replays", *heading, "")]
     chosen = {(result.get(name) or {}).get("budget_bytes"): name
               for name in ("least", "recommended")}
     peak = simulation.peak_bytes
@@ -257,11 +277,12 @@ def table(result: Mapping, simulation: Simulation) -> str:
         note = {"least": "the least that runs"}.get(name := chosen.get(point.budget_bytes, ""),
                                                     name)
         if point.overhead is None:
-            rows.append((size, share, "does not run", "", "", note))
+            rows.append((size, share, "does not run", "", "", *("" for _ in heading), note))
         else:
+            copied = (_size(point.copied_bytes), f"{point.waited_ns / 1e6:.1f} ms")
             rows.append((size, share, percent(point.overhead - 1), str(point.evictions),
-                         str(point.replays), note))
-    return _table.aligned(rows, right=(0, 1, 2, 3, 4))
+                         str(point.replays), *(copied if copies else ()), note))
+    return _table.aligned(rows, right=tuple(range(5 + len(heading))))
 
 
 def percent(share: float) -> str:
@@ -288,16 +309,19 @@ def _recommendation(result: Mapping) -> list[str]:
         least = result["least"]
         known = f": the least that runs is {_size(least['budget_bytes'])}" if least else ""
         return [f"no budget found that does what was asked for, in simulation{known}"]
-    lines = [f"recommended: {_size(recommended['budget_bytes'])}, "
-             f"{percent(recommended['overhead'] - 1)} time in simulation"]
+    overhead = recommended["overhead"]
+    time = ("which does not run in simulation" if overhead is None else
+            f"{percent(overhead - 1)} time in simulation")
+    lines = [f"recommended: {_size(recommended['budget_bytes'])}, {time}"]
     if proof is None:
         return [*lines, "not proved yet"]
     if proof["raised"]:
         lines.append(f"raised to {_size(proof['budget_bytes'])}, as the job ran out of memory")
     if proof["proved"]:
-        measured = "" if proof["slowdown"] is None else f", measured {percent(proof['slowdown'])}"
+        slowdown = proof["slowdown"]
+        measured = "" if slowdown is None else f", measured {percent(slowdown)} time"
         lines.append(f"proved: {proof['steps']} steps with the same bits, peak "
-                     f"{_size(proof['peak_bytes'])}, {proof['evictions']} evictions{measured} time")
+                     f"{_size(proof['peak_bytes'])}, {proof['evictions']} evictions{measured}")
     elif proof["out_of_memory"]:
         lines.append("not proved: the job ran out of memory under this budget")
     elif proof["difference"]:
@@ -305,8 +329,15 @@ def _recommendation(result: Mapping) -> list[str]:
                      "`tidepool verify` tells whether it differs from itself")
     else:
         lines.append("not proved: the job ends well by itself, but not under this budget")
-    command = shlex.join(result["command"])
-    return [*lines, f"  tidepool run --budget {as_text(proof['budget_bytes'])} -- {command}"]
+    return [*lines, command_line(result, proof["budget_bytes"])]
+
+
+def command_line(result: Mapping, budget: int) -> str:
+    """Return the line to copy that runs the job under a budget."""
+    offload = ["--offload", result["offload"]] if "offload" in result else []
+    words = ["tidepool", "run", "--budget", as_argument(budget), *offload, "--",
+             *result["command"]]
+    return f"  {shlex.join(words)}"
 
 
 def _size(size: int) -> str:

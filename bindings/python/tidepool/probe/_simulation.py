@@ -35,22 +35,41 @@ class Point:
     evictions: int = 0
     replays: int = 0
     peak_bytes: int = 0
+    copied_bytes: int = 0  # to where `offload` says, and back
+    waited_ns: int = 0  # for these
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where contents may go by copies, and how fast."""
+
+    capacity_bytes: int
+    bytes_per_s: float  # each way
+    runs_beside: bool  # transfers run while operators do
+
+    def options(self) -> list[str]:
+        """Return what tidepool-replay takes."""
+        return ["--tier", f"{self.capacity_bytes}@{self.bytes_per_s / 1e9:.4f}",
+                "--beside", "yes" if self.runs_beside else "no"]
 
 
 class Simulation:
     """Simulates budgets of one job; keeps what it has found out."""
 
     def __init__(self, traces: Sequence[Path], steps: int,
-                 progress: Callable[[int, int], None] = lambda done, of: None) -> None:
+                 progress: Callable[[int, int], None] = lambda done, of: None,
+                 link: Link | None = None) -> None:
         """Take the traces, which have `steps` steps each.
 
         Args:
             progress: is called with how many of how many simulations asked for are done.
+            link: where contents may go besides.
 
         Raises:
             SimulationError: there is no trace, or it cannot be read.
         """
         self._steps, self._progress = steps, progress
+        self._tier = link.options() if link else []
         self._iterations = max(2, math.ceil(_STEPS / steps))
         self.points: dict[int, Point] = {}  # by budget
         ample = [(self._replay(trace, "--budget-ratio", "1"), trace) for trace in traces]
@@ -80,11 +99,14 @@ class Simulation:
         return Point(budget, True, max(each["overhead"] for each in found),
                      sum(each["evictions"] for each in found) // self._steps,
                      sum(each["operators_replayed"] for each in found) // self._steps,
-                     max(each["peak_bytes"] for each in found))
+                     max(each["peak_bytes"] for each in found),
+                     sum(each["stored_bytes"] + each["loaded_bytes"]
+                         for each in found) // self._steps,
+                     sum(each["exposed_ns"] for each in found) // self._steps)
 
     def _replay(self, trace: Path, *budget: str) -> dict:
-        command = [str(PROGRAM), str(trace), *budget, "--policy", "default", "--json", "--jobs",
-                   "1", "--iterations", str(self._iterations)]
+        command = [str(PROGRAM), str(trace), *budget, *self._tier, "--policy", "default", "--json",
+                   "--jobs", "1", "--iterations", str(self._iterations)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:

@@ -24,7 +24,7 @@ class HostTier:
 
     def describe(self) -> str:
         """Return it as a user writes it."""
-        return f"host:{_sizes.format_size(self.capacity_bytes)}"
+        return f"host:{_sizes.as_argument(self.capacity_bytes)}"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class FileTier:
 
     def describe(self) -> str:
         """Return it as a user writes it."""
-        return f"file:{self.folder}:{_sizes.format_size(self.capacity_bytes)}"
+        return f"file:{self.folder}:{_sizes.as_argument(self.capacity_bytes)}"
 
 
 @dataclass(frozen=True)

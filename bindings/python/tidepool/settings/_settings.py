@@ -85,7 +85,7 @@ SETTINGS = (
             "host:SIZE,file:FOLDER:SIZE a file below it; file:FOLDER:SIZE on the CPU. "
             "Also what no operator can make again (parameters, gradients, the optimizer's state) "
             "is then evicted, by a copy, and results where reading costs less than recomputing. "
-            "[What to expect](offload.md).", _BOTH),
+            "[What to expect](offload.md).", (*_BOTH, "probe")),
     Setting("trust", "FILE", "", "the job's own operators that may be run again (for verify: check "
             "them, and write the file)",
             "On the CPU. What operators outside of PyTorch make (`torch.library`, extensions) is "

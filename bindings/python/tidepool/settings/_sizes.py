@@ -62,6 +62,14 @@ def _unknown_unit(unit: str) -> str:
     return f"unknown unit {unit!r}{hint} (known: {', '.join(UNITS)} and %)"
 
 
+def as_argument(size: int) -> str:
+    """Return bytes exactly, as a command line takes them."""
+    for name in ("GiB", "MiB", "KiB"):
+        if size and size % UNITS[name] == 0:
+            return f"{size // UNITS[name]}{name}"
+    return str(size)
+
+
 def format_size(size: int, exact: bool = True) -> str:
     """Write bytes for a reader: two decimals, or a whole number of the unit that divides them.
 

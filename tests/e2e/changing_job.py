@@ -1,0 +1,105 @@
+"""A training script whose budget changes at random moments, on its own thread and on another.
+
+    python changing_job.py --out digests.json --steps 200 gpt:sgd [--least BYTES --most BYTES]
+
+Without sizes it trains alone, whether Tidepool is attached or not. It writes each step's digests
+as `train_job.py` does. From the return of each call on, no more may be held than it said.
+"""
+
+import argparse
+import json
+import random
+import sys
+import threading
+from pathlib import Path
+
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from train_job import Training, counters, digest
+
+CHANCE_PER_MODULE = 0.02
+PAUSE_SECONDS = 0.02  # at most, between two changes on the other thread
+
+
+class Budgets:
+    """Sets budgets between two sizes; two threads may."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self.range = (least, most)
+        self.lock = threading.Lock()  # so that what is held is compared with the newest budget
+        self.chance = random.Random(7)
+        self.changes = {"own thread": 0, "other thread": 0}
+        self.refusals = 0
+        self.problem = ""
+        self.over = threading.Event()
+
+    def change(self, where: str) -> None:
+        import tidepool
+
+        with self.lock:
+            try:
+                allowed = tidepool.set_budget(self.chance.randint(*self.range))
+            except torch.OutOfMemoryError:
+                self.refusals += 1
+                return
+            held = counters()["reserved_bytes"]
+            if held > allowed:
+                self.problem = f"{held} bytes are held under a budget of {allowed}"
+            self.changes[where] += 1
+
+    def at_module(self, *_: object) -> None:
+        if self.chance.random() < CHANCE_PER_MODULE:
+            self.change("own thread")
+
+    def keep_changing(self) -> None:
+        pauses = random.Random(8)
+        while not self.over.wait(pauses.random() * PAUSE_SECONDS):
+            self.change("other thread")
+
+
+def train(training: Training, steps: int) -> tuple[list[dict], str]:
+    """Return the digests of each step, and the error that ended the job early."""
+    done = []
+    try:
+        for number in range(steps):
+            training.step(number)
+            done.append({key: digest(tensor) for key, tensor in training.state()})
+    except torch.OutOfMemoryError as error:
+        return done, str(error)
+    return done, ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("case", metavar="network:mode")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--size", choices=("chaos", "budget"), default="budget")
+    parser.add_argument("--least", type=int)
+    parser.add_argument("--most", type=int)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    network, mode = options.case.split(":")
+    training = Training(network, options.size, mode, seed=0)
+    result: dict = {}
+    if options.least is None:
+        result["steps"], result["error"] = train(training, options.steps)
+    else:
+        budgets = Budgets(options.least, options.most)
+        other = threading.Thread(target=budgets.keep_changing)
+        other.start()
+        handle = register_module_forward_pre_hook(budgets.at_module)
+        try:
+            result["steps"], result["error"] = train(training, options.steps)
+        finally:
+            handle.remove()
+            budgets.over.set()
+            other.join()
+        result |= {"changes": budgets.changes, "refusals": budgets.refusals,
+                   "problem": budgets.problem}
+    result["counters"] = counters()
+    options.out.write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
