@@ -146,10 +146,13 @@ void PageSupply::run(DeviceLock& lock, PageTransaction& transaction, std::vector
 void PageSupply::measure(const PageTransaction& transaction, double waited_ns, double took_ns) {
   if (!arena_.config.measure_remaps || transaction.moved() == 0 || !transaction.succeeded()) return;
   constexpr double kWeight = 0.125;  // of the newest
-  constexpr double kMostAtOnce = 8;  // times what is known: the thread may have been stopped
+  // The thread may have been stopped meanwhile, on a busy machine for long. Were that counted,
+  // pages would seem dear, so that none moves any more and their cost is not measured again.
+  constexpr double kMostAtOnce = 2;  // times what is known
+  static constexpr double kLeastKnownNs = 4000;
   const auto update = [](std::atomic<double>& known, double ns) {
     const double known_ns = known.load(std::memory_order_relaxed);
-    const double counted_ns = std::min(ns, kMostAtOnce * std::max(known_ns, 1000.0));
+    const double counted_ns = std::min(ns, kMostAtOnce * std::max(known_ns, kLeastKnownNs));
     known.store(known_ns + kWeight * (counted_ns - known_ns), std::memory_order_relaxed);
   };
   update(arena_.remap_ns_per_page, took_ns / static_cast<double>(transaction.moved()));

@@ -1,16 +1,21 @@
-"""Does on two processes what jobs of many do; each prints a digest of what came out of each part.
+"""Does on several processes what jobs of many do; each prints a digest of what came out of a part.
 
     python ranks_job.py RENDEZVOUS PART...
 
-With RANKS_STATISTICS=FILE rank 0 writes Tidepool's statistics there.
+RANKS is how many processes there are (2), RANKS_STEPS how many steps they take. With
+RANKS_STATISTICS=FOLDER each rank writes Tidepool's statistics there. A rank that fails says so
+instead, and ends with status 1.
 """
 
 import hashlib
 import json
 import os
+import signal
 import sys
+from pathlib import Path
 
-RANK = 0 if (CHILD := os.fork()) else 1  # before PyTorch has any threads
+RANKS = int(os.environ.get("RANKS", "2"))
+RANK = next((rank for rank in range(1, RANKS) if not os.fork()), 0)  # before PyTorch has threads
 os.environ["GLOO_SOCKET_IFNAME"] = "lo"
 
 import torch  # noqa: E402
@@ -25,7 +30,7 @@ from torch.distributed.tensor.parallel import (  # noqa: E402
     parallelize_module,
 )
 
-STEPS = 2
+STEPS = int(os.environ.get("RANKS_STEPS", "2"))
 
 
 class Block(nn.Module):
@@ -68,6 +73,30 @@ def replicated(see) -> None:
     train(network, see)
 
 
+def broken(see, end) -> None:
+    """The last rank ends in the third backward pass, while the others wait for its gradients."""
+    blocks = model()
+    network = nn.parallel.DistributedDataParallel(blocks, bucket_cap_mb=0.02)
+    optimizer = torch.optim.AdamW(network.parameters())
+    for step in range(5):
+        loss = network(torch.randn(24, 32)).square().mean()
+        if step == 2 and RANK == RANKS - 1:
+            blocks[1].up.weight.register_hook(lambda _: end())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        see(loss)
+
+
+def killed(see) -> None:
+    broken(see, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def out_of_memory(see) -> None:
+    """Asks for more than any machine has: PyTorch's own allocator fails, too."""
+    broken(see, lambda: torch.empty(1 << 60, dtype=torch.uint8))
+
+
 def sharded(see, rows: int = 24, width: int = 32, **options) -> None:
     network = model(width)
     for block in network:
@@ -88,7 +117,7 @@ def parallel(see) -> None:
     """Matrices that are split over the processes, as DTensors."""
     network = model()
     for block in network:
-        parallelize_module(block, init_device_mesh("cpu", (2,)),
+        parallelize_module(block, init_device_mesh("cpu", (RANKS,)),
                            {"up": ColwiseParallel(), "down": RowwiseParallel()})
     train(network, see)
 
@@ -114,7 +143,8 @@ def collectives(see) -> None:
         see(*results, *(each.exp() for each in results))
 
 
-PARTS = {part.__name__: part for part in (replicated, sharded, mixed, parallel, collectives, large)}
+PARTS = {part.__name__: part for part in (
+    replicated, sharded, mixed, parallel, collectives, large, killed, out_of_memory)}
 
 
 def digest(part) -> str:
@@ -131,18 +161,24 @@ def digest(part) -> str:
 
 def main() -> None:
     torch.set_num_threads(1)
-    store = distributed.FileStore(sys.argv[1], 2)
-    distributed.init_process_group("gloo", store=store, world_size=2, rank=RANK)
+    store = distributed.FileStore(sys.argv[1], RANKS)
+    distributed.init_process_group("gloo", store=store, world_size=RANKS, rank=RANK)
     for name in sys.argv[2:]:
-        os.write(1, f"{name} {RANK} {digest(PARTS[name])}\n".encode())
+        try:
+            os.write(1, f"{name} {RANK} {digest(PARTS[name])}\n".encode())
+        except RuntimeError as error:
+            os.write(2, f"rank {RANK}: {type(error).__name__}: {error}\n".encode())
+            os.write(1, f"{name} {RANK} failed\n".encode())
+            os._exit(1)
     distributed.destroy_process_group()
-    if "RANKS_STATISTICS" in os.environ and RANK == 0:
+    if "RANKS_STATISTICS" in os.environ:
         import tidepool
 
-        with open(os.environ["RANKS_STATISTICS"], "w") as out:
-            json.dump(tidepool.stats()["devices"]["cpu"], out)
+        memory = tidepool.stats()["devices"]["cpu"]
+        Path(os.environ["RANKS_STATISTICS"], str(RANK)).write_text(json.dumps(memory))
+    statuses = [os.wait()[1] for _ in range(RANKS - 1)] if RANK == 0 else []
     # PyTorch may abort while Python ends, after a backward of several threads.
-    os._exit(os.waitstatus_to_exitcode(os.wait()[1]) if RANK == 0 else 0)
+    os._exit(max(map(os.waitstatus_to_exitcode, statuses), key=abs, default=0))
 
 
 if __name__ == "__main__":

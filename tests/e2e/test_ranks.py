@@ -1,6 +1,7 @@
-"""Jobs of two processes compute the same with Tidepool, and what they make can be evicted."""
+"""Jobs of several processes compute, and end, as without Tidepool, and keep their budgets."""
 
 import json
+import subprocess
 import sys
 
 import harness
@@ -12,14 +13,26 @@ BUDGET = 64 * 2**20  # of a step that takes 104 MiB with ample memory
 PARTS = ["replicated", "sharded", "mixed", "parallel", "collectives"]
 
 
+def start(tmp_path, name: str, front: list[str], parts: list[str],
+          **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run parts of the job to its end, which is that of its last rank."""
+    command = [*front, sys.executable, JOB, str(tmp_path / f"rendezvous_{name}"), *parts]
+    return harness.run(command, **environ)
+
+
 def run(tmp_path, name: str, front: list[str], parts: list[str], **environ: str) -> list[str]:
     """Run parts of the job; return their digests, sorted."""
-    command = [*front, sys.executable, JOB, str(tmp_path / f"rendezvous_{name}"), *parts]
-    done = harness.run(command, **environ)
+    done = start(tmp_path, name, front, parts, **environ)
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stdout.splitlines())
-    assert len(lines) == 2 * len(parts)
+    assert len(lines) == int(environ.get("RANKS", "2")) * len(parts)
     return lines
+
+
+def statistics(folder, ranks: int = 2) -> list[dict]:
+    """Return what each rank has written there."""
+    assert len(list(folder.iterdir())) == ranks
+    return [json.loads((folder / str(rank)).read_text()) for rank in range(ranks)]
 
 
 def without(lines: list[str], *parts: str) -> list[str]:
@@ -43,8 +56,37 @@ def test_collectives_and_sharding_under_chaos(tmp_path, plain, chaos):
 
 
 def test_activations_are_evicted_although_parameters_come_and_go(tmp_path, plain):
-    out = tmp_path / "statistics.json"
+    out = tmp_path / "statistics"
+    out.mkdir()
     tight = run(tmp_path, "tight", harness.attached(BUDGET), ["large"], RANKS_STATISTICS=str(out))
     assert tight == without(plain, *PARTS)
-    statistics = json.loads(out.read_text())
-    assert statistics["evictions"] > 0 and statistics["reserved_peak_bytes"] <= BUDGET
+    for each in statistics(out):
+        assert each["evictions"] > 0 and each["reserved_peak_bytes"] <= BUDGET
+
+
+@pytest.mark.parametrize("ranks, steps", [(4, 3), *([(2, 200), (4, 200)] if FULL else [])])
+def test_many_steps_of_random_evictions(tmp_path, ranks, steps):
+    parts, out = ["replicated", "sharded", "parallel"], tmp_path / "statistics"
+    out.mkdir()
+    environ = {"RANKS": str(ranks), "RANKS_STEPS": str(steps)}
+    expected = run(tmp_path, "plain", [], parts, **environ)
+    front = harness.attached(BUDGET, "--chaos=random:1")
+    got = run(tmp_path, "random", front, parts, **environ, RANKS_STATISTICS=str(out))
+    assert got == expected
+    for each in statistics(out, ranks):
+        assert each["evictions"] > 0 and each["reserved_peak_bytes"] <= BUDGET
+
+
+@pytest.mark.parametrize("ranks", [2, *([4] if FULL else [])])
+@pytest.mark.parametrize("part", ["killed", "out_of_memory"])
+def test_a_rank_that_ends_ends_the_job(tmp_path, part, ranks):
+    """The last rank ends in a backward pass; the others fail as they wait, and none hangs."""
+    ended = [start(tmp_path, name, front, [part], RANKS=str(ranks)) for name, front in (
+        ("plain", []), ("random", harness.attached(BUDGET, "--chaos=random:1")))]
+    survivors = ranks - 1 if part == "killed" else ranks
+    for done in ended:
+        assert done.returncode == 1, done.stderr
+        assert sorted(done.stdout.splitlines()) == [
+            f"{part} {rank} failed" for rank in range(survivors)]
+    said = f"rank {ranks - 1}: OutOfMemoryError: out of memory: 1.00 EiB"
+    assert (said in ended[1].stderr) == (part == "out_of_memory")

@@ -1,6 +1,9 @@
 // Pages that are committed, moved and given back, by an allocator whose device calls may fail.
 #include "allocator/arena/page_supply.h"
 
+#include <chrono>
+#include <thread>
+
 #include "allocator/base/device_broken.h"
 #include "tests/support/allocator_world.h"
 #include "tests/support/catch.h"
@@ -225,6 +228,24 @@ TEST_CASE("so much of the device as the settings say is left to others") {
   for (int i = 0; i < 60; ++i) world.owned(2 * kPage, 10);
   CHECK(world.space.held_bytes() == 28 * kPage);
   world.allocator.check_invariants();
+}
+
+TEST_CASE("a thread that is stopped while it moves pages makes them hardly dearer") {
+  AllocatorConfig config = config_of(32);
+  config.measure_remaps = true;
+  config.remap_ns_per_page = 100'000;
+  World world(config);
+  for (int i = 0; i < 16; ++i) world.owned(2 * kPage, 10, i % 2 == 0);
+  bool stopped = false;
+  world.space.set_before_call([&](DeviceCall call) {
+    if (call != DeviceCall::kMove || stopped) return;
+    stopped = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  world.owned(8 * kPage, 1, false);
+  REQUIRE(stopped);
+  CHECK(world.allocator.remap_ns_per_page() > 100'000);
+  CHECK(world.allocator.remap_ns_per_page() < 120'000);
 }
 
 }  // namespace
