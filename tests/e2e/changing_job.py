@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
-from train_job import Training, counters, digest
+from train_job import counters, run_case
 
 CHANCE_PER_MODULE = 0.02
 PAUSE_SECONDS = 0.02  # at most, between two changes on the other thread
@@ -57,47 +57,32 @@ class Budgets:
             self.change("other thread")
 
 
-def train(training: Training, steps: int) -> tuple[list[dict], str]:
-    """Return the digests of each step, and the error that ended the job early."""
-    done = []
-    try:
-        for number in range(steps):
-            training.step(number)
-            done.append({key: digest(tensor) for key, tensor in training.state()})
-    except torch.OutOfMemoryError as error:
-        return done, str(error)
-    return done, ""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("case", metavar="network:mode")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--size", choices=("chaos", "budget"), default="budget")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--least", type=int)
     parser.add_argument("--most", type=int)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    network, mode = options.case.split(":")
-    training = Training(network, options.size, mode, seed=0)
-    result: dict = {}
     if options.least is None:
-        result["steps"], result["error"] = train(training, options.steps)
+        result = run_case(options.case, options)
     else:
         budgets = Budgets(options.least, options.most)
         other = threading.Thread(target=budgets.keep_changing)
         other.start()
         handle = register_module_forward_pre_hook(budgets.at_module)
         try:
-            result["steps"], result["error"] = train(training, options.steps)
+            result = run_case(options.case, options)
         finally:
             handle.remove()
             budgets.over.set()
             other.join()
         result |= {"changes": budgets.changes, "refusals": budgets.refusals,
                    "problem": budgets.problem}
-    result["counters"] = counters()
     options.out.write_text(json.dumps(result))
 
 

@@ -33,6 +33,13 @@ def attached(budget: str | int, *options: str, stats: Path | None = None) -> lis
     return [*command, *(["--stats", str(stats)] if stats else []), "--"]
 
 
+def lines_of(program: str) -> list[str]:
+    """Run a program's text attached, with room for all; return the lines that it prints."""
+    done = run([*attached("64MiB"), sys.executable, "-c", program])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 def read_stats(path: Path) -> dict:
     """Return the statistics of the CPU from a finished job's file."""
     content = json.loads(path.read_text())

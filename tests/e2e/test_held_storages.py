@@ -1,7 +1,5 @@
 """What a reader holds is not evicted, and can be when it is let go."""
 
-import sys
-
 import harness
 import pytest
 
@@ -25,10 +23,8 @@ RESIDENT, EVICTED = 2, 3
 
 
 def test_what_is_held_stays():
-    done = harness.run([sys.executable, "-m", "tidepool", "run", "--device", "cpu", "--budget",
-                        "64MiB", "--", sys.executable, "-c", JOB])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[0] == f"{[RESIDENT, 0, 0, 1, EVICTED]} True"
+    said = harness.lines_of(JOB)
+    assert said[0] == f"{[RESIDENT, 0, 0, 1, EVICTED]} True"
 
 
 FALLBACK_JOB = """
@@ -47,10 +43,8 @@ ROOT = 1
 
 
 def test_a_kernel_for_all_operators_ends_recording():
-    done = harness.run([sys.executable, "-m", "tidepool", "run", "--device", "cpu", "--budget",
-                        "64MiB", "--", sys.executable, "-c", FALLBACK_JOB])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:2] == [f"{[RESIDENT]}", f"{[ROOT, ROOT]}"]
+    said = harness.lines_of(FALLBACK_JOB)
+    assert said[:2] == [f"{[RESIDENT]}", f"{[ROOT, ROOT]}"]
 
 
 ADDRESS_JOB = """
@@ -104,10 +98,8 @@ ESCAPED, ROOT = 4, 1
 
 @pytest.mark.torch_floor
 def test_an_address_that_is_asked_for_stays():
-    done = harness.run([sys.executable, "-m", "tidepool", "run", "--device", "cpu", "--budget",
-                        "64MiB", "--", sys.executable, "-c", ADDRESS_JOB])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    said = harness.lines_of(ADDRESS_JOB)
+    assert said == [
         f"{[ESCAPED] * 3}", "True True", f"{ROOT} 3000.0 True",
         f"['data_ptr'] {ESCAPED} True 0 0", "RuntimeError", "RuntimeError", "TypeError",
         "True method_descriptor"]

@@ -16,7 +16,6 @@
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "bindings/torch/storage/tripwire.h"
 #include "remat/locked_storage.h"
 
 using namespace tidepool;
@@ -93,19 +92,14 @@ void tidepool_let_go(void*, void* held) { delete static_cast<remat::HeldStorage*
 int tidepool_escape(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
-                         runtime.escape(tracked, lock);
-                         // What is written from now on need not be noticed any more.
-                         tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
+                         hand_out_address(runtime, tracked, true, lock);
                        });
 }
 
 int tidepool_written(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,
                        [](remat::Runtime& runtime, remat::Storage* tracked, DeviceLock& lock) {
-                         runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
-                         tracked->fixed = true;
-                         // The next access to the pointer is the one that was asked for.
-                         tripwire::disarm(static_cast<c10::StorageImpl*>(tracked->backend));
+                         hand_out_address(runtime, tracked, false, lock);
                        });
 }
 

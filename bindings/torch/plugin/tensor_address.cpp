@@ -11,7 +11,6 @@
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "bindings/torch/storage/tripwire.h"
 #include "remat/locked_storage.h"
 
 using namespace tidepool;
@@ -49,13 +48,7 @@ bool mark_at_once(c10::TensorImpl* tensor) {
   if (tracked->escaped && !parameter) return true;
   if (!can_mark_at_once(*tracked)) return false;
   const remat::LockedStorage locked(runtime, tracked);
-  if (parameter) {
-    runtime.cut(tracked, remat::RootReason::kRawWrite, lock);
-    tracked->fixed = true;
-  } else {
-    runtime.escape(tracked, lock);
-  }
-  tripwire::disarm(storage);
+  hand_out_address(runtime, tracked, !parameter, lock);
   return true;
 }
 

@@ -53,6 +53,17 @@ bool hold_strongly(c10::StorageImpl* storage, DeviceMutex& mutex) {
 
 }  // namespace
 
+void hand_out_address(remat::Runtime& runtime, remat::Storage* storage, bool kept,
+                      DeviceLock& lock) {
+  if (kept) {
+    runtime.escape(storage, lock);
+  } else {
+    runtime.cut(storage, remat::RootReason::kRawWrite, lock);
+    storage->fixed = true;
+  }
+  tripwire::disarm(static_cast<c10::StorageImpl*>(storage->backend));
+}
+
 void delete_evicted(void* pointer) {
   auto* storage = static_cast<remat::Storage*>(pointer);
   const c10::Device device = device_of(static_cast<c10::StorageImpl*>(storage->backend));
