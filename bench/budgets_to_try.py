@@ -36,7 +36,6 @@ PAIRS = ("mlp:sgd", "mlp:adam_loop", "mlp:adam_foreach", "resnet18:sgd", "resnet
 SHARES = (0.97, 0.8, 0.5)  # of the least budget that runs
 SMOKE_PAIRS, SMOKE_SHARES = ("unet:sgd",), (0.9,)
 STEPS = 2
-PARTS = 100  # a least budget is found to within its 100th part
 MOST_TRIES = 8
 
 
@@ -83,16 +82,8 @@ def least_budget(runner: Runner, pair: str) -> int:
     """Return the least budget that runs, to within a percent."""
     answer = runner.ask({"pairs": [pair], "size": "budget", "steps": STEPS, "threads": 1,
                          "settings": {"budget": harness.AMPLE}})
-    low, high = 0, answer["stats"]["reserved_peak_bytes"]
-    while error_under(runner, pair, high) is not None:
-        low, high = high, high + high // 10
-    while high - low > high // PARTS:
-        middle = (low + high) // 2
-        if error_under(runner, pair, middle) is None:
-            high = middle
-        else:
-            low = middle
-    return high
+    return measure.least(lambda budget: error_under(runner, pair, budget) is None, 0,
+                         answer["stats"]["reserved_peak_bytes"])
 
 
 def budget_to_try(error: str) -> int | None:

@@ -7,7 +7,7 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -132,6 +132,25 @@ def built(name: str) -> Path:
     if not (folder / name).exists():
         sys.exit(f"{name} is not built: run ./dev gpu-package where there is a compiler")
     return folder / name
+
+
+def least(runs: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the least size that runs, to within a percent, by bisection.
+
+    Args:
+        runs: tries a size.
+        low: a size that does not run.
+        high: one that should; where it does not, larger ones are tried.
+    """
+    while not runs(high):
+        low, high = high, high + high // 10
+    while high - low > high // 100:
+        middle = (low + high) // 2
+        if runs(middle):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def build_folder() -> Path:

@@ -4,8 +4,8 @@ Usage: bench/new_sizes.py [NAME...] [--sizes N] [--folder FOLDER]
 
 Each job is recorded with shapes alone (jobs/sized_job.py), every size twice in a row, and then
 simulated under budgets from 0.9 to 0.4 of the largest step's peak. Prints one table for each kind
-of sizes, and one of how well they can be foreseen; build/dev/bench/tidepool_size_sequence has to be
-built.
+of sizes, and one of how well they can be foreseen; tidepool_size_sequence has to be built
+(`./dev build`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import measure
 from corpus import environment
 
-HERE = Path(__file__).resolve().parent
-JOB = HERE / "jobs" / "sized_job.py"
-PROGRAM = HERE.parent / "build" / "dev" / "bench" / "tidepool_size_sequence"
+JOB = measure.ROOT / "bench" / "jobs" / "sized_job.py"
 # The steps in which Mimose measures: what its authors take for texts, and for images.
 MEASURED = {"glue": 10, "coco": 30, "pack": 10}
 
@@ -45,13 +44,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = parsed.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
+        program = str(measure.built("tidepool_size_sequence"))
         paths = {name: str(record(name, folder, parsed.sizes)) for name in names}
         for kind, measured in MEASURED.items():
             ours = [path for name, path in paths.items() if name.startswith(kind)]
             if ours:
-                subprocess.run([str(PROGRAM), *ours, "--measured",
+                subprocess.run([program, *ours, "--measured",
                                 str(min(measured, parsed.sizes - 1))], check=True)
-        subprocess.run([str(PROGRAM), *paths.values(), "--foresight"], check=True)
+        subprocess.run([program, *paths.values(), "--foresight"], check=True)
 
 
 if __name__ == "__main__":

@@ -18,16 +18,16 @@ import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import corpus
 import curves
-import measure
 import policy_bench
 import run
-from policy_summary import FAILED, geometric_mean
+import ways
+from policy_summary import geometric_mean
+from ways import Row
 
 MAP_US = (0, 5, 20, 75, 200)  # of one page
 DRAIN_MS = (0, 1, 5)  # once for each request that moves pages
@@ -84,37 +84,20 @@ def all_prices(corners: bool) -> list[Prices]:
     return [Prices(*each) for each in itertools.product(MAP_US, DRAIN_MS, COPY_GBS, PAGE_MIB)]
 
 
-def overhead(point: Point, policy: str, iterations: int, program: Path) -> float:
-    """Run one point; return its overhead, FAILED if it fails."""
-    memory, ways = WAYS[point.way]
+def overhead(point: Point, policy: str, iterations: int) -> float | None:
+    """Run one point; return its overhead, None if it fails."""
+    memory, ways_there = WAYS[point.way]
     question = policy_bench.Point(
         "", "", policy, memory, point.ratio, iterations,
-        " ".join([*point.prices.options(), "--ways", ways]))
-    path = measure.ROOT / "bench" / "traces" / "gpu" / f"{point.network}.jsonl.gz"
-    found = policy_bench.answer(question, path, program)
-    return FAILED if found["overhead"] is None else min(found["overhead"], FAILED)
+        " ".join([*point.prices.options(), "--ways", ways_there]))
+    return policy_bench.answer(question, ways.trace_of(point.network),
+                               policy_bench.program())["overhead"]
 
 
-def answers(points: Sequence[Point], policy: str, iterations: int,
-            jobs: int) -> dict[Point, float]:
-    """Return the overhead of each point."""
-    asked = list(dict.fromkeys(point.asked() for point in points))
-    program = policy_bench.program()
-    with ThreadPoolExecutor(jobs) as pool:
-        values = pool.map(lambda each: overhead(each, policy, iterations, program), asked)
-        found = dict(zip(asked, values, strict=True))
-    return {point: found[point.asked()] for point in points}
-
-
-Row = dict[str, float]  # an overhead for each way
-
-
-def rows_of(found: dict[Point, float]) -> dict[tuple[Prices, str, float], Row]:
+def rows_of(found: dict[Point, float | None]) -> dict[tuple[Prices, str, float], Row]:
     """Return the ways' overheads side by side, of the points that any way runs."""
-    rows: dict[tuple[Prices, str, float], Row] = defaultdict(dict)
-    for point, value in found.items():
-        rows[point.prices, point.network, point.ratio][point.way] = value
-    return {key: row for key, row in rows.items() if min(row.values()) < FAILED}
+    return ways.side_by_side(((point.prices, point.network, point.ratio), point.way, value)
+                             for point, value in found.items())
 
 
 def excess(row: Row) -> float:
@@ -200,7 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ratios = RATIOS[1:2] if options.smoke else RATIOS
     points = [Point(network, ratio, way, prices) for prices in all_prices(corners)
               for network in networks for ratio in ratios for way in WAYS]
-    rows = rows_of(answers(points, options.policy, options.iterations, options.jobs))
+    rows = rows_of(ways.overheads(
+        points, lambda point: overhead(point, options.policy, options.iterations), options.jobs))
     above = sum(excess(row) > TOLERANCE for row in rows.values())
     text = "\n".join([
         f"Policy `{options.policy}`, iteration {options.iterations}; commit {run.commit()}.", "",

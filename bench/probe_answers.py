@@ -28,7 +28,6 @@ JOB = measure.ROOT / "bench" / "jobs" / "probed_job.py"
 JOBS = ("cnn", "gpt", "lstm", "detector", "gan", "lora", "diffusion", "ranks")
 WITH_BATCHES = ("cnn", "gpt", "lora")
 ROUNDS, STEPS, TIMED = 5, 12, 4
-PARTS = 100  # a least budget is found to within its 100th part
 SECONDS = 1800
 MIB = 1 << 20
 
@@ -95,19 +94,12 @@ def runs(job: str, budget: int, *options: object) -> bool:
     return done.returncode == 0
 
 
-def real_least(job: str, low: int, high: int) -> int:
-    """Return the least budget that runs, between one that need not and one that should."""
+def real_least(job: str, near: int) -> int:
+    """Return the least budget that runs; `near`: one that may be near to it."""
+    low = int(0.85 * near)
     while runs(job, low):
         low -= low // 10
-    while not runs(job, high):
-        low, high = high, high + high // 20
-    while high - low > high // PARTS:
-        middle = (low + high) // 2
-        if runs(job, middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return measure.least(lambda budget: runs(job, budget), low, int(1.03 * near))
 
 
 def probe(job: str, *options: object, of: tuple = ()) -> dict:
@@ -148,7 +140,7 @@ def row_of(job: str, rounds: int) -> Row:
     at_least = least["budget_bytes"]
     row = Row(job, found["peak_bytes"], proof["budget_bytes"], proof["proved"], proof["raised"],
               recommended["overhead"] - 1, measured, at_least,
-              real_least(job, int(0.85 * at_least), int(1.03 * at_least)))
+              real_least(job, at_least))
     if job in WITH_BATCHES:
         row.batch = largest_batch(job, row.peak // 2)
     return row

@@ -24,10 +24,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import corpus
-import measure
 import policy_bench
 import run
+import ways
 from policy_summary import FAILED, geometric_mean
+from ways import Row
 
 SPEEDS = (12.0, 25.0, 55.0, 450.0)  # GB/s each way
 RATIOS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
@@ -53,10 +54,6 @@ class Point:
         return Point(self.network, self.ratio, 0, self.way)
 
 
-def trace_of(network: str) -> Path:
-    return measure.ROOT / "bench" / "traces" / "gpu" / f"{network}.jsonl.gz"
-
-
 def tier_options(way: str, speed: float, beside: bool) -> list[str]:
     """Return the options of tidepool-replay that give a way its tier."""
     if way == "recomputing":
@@ -65,21 +62,14 @@ def tier_options(way: str, speed: float, beside: bool) -> list[str]:
             *(["--recompute", "no"] if way == "copying" else [])]
 
 
-def overheads(points: Sequence[Point], settings: argparse.Namespace) -> dict[Point, float | None]:
-    """Return the overhead of each point, None if it fails."""
-    program = policy_bench.program()
-
-    def overhead(point: Point) -> float | None:
-        options = tier_options(point.way, point.speed, settings.beside)
-        question = policy_bench.Point(
-            "", "", "delta" if point.way == "delta" else settings.policy, "pages", point.ratio,
-            settings.iterations, " ".join(options))
-        return policy_bench.answer(question, trace_of(point.network), program)["overhead"]
-
-    asked = list(dict.fromkeys(point.asked() for point in points))
-    with ThreadPoolExecutor(settings.jobs) as pool:
-        found = dict(zip(asked, pool.map(overhead, asked), strict=True))
-    return {point: found[point.asked()] for point in points}
+def overhead(point: Point, settings: argparse.Namespace) -> float | None:
+    """Run one point; return its overhead, None if it fails."""
+    options = tier_options(point.way, point.speed, settings.beside)
+    question = policy_bench.Point(
+        "", "", "delta" if point.way == "delta" else settings.policy, "pages", point.ratio,
+        settings.iterations, " ".join(options))
+    return policy_bench.answer(question, ways.trace_of(point.network),
+                               policy_bench.program())["overhead"]
 
 
 Budgets = dict[str, list[float]]  # of each network, without a tier and with one
@@ -89,7 +79,7 @@ def least_budgets(networks: Sequence[str], settings: argparse.Namespace) -> Budg
     """Return the least budgets, as shares of the networks' peaks."""
     def least(network: str, way: str) -> float:
         options = tier_options(way, settings.speeds[0], settings.beside)
-        done = subprocess.run([policy_bench.program(), trace_of(network), "--least-budget",
+        done = subprocess.run([policy_bench.program(), ways.trace_of(network), "--least-budget",
                                "--json", "--jobs", "1", "--policy", settings.policy, *options],
                               text=True, capture_output=True, check=True)
         answer = json.loads(done.stdout)
@@ -101,17 +91,13 @@ def least_budgets(networks: Sequence[str], settings: argparse.Namespace) -> Budg
     return {network: found[2 * k:2 * k + 2] for k, network in enumerate(networks)}
 
 
-Row = dict[str, float]  # an overhead for each way, FAILED at most
 Rows = dict[tuple[float, str, float], Row]  # by speed, network and ratio
 
 
 def rows_of(found: dict[Point, float | None]) -> Rows:
     """Return the ways' overheads side by side, of the points that any way runs."""
-    rows: Rows = {}
-    for point, value in found.items():
-        row = rows.setdefault((point.speed, point.network, point.ratio), {})
-        row[point.way] = FAILED if value is None else min(value, FAILED)
-    return {key: row for key, row in rows.items() if min(row.values()) < FAILED}
+    return ways.side_by_side(((point.speed, point.network, point.ratio), point.way, value)
+                             for point, value in found.items())
 
 
 def excess(row: Row) -> float:
@@ -218,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         networks, ratios, options.speeds = networks[:1], RATIOS[1:2], options.speeds[-1:]
     points = [Point(network, ratio, speed, way) for speed in options.speeds
               for network in networks for ratio in ratios for way in WAYS]
-    found = overheads(points, options)
+    found = ways.overheads(points, lambda point: overhead(point, options), options.jobs)
     text = document(rows_of(found), least_budgets(networks, options), options)
     print(text)
     if options.markdown:

@@ -26,6 +26,7 @@ from torch import nn
 GOAL_PERCENT = 5.0
 LAYERS, HEADS, VOCABULARY, BATCH, LENGTH = 4, 4, 512, 8, 64
 BUDGET = "2GiB"
+STEPS_TOGETHER = 10
 
 
 def make_step(width: int) -> Callable[[], float]:
@@ -58,6 +59,14 @@ def percent(base: list[float], ours: list[float], name: str) -> measure.Result:
                          GOAL_PERCENT)
 
 
+def compared(label: str, names: tuple[str, str, str], base: list[float],
+             ours: list[float]) -> list[measure.Result]:
+    """Return the lines of two runs that took turns, and of what was added, by these names."""
+    return [measure.summarize(f"{label}: {names[0]}", "ms", base),
+            measure.summarize(f"{label}: {names[1]}", "ms", ours),
+            percent(base, ours, f"{label}: added by the {names[2]}")]
+
+
 def take_turns(first: Callable[[], float], second: Callable[[], float],
                rounds: int) -> tuple[list[float], list[float]]:
     """Return the times of both, run alternately, each first every other time."""
@@ -83,10 +92,8 @@ def measure_thread(width: int, rounds: int) -> list[measure.Result]:
     run(1)
     operators = plugin.statistics()["cpu"]["operators_seen"] - before
     off, on = take_turns(lambda: run(0), lambda: run(1), rounds)
-    label = f"d={width}, {operators} operators"
-    return [measure.summarize(f"{label}: thread off", "ms", off),
-            measure.summarize(f"{label}: thread on", "ms", on),
-            percent(off, on, f"{label}: added by the thread")]
+    return compared(f"d={width}, {operators} operators", ("thread off", "thread on", "thread"),
+                    off, on)
 
 
 class Worker:
@@ -128,22 +135,19 @@ def measure_processes(width: int, rounds: int) -> list[measure.Result]:
     base, ours = take_turns(plain.step, attached.step, rounds)
     plain.end()
     attached.end()
-    return [measure.summarize(f"d={width}: plain process", "ms", base),
-            measure.summarize(f"d={width}: attached process", "ms", ours),
-            percent(base, ours, f"d={width}: added by the process")]
+    return compared(f"d={width}", ("plain process", "attached process", "process"), base, ours)
 
 
 def compare_options(width: int, rounds: int, budget: str,
                     *options: object) -> tuple[list[float], list[float]]:
     """Return the times of an attached process without and with options.
 
-    Threads beside the job work in bursts, some steps late: of 10 steps together their share is
-    whole.
+    Threads beside the job work in bursts, some steps late: of STEPS_TOGETHER their share is whole.
     """
     plain, ours = Worker(True, width, budget=budget), Worker(True, width, *options, budget=budget)
 
     def several(worker: Worker) -> float:
-        return sum(worker.step() for _ in range(10)) / 10
+        return sum(worker.step() for _ in range(STEPS_TOGETHER)) / STEPS_TOGETHER
 
     times = take_turns(lambda: several(plain), lambda: several(ours), max(rounds // 3, 1))
     plain.end()
@@ -156,11 +160,9 @@ def measure_trace(width: int, rounds: int) -> list[measure.Result]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.jsonl.gz"
         base, ours = compare_options(width, rounds, BUDGET, "--trace", path)
-        kilobytes = path.stat().st_size / 1e3 / (10 * max(rounds // 3, 1))
-    label = f"d={width}, {kilobytes:.1f} kB a step"
-    return [measure.summarize(f"{label}: no trace", "ms", base),
-            measure.summarize(f"{label}: a trace", "ms", ours),
-            percent(base, ours, f"{label}: added by the trace")]
+        kilobytes = path.stat().st_size / 1e3 / (STEPS_TOGETHER * len(ours))
+    return compared(f"d={width}, {kilobytes:.1f} kB a step", ("no trace", "a trace", "trace"),
+                    base, ours)
 
 
 def measure_instruments(width: int, rounds: int, budget: str) -> list[measure.Result]:
@@ -168,10 +170,8 @@ def measure_instruments(width: int, rounds: int, budget: str) -> list[measure.Re
     with tempfile.TemporaryDirectory() as folder:
         base, ours = compare_options(width, rounds, budget, "--top", "--record",
                                      Path(folder) / "job.rec")
-    label = f"d={width}, {budget}"
-    return [measure.summarize(f"{label}: no instruments", "ms", base),
-            measure.summarize(f"{label}: top and record", "ms", ours),
-            percent(base, ours, f"{label}: added by the instruments")]
+    return compared(f"d={width}, {budget}", ("no instruments", "top and record", "instruments"),
+                    base, ours)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -87,7 +88,7 @@ def _folder_facts(environ: Mapping[str, str]) -> dict | None:
     facts = {"folder": tier.folder, "capacity_bytes": tier.capacity_bytes}
     try:
         speed = _transfers.file_speed(tier.folder)
-        return {**facts, "free_bytes": _transfers.free_bytes(tier.folder),
+        return {**facts, "free_bytes": shutil.disk_usage(tier.folder).free,
                 "write_bytes_per_s": speed.out, "read_bytes_per_s": speed.back}
     except _transfers.CannotMeasure as problem:
         return {**facts, "failed": str(problem)}

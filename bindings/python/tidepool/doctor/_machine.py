@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,8 +52,7 @@ def _number(path: Path) -> int | None:
 
 def _shared_memory(path: Path) -> dict | None:
     try:
-        found = os.statvfs(path)
+        found = shutil.disk_usage(path)
     except OSError:
         return None
-    return {"total_bytes": found.f_blocks * found.f_frsize,
-            "free_bytes": found.f_bavail * found.f_frsize}
+    return {"total_bytes": found.total, "free_bytes": found.free}

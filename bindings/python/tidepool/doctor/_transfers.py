@@ -54,12 +54,6 @@ class Speed:
         return 2 / (1 / self.out + 1 / self.back)
 
 
-def free_bytes(folder: str) -> int:
-    """Return how many bytes a folder's file system has left for this user."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
-
-
 def file_speed(folder: str) -> Speed:
     """Write and read 64 MiB in a folder, in a file without a name.
 
