@@ -32,9 +32,9 @@ void drop_weak_hold(c10::StorageImpl* storage);
 remat::Storage* start_tracking(remat::Runtime& runtime, c10::StorageImpl* storage,
                                remat::RootReason reason);
 
-// Lets the address of a resident, locked storage go to somebody who may write there, and whose write
-// need not be noticed any more. `kept`: for good, so that the storage escapes; else its contents
-// become a new root version that stays where it is. Requires: lock held.
+// Lets the address of a resident, locked storage go to somebody who may write there: that need not
+// be noticed any more. `kept`: for good, so that the storage escapes; else its contents become a
+// new root version that stays where it is. Requires: lock held.
 void hand_out_address(remat::Runtime& runtime, remat::Storage* storage, bool kept,
                       DeviceLock& lock);
 
