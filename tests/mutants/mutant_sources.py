@@ -1,7 +1,8 @@
 """Make a copy of the sources with all mutants in it, picked by TIDEPOOL_MUTANT at run time.
 
 `python3 tests/mutants/mutant_sources.py FOLDER` makes or refreshes it: links to our files, but
-copies of those that a mutant changes. CMake is run on the copy (`./dev test --full`).
+copies of those that a mutant changes. CMake is run on the copy (`./dev test --full`). Without a
+FOLDER it only says whether every mutant's text is still in the sources (`./dev lint`).
 """
 
 import os
@@ -120,6 +121,9 @@ def make(folder: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        make(Path(sys.argv[1]).absolute())
+        if len(sys.argv) > 1:
+            make(Path(sys.argv[1]).absolute())
+        else:
+            mutated_sources()
     except MisplacedError as error:
         sys.exit(f"mutant_sources: {error}")

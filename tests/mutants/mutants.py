@@ -65,7 +65,7 @@ TORCH_BACKEND = f"{TORCH}/engine/torch_backend.cpp"
 REPLAYING = f"{TORCH}/base/replaying.cpp"
 NUMERIC_STATE = f"{TORCH}/state/numeric_state.cpp"
 RANDOM_STATE = f"{TORCH}/state/random_state.cpp"
-STORAGE_API = f"{TORCH}/plugin/storage_api.cpp"
+STORAGE_ACCESS = f"{TORCH}/storage/storage_access.cpp"
 TRIPWIRE = f"{TORCH}/storage/tripwire.cpp"
 OPERATOR_CALL = "remat/operator_call.cpp"
 RUNTIME = "remat/runtime.cpp"
@@ -112,8 +112,8 @@ def constant(name: str, wrong: str, layout: str) -> Mutant:
 def raw_pointer(name: str, wrong: str) -> Mutant:
     """Return a mutant in which a pointer that leaves makes no new version."""
     return Mutant(name, wrong, (
-        instead(STORAGE_API, "runtime.cut(tracked, remat::RootReason::kRawWrite, lock)", NOTHING),
-        instead(STORAGE_API, "tracked->fixed = true", "tracked->fixed |= false")))
+        instead(STORAGE_ACCESS, "runtime.cut(storage, remat::RootReason::kRawWrite, lock)", NOTHING),
+        instead(STORAGE_ACCESS, "storage->fixed = true", "storage->fixed |= false")))
 
 
 MUTANTS = (
