@@ -1,9 +1,12 @@
 // An extension as users write them: operators that tell the truth about their effects, operators
 // that lie, and plain C functions that go around the dispatcher.
 #include <ATen/ATen.h>
+#include <torch/custom_class.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace {
 
@@ -55,7 +58,33 @@ void write_kept(double value) {
   for (int64_t k = 0; k < g_kept_numel; ++k) g_kept[k] = static_cast<float>(value);
 }
 
+// A class for Python, which keeps a tensor, and reads and writes it by no operator.
+struct Holder : torch::CustomClassHolder {
+  explicit Holder(at::Tensor tensor) : kept(std::move(tensor)) {}
+  double sum() const {
+    double sum = 0;
+    for (int64_t k = 0; k < kept.numel(); ++k) sum += kept.const_data_ptr<float>()[k];
+    return sum;
+  }
+  at::Tensor plus(const at::Tensor& x) const {
+    at::Tensor out = at::empty_like(x);
+    const float *left = kept.const_data_ptr<float>(), *right = x.const_data_ptr<float>();
+    for (int64_t k = 0; k < x.numel(); ++k) out.mutable_data_ptr<float>()[k] = left[k] + right[k];
+    return out.mul(2).add(left[0]);
+  }
+  void fill(double value) { std::fill_n(kept.mutable_data_ptr<float>(), kept.numel(), value); }
+  static double last(const at::Tensor& x) { return x.const_data_ptr<float>()[x.numel() - 1]; }
+
+  at::Tensor kept;
+};
+
 TORCH_LIBRARY(tidepool_extension, library) {
+  library.class_<Holder>("Holder")
+      .def(torch::init<at::Tensor>())
+      .def("sum", &Holder::sum)
+      .def("plus", &Holder::plus)
+      .def("fill", &Holder::fill)
+      .def_static("last", &Holder::last);
   library.def("twice(Tensor x) -> Tensor");
   library.def("add_in_place(Tensor(a!) x, float value) -> ()");
   library.def("secretly_negates(Tensor x) -> float");

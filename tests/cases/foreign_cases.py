@@ -211,6 +211,22 @@ def case_extension_keeps_a_pointer():
     return y, first, second, z, w, x
 
 
+def case_methods_of_a_class_in_cpp():
+    """They have no graph, and read and write what they were given, and what the object kept."""
+    extension()
+    x, other = torch.randn(16) * 2, torch.randn(16) * 2
+    kind = torch.classes.tidepool_extension.Holder
+    holder = kind(x)
+    y = x + 1
+    results = [holder.sum(), holder.plus(other), holder.plus(other * 2) * 1, kind.last(other)]
+    holder.fill(3.0)
+    z = x + 1
+    packed = torch.ops.quantized.linear_prepack(
+        torch.quantize_per_tensor(torch.eye(4) * 2, 0.1, 0, torch.qint8), torch.ones(4) * 2)
+    weight, bias = packed.unpack()
+    return x, other, y, z, results, holder.sum(), weight, bias * 1
+
+
 def case_raw_writer_of_a_root():
     """A function that no dispatcher shows writes what others were computed from."""
     if not HAS_SLOT:

@@ -183,6 +183,42 @@ def case_out_arguments_of_compositions():
     return results
 
 
+def case_empty_results_into_tensors():
+    """They give the result another size, and write nothing."""
+    empty = torch.ops.aten
+    calls = [lambda out: empty.new_empty.out(out, [3, 5], out=out),
+             lambda out: empty.empty_like.out(made(9, 9), out=out),
+             lambda out: empty.empty_permuted.out([2, 4], [1, 0], out=out),
+             lambda out: empty.new_empty_strided.out(out, [40], [1], out=out),
+             lambda out: torch.empty((70,), out=out)]
+    results = []
+    for call in calls:
+        out = made(6, 6)
+        before, view = out + 1, out[2:]
+        call(out)
+        out.fill_(3)
+        results += [before, out, out * 2, view * 1 if out.numel() >= 36 else view.shape]
+    return results
+
+
+def case_kernels_chosen_by_dispatch_keys():
+    """Keys made by hand leave out the one on which operators are seen."""
+    aten, key = torch.ops.aten, torch._C.DispatchKey.CPU
+    keys, excluded = torch._C.DispatchKeySet(key), torch._C._dispatch_tls_local_exclude_set()
+    x, y = made(8, 8), made(8, 8)
+    first = x.sin()
+    results = [aten.mul.Tensor._op_dk(key, x, y), aten.cos.default.redispatch(keys, y)]
+    aten.add_.Tensor._op_dk(key, x, y)
+    second = x.sin()
+    aten.mul_.Scalar.redispatch(keys, x, 3.0)
+    third = x.sin()
+    with torch._C._ForceDispatchKeyGuard(
+            torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect), excluded):
+        results.append(x + y)
+        x.add_(1)
+    return first, second, third, results, x, y, [each * 1 for each in results]
+
+
 def case_lists():
     tensors = [made(5), made(7, 2), made(3)]
     others = [made(5), made(7, 2), made(3)]

@@ -112,7 +112,8 @@ def constant(name: str, wrong: str, layout: str) -> Mutant:
 def raw_pointer(name: str, wrong: str) -> Mutant:
     """Return a mutant in which a pointer that leaves makes no new version."""
     return Mutant(name, wrong, (
-        instead(STORAGE_ACCESS, "runtime.cut(storage, remat::RootReason::kRawWrite, lock)", NOTHING),
+        instead(STORAGE_ACCESS, "runtime.cut(storage, remat::RootReason::kRawWrite, lock)",
+                NOTHING),
         instead(STORAGE_ACCESS, "storage->fixed = true", "storage->fixed |= false")))
 
 
@@ -243,9 +244,7 @@ MUTANTS = (
     Mutant("9.view", "views restore what they look at", (
         instead(OPERATOR_INFO, "is_metadata = views && !writes", "is_metadata = false"),)),
     Mutant("9.empty", "empty_like restores what it looks at", (
-        before(OPERATOR_INFO,
-               "    is_metadata |= std::string_view(qualified_name).starts_with(prefix);\n",
-               "continue;"),)),
+        before(OPERATOR_INFO, "    is_metadata |= is_empty && !writes;\n", "continue;"),)),
     Mutant("10.table", "results that vary from run to run are replayed", (
         instead(VARYING_OPERATORS, "!name.starts_with(kLibrary)", "true"),)),
 )

@@ -242,10 +242,12 @@ void OperatorInfo::read_returns(const c10::FunctionSchema& schema) {
 }
 
 void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
-  for (std::string_view prefix : kMetadataPrefixes) {
-    is_metadata |= std::string_view(qualified_name).starts_with(prefix);
-  }
   bool is_surgery = false;
+  for (std::string_view prefix : kMetadataPrefixes) {
+    const bool is_empty = std::string_view(qualified_name).starts_with(prefix);
+    is_metadata |= is_empty && !writes;
+    is_surgery |= is_empty && writes;  // the job's own tensor gets another size
+  }
   for (std::string_view known : kStorageSurgery) is_surgery |= qualified_name == known;
   is_metadata &= !is_surgery;
   replayable &= !is_surgery;

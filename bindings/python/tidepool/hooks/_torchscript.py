@@ -9,6 +9,8 @@
   region of the plugin's, in which results stay, and its arguments, attributes and constants are
   held. Where it forks, other threads run a part of it: then all is restored before.
 - A static module calls kernels without their operators: so does it, and what it holds stays.
+- Methods of C++ classes (`torch.classes`) have no graph, and may do anything with tensors: what
+  they are given escapes, as if they had asked for its address, as the object may have kept it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ METHODS = {
 FUNCTIONS = re.compile("_freeze_module|_jit_pass_.*(frozen|fold|optimize_for|_onnx)|"
                        "_save_(jit_module|mobile_module|parameters)")
 CALLED = ("ScriptFunction", "ScriptMethod")
+NATIVE = ("ScriptClass", "ScriptClassFunction")  # constructors and static methods of C++ classes
 # All of TorchScript's operators that are none of the dispatcher's were run on evicted tensors: the
 # others that read contents, such as aten::Int, do so by operators.
 READING_NODES = ("prim::tolist", "prim::Print", "aten::str", "aten::format", "aten::percentFormat",
@@ -54,6 +57,10 @@ def follow_torchscript(plugin, torch, storage_of) -> None:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
             kind.__call__ = _called(kind.__call__, plugin, torch, storage_of)
+    for kind_name in NATIVE:
+        kind = getattr(compiled, kind_name, None)
+        if kind is not None:
+            kind.__call__ = _native(kind.__call__, plugin, torch, storage_of)
     _follow_static_modules(plugin, torch, storage_of)
 
 
@@ -72,17 +79,37 @@ def _called(original, plugin, torch, storage_of):
     graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
     leaves = torch.utils._pytree.tree_leaves
     fuses = torch._C._jit_llga_enabled
+    native = _native(original, plugin, torch, storage_of)
 
     @functools.wraps(original)
     def call(self, *args, **kwargs):
         graph = graphs.get(self)
         if graph is None:
-            graph = graphs[self] = _Graph(self.inlined_graph, torch._C._jit_pass_inline)
+            try:
+                inlined = self.inlined_graph
+            except RuntimeError:  # a method of a class in C++
+                return native(self, *args, **kwargs)
+            graph = graphs[self] = _Graph(inlined, torch._C._jit_pass_inline)
         if not graph.reads and not fuses():
             return call_as_caller(original, self, *args, **kwargs)
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
         whole = plugin.keeping() if graph.forks else contextlib.nullcontext()
         with whole, plugin.region(), plugin.holding(map(storage_of, operands)):
+            return call_as_caller(original, self, *args, **kwargs)
+
+    return call
+
+
+def _native(original, plugin, torch, storage_of):
+    leaves = torch.utils._pytree.tree_leaves
+
+    @functools.wraps(original)
+    def call(self, *args, **kwargs):
+        for value in leaves((args, kwargs)):
+            if storage := storage_of(value):
+                is_parameter = value.requires_grad and value.is_leaf
+                (plugin.written if is_parameter else plugin.escape)(storage)
+        with plugin.region():
             return call_as_caller(original, self, *args, **kwargs)
 
     return call

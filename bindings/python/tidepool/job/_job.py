@@ -19,6 +19,7 @@ from ..hooks import (
     _distributed,
     _optimizers,
     _readers,
+    _redispatch,
     _registrations,
     _sharing,
     _switches,
@@ -198,6 +199,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
                                   steps.end_by_optimizer)
     _registrations.follow_registrations(plugin, torch, values["device"],
                                         trust.namespaces if trust else set)
+    _redispatch.follow_redispatches(torch)
     _switches.follow_switches(plugin, torch, values["device"])
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     graphs = _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of,

@@ -1,0 +1,93 @@
+"""Calls of an operator's kernels by dispatch keys that the caller has chosen.
+
+`OpOverload.redispatch` takes a set of keys, `OpOverload._op_dk` the one key whose kernel is to run,
+and a guard of `torch._C` replaces the keys of a thread. Made by hand these leave out the key on
+which the plugin sees operators: the kernel would not find evicted operands, and what it writes
+would not be noticed. So the key is added where the kernel that was chosen is a device's own.
+"""
+
+from __future__ import annotations
+
+import functools
+
+KEY = "CustomRNGKeyId"  # kInterceptionKey in bindings/torch/base/devices.h
+BACKENDS = ("CPU", "CUDA", "QuantizedCPU", "QuantizedCUDA")
+
+
+def follow_redispatches(torch) -> None:
+    """Wrap what calls kernels by keys."""
+    follower = _Follower(torch._C)
+    kind = torch._ops.OpOverload
+    kind.redispatch = follower.redispatch(kind.redispatch)
+    kind._op_dk = _ByKey(follower)
+    torch._C._ForceDispatchKeyGuard = follower.guard(torch._C._ForceDispatchKeyGuard)
+
+
+class _Follower:
+    """Makes the wrappers, and adds the key."""
+
+    def __init__(self, compiled) -> None:
+        self._compiled = compiled
+        self._key = compiled._parse_dispatch_key(KEY)
+        self._backends = {getattr(compiled.DispatchKey, name) for name in BACKENDS}
+
+    def seen(self) -> bool:
+        """Return whether the plugin sees this thread's operators, and is not just running one."""
+        compiled = self._compiled
+        return (compiled._dispatch_tls_is_dispatch_key_included(KEY)
+                and not compiled._dispatch_tls_is_dispatch_key_excluded(KEY))
+
+    def completed(self, overload, keys):
+        """Return a set of keys, with ours where an operator's kernel of a device was chosen."""
+        is_left_out = keys.highestPriorityTypeId() in self._backends and self.seen()
+        falls_through = self._compiled._dispatch_kernel_for_dispatch_key_is_fallthrough
+        if is_left_out and not falls_through(overload.name(), KEY):
+            keys = keys.add(self._key)
+        return keys
+
+    def redispatch(self, original):
+        @functools.wraps(original)
+        def redispatch(self, keyset, /, *args, **kwargs):
+            return original(self, follower.completed(self, keyset), *args, **kwargs)
+
+        follower = self
+        return redispatch
+
+    def by_key(self, overload, original):
+        """Return what stands for an overload's `_op_dk`."""
+        compiled, schema = self._compiled, overload._schema
+
+        @functools.wraps(original)
+        def call(key, /, *args, **kwargs):
+            keys = compiled.DispatchKeySet(key)
+            completed = self.completed(overload, keys)
+            if completed.raw_repr() == keys.raw_repr():
+                return original(key, *args, **kwargs)
+            operator = compiled._dispatch_find_schema_or_throw(schema.name, schema.overload_name)
+            return operator.redispatch_boxed(completed, *args, **kwargs)
+
+        return call
+
+    def guard(self, original):
+        @functools.wraps(original, updated=())
+        def guard(*keys):
+            if keys and self.seen() and not keys[1].has(self._key):
+                keys = (keys[0].add(self._key), keys[1])
+            return original(*keys)
+
+        return guard
+
+
+class _ByKey:
+    """The attribute `_op_dk` of overloads, whenever they were made: each has its own function."""
+
+    def __init__(self, follower: _Follower) -> None:
+        self._follower = follower
+
+    def __get__(self, overload, kind=None):
+        if overload is None:
+            return self
+        return self._follower.by_key(overload, vars(overload)["_op_dk"])
+
+    def __set__(self, overload, value) -> None:
+        vars(overload)["_op_dk"] = value
