@@ -22,6 +22,7 @@ Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeCo
           limits_,     observation_,
           chaos_,      config.step_history_at_once ? contents_.policy->step_history() : nullptr} {
   if (config.compares_restored) contents_.residency.check.enable_refusals();
+  if (!config.offloads_roots) contents_.residency.keep_roots();
   if (!config.prefetches) prefetcher_.disable();
   allocator.set_reclaimer(this);
 }

@@ -46,6 +46,8 @@ struct RuntimeConfig {
   bool step_history_at_once = true;
   // Whether copies are brought back before they are read, where that takes less of the job's time.
   bool prefetches = true;
+  // Whether contents without lineage may leave by copies, too.
+  bool offloads_roots = true;
   // Whether contents that come back otherwise than they were evicted are an error.
   bool compares_restored = false;
   Limits limits;
@@ -158,8 +160,9 @@ class Runtime final : public Reclaimer {
   // become roots when it is switched off. Takes the lock.
   void set_recording(bool on);
   bool recording() const;
-  // Whether there is a tier, so that also contents without lineage may be evicted.
-  bool offloads() const { return contents_.residency.copies.enabled(); }
+  bool offloads() const { return contents_.residency.copies.enabled(); }  // there is a tier
+  // Whether contents without lineage may be evicted, too.
+  bool offloads_roots() const { return contents_.residency.offloads_roots(); }
   // For how long the job has waited for the tier so far. Requires: offloads().
   uint64_t tier_wait_ns() const {
     const TierStatistics counts = contents_.residency.copies.tier()->statistics();

@@ -8,6 +8,7 @@
 #include "remat/plan/follow/plan_follower.h"
 #include "remat/plan/search/background_planner.h"
 #include "remat/simulate/job/block_log.h"
+#include "remat/simulate/list_parts.h"
 #include "remat/simulate/simulated_process.h"
 
 namespace tidepool::plan {
@@ -73,9 +74,11 @@ SimulationConfig as_in_a_job(SimulationConfig config) {
 
 }  // namespace
 
-SimulationResult simulate(const Trace& trace, const SimulationConfig& config, WorkLog* history,
+SimulationResult simulate(const Trace& recorded, const SimulationConfig& config, WorkLog* history,
                           std::shared_ptr<const PlanFile> plans) {
   SimulationConfig job = as_in_a_job(config);
+  const JobTrace in_job(recorded, job);
+  const Trace& trace = *in_job;
   job.step_history_at_once = plans != nullptr;
   SimulationResult result;
   result.limit_bytes = job.budget_bytes;
@@ -103,9 +106,11 @@ SimulationResult simulate(const Trace& trace, const SimulationConfig& config, Wo
   return result;
 }
 
-SimulationResult simulate_logged(const Trace& trace, const SimulationConfig& config,
+SimulationResult simulate_logged(const Trace& recorded, const SimulationConfig& config,
                                  const std::string& log_path) {
   const SimulationConfig job = as_in_a_job(config);
+  const JobTrace in_job(recorded, job);
+  const Trace& trace = *in_job;
   SimulationResult result;
   result.limit_bytes = job.budget_bytes;
   result.iteration = 1;

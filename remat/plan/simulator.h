@@ -19,13 +19,13 @@ namespace tidepool::plan {
 // Runs all iterations, or up to the first that fails, as a job would. `history` gets all that is
 // done for the job meanwhile; it has blocks. `plans`: a file that the job follows, in place of a
 // search. Throws: as check_policy().
-SimulationResult simulate(const Trace& trace, const SimulationConfig& config,
+SimulationResult simulate(const Trace& recorded, const SimulationConfig& config,
                           WorkLog* history = nullptr,
                           std::shared_ptr<const PlanFile> plans = nullptr);
 
 // Runs one iteration without a search for plans, as a recorded job does, and writes a log of it
 // (work_log.h). Throws: as check_policy(); std::runtime_error if the log cannot be written.
-SimulationResult simulate_logged(const Trace& trace, const SimulationConfig& config,
+SimulationResult simulate_logged(const Trace& recorded, const SimulationConfig& config,
                                  const std::string& log_path);
 
 }  // namespace tidepool::plan

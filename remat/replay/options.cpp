@@ -54,6 +54,7 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
                          so many GB/s each way, such as 64GiB@25; each transfer is waited for
   --beside B             yes: with --tier, transfers run while operators do (default: no)
   --prefetch B           no: with --beside, copies come back only when they are read (default: yes)
+  --roots B              no: with --tier, what cannot be recomputed stays (default: yes)
   --recompute B          no: with --tier, contents leave by copies only (default: yes)
   --end-resident B       yes: all that is alive at the end has to be resident at once
                          (default: yes for dtr)
@@ -232,6 +233,7 @@ std::vector<Option> finer_options(ReplayOptions& out) {
       {"--recompute", [&](Text o, Text v) { out.recompute = parse_flag(o, v); }},
       {"--beside", [&](Text o, Text v) { out.tier.runs_beside = parse_flag(o, v); }},
       {"--prefetch", [&](Text o, Text v) { out.prefetches = parse_flag(o, v); }},
+      {"--roots", [&](Text o, Text v) { out.offloads_roots = parse_flag(o, v); }},
       {"--tier", [&](Text o, Text v) { parse_tier(o, v, out.tier); }},
       {"--end-resident", [&](Text o, Text v) { out.end_resident = parse_flag(o, v); }},
       {"--lineage-limits", [&](Text o, Text v) { out.lineage_limits = parse_flag(o, v); }},

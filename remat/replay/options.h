@@ -30,7 +30,7 @@ struct ReplayOptions {
   bool least_budget = false;  // look for the least budget instead
   bool oracle = false;
   bool evict_singly = false, partition = false, record_in_place = true, recompute = true;
-  bool prefetches = true;
+  bool prefetches = true, offloads_roots = true;
   TierModel tier;
   uint32_t iterations = 1;
   PlannerConfig planner;

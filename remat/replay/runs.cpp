@@ -29,6 +29,7 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.record_in_place = options.record_in_place;
   config.recompute = options.recompute;
   config.prefetches = options.prefetches;
+  config.offloads_roots = options.offloads_roots;
   config.tier = options.tier;
   config.granularity = options.page_bytes;
   const bool dtr = options.format == TraceFormat::kDtr;
@@ -96,7 +97,10 @@ std::vector<LeastBudget> find_least_budgets(const ReplayOptions& options, const 
     Run run;
     run.policy = found.policy = policy;
     run.memory = options.memory;
-    found.simulated_bytes = least_budget(trace, config_for(options, run), found.peak.floor_bytes);
+    const SimulationConfig config = config_for(options, run);
+    // Roots that may leave need not be there at once.
+    const bool roots_leave = config.tier.capacity_bytes > 0 && config.offloads_roots;
+    found.simulated_bytes = least_budget(trace, config, roots_leave ? 1 : found.peak.floor_bytes);
     budgets.push_back(found);
   }
   return budgets;

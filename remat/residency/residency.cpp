@@ -54,7 +54,7 @@ void Residency::unlist(Storage& storage) {
 // What is laid out in ways of its own is read unseen, and our copies of foreign memory are compared
 // by address. What finds no place stays: the tier may be full, or have failed.
 bool Residency::leaves_by_copy(const Storage& storage) const {
-  if (!copies.enabled()) [[likely]]
+  if (!offloads_roots()) [[likely]]
     return false;
   const Value& value = *storage.current;
   return value.producer == nullptr && value.reason != RootReason::kLayout &&

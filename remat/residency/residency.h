@@ -107,6 +107,10 @@ class Residency {
   void freeze() { ++frozen_; }
   void thaw() { --frozen_; }
 
+  // From now on contents without lineage stay where they are.
+  void keep_roots() { roots_leave_ = false; }
+  bool offloads_roots() const { return roots_leave_ && copies.enabled(); }
+
   // From now on the way in which something is evicted is random; for chaos.
   void choose_ways_at_random(uint64_t seed) { random_ways_.emplace(seed); }
 
@@ -144,6 +148,7 @@ class Residency {
   Policy& policy_;
   LineageStore& store_;
   std::optional<SplitMix> random_ways_;
+  bool roots_leave_ = true;
   Storage list_;  // head of the ring
   std::vector<Value*> kept_;
   uint64_t now_ = 1;

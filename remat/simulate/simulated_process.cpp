@@ -16,6 +16,7 @@ remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
   out.policy = config.policy;
   out.limits = config.limits;
   out.prefetches = config.prefetches;
+  out.offloads_roots = config.offloads_roots;
   out.step_history_at_once = config.step_history_at_once;
   return out;
 }

@@ -55,9 +55,10 @@ struct SimulationConfig {
   bool record_in_place = true;  // if not, contents written in place are roots
   bool recompute = true;        // if not, nothing is recorded; contents leave only by copies
   TierModel tier;
-  bool prefetches = true;    // whether copies come back before they are read (EarlyTransfers)
-  size_t granularity = 0;    // the smallest page; 0 stands for that of the trace's device
-  double most_overhead = 5;  // a run with more compute / baseline than this has failed
+  bool offloads_roots = true;  // whether contents without lineage may leave for the tier, too
+  bool prefetches = true;      // whether copies come back before they are read (EarlyTransfers)
+  size_t granularity = 0;      // the smallest page; 0 stands for that of the trace's device
+  double most_overhead = 5;    // a run with more compute / baseline than this has failed
   // Whether a policy that looks ahead does so from the beginning, or, as in a running job, only
   // once something was evicted.
   bool step_history_at_once = true;

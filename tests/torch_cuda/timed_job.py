@@ -8,6 +8,7 @@ all the time and at most; and Tidepool's counts at the end of each step. No byte
 touched, so that a GPT of some size costs nothing.
 """
 
+import atexit
 import json
 import os
 import sys
@@ -60,6 +61,7 @@ def main() -> None:
                 if isinstance(leaf, torch.Tensor) and leaf.is_cuda)
     print(json.dumps({"steps": steps, "tidepool": said, "fixed": fixed,
                       "allocated_peak": torch.cuda.max_memory_allocated()}), flush=True)
+    atexit._run_exitfuncs()  # a trace is written to its end
     os._exit(0)  # see value_jobs.py
 
 

@@ -35,15 +35,14 @@ void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
-// The most bytes that the operands of an operator on lists should have at once. Where nothing is
-// offloaded they stay in any case.
+// The most bytes that the operands of an operator on lists should have at once. Where contents
+// without lineage are not offloaded they stay in any case.
 size_t most_bytes_at_once() {
-  constexpr size_t kShare = 4;
   size_t most = SIZE_MAX;
   for_each_engine([&](Engine& engine) {
-    if (!engine.runtime().offloads()) return;
+    if (!engine.runtime().offloads_roots()) return;
     DeviceLock lock(engine.mutex());
-    most = std::min(most, engine.allocator().limit_bytes() / kShare);
+    most = std::min(most, engine.allocator().limit_bytes() / remat::kListShare);
   });
   return most;
 }

@@ -6,6 +6,7 @@
 #include "remat/plan/follow/step_digest.h"
 #include "remat/plan/search/planner.h"
 #include "remat/simulate/job/step_trace.h"
+#include "remat/simulate/list_parts.h"
 
 namespace tidepool::plan {
 
@@ -27,6 +28,7 @@ std::vector<Trace> distinct_steps(const Trace& trace) {
 }
 
 TracePlans find_trace_plans(const Trace& trace, const SimulationConfig& job) {
+  const JobTrace in_job(trace, job);
   TracePlans found;
   found.file.trace = trace.facts.name;
   found.file.solver = "search";
@@ -34,7 +36,7 @@ TracePlans find_trace_plans(const Trace& trace, const SimulationConfig& job) {
   found.file.budget_bytes = job.budget_bytes;
   PlannerConfig planner = job.planner;
   planner.recorded_times_suffice = true;  // an uncertain plan is better than none
-  for (const Trace& step : distinct_steps(trace)) {
+  for (const Trace& step : distinct_steps(*in_job)) {
     const std::vector<RankedPlan> ranked = find_plans(step, job, planner);
     if (ranked.empty()) {
       ++found.failed;

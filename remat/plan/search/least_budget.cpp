@@ -5,6 +5,7 @@
 
 #include "remat/plan/chain/chain_plan.h"
 #include "remat/plan/search/planner.h"
+#include "remat/simulate/list_parts.h"
 #include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
 
@@ -18,7 +19,8 @@ constexpr size_t kMargin = 20;   // memory with pages takes more than one of fun
 constexpr size_t kGrowths = 8;   // how often the peak may grow by a quarter until the trace runs
 
 bool runs_once(const Trace& trace, const SimulationConfig& config) {
-  const auto process = SimulatedProcess::make(trace, config);
+  const JobTrace in_job(trace, config);
+  const auto process = SimulatedProcess::make(*in_job, config);
   SimulationResult result;
   return process != nullptr && process->run_iteration(&result);
 }

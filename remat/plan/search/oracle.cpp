@@ -12,6 +12,7 @@
 #include "remat/plan/search/planner.h"
 #include "remat/policies/step_history.h"
 #include "remat/simulate/job/step_trace.h"
+#include "remat/simulate/list_parts.h"
 #include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
 
@@ -151,7 +152,8 @@ SimulationResult simulate_with_oracle(const Trace& trace, const SimulationConfig
   return with_fallback(trace, config.budget_bytes, [&](size_t limit_bytes) {
     SimulationConfig limited = config;
     limited.budget_bytes = limit_bytes;
-    return run_all(trace, limited);
+    const JobTrace in_job(trace, limited);
+    return run_all(*in_job, limited);
   });
 }
 

@@ -122,6 +122,8 @@ void SimulatedJob::run_untimed(const TraceEvent& event) {
         address = allocate(root.bytes);
       }
       begin(storage, address);
+      // A job has used it by then, so that it may leave for the tier.
+      if (tier_ != nullptr && address != nullptr) tracked(storage);
       break;
     }
     case EventKind::kOperator:

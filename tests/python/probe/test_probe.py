@@ -141,7 +141,7 @@ def test_what_is_offloaded_is_simulated_at_the_speed_measured(script, probe, mon
     speed = _transfers.Speed(out=1e9, back=3e9)
     monkeypatch.setattr(_transfers, "file_speed", lambda folder: speed)
     tier = _offload.FileTier("/a b", 3 * MIB + 1)
-    script.needs = 250 * MIB  # lists of tensors are split in jobs, not in simulations
+    script.needs = 250 * MIB  # a simulation may not see which tensors are of a list
     status, text = probe(as_json=False, memory_bytes=300 * MIB, offload=tier)
     assert script.link.options() == ["--tier", f"{3 * MIB + 1}@1.5000", "--beside", "no"]
     assert status == _probe.PROVED

@@ -377,5 +377,24 @@ TEST_CASE("a logged simulation is one iteration of the other, and says what it d
   CHECK_THROWS(simulate_logged(trace, config, "/no/such/folder/work.log"));
 }
 
+TEST_CASE("with a tier roots leave before anything has used them, unless they are to stay") {
+  TraceBuilder builder{TraceFacts()};
+  for (int k = 0; k < 12; ++k) builder.root(1000, RootKind::kParameter);
+  for (uint64_t k = 0; k < 12; ++k) {
+    const std::vector<uint64_t> reads = {k};
+    const std::vector<size_t> outputs = {1000};
+    builder.release(builder.call({"op", 1'000'000, reads, {}, outputs}));
+  }
+  const Trace trace = builder.take();
+  SimulationConfig config = config_of(MemoryModel::kExact, 3000);
+  CHECK(simulate(trace, config).status == SimulationStatus::kOutOfMemory);
+  config.tier = {.capacity_bytes = 100'000, .gb_per_second = 1000};
+  const SimulationResult result = simulate(trace, config);
+  CHECK(result.status == SimulationStatus::kOk);
+  CHECK(result.stored_bytes >= 9000);
+  config.offloads_roots = false;
+  CHECK(simulate(trace, config).status == SimulationStatus::kOutOfMemory);
+}
+
 }  // namespace
 }  // namespace tidepool::plan

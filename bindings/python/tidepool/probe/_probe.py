@@ -150,7 +150,7 @@ class Probe:
         """Return the budget to take, or None."""
         if self._wish.memory_bytes:
             (point,) = simulation.at([self._wish.memory_bytes])
-            # With a second tier operators on lists run in parts, which a simulation does not know.
+            # With a second tier operators on lists run in parts, which a simulation may not see.
             return point if point.runs or self._wish.offload else None
         slowdown = SLOWDOWN if self._wish.slowdown is None else self._wish.slowdown
         found = _simulation.least_budget(

@@ -1,0 +1,106 @@
+#include "remat/simulate/list_parts.h"
+
+#include <string>
+#include <vector>
+
+#include "remat/plan/simulator.h"
+#include "remat/trace/trace_format.h"
+#include "tests/remat/trace/sample_traces.h"
+#include "tests/support/catch.h"
+
+namespace tidepool::plan {
+namespace {
+
+// What an operator reads, writes and makes, as text.
+std::string operands(const Trace& trace, const TraceOperator& op) {
+  std::string text;
+  for (const TraceWrite& write : trace.writes(op)) {
+    text += "w" + std::to_string(number(write.storage)) + " ";
+  }
+  for (const StorageIndex read : trace.reads(op)) text += "r" + std::to_string(number(read)) + " ";
+  for (const StorageIndex output : trace.outputs(op)) {
+    text += "o" + std::to_string(number(output)) + " ";
+  }
+  return text + std::to_string(op.cost_ns);
+}
+
+std::vector<std::string> all_operands(const Trace& trace) {
+  std::vector<std::string> all;
+  for (const TraceOperator& op : trace.operators) all.push_back(operands(trace, op));
+  return all;
+}
+
+// Storages of 100, 200 and 300 bytes, `lists` times, and one of 4 bytes; and one operator.
+Trace lists_trace(int lists, const std::string& op) {
+  std::string text = "{\"tidepool_trace\":1,\"name\":\"lists\",\"device\":\"cpu\"}\n";
+  int storage = 0;
+  for (; storage < 3 * lists; ++storage) {
+    text += "{\"root\":" + std::to_string(storage) +
+            ",\"bytes\":" + std::to_string(100 * (storage % 3 + 1)) + "}\n";
+  }
+  text += "{\"root\":" + std::to_string(storage) + ",\"bytes\":4}\n" + op + "\n";
+  text += "{\"release\":0}\n{\"step\":1}\n{\"end\":" + std::to_string(storage + 4) + "}\n";
+  return trace_of(text);
+}
+
+TEST_CASE("an operator on lists runs on parts that are small enough, and takes as long") {
+  const Trace trace = lists_trace(2, R"({"op":"aten::_foreach_add_.List","ns":60,)"
+                                     R"("write":[[0,"update"],[1,"update"],[2,"update"]],)"
+                                     R"("in":[3,4,5]})");
+  CHECK(difference(with_list_parts(trace, 1200), trace).empty());
+  // An element's operands take 200, 400 and 600 bytes.
+  CHECK(all_operands(with_list_parts(trace, 1199)) ==
+        std::vector<std::string>{"w0 w1 r3 r4 30", "w2 r5 30"});
+  CHECK(all_operands(with_list_parts(trace, 1)) ==
+        std::vector<std::string>{"w0 r3 10", "w1 r4 20", "w2 r5 30"});
+}
+
+TEST_CASE("all parts read what is no list, and results keep their numbers") {
+  const Trace trace = lists_trace(2, R"({"op":"aten::_foreach_mul.Tensor","ns":60,)"
+                                     R"("in":[0,1,2,6],"out":[[7,100],[8,200],[9,300]]})");
+  CHECK(all_operands(with_list_parts(trace, 300)) ==
+        std::vector<std::string>{"r0 r1 r6 o7 o8 30", "r2 r6 o9 30"});
+}
+
+TEST_CASE("the lists of a fused optimizer are found by the sizes of what it writes") {
+  const std::string op =
+      R"({"op":"aten::_fused_sgd_","ns":60,"write":[[0,"update"],[1,"update"],[2,"update"],)"
+      R"([3,"update"],[4,"update"],[5,"update"],[6,"update"],[7,"update"],[8,"update"]],)"
+      R"("in":[9]})";
+  CHECK(all_operands(with_list_parts(lists_trace(3, op), 900)) ==
+        std::vector<std::string>{"w0 w1 w3 w4 w6 w7 r9 30", "w2 w5 w8 r9 30"});
+}
+
+TEST_CASE("an operator whose lists are not known stays whole") {
+  for (const char* const op :
+       {R"({"op":"aten::add_.Tensor","ns":60,"write":[[0,"update"],[1,"update"]]})",
+        // Elements of the second list share a storage.
+        R"({"op":"aten::_foreach_add_.List","ns":60,)"
+        R"("write":[[0,"update"],[1,"update"],[2,"update"]],"in":[3,4]})"}) {
+    const Trace trace = lists_trace(2, op);
+    CHECK(difference(with_list_parts(trace, 1), trace).empty());
+  }
+}
+
+TEST_CASE("what is no operator on lists is the same in parts") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Trace trace = random_trace(seed, 200);
+    CHECK(difference(with_list_parts(trace, 1), trace).empty());
+  }
+}
+
+TEST_CASE("with a tier a job runs whose operator on lists is larger than the budget") {
+  const Trace trace = lists_trace(2, R"({"op":"aten::_foreach_add_.List","ns":60,)"
+                                     R"("write":[[0,"update"],[1,"update"],[2,"update"]],)"
+                                     R"("in":[3,4,5]})");
+  SimulationConfig config;
+  config.memory = MemoryModel::kExact;
+  config.budget_bytes = 1000;
+  config.most_overhead = 1e6;  // a copy takes much longer than the operator
+  CHECK(simulate(trace, config).status == SimulationStatus::kOutOfMemory);
+  config.tier = {.capacity_bytes = 10'000, .gb_per_second = 10};
+  CHECK(simulate(trace, config).status == SimulationStatus::kOk);
+}
+
+}  // namespace
+}  // namespace tidepool::plan
