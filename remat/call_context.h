@@ -9,10 +9,10 @@
 #include "remat/chaos.h"
 #include "remat/limits.h"
 #include "remat/observation.h"
-#include "remat/policies/step_history.h"
 #include "remat/restore/contents.h"
 #include "remat/restore/prefetcher.h"
 #include "remat/restore/restorer.h"
+#include "remat/steps/step_history.h"
 #include "remat/versions.h"
 
 namespace tidepool::remat {

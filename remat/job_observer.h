@@ -17,6 +17,7 @@
 
 namespace tidepool::remat {
 
+class StepHistory;
 struct RecordType;
 struct Storage;
 
@@ -28,8 +29,12 @@ struct Operand {
 
 // An operator that has run, or failed.
 struct ObservedCall {
+  static constexpr uint32_t kNoPosition = UINT32_MAX;
+
   const RecordType& type;
   uint64_t site = 0;  // the one that OperatorCall::set_type() was told
+  // Its place in its step, as StepHistory counts; kNoPosition for what is no call there.
+  uint32_t position = kNoPosition;
   uint64_t cost_ns = 0;
   StreamId stream = StreamId::kDefault;
   // False: the operator cannot be run again, whatever it is called with.
@@ -47,6 +52,9 @@ struct StepEnd {
   bool repeated = false;       // it did what an earlier step did that is remembered
   uint64_t fingerprint = 0;    // that of this step (StepHistory)
   uint64_t expected = 0;       // that of the step that should come next; 0: nothing is foreseen
+  uint64_t foreseen = 0;       // that with which this step was foreseen, if it went so; else 0
+  uint64_t form = 0;           // that of this step: a fingerprint without sizes
+  bool form_repeated = false;  // it did what a remembered step did, of whatever sizes
   size_t outputs = 0;          // how many it had, as a policy that looks ahead counts them
   uint64_t evictions = 0;      // since the start, as the next three
   uint64_t computed_ns = 0;    // what the job's own operators have cost
@@ -72,6 +80,9 @@ class JobObserver {
   // before, it hears of all storages that live (lives()).
   virtual bool step_ended(const StepEnd& end) = 0;
   virtual void lives(Storage& storage) = 0;
+  // The step under way is of a size that the job has not had, and is foreseen from here on
+  // (StepHistory::foreseeing()).
+  virtual void foreseen(const StepHistory& history) { static_cast<void>(history); }
   // The bytes that the observer keeps now.
   virtual size_t bookkeeping_bytes() const = 0;
   // This process is a forked child of the one that is observed. No call follows.

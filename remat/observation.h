@@ -37,6 +37,10 @@ class Observation {
       if (!storage.dead) listener_->lives(storage);
     });
   }
+  // Tells that the step under way is foreseen from here on.
+  void foreseen(const StepHistory& history) {
+    if (observer_ != nullptr) observer_->foreseen(history);
+  }
   // Tells the observer that this is a forked child, and forgets it.
   void become_forked_child() {
     if (observer_ != nullptr) observer_->forked();

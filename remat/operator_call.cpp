@@ -53,6 +53,12 @@ void OperatorCall::begin_foreseen() {
   if (prefetches) context_.prefetcher.before_meeting(met);
   foreseen_ = context_.step_history->begin(site, met, contents_.residency.now());
   if (prefetches) context_.prefetcher.after_meeting(met);
+  tell_foreseen();
+}
+
+void OperatorCall::tell_foreseen() {
+  if (context_.step_history->take_foreseen()) [[unlikely]]
+    context_.observation.foreseen(*context_.step_history);
 }
 
 void OperatorCall::finish_foreseen(std::span<Storage* const> outputs) {
@@ -60,6 +66,7 @@ void OperatorCall::finish_foreseen(std::span<Storage* const> outputs) {
   if (prefetches) context_.prefetcher.before_meeting(outputs);
   context_.step_history->finish(foreseen_, outputs);
   if (prefetches) context_.prefetcher.after_meeting(outputs);
+  tell_foreseen();
 }
 
 void OperatorCall::restore_operands(DeviceLock& lock) {
@@ -259,9 +266,9 @@ void OperatorCall::finish(DeviceLock& lock, std::span<Storage* const> outputs, u
   if (record_ != nullptr) check_record(cost_ns, outputs);
   if (writes_) start_versions();
   attach_record(outputs);
+  if (context_.step_history != nullptr) finish_foreseen(outputs);
   if (context_.observation.listener() != nullptr) [[unlikely]]
     notify_observer(outputs, cost_ns);
-  if (context_.step_history != nullptr) finish_foreseen(outputs);
   if (record_ != nullptr) {
     context_.operators_recorded += record_->linked;
     contents_.store.release(record_);
@@ -279,7 +286,10 @@ void OperatorCall::notify_observer(std::span<Storage* const> outputs, uint64_t c
   if (type_ == nullptr) return;
   const StreamId stream = contents_.replay_order.stream();
   const std::span<const Operand> operands{operands_.data(), operands_.size()};
-  context_.observation.ran({*type_, site_, cost_ns, stream, !refused_, operands, outputs, place_});
+  const bool has_position = context_.step_history != nullptr;
+  const uint32_t position = has_position ? foreseen_.position : ObservedCall::kNoPosition;
+  context_.observation.ran(
+      {*type_, site_, position, cost_ns, stream, !refused_, operands, outputs, place_});
 }
 
 void OperatorCall::release_operands() {

@@ -15,9 +15,9 @@
 #include <span>
 
 #include "absl/container/inlined_vector.h"
-#include "remat/policies/step_history.h"
 #include "remat/restore/restoration_queue.h"
 #include "remat/runtime.h"
+#include "remat/steps/step_history.h"
 
 namespace tidepool::remat {
 
@@ -87,6 +87,7 @@ class OperatorCall {
   }
   void begin_foreseen();
   void finish_foreseen(std::span<Storage* const> outputs);
+  void tell_foreseen();
   void notify_observer(std::span<Storage* const> outputs, uint64_t cost_ns) const;
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);

@@ -147,6 +147,9 @@ void Runtime::tell_step_ended() {
     end.fingerprint = history->last_fingerprint();
     end.expected = history->expected_fingerprint();
     end.outputs = history->last_outputs();
+    end.foreseen = history->last_foreseen();
+    end.form = history->last_form();
+    end.form_repeated = history->form_repeated();
   }
   end.evictions = contents_.residency.evictions;
   end.computed_ns = contents_.residency.now();
@@ -177,6 +180,8 @@ void Runtime::learn(const StepHistory& step_history) {
 }
 
 void Runtime::set_plan(const StepPlan& plan) { contents_.policy->set_plan(plan); }
+
+void Runtime::post_plan(StepPlan plan) { contents_.policy->post_plan(std::move(plan)); }
 
 void Runtime::set_recording(bool on) {
   DeviceLock lock(mutex());
@@ -354,6 +359,7 @@ RuntimeStatistics Runtime::statistics() const {
   DeviceLock lock(mutex());
   const RestorationStatistics& restored = restorer_.statistics;
   RuntimeStatistics out;
+  if (calls_.step_history != nullptr) out.foresight = calls_.step_history->foresight();
   out.operators_seen = calls_.operators_seen;
   out.operators_recorded = calls_.operators_recorded;
   out.operators_replayed = restored.operators_replayed;

@@ -25,13 +25,13 @@
 #include "remat/lineage/content_check.h"
 #include "remat/lineage/lineage.h"
 #include "remat/observation.h"
-#include "remat/policies/step_history.h"
-#include "remat/policies/step_plan.h"
 #include "remat/restore/contents.h"
 #include "remat/restore/mover.h"
 #include "remat/restore/prefetcher.h"
 #include "remat/restore/restoration_error.h"
 #include "remat/restore/restorer.h"
+#include "remat/steps/step_history.h"
+#include "remat/steps/step_plan.h"
 #include "remat/tier/tier.h"
 #include "remat/versions.h"
 
@@ -62,6 +62,7 @@ struct RuntimeStatistics {
   // read by an operator; and bytes of those that went again, or died, before.
   uint64_t prefetches = 0, prefetch_hits = 0, prefetch_wasted_bytes = 0;
   TierStatistics tier;
+  ForesightStatistics foresight;
   uint64_t rematerializations = 0;                 // storages made resident again
   uint64_t ghosts = 0, retained = 0, escapes = 0;  // how many there have been
   uint64_t retained_bytes = 0;                     // held now
@@ -156,6 +157,9 @@ class Runtime final : public Reclaimer {
   // that it was found on, as far as they are. Requires: lock held. Throws: std::invalid_argument
   // naming an unknown policy.
   void set_plan(const StepPlan& plan);
+  // Does so from any thread, without a lock, and also for the step under way: it holds from the
+  // next search for room on. The plan names a known policy.
+  void post_plan(StepPlan plan);
   // Switches recording on or off. While it is off, new results are roots, and resident contents
   // become roots when it is switched off. Takes the lock.
   void set_recording(bool on);

@@ -56,8 +56,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
 # the files that lie directly in the outer folder.
 WITHIN: dict[str, tuple[str, ...]] = {
     "allocator": ("base", "locks", "space", "streams", "blocks", "heap", "arena", "search", "."),
-    "remat": ("lineage", "tier", "policies", "residency", "restore", ".", "trace", "record",
-              "simulate", "plan", "replay"),
+    "remat": ("lineage", "tier", "steps", "policies", "residency", "restore", ".", "trace",
+              "record", "simulate", "plan", "replay"),
     "remat/trace": ("text", "."),
     "remat/simulate": ("memory", "job", "."),
     "remat/plan": ("chain", "checkpoints", "search", "follow", "."),

@@ -17,8 +17,8 @@
 #include "remat/plan/checkpoints/checkpointed_step.h"
 #include "remat/plan/checkpoints/mimose.h"
 #include "remat/plan/follow/step_digest.h"
+#include "remat/plan/simulator.h"
 #include "remat/simulate/job/step_trace.h"
-#include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_format.h"
 #include "remat/trace/trace_peak.h"
 
@@ -29,6 +29,7 @@ constexpr double kRatios[] = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4};
 // What Mimose sets aside for its errors, as shares of the budget: the least of these with which all
 // steps fit is taken, so that nobody could have set it better.
 constexpr double kBuffers[] = {0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7};
+constexpr double kForesightRatio = 0.7;
 // Mimose plans for texts in steps of 5 tokens of 512: this share of the largest size.
 constexpr double kQuantum = 0.01;
 
@@ -88,22 +89,20 @@ std::vector<SizedStep> sized_steps(const Trace& trace) {
 struct Sequence {
   std::vector<uint64_t> first_ns, second_ns;  // by size
   bool failed = false;
+  SimulationResult result;
 };
 
 Sequence run_job(const Trace& trace, const SimulationConfig& config) {
   Sequence sequence;
-  const auto process = SimulatedProcess::make(trace, config);
-  if (process == nullptr) return {{}, {}, true};
   uint64_t before = 0;
-  SimulationResult result;
-  const bool ran = process->run_iteration(&result, [&](size_t) {
-    const uint64_t now = process->compute_ns();
+  const auto step_ended = [&](uint64_t now) {
     auto& times = sequence.first_ns.size() == sequence.second_ns.size() ? sequence.first_ns
                                                                         : sequence.second_ns;
     times.push_back(now - before);
     before = now;
-  });
-  sequence.failed = !ran;
+  };
+  sequence.result = simulate(trace, config, nullptr, nullptr, step_ended);
+  sequence.failed = sequence.result.status != SimulationStatus::kOk;
   return sequence;
 }
 
@@ -140,7 +139,7 @@ Sequence run_mimose(const std::vector<SizedStep>& steps, size_t budget_bytes, si
     } else {
       cost = steps[k].blocks->cost(mimose.plan(size, planned_bytes));
     }
-    if (cost.peak_bytes > budget_bytes) return {{}, {}, true};
+    if (cost.peak_bytes > budget_bytes) return {{}, {}, true, {}};
     sequence.first_ns.push_back(steps[k].baseline_ns + cost.replay_ns);
   }
   return sequence;
@@ -150,10 +149,10 @@ Sequence run_sublinear(const std::vector<SizedStep>& steps, const SizedStep& lar
                        size_t budget_bytes) {
   Sequence sequence;
   const auto plan = sublinear_plan(*largest.blocks, budget_bytes);
-  if (!plan) return {{}, {}, true};
+  if (!plan) return {{}, {}, true, {}};
   for (const SizedStep& step : steps) {
     const CheckpointedCost cost = step.blocks->cost(*plan);
-    if (cost.peak_bytes > budget_bytes) return {{}, {}, true};
+    if (cost.peak_bytes > budget_bytes) return {{}, {}, true, {}};
     sequence.first_ns.push_back(step.baseline_ns + cost.replay_ns);
   }
   return sequence;
@@ -268,7 +267,18 @@ void print_foresight(const std::string& path) {
     const ForesightErrors errors = foresee(sizes.steps, learned);
     columns += fmt::format(" {:.2f} | {:.2f} |", 100 * errors.peak, 100 * errors.time);
   }
-  fmt::print("| {} |{}\n", sizes.trace.facts.name, columns);
+  // What a job foresees, from the sizes that it has had so far.
+  SimulationConfig job;
+  job.policy = "planned";
+  job.planner.simulations = 0;
+  job.budget_bytes = static_cast<size_t>(
+      kForesightRatio * static_cast<double>(sizes.steps[sizes.largest].peak_bytes));
+  const remat::ForesightStatistics found = run_job(sizes.trace, job).result.foresight;
+  fmt::print("| {} |{} {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} |\n", sizes.trace.facts.name,
+             columns, found.steps, found.kept, 100 * found.mean_bytes_error(),
+             100 * found.most_bytes_error, 100 * found.mean_time_error(),
+             100 * found.most_time_error);
+  std::fflush(stdout);
 }
 
 void measure(const std::string& path, size_t measured) {
@@ -281,7 +291,7 @@ void measure(const std::string& path, size_t measured) {
         static_cast<size_t>(ratio * static_cast<double>(steps[sizes.largest].peak_bytes));
     job.policy = "planned";
     const Sequence ours = run_job(sizes.trace, job);
-    std::string second = "-", worst = "-";
+    std::string second = "-", worst = "-", plans = "-";
     if (!ours.failed) {
       second = fmt::format("{:.4f}", overhead(steps, ours.second_ns));
       double most = 0;
@@ -290,6 +300,7 @@ void measure(const std::string& path, size_t measured) {
             most, static_cast<double>(ours.first_ns[k]) / static_cast<double>(ours.second_ns[k]));
       }
       worst = fmt::format("{:.3f}", most);
+      plans = fmt::format("{} of {}", ours.result.foreseen_plans, ours.result.foreseen_tried);
     }
     job.policy = "needed-cost";
     const Sequence needed = run_job(sizes.trace, job);
@@ -303,8 +314,8 @@ void measure(const std::string& path, size_t measured) {
     if (sizes.checkpoints) {
       sublinear = shown(steps, run_sublinear(steps, steps[sizes.largest], job.budget_bytes));
     }
-    fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", sizes.trace.facts.name,
-               ratio, shown(steps, ours), second, worst, shown(steps, fungible),
+    fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", sizes.trace.facts.name,
+               ratio, shown(steps, ours), second, worst, plans, shown(steps, fungible),
                mimose_columns(sizes, job.budget_bytes, measured), sublinear, shown(steps, needed),
                shown(steps, dtr));
     std::fflush(stdout);
@@ -330,15 +341,18 @@ int main(int count, char** arguments) {
   }
   if (foresight) {
     fmt::print(
-        "| trace | peak, 2 sizes % | time | peak, 3 sizes % | time | peak, 10 sizes % | time |\n"
-        "| --- | --- | --- | --- | --- | --- | --- |\n");
+        "| trace | peak, 2 sizes % | time | peak, 3 sizes % | time | peak, 10 sizes % | time | "
+        "foreseen | kept | bytes % | worst | time % | worst |\n| --- | --- | --- | --- | --- | --- "
+        "| "
+        "--- | --- | --- | --- | --- | --- | --- |\n");
     for (const std::string& path : paths) tidepool::plan::print_foresight(path);
     return 0;
   }
   fmt::print(
-      "| trace | ratio | first | second | worst | fungible | mimose | measuring | set aside | "
-      "sublinear | need1 | dtr |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | "
-      "--- | --- |\n");
+      "| trace | ratio | first | second | worst | plans | fungible | mimose | measuring | "
+      "set aside | sublinear | need1 | dtr |\n| --- | --- | --- | --- | --- | --- | --- | --- | "
+      "--- "
+      "| --- | --- | --- | --- |\n");
   for (const std::string& path : paths) tidepool::plan::measure(path, measured);
   return 0;
 }

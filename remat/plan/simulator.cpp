@@ -34,6 +34,7 @@ class Planning {
     own.facts.blocks = false;  // a recorded step has no blocks
     own.search_clock = [] { return uint64_t{0}; };
     own.search_niceness = 0;  // the simulation waits for the search
+    own.foresees_at_once = true;
     planner_.emplace(process.runtime(), process.allocator(), own);
     observe(*planner_);
   }
@@ -51,6 +52,9 @@ class Planning {
     return planner_ ? &planner_->meter() : nullptr;
   }
   size_t plans_found() const { return follower_ ? follower_->found() : 0; }
+  SizePlannerStatistics sizes() const {
+    return planner_ ? planner_->statistics().sizes : SizePlannerStatistics();
+  }
 
   void step_ended() {
     if (planner_) planner_->wait();
@@ -75,7 +79,8 @@ SimulationConfig as_in_a_job(SimulationConfig config) {
 }  // namespace
 
 SimulationResult simulate(const Trace& recorded, const SimulationConfig& config, WorkLog* history,
-                          std::shared_ptr<const PlanFile> plans) {
+                          std::shared_ptr<const PlanFile> plans,
+                          const std::function<void(uint64_t compute_ns)>& step_ended) {
   SimulationConfig job = as_in_a_job(config);
   const JobTrace in_job(recorded, job);
   const Trace& trace = *in_job;
@@ -96,13 +101,20 @@ SimulationResult simulate(const Trace& recorded, const SimulationConfig& config,
     process->set_log(history);
     blocks.emplace(*history, process->allocator(), planning.meter());
   }
-  const auto step_ended = [&](size_t) { planning.step_ended(); };
-  while (process->run_iteration(&result, step_ended) && result.iteration < job.iterations) {
+  const auto ended = [&](size_t) {
+    planning.step_ended();
+    if (step_ended) step_ended(process->compute_ns());
+  };
+  while (process->run_iteration(&result, ended) && result.iteration < job.iterations) {
     ++result.iteration;
     if (history != nullptr) history->begin_iteration(result.iteration);
   }
   process->report(&result);
   result.plans_found = planning.plans_found();
+  const SizePlannerStatistics sizes = planning.sizes();
+  result.foreseen_tried = sizes.tried;
+  result.foreseen_plans = sizes.plans;
+  result.foreseen_plans_taken_back = sizes.taken_back;
   return result;
 }
 

@@ -6,6 +6,8 @@
 // Thread safe: runs share nothing but the trace, which they only read.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,10 +20,12 @@ namespace tidepool::plan {
 
 // Runs all iterations, or up to the first that fails, as a job would. `history` gets all that is
 // done for the job meanwhile; it has blocks. `plans`: a file that the job follows, in place of a
-// search. Throws: as check_policy().
+// search. `step_ended` is called at each end of a step, with the compute of the iteration so far.
+// Throws: as check_policy().
 SimulationResult simulate(const Trace& recorded, const SimulationConfig& config,
                           WorkLog* history = nullptr,
-                          std::shared_ptr<const PlanFile> plans = nullptr);
+                          std::shared_ptr<const PlanFile> plans = nullptr,
+                          const std::function<void(uint64_t compute_ns)>& step_ended = {});
 
 // Runs one iteration without a search for plans, as a recorded job does, and writes a log of it
 // (work_log.h). Throws: as check_policy(); std::runtime_error if the log cannot be written.

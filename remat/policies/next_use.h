@@ -10,7 +10,7 @@
 #pragma once
 
 #include "remat/policies/cached_policy.h"
-#include "remat/policies/step_history.h"
+#include "remat/steps/step_history.h"
 
 namespace tidepool::remat {
 

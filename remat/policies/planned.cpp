@@ -29,14 +29,18 @@ void PlannedPolicy::set_plan(const StepPlan& plan) {
     throw std::invalid_argument(fmt::format("unknown policy '{}' in a plan; expected one of {}",
                                             plan.policy, fmt::join(names, ", ")));
   }
-  std::erase_if(plans_,
-                [&](const StepPlan& other) { return other.fingerprint == plan.fingerprint; });
-  if (plans_.size() == kMostPlans) plans_.pop_front();
-  plans_.push_back(plan);
+  keep(plan);
   // A step under way that the plan is for goes on without a plan.
   if (plan.fingerprint != step_history_.expected_fingerprint()) return;
   expectation_ = step_history_.between_steps() ? 0 : step_history_.expectation();
   if (follows_plan()) use(*net_, {});
+}
+
+void PlannedPolicy::keep(const StepPlan& plan) {
+  std::erase_if(plans_,
+                [&](const StepPlan& other) { return other.fingerprint == plan.fingerprint; });
+  if (plans_.size() == kMostPlans) plans_.pop_front();
+  plans_.push_back(plan);
 }
 
 const StepPlan* PlannedPolicy::plan_for_step() const {

@@ -18,12 +18,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "remat/policies/next_use.h"
 #include "remat/policies/policy.h"
-#include "remat/policies/step_history.h"
-#include "remat/policies/step_plan.h"
+#include "remat/steps/plan_inbox.h"
+#include "remat/steps/step_history.h"
+#include "remat/steps/step_plan.h"
 
 namespace tidepool::remat {
 
@@ -43,6 +45,7 @@ class PlannedPolicy final : public Policy {
   // steps. A default plan with the step's fingerprint stands for none. Throws:
   // std::invalid_argument naming an unknown policy.
   void set_plan(const StepPlan& plan) override;
+  void post_plan(StepPlan plan) override { inbox_.put(std::move(plan)); }
   // Whether a plan is in use now.
   bool follows_plan() const {
     return active_ != &*net_ || !weights_.empty() || preference_ != Preference::kCheapest ||
@@ -72,6 +75,8 @@ class PlannedPolicy final : public Policy {
   }
   void value_dies(Value& value) override { active_->value_dies(value); }
   void begin_search() override {
+    if (const auto plan = inbox_.take()) [[unlikely]]
+      keep(*plan), expectation_ = 0;
     update();
     active_->begin_search();
   }
@@ -81,8 +86,9 @@ class PlannedPolicy final : public Policy {
   void check_invariants() override;
 
  private:
-  // How many of the latest plans are remembered: more than there are kinds of steps.
-  static constexpr size_t kMostPlans = 2 * StepHistory::kKinds;
+  // How many of the latest plans are remembered. Sizes that come again after many others have
+  // plans, too.
+  static constexpr size_t kMostPlans = 8 * StepHistory::kKinds;
 
   // Staleness spans five orders of magnitude within a step.
   static constexpr double kKeptFactor = 1024;
@@ -93,6 +99,7 @@ class PlannedPolicy final : public Policy {
     if (follows_plan() && !step_history_.matching()) [[unlikely]]
       use(*net_, {});
   }
+  void keep(const StepPlan& plan);
   void choose_plan();
   // What becomes of a storage in one gap between two of its uses.
   enum class Gap : uint8_t { kKept, kDropped, kDroppedOnce };
@@ -130,6 +137,7 @@ class PlannedPolicy final : public Policy {
   Preference preference_ = Preference::kCheapest;
   std::optional<Gaps> gaps_;
   std::deque<StepPlan> plans_;
+  PlanInbox inbox_;
   uint32_t expectation_ = 0;  // the one that choose_plan() has seen
 };
 

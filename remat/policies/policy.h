@@ -16,11 +16,11 @@
 
 #include "allocator/arena/reclaimer.h"
 #include "remat/lineage/lineage_store.h"
+#include "remat/steps/step_plan.h"
 
 namespace tidepool::remat {
 
 class StepHistory;
-struct StepPlan;
 
 // What a price depends on besides the storage and its neighbourhood.
 struct Circumstances {
@@ -80,6 +80,8 @@ class Policy {
 
   // Gives a plan for the steps to come to a policy that follows one.
   virtual void set_plan(const StepPlan& plan) { static_cast<void>(plan); }
+  // Does so without the lock, and also for the step under way.
+  virtual void post_plan(StepPlan plan) { static_cast<void>(plan); }
 
   // For a policy that looks ahead: the history to which the runtime reports operators and steps.
   virtual StepHistory* step_history() { return nullptr; }

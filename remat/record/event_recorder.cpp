@@ -142,7 +142,7 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
   for (remat::Storage* output : call.outputs) {
     if (output != nullptr) tell_role_of_made(*output);
   }
-  made(call.outputs);
+  made(call);
 }
 
 JobEvents EventRecorder::with_request(std::span<const remat::Operand> operands, size_t bytes) {

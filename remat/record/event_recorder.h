@@ -48,7 +48,7 @@ class EventRecorder : public remat::JobObserver {
   // leaves an empty one.
   virtual void before_event() {}
   // Is called when an operator's results have been written down.
-  virtual void made(std::span<remat::Storage* const> outputs) { (void)outputs; }
+  virtual void made(const remat::ObservedCall& call) { (void)call; }
 
   bool recording() const { return recording_; }
   // Starts or stops recording. Operators that run at that moment are not measured.

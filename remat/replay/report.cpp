@@ -46,6 +46,14 @@ Json fields_of(const Run& run) {
   out["ghosts"] = result.ghosts;
   out["longest_plan"] = result.longest_plan;
   out["plan_peak_bytes"] = result.plan_peak_bytes;
+  const remat::ForesightStatistics& foresight = result.foresight;
+  out["foreseen_steps"] = foresight.steps;
+  out["foreseen_kept"] = foresight.kept;
+  out["foreseen_bytes_error"] = foresight.mean_bytes_error();
+  out["foreseen_bytes_error_most"] = foresight.most_bytes_error;
+  out["foreseen_time_error"] = foresight.mean_time_error();
+  out["foreseen_plans"] = result.foreseen_plans;
+  out["foreseen_plans_taken_back"] = result.foreseen_plans_taken_back;
   out["baseline_ns"] = result.baseline_ns;
   out["compute_ns"] = result.compute_ns;
   out["prices"] = result.prices;

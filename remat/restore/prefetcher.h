@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "remat/lineage/container_bytes.h"
-#include "remat/policies/step_history.h"
 #include "remat/restore/contents.h"
 #include "remat/restore/restorer.h"
+#include "remat/steps/step_history.h"
 
 namespace tidepool::remat {
 

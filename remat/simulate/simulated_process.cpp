@@ -137,6 +137,7 @@ void SimulatedProcess::report(SimulationResult* result) {
   result->rematerializations =
       after.runtime.rematerializations - before_.runtime.rematerializations;
   result->ghosts = after.runtime.ghosts - before_.runtime.ghosts;
+  result->foresight = after.runtime.foresight;
   result->longest_plan = after.runtime.longest_plan;
   result->plan_peak_bytes = after.runtime.plan_peak_bytes;
   result->prices = after.allocator.prices - before_.allocator.prices;

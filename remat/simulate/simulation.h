@@ -11,6 +11,7 @@
 #include "remat/simulate/job/stop_token.h"
 #include "remat/simulate/memory/memory_model.h"
 #include "remat/simulate/memory/simulated_tier.h"
+#include "remat/steps/foresight.h"
 
 namespace tidepool::plan {
 
@@ -100,7 +101,11 @@ struct SimulationResult {
   uint64_t longest_plan = 0;     // the most records of one restoration, in all iterations
   uint64_t plan_peak_bytes = 0;  // the most bytes a restoration was to hold, in all iterations
   uint64_t prices = 0;           // how many prices searches for room asked for
-  uint64_t plans_found = 0;      // plans of a given file whose step the job has, in all iterations
+  remat::ForesightStatistics foresight;  // of all iterations
+  // Foreseen steps that were simulated, those for which a plan was better than none, and such plans
+  // that were taken back, in all iterations.
+  uint64_t foreseen_tried = 0, foreseen_plans = 0, foreseen_plans_taken_back = 0;
+  uint64_t plans_found = 0;  // plans of a given file whose step the job has, in all iterations
   // Times by the clock: of searches for room, of planning restorations, of the whole iteration.
   uint64_t search_ns = 0;
   uint64_t planning_ns = 0;

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/policies/step_plan.h"
+#include "remat/steps/step_plan.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {

@@ -19,8 +19,8 @@ size_t PlanFollower::bookkeeping_bytes() const {
   return EventRecorder::bookkeeping_bytes() + bytes_of(outputs_);
 }
 
-void PlanFollower::made(std::span<remat::Storage* const> outputs) {
-  for (const remat::Storage* output : outputs) {
+void PlanFollower::made(const remat::ObservedCall& call) {
+  for (const remat::Storage* output : call.outputs) {
     if (output == nullptr) continue;
     outputs_.push_back(output->dead ? kNoStorage : output->observed - 1);
   }

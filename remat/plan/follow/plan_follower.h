@@ -38,7 +38,7 @@ class PlanFollower final : public EventRecorder {
   static constexpr size_t kMostEvents = 400'000;
 
   void before_event() override;
-  void made(std::span<remat::Storage* const> outputs) override;
+  void made(const remat::ObservedCall& call) override;
   void look_up(const remat::StepEnd& end);
   void stop();
 

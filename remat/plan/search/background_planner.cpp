@@ -40,28 +40,38 @@ uint64_t thread_ns() {
 
 }  // namespace
 
-// Recording: a recorded step.
-struct BackgroundPlanner::Recording {
-  std::unique_ptr<JobEvents> events;
-  // Operators' outputs as in StepHistory: their storages, or kNoStorage.
-  std::vector<uint32_t> outputs;
-  size_t limit_bytes = 0;      // the limit on committed memory when the step began
-  size_t allocated_bytes = 0;  // the bytes allocated then
-  size_t resident_bytes = 0;   // those of them that belonged to storages
-  uint64_t fingerprint = 0;
+struct BackgroundPlanner::Search {
+  std::shared_ptr<const RecordedStep> recorded;
+  uint64_t form = 0;
+  StopToken stop;
+  // What was found, once the search is over: plans for the recorded step's trace, the best first,
+  // and the best of them for the job, if it is better than none.
+  std::vector<RankedPlan> ranked;
+  std::optional<remat::StepPlan> plan;
 };
 
-struct BackgroundPlanner::Search {
-  StopToken stop;
-  std::optional<remat::StepPlan> plan;  // the plan that was found, once the search is over
-};
+namespace {
+
+SizePlannerConfig sizes_config(const BackgroundPlannerConfig& config, size_t page_bytes) {
+  SizePlannerConfig sizes;
+  sizes.planner = config.planner;
+  sizes.planner.perturbed = 0;
+  sizes.job = config.job;
+  sizes.job.granularity = page_bytes;
+  sizes.clock = config.search_clock ? config.search_clock : thread_ns;
+  sizes.at_once = config.foresees_at_once;
+  return sizes;
+}
+
+}  // namespace
 
 BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator& allocator,
                                      const BackgroundPlannerConfig& config)
     : runtime_(runtime),
       allocator_(allocator),
       config_(config),
-      recording_(std::make_unique<Recording>()) {
+      recording_(std::make_unique<RecordedStep>()),
+      sizes_(runtime, sizes_config(config, allocator.page_bytes())) {
   set_recording(true);
 }
 
@@ -71,15 +81,16 @@ BackgroundPlanner::~BackgroundPlanner() {
 }
 
 size_t BackgroundPlanner::bookkeeping_bytes() const {
-  return EventRecorder::bookkeeping_bytes() + bytes_of(recording_->outputs) + bytes_of(kinds_);
+  return EventRecorder::bookkeeping_bytes() + recording_->bookkeeping_bytes() + bytes_of(kinds_) +
+         sizes_.bookkeeping_bytes();
 }
 
-void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
-  if (phase_ == Phase::kBeginning) return;
-  for (const remat::Storage* output : outputs) {
-    if (output == nullptr) continue;
-    recording_->outputs.push_back(output->dead ? kNoStorage : output->observed - 1);
-  }
+void BackgroundPlanner::made(const remat::ObservedCall& call) {
+  if (phase_ != Phase::kBeginning) recording_->note(call);
+}
+
+void BackgroundPlanner::foreseen(const remat::StepHistory& history) {
+  if (!forked_) sizes_.foreseen(history, facts());
 }
 
 void BackgroundPlanner::before_event() {
@@ -94,14 +105,17 @@ bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
   start_step();
   if (forked_) return false;
   repeats_ = end.repeated ? repeats_ + 1 : 0;
+  alike_ = end.form_repeated ? alike_ + 1 : 0;
   Kind& kind = note_step(end, before);
+  sizes_.step_ended(end, kind.share);
   if (phase_ == Phase::kBeginning) {
     go_on_beginning();
     return recording();
   }
   if (phase_ == Phase::kRecording) {
     phase_ = Phase::kWatching;
-    if (end.repeated && !kind.searched && kind.evicted) start_search(end, kind);
+    const bool known = end.repeated || (end.form_repeated && sizes_.wants(end.form));
+    if (known && !kind.searched && kind.evicted) start_search(end, kind);
     set_recording(false);
     return false;
   }
@@ -109,10 +123,12 @@ bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
     watch_search(end.fingerprint);
     return false;
   }
-  if (!end.repeated) return false;
-  if (kind.trial_steps > 0) judge_plan(kind);
+  if (end.repeated && kind.trial_steps > 0) judge_plan(kind);
   const Kind* const next = find_kind(end.expected);
-  if (next == nullptr || next->searched || !next->evicted || repeats_ < patience_) return false;
+  const bool again = next != nullptr && !next->searched && next->evicted && repeats_ > 0;
+  // Which size comes next nobody knows.
+  const bool alike = kind.evicted && alike_ > 0 && sizes_.wants(end.form);
+  if (!(again && repeats_ >= patience_) && !(alike && alike_ >= patience_)) return false;
   start_recording(end);
   return true;
 }
@@ -168,6 +184,7 @@ void BackgroundPlanner::watch_search(uint64_t fingerprint) {
 // the machine does.
 void BackgroundPlanner::finish_search() {
   phase_ = Phase::kWatching;
+  sizes_.add_plans(last_search_->form, last_search_->ranked);
   Kind* const kind = find_kind(searched_);
   if (!last_search_->plan) {
     if (kind != nullptr && last_search_->stop.stop_requested()) kind->searched = false;
@@ -183,7 +200,7 @@ void BackgroundPlanner::start_recording(const remat::StepEnd& end) {
   phase_ = Phase::kRecording;
   filling()->clear();
   forget_storages();
-  recording_->outputs.clear();
+  *recording_ = {};
   recording_->limit_bytes = allocator_.limit_bytes();
   recording_->allocated_bytes = end.allocated_bytes;
   set_recording(true);
@@ -201,12 +218,14 @@ void BackgroundPlanner::start_search(const remat::StepEnd& end, Kind& kind) {
   if (recording_->outputs.size() != end.outputs) return;
   add(EventKind::kStep);
   recording_->resident_bytes = resident_bytes();
-  auto recorded = std::make_shared<Recording>(std::move(*recording_));
-  *recording_ = {};
-  recorded->events = std::exchange(filling(), std::make_unique<JobEvents>());
-  recorded->fingerprint = end.fingerprint;
+  recording_->events = std::exchange(filling(), std::make_unique<JobEvents>());
+  recording_->fingerprint = end.fingerprint;
   auto search = std::make_shared<Search>();
-  if (!start(recorded, search)) return;
+  search->recorded = std::make_shared<const RecordedStep>(std::move(*recording_));
+  search->form = end.form;
+  *recording_ = {};
+  if (!start(search)) return;
+  sizes_.add(end.form, search->recorded);
   last_search_ = std::move(search);
   kind.searched = true;
   searched_ = end.fingerprint;
@@ -226,15 +245,14 @@ void BackgroundPlanner::judge_plan(Kind& kind) {
 }
 
 // Begins a search on a thread of its own. Returns false if there can be no thread.
-bool BackgroundPlanner::start(const std::shared_ptr<Recording>& recorded,
-                              std::shared_ptr<Search> search) {
+bool BackgroundPlanner::start(std::shared_ptr<Search> search) {
   const MutexLock guard(mutex_);
   if (stopped_ || search_ != nullptr) return false;
   try {
-    start_service_thread("tidepool-plan", [this, recorded, search] {
+    start_service_thread("tidepool-plan", [this, search] {
       setpriority(PRIO_PROCESS, 0, config_.search_niceness);  // sets this thread's
       try {
-        search->plan = find(*recorded, *search);
+        find(*search);
       } catch (const std::exception&) {
         // There is no plan: the step cannot be simulated, or there is no memory.
       }
@@ -258,32 +276,21 @@ TraceFacts BackgroundPlanner::facts() const {
   return facts;
 }
 
-// Searches, on the searching thread. Returns nothing if the step runs best without a plan.
-std::optional<remat::StepPlan> BackgroundPlanner::find(const Recording& recorded,
-                                                       Search& search) const {
-  TraceBuilder builder(facts());
-  play(*recorded.events, builder);
-  const Trace trace = builder.take();
-  if (search.stop.stop_requested()) return std::nullopt;
-  SimulationConfig job = config_.job;
-  if (job.budget_bytes == 0) job.budget_bytes = recorded.limit_bytes;
-  const size_t known_bytes = std::min(recorded.resident_bytes, recorded.allocated_bytes);
-  job.budget_bytes -= std::min(recorded.allocated_bytes - known_bytes, job.budget_bytes);
+// Searches, on the searching thread. There is no plan if the step runs best without one.
+void BackgroundPlanner::find(Search& search) const {
+  const Trace trace = search.recorded->trace(facts());
+  if (search.stop.stop_requested()) return;
+  SimulationConfig job = search.recorded->simulated_as(config_.job);
   job.granularity = allocator_.page_bytes();
   search.stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns,
                         config_.most_search_ns);
   job.stop = &search.stop;
-  const std::vector<RankedPlan> plans = find_plans(trace, job, config_.planner);
-  if (search.stop.stop_requested() || plans.empty()) return std::nullopt;
-  const remat::StepPlan& best = plans.front().plan;
-  if (best.is_none()) return std::nullopt;
-  std::vector<uint32_t> results;
-  for (const WeightedOutput& output : weighted_outputs(trace)) {
-    results.push_back(static_cast<uint32_t>(number(output.storage)));
-  }
-  remat::StepPlan plan = for_job(best, results, recorded.outputs);
-  plan.fingerprint = recorded.fingerprint;
-  return plan;
+  search.ranked = find_plans(trace, job, config_.planner);
+  if (search.stop.stop_requested() || search.ranked.empty()) return;
+  const remat::StepPlan& best = search.ranked.front().plan;
+  if (best.is_none()) return;
+  search.plan = search.recorded->for_job(best, trace);
+  search.plan->fingerprint = search.recorded->fingerprint;
 }
 
 void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
@@ -337,6 +344,7 @@ bool BackgroundPlanner::is_searching() const {
 }
 
 void BackgroundPlanner::wait() {
+  if (!forked_) sizes_.wait();
   for (bool over = false; !over && !forked_;) {
     {
       const MutexLock guard(mutex_);
@@ -351,14 +359,15 @@ void BackgroundPlanner::wait() {
 
 bool BackgroundPlanner::stop() {
   if (forked_) return true;
+  const auto end = std::chrono::steady_clock::now() + kPatienceAtEnd;
+  const bool sizes_over = sizes_.stop(end);
   const MutexLock guard(mutex_);
   stopped_ = true;
   if (search_ != nullptr) search_->stop.request_stop();
-  const auto end = std::chrono::steady_clock::now() + kPatienceAtEnd;
   while (search_ != nullptr) {
     if (changed_.wait_until(mutex_, end) == std::cv_status::timeout) break;
   }
-  return search_ == nullptr;
+  return search_ == nullptr && sizes_over;
 }
 
 // A forked process has no searching thread, and the mutex may be locked in it for ever: from now on
@@ -367,8 +376,11 @@ void BackgroundPlanner::forked() { forked_ = true; }
 
 BackgroundPlannerStatistics BackgroundPlanner::statistics() const {
   if (forked_) return {};
+  const SizePlannerStatistics sizes = sizes_.statistics();
   const MutexLock guard(mutex_);
-  return statistics_;
+  BackgroundPlannerStatistics statistics = statistics_;
+  statistics.sizes = sizes;
+  return statistics;
 }
 
 }  // namespace tidepool::plan

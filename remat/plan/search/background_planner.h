@@ -4,14 +4,15 @@
 // recorded. If it was of that kind, a thread of low priority searches for a plan, which steps of
 // the kind follow from then on (PlannedPolicy). So a job with two optimizers gets two plans, one
 // after the other, and steps that differ now and then, because the job writes its log, do not make
-// a plan obsolete. A plan is taken back if its steps replay and search more than the steps before
-// it did. With every search the number of repeated steps doubles that the next search waits for.
-// While nothing is recorded, the planner hears only of the ends of steps. A search that fails, or a
-// lack of threads, is no error: the job goes on with the policy that it has.
-// Owns the search under way. The observer's functions need the device's lock; the others must not
-// have it. Thread safe.
-// Invariants: (1) those of EventRecorder; (2) at most one search is under way, and it is told to
-// stop once the job has long done steps of other kinds only.
+// a plan obsolete. Where steps do the same with ever other sizes, one of whatever size is recorded
+// and searched, and SizePlanner tries its plans for others. A plan is taken back if its steps
+// replay and search more than the steps before it did. With every search the number of repeated
+// steps doubles that the next search waits for. While nothing is recorded, the planner hears only
+// of the ends of steps. A search that fails, or a lack of threads, is no error: the job goes on
+// with the policy that it has. Owns the search under way. The observer's functions need the
+// device's lock; the others must not have it. Thread safe. Invariants: (1) those of EventRecorder;
+// (2) at most one search is under way, and it is told to stop once the job has long done steps of
+// other kinds only.
 #pragma once
 
 #include <condition_variable>
@@ -24,6 +25,8 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "allocator/locks/mutex.h"
+#include "remat/plan/search/recorded_step.h"
+#include "remat/plan/search/size_planner.h"
 #include "remat/record/event_recorder.h"
 #include "remat/runtime.h"
 #include "remat/simulate/simulation.h"
@@ -43,6 +46,8 @@ struct BackgroundPlannerConfig {
   // Measures searches, on their thread. An empty function stands for the thread's own time.
   StopToken::Clock search_clock;
   int search_niceness = 19;  // the niceness of the searching thread
+  // Whether plans for foreseen sizes are found at once, before the step goes on.
+  bool foresees_at_once = false;
 };
 
 // BackgroundPlannerStatistics: counters since the start.
@@ -52,6 +57,7 @@ struct BackgroundPlannerStatistics {
                             // plans of a given file whose steps the job has
   uint64_t taken_back = 0;  // plans taken back
   uint64_t search_ns = 0;   // the searching threads' own time
+  SizePlannerStatistics sizes;
 };
 
 class BackgroundPlanner final : public EventRecorder {
@@ -66,6 +72,7 @@ class BackgroundPlanner final : public EventRecorder {
   BackgroundPlanner& operator=(const BackgroundPlanner&) = delete;
 
   bool step_ended(const remat::StepEnd& end) override;
+  void foreseen(const remat::StepHistory& history) override;
   // The bytes of the recording. A search has memory of its own while it runs.
   size_t bookkeeping_bytes() const override;
   void forked() override;
@@ -86,7 +93,6 @@ class BackgroundPlanner final : public EventRecorder {
 
  private:
   enum class Phase : uint8_t { kBeginning, kWatching, kRecording, kSearching };
-  struct Recording;
   struct Search;
   // Kind: the steps that have one fingerprint.
   struct Kind {
@@ -102,7 +108,7 @@ class BackgroundPlanner final : public EventRecorder {
   };
 
   void before_event() override;
-  void made(std::span<remat::Storage* const> outputs) override;
+  void made(const remat::ObservedCall& call) override;
   void go_on_beginning();
   Kind* find_kind(uint64_t fingerprint);
   Kind& note_step(const remat::StepEnd& end, const remat::StepEnd& before);
@@ -111,10 +117,10 @@ class BackgroundPlanner final : public EventRecorder {
   void start_recording(const remat::StepEnd& end);
   void start_search(const remat::StepEnd& end, Kind& kind);
   void judge_plan(Kind& kind);
-  bool start(const std::shared_ptr<Recording>& recorded, std::shared_ptr<Search> search);
+  bool start(std::shared_ptr<Search> search);
   // The facts of the job's device, with prices as they are known now.
   TraceFacts facts() const;
-  std::optional<remat::StepPlan> find(const Recording& recorded, Search& search) const;
+  void find(Search& search) const;
   bool is_searching() const;
 
   remat::Runtime& runtime_;
@@ -128,15 +134,17 @@ class BackgroundPlanner final : public EventRecorder {
   // The job's first steps, once they are over; null if they were too long.
   std::shared_ptr<const JobEvents> beginning_;
   std::atomic<uint64_t> tried_ns_{0};  // the threads' time that looking for budgets to try took
-  uint32_t repeats_ = 0;               // steps in a row that did the same as the step before
+  uint32_t repeats_ = 0;               // steps in a row that did what an earlier step did
+  uint32_t alike_ = 0;                 // steps in a row that did so with whatever sizes
   uint32_t patience_ = 1;              // the repeats that are needed before a step is recorded
   remat::StepEnd last_;
   std::vector<Kind> kinds_;  // in the order of their last steps
-  std::unique_ptr<Recording> recording_;
+  std::unique_ptr<RecordedStep> recording_;
   std::shared_ptr<Search> last_search_;
   uint64_t searched_ = 0;  // the fingerprint of the kind that last_search_ is for
   uint32_t absent_ = 0;    // how many steps in a row were of other kinds
   bool forked_ = false;
+  SizePlanner sizes_;
 
   // It may be taken while the device's lock is held, but not the other way round.
   mutable Mutex mutex_;

@@ -17,7 +17,7 @@
 
 #include "remat/plan/chain/step_values.h"
 #include "remat/plan/search/energy_table.h"
-#include "remat/policies/step_plan.h"
+#include "remat/steps/step_plan.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {

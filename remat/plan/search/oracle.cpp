@@ -10,10 +10,10 @@
 
 #include "remat/plan/search/fallback.h"
 #include "remat/plan/search/planner.h"
-#include "remat/policies/step_history.h"
 #include "remat/simulate/job/step_trace.h"
 #include "remat/simulate/list_parts.h"
 #include "remat/simulate/simulated_process.h"
+#include "remat/steps/step_history.h"
 #include "remat/trace/trace_peak.h"
 
 namespace tidepool::plan {

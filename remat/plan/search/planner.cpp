@@ -80,6 +80,24 @@ class Search {
     return ranked;
   }
 
+  BestPlan best_of(std::span<const StepPlan> plans) {
+    // Less is what chance makes of sizes and times that are not quite as foreseen.
+    constexpr double kLeastGain = 0.001;
+    BestPlan found;
+    Candidate best;
+    const bool runs = evaluate(best, nullptr);
+    if (runs) found.share = best.score() - 1;
+    for (double& overhead : best.overheads) overhead -= kLeastGain;
+    for (size_t k = 0; k < plans.size(); ++k) {
+      Candidate candidate;
+      candidate.plan = plans[k];
+      if (!evaluate(candidate, runs || found.plan ? &best : nullptr)) continue;
+      best = std::move(candidate);
+      found.plan = k;
+    }
+    return found;
+  }
+
  private:
   // Learns the history of the step, which runs under an ample budget for that.
   void learn() {
@@ -300,6 +318,11 @@ class Search {
 std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& job,
                                    const PlannerConfig& config) {
   return Search(step, job, config).run();
+}
+
+BestPlan best_plan(const Trace& step, const SimulationConfig& job, const PlannerConfig& config,
+                   std::span<const remat::StepPlan> plans) {
+  return Search(step, job, config).best_of(plans);
 }
 
 std::vector<WeightedOutput> weighted_outputs(const Trace& step) {

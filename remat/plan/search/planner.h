@@ -14,12 +14,14 @@
 // Thread safe: searches share nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "remat/policies/step_plan.h"
 #include "remat/simulate/simulation.h"
+#include "remat/steps/step_plan.h"
 #include "remat/trace/trace.h"
 
 namespace tidepool::plan {
@@ -35,6 +37,18 @@ struct RankedPlan {
 // with a mark.
 std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& job,
                                    const PlannerConfig& config);
+
+// BestPlan: which of some plans is the best for a step.
+struct BestPlan {
+  std::optional<size_t>
+      plan;  // its number; nothing if the step runs best without one, or not at all
+  // What the step takes beyond its operators' time without a plan, searches for room included, as a
+  // share of that time; 0 if it does not run.
+  double share = 0;
+};
+// Simulates the step without a plan and with each of `plans`, as find_plans() does its candidates.
+BestPlan best_plan(const Trace& step, const SimulationConfig& job, const PlannerConfig& config,
+                   std::span<const remat::StepPlan> plans);
 
 // WeightedOutput: a result that has bytes, for which a plan has a weight.
 struct WeightedOutput {

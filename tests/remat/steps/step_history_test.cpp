@@ -1,4 +1,4 @@
-#include "remat/policies/step_history.h"
+#include "remat/steps/step_history.h"
 
 #include <vector>
 
@@ -238,6 +238,95 @@ TEST_CASE("two marks in a row are one") {
   job.step_history.end_step(job.now_ns);
   job.first();
   CHECK(job.step_history.matching());
+}
+
+// A job whose steps have other sizes each: 0: a = f(x, w)   1: b = g(a)   2: c = h(b, a)
+struct SizedJob {
+  StepHistory step_history;
+  LineageBuilder built;
+  Storage* w = built.root();
+  Storage *a = nullptr, *b = nullptr, *c = nullptr;
+  uint64_t now_ns = 1000;
+
+  Storage* call(uint64_t site, const std::vector<Storage*>& operands, size_t bytes, uint64_t ns) {
+    const auto call = step_history.begin(site, operands, now_ns);
+    now_ns += ns;
+    Storage* made = built.root(bytes);
+    step_history.finish(call, {&made, 1});
+    step_history.check_invariants();
+    return made;
+  }
+  void first(size_t size) { a = call(1, {built.root(size), w}, size * 4, size); }
+  void second(size_t size) { b = call(2, {a}, size * size / 100, 2 * size); }
+  void third(size_t size, size_t more = 0) { c = call(3, {b, a}, size * 2 + more, 3 * size); }
+  void end() {
+    step_history.end_step(now_ns);
+    step_history.check_invariants();
+  }
+  void step(size_t size) { first(size), second(size), third(size), end(); }
+};
+
+TEST_CASE("a step of a size that was never seen is foreseen from how it begins") {
+  SizedJob job;
+  job.step(1000);
+  CHECK(!job.step_history.form_repeated());
+  job.step(3000);
+  CHECK(job.step_history.form_repeated());
+  CHECK(!job.step_history.repeated());
+  job.first(2000);
+  REQUIRE(job.step_history.matching());
+  CHECK(job.step_history.foreseeing());
+  CHECK(job.step_history.take_foreseen());
+  CHECK(!job.step_history.take_foreseen());
+  CHECK(job.step_history.expected_outputs()[2].bytes == 4000);
+  CHECK(job.step_history.next_use(*job.a) == 1);
+  CHECK(job.step_history.time_until_ns(2) == 4000);
+  const uint64_t foreseen = job.step_history.expected_fingerprint();
+  job.second(2000), job.third(2000), job.end();
+  CHECK(job.step_history.last_fingerprint() == foreseen);
+  CHECK(job.step_history.last_foreseen() == foreseen);
+  CHECK(job.step_history.foresight().steps == 1);
+  CHECK(job.step_history.foresight().kept == 1);
+  CHECK(job.step_history.foresight().most_bytes_error == 0);
+  // A size that was seen is remembered, and not foreseen.
+  job.step(2000);
+  CHECK(job.step_history.repeated());
+  CHECK(job.step_history.last_foreseen() == 0);
+  CHECK(job.step_history.foresight().steps == 1);
+}
+
+TEST_CASE("at the first difference from what is foreseen nothing is foreseen") {
+  SizedJob job;
+  job.step(1000), job.step(3000);
+  job.first(2000), job.second(2000);
+  REQUIRE(job.step_history.foreseeing());
+  SECTION("other bytes") {
+    job.third(2000, 2000);
+    job.end();
+    CHECK(job.step_history.foresight().compared == 1);
+    CHECK(job.step_history.foresight().most_bytes_error > 0.03);
+  }
+  SECTION("another operator") {
+    job.call(9, {job.a}, 10, 10);
+    CHECK(!job.step_history.matching());
+    job.end();
+    CHECK(job.step_history.foresight().compared == 0);
+  }
+  SECTION("an end before the last call") { job.end(); }
+  CHECK(job.step_history.last_foreseen() == 0);
+  CHECK(job.step_history.foresight().steps == 1);
+  CHECK(job.step_history.foresight().kept == 0);
+}
+
+TEST_CASE("bytes that are a little off are as foreseen") {
+  SizedJob job;
+  job.step(1000), job.step(3000);
+  job.first(2000), job.second(2000), job.third(2000, 8);
+  REQUIRE(job.step_history.foreseeing());
+  const uint64_t foreseen = job.step_history.expected_fingerprint();
+  job.end();
+  CHECK(job.step_history.last_foreseen() == foreseen);
+  CHECK(job.step_history.last_fingerprint() != foreseen);
 }
 
 }  // namespace

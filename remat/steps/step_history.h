@@ -5,14 +5,17 @@
 // turn, a few shapes, a log now and then. So the last kKinds different lists are kept, each with
 // what came after it.
 // The list that should come next tells what the present step will do, as long as the step begins
-// like it. At a difference another list that begins like the present step takes its place; if there
-// is none, nothing is foreseen until the next step.
+// like it. At a difference another list that begins like the present step takes its place. If there
+// is none, because its sizes are new, a list of such sizes is foreseen from its beginning and the
+// lists of steps that did the same with other sizes (Foresight), where these tell enough. If they
+// do not, or the step does not go as foreseen, nothing is foreseen until the next step.
 // Owns the lists; marks storages (Storage::step_number, step_seen). Not thread safe: the device's
 // lock is held. If operators of several threads overlap in another order, that is a difference.
-// Takes O(1) time for each operator and operand, and 4 bytes for an operand, 16 for an output. A
+// Takes O(1) time for each operator and operand, and 4 bytes for an operand, 24 for an output. A
 // use is found in amortised constant time. A difference takes a look at the beginnings of all
-// lists.
-// Invariants: (1) while matching(), the present list is a beginning of the expected one; (2) a
+// lists; to foresee a step takes some 50 ns for each of its operators and operands, once.
+// Invariants: (1) while matching(), the present list is a beginning of the expected one, but for
+// bytes that are about as foreseen; (2) a
 // storage has a number of this step if and only if an operator of this step has met it; (3) the
 // lists that are kept are complete and all different.
 #pragma once
@@ -20,10 +23,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "remat/lineage/container_bytes.h"
 #include "remat/lineage/lineage.h"
+#include "remat/steps/foresight.h"
+#include "remat/steps/step_list.h"
 
 namespace tidepool::remat {
 
@@ -79,22 +85,29 @@ class StepHistory {
     return std::span(expected().operands).subspan(entry.first_operand, entry.operands);
   }
 
-  // An output of a step: which operator made it, and its storage's number.
-  struct Output {
-    Position position = 0;
-    uint32_t number = 0;
-    size_t bytes = 0;
-    bool operator==(const Output&) const = default;
-  };
+  using Output = StepOutput;
   // Whether no operator of the present step has begun.
   bool between_steps() const { return present_.entries.empty(); }
   // The expected step's outputs, in its order, and how many storages it has. Requires: matching().
   std::span<const Output> expected_outputs() const { return expected().outputs; }
-  uint32_t expected_storages() const { return expected().numbers; }
+  uint32_t expected_storages() const { return expected().numbers(); }
+  // The expected step itself. Requires: matching().
+  const StepList& expected_list() const { return expected(); }
+  // Whether the expected step is one of a size that is foreseen.
+  bool foreseeing() const { return expected_ == kForeseen; }
+  // Whether foreseeing() has begun since the last call.
+  bool take_foreseen() { return std::exchange(newly_foreseen_, false); }
+  const ForesightStatistics& foresight() const { return foresight_.statistics(); }
   // A fingerprint is a hash of all that a step does, without times. These are that of the last
   // step, or 0 before there is one, and that of the expected step, or 0 unless matching().
   uint64_t last_fingerprint() const { return last_fingerprint_; }
   uint64_t expected_fingerprint() const { return matching_ ? expected().fingerprint : 0; }
+  // The fingerprint that the last step was foreseen with, if it went as foreseen; else 0. It is
+  // another one than the step's own if bytes were a little off.
+  uint64_t last_foreseen() const { return last_foreseen_; }
+  // The form of the last step (StepList), and whether a step that is remembered had it.
+  uint64_t last_form() const { return last_form_; }
+  bool form_repeated() const { return form_repeated_; }
   // How many outputs the last step had.
   size_t last_outputs() const { return last_outputs_; }
   // A number that changes whenever another step is expected: with each step, and at differences.
@@ -110,31 +123,8 @@ class StepHistory {
   // A step with more operands is not written down, so that memory stays bounded.
   static constexpr size_t kMostOperands = size_t{1} << 22;
 
-  struct Entry {
-    uint64_t site = 0;
-    uint64_t start_ns = 0;  // since the step's start
-    uint32_t first_operand = 0;
-    uint32_t operands = 0;
-  };
-  struct List {
-    std::vector<Entry> entries;
-    std::vector<uint32_t> operands;  // numbers of storages
-    std::vector<Output> outputs;
-    uint32_t numbers = 0;
-    uint64_t start_ns = 0, length_ns = 0;
-    uint64_t fingerprint = 0;
-    bool complete = true;
-    void mix(uint64_t word) {
-      fingerprint = ((fingerprint ^ word) + 1) * 0x9E3779B97F4A7C15u;
-      fingerprint ^= fingerprint >> 29;
-    }
-    bool begins_like(const List& other) const;
-    size_t bookkeeping_bytes() const {
-      return bytes_of(entries) + bytes_of(operands) + bytes_of(outputs);
-    }
-    size_t length() const { return entries.size() + operands.size() + outputs.size(); }
-    void clear();
-  };
+  using List = StepList;
+  using Entry = StepList::Entry;
   // A list that is kept.
   struct Kind {
     List list;
@@ -143,8 +133,10 @@ class StepHistory {
     int confidence = 0;  // how often that one came, less how often another one did
   };
   static constexpr size_t kNone = SIZE_MAX;
+  static constexpr size_t kForeseen = SIZE_MAX - 1;
 
-  const List& expected() const { return kinds_[expected_].list; }
+  const List& expected() const { return foreseeing() ? foreseen_ : kinds_[expected_].list; }
+  bool begins_as_expected(const List& list) const;
   uint32_t number_of(Storage& storage);
   bool begins_alike() const;
   size_t find(uint64_t fingerprint) const;
@@ -152,13 +144,21 @@ class StepHistory {
   size_t remember_present();
   void expect(size_t kind);
   void expect_another();
+  void try_to_foresee();
+  void learn_sizes(size_t kind, bool foreseen);
   void index_uses();
 
   uint32_t step_ = 1;
   bool matching_ = false;
   bool repeated_ = false;
   std::vector<Kind> kinds_;
-  size_t expected_ = kNone;  // among kinds_; kNone unless matching_
+  size_t expected_ = kNone;  // among kinds_, or kForeseen; kNone unless matching_
+  Foresight foresight_;
+  List foreseen_;  // of the present step; it has no calls if it was not foreseen
+  bool newly_foreseen_ = false;
+  uint64_t last_foreseen_ = 0;
+  uint64_t last_form_ = 0;
+  bool form_repeated_ = false;
   uint32_t expectation_ = 0;
   uint64_t last_fingerprint_ = 0;
   size_t last_outputs_ = 0;

@@ -1,4 +1,4 @@
-#include "remat/policies/step_history.h"
+#include "remat/steps/step_history.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,30 +7,25 @@
 
 namespace tidepool::remat {
 
-void StepHistory::List::clear() {
-  entries.clear();
-  operands.clear();
-  outputs.clear();
-  numbers = 0;
-  start_ns = length_ns = fingerprint = 0;
-  complete = true;
-}
+namespace {
 
-bool StepHistory::List::begins_like(const List& other) const {
-  const auto same_call = [](const Entry& a, const Entry& b) {
-    return a.site == b.site && a.first_operand == b.first_operand && a.operands == b.operands;
-  };
-  return other.entries.size() <= entries.size() && other.operands.size() <= operands.size() &&
-         other.outputs.size() <= outputs.size() &&
-         std::equal(other.outputs.begin(), other.outputs.end(), outputs.begin()) &&
-         std::equal(other.operands.begin(), other.operands.end(), operands.begin()) &&
-         std::equal(other.entries.begin(), other.entries.end(), entries.begin(), same_call);
+bool same_bytes(size_t a, size_t b) { return a == b; }
+
+}  // namespace
+
+// Whether the list, of a whole step or its beginning, is as expected so far.
+bool StepHistory::begins_as_expected(const List& list) const {
+  if (!foreseeing()) return expected().begins_like(list, same_bytes);
+  return foreseen_.begins_like(list, [this](size_t foreseen, size_t found) {
+    return StepSizes::about_equal(foreseen, found, foreseen_.slack);
+  });
 }
 
 uint32_t StepHistory::number_of(Storage& storage) {
   if (storage.step_seen != step_) {
     storage.step_seen = step_;
-    storage.step_number = present_.numbers++;
+    storage.step_number = present_.numbers();
+    present_.bytes.push_back(storage.current->bytes);
   }
   return storage.step_number;
 }
@@ -55,6 +50,7 @@ StepHistory::Call StepHistory::begin(uint64_t site, std::span<Storage* const> op
   }
   present_.entries.push_back(entry);
   if (matching_ && !begins_alike()) expect_another();
+  if (!matching_) try_to_foresee();
   return call;
 }
 
@@ -96,7 +92,7 @@ void StepHistory::expect_another() {
   size_t best = kNone;
   for (size_t k = 0; k < kinds_.size(); ++k) {
     if (best != kNone && kinds_[k].seen < kinds_[best].seen) continue;
-    if (kinds_[k].list.begins_like(present_)) best = k;
+    if (kinds_[k].list.begins_like(present_, same_bytes)) best = k;
   }
   give_up();
   if (best != kNone) expect(best);
@@ -109,12 +105,42 @@ void StepHistory::finish(const Call& call, std::span<Storage* const> outputs) {
     const Output output{call.position, number_of(*storage), storage->current->bytes};
     const size_t at = present_.outputs.size();
     present_.outputs.push_back(output);
-    present_.mix(uint64_t{output.position} << 32 | output.number);
-    present_.mix(output.bytes);
+    present_.mix_output(output);
     if (!matching_) continue;
     const auto& foreseen = expected().outputs;
-    if (at >= foreseen.size() || foreseen[at] != output) expect_another();
+    const bool alike =
+        at < foreseen.size() &&
+        (foreseen[at] == output ||
+         (foreseeing() && foreseen[at].position == output.position &&
+          foreseen[at].number == output.number &&
+          StepSizes::about_equal(foreseen[at].bytes, output.bytes, foreseen_.slack)));
+    if (!alike) expect_another();
   }
+  if (!matching_) try_to_foresee();
+}
+
+// Foresees the present step from its beginning, if it is of a form whose sizes are known.
+void StepHistory::try_to_foresee() {
+  if (!present_.complete || !foresight_.may_foresee(present_.numbers(), step_)) return;
+  std::vector<const List*> known;
+  for (const Kind& kind : kinds_) known.push_back(&kind.list);
+  std::optional<List> list = foresight_.foresee(present_, step_, known);
+  if (!list) return;
+  foreseen_ = std::move(*list);
+  newly_foreseen_ = true;
+  expect(kForeseen);
+}
+
+// Learns how sizes depend on each other from the steps of this kind's form.
+void StepHistory::learn_sizes(size_t kind, bool foreseen) {
+  const uint64_t form = kinds_[kind].list.form;
+  std::vector<const List*> lists;
+  for (const Kind& other : kinds_) {
+    if (other.list.form == form && &other != &kinds_[kind]) lists.push_back(&other.list);
+  }
+  form_repeated_ = repeated_ || !lists.empty();
+  lists.push_back(&kinds_[kind].list);
+  if (!repeated_) foresight_.learn(lists, foreseen);
 }
 
 // Notes that the step with this fingerprint came after the step before.
@@ -159,11 +185,18 @@ void StepHistory::end_step(uint64_t now_ns) {
   present_.length_ns = now_ns - present_.start_ns;
   last_outputs_ = present_.outputs.size();
   const uint64_t fingerprint = present_.fingerprint;
+  const bool kept = foreseeing() && foreseen_.entries.size() == present_.entries.size() &&
+                    foreseen_.outputs.size() == present_.outputs.size();
+  if (!foreseen_.entries.empty()) foresight_.compare(foreseen_, present_, kept);
+  last_foreseen_ = kept ? foreseen_.fingerprint : 0;
+  last_form_ = present_.form;
   give_up();
-  repeated_ = false;
+  repeated_ = form_repeated_ = newly_foreseen_ = false;
+  foreseen_.clear();
   ++expectation_;
   if (present_.complete) {
     const size_t now = remember_present();
+    learn_sizes(now, kept);
     note_successor(fingerprint);
     const size_t next = find(kinds_[now].next);
     expect(next != kNone ? next : now);
@@ -175,7 +208,7 @@ void StepHistory::end_step(uint64_t now_ns) {
 
 void StepHistory::index_uses() {
   const List& list = expected();
-  first_use_.assign(list.numbers + 1, 0);
+  first_use_.assign(list.numbers() + 1, 0);
   for (const uint32_t number : list.operands) ++first_use_[number + 1];
   for (size_t n = 1; n < first_use_.size(); ++n) first_use_[n] += first_use_[n - 1];
   cursor_.assign(first_use_.begin(), first_use_.end() - 1);
@@ -214,16 +247,17 @@ uint64_t StepHistory::time_until_ns(Position position) const {
 }
 
 size_t StepHistory::bookkeeping_bytes() const {
-  size_t bytes =
-      present_.bookkeeping_bytes() + bytes_of(first_use_) + bytes_of(uses_) + bytes_of(cursor_);
+  size_t bytes = present_.bookkeeping_bytes() + foreseen_.bookkeeping_bytes() +
+                 foresight_.bookkeeping_bytes() + bytes_of(first_use_) + bytes_of(uses_) +
+                 bytes_of(cursor_);
   for (const Kind& kind : kinds_) bytes += kind.list.bookkeeping_bytes();
   return bytes;
 }
 
 void StepHistory::check_invariants() const {
-  TIDEPOOL_CHECK(matching_ == (expected_ < kinds_.size()), "invariant 1: kind %zu of %zu",
-                 expected_, kinds_.size());
-  TIDEPOOL_CHECK(!matching_ || (present_.complete && expected().begins_like(present_)),
+  TIDEPOOL_CHECK(matching_ == (foreseeing() || expected_ < kinds_.size()),
+                 "invariant 1: kind %zu of %zu", expected_, kinds_.size());
+  TIDEPOOL_CHECK(!matching_ || (present_.complete && begins_as_expected(present_)),
                  "invariant 1: %zu calls", present_.entries.size());
   for (size_t k = 0; k < kinds_.size(); ++k) {
     TIDEPOOL_CHECK(kinds_[k].list.complete && find(kinds_[k].list.fingerprint) == k,
