@@ -11,6 +11,14 @@
 
 namespace tidepool {
 
+namespace {
+
+Zone zone_of(size_t bytes, PlacementHint hint, const AllocatorConfig& config) {
+  return zone_for(bytes, hint, config.alignment, config.page_bytes, config.placement);
+}
+
+}  // namespace
+
 struct BudgetedAllocator::Parts {
   Parts(AddressSpace& space, const AllocatorConfig& config) : arena(space, config) {}
 
@@ -34,7 +42,7 @@ void* BudgetedAllocator::Parts::allocate(DeviceLock& lock, size_t bytes, Placeme
   // More than the range cannot be rounded up safely, and is refused by make_room in any case.
   const size_t rounded =
       bytes > config.range_bytes ? config.range_bytes + 1 : round_up(bytes, config.alignment);
-  const Zone zone = zone_for(rounded, hint, config.page_bytes, config.placement);
+  const Zone zone = zone_of(rounded, hint, config);
   if (stream != StreamId::kDefault) [[unlikely]]
     arena.register_stream(stream);
   End end = End::kLow;
@@ -69,7 +77,7 @@ void* BudgetedAllocator::Parts::allocate_free(size_t bytes, PlacementHint hint, 
   const AllocatorConfig& config = arena.config;
   if (bytes > config.range_bytes || config.strategy != nullptr) return nullptr;
   const size_t rounded = round_up(bytes, config.alignment);
-  const Zone zone = zone_for(rounded, hint, config.page_bytes, config.placement);
+  const Zone zone = zone_of(rounded, hint, config);
   if (stream != StreamId::kDefault) arena.register_stream(stream);
   const BlockId id = arena.heap.take_free(zone, rounded, stream, End::kLow);
   return id != BlockId::kNone ? hand_out(id, bytes) : nullptr;

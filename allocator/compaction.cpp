@@ -99,7 +99,8 @@ Place find_place(Heap& heap, const SharedPages& shared, const Block& from, Strea
   const size_t touched = shared.touched(from.offset, from.end());
   heap.for_each_free(stream, from.bytes, [&](BlockId id) {
     const Block& free = heap[id];
-    if (free.zone == Zone::kTiny) return;  // else tiny blocks would need another page
+    // Else numbers and tiny blocks would need another page.
+    if (free.zone == Zone::kNumbers || free.zone == Zone::kTiny) return;
     for (const size_t at : {free.offset, free.end() - from.bytes}) {
       const size_t pages = shared.fresh(at, at + from.bytes);
       if (pages > place.fresh_pages || shared.touched(at, at + from.bytes) > touched) continue;

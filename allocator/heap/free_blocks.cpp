@@ -3,9 +3,7 @@
 namespace tidepool {
 
 FreeBlocks::Pool::Pool(BlockList& blocks, size_t unit, size_t bins_limit_bytes)
-    : bins(blocks, unit, bins_limit_bytes),
-      free{FreeIndex(blocks, unit), FreeIndex(blocks, unit), FreeIndex(blocks, unit),
-           FreeIndex(blocks, unit)} {}
+    : bins(blocks, unit, bins_limit_bytes), free(one_per_zone<FreeIndex>(blocks, unit)) {}
 
 FreeBlocks::FreeBlocks(BlockList& blocks, const StreamClocks& clocks, size_t unit,
                        size_t bins_limit_bytes)

@@ -19,12 +19,9 @@ Heap::Heap(size_t range_bytes, size_t page_bytes, size_t unit, size_t bins_limit
       blocks_(range_bytes),
       table_(range_bytes, unit),
       free_(blocks_, clocks, unit, bins_limit_bytes),
-      awaiting_{FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
-                FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
-                FreeIndex(blocks_, unit, BlockState::kAwaitingFree),
-                FreeIndex(blocks_, unit, BlockState::kAwaitingFree)},
+      awaiting_(one_per_zone<FreeIndex>(blocks_, unit, BlockState::kAwaitingFree)),
       uses_(blocks_, clocks),
-      holes_{BlockChain(blocks_), BlockChain(blocks_), BlockChain(blocks_), BlockChain(blocks_)},
+      holes_(one_per_zone<BlockChain>(blocks_)),
       unmerged_(blocks_) {
   const size_t eighth = range_bytes / 8;
   TIDEPOOL_CHECK(eighth > 0 && eighth % page_bytes == 0, "range of %zu bytes", range_bytes);

@@ -106,10 +106,10 @@ bool RoomSearch::is_better(const Request& request, const Window& window,
   return window.price <= price_of(*selection);
 }
 
-void RoomSearch::make_shortlist(const Request& request, bool by_pages) {
+void RoomSearch::make_shortlist(const Request& request, bool by_pages, size_t taken) {
   shortlists_.choose(view_.list(), view_.zone_begin(request.zone), view_.zone_end(request.zone),
                      arena_.heap.blocks(), wanted_by(request), by_pages ? &selector_ : nullptr,
-                     *arena_.reclaimer);
+                     taken, *arena_.reclaimer);
 }
 
 RoomPlan RoomSearch::new_pages(const Request& request) {
@@ -161,10 +161,10 @@ RoomPlan RoomSearch::shortlisted(const Request& request) {
                               !pages_are_preferred(*window);
   if (arena_.can_move_pages() && !window_is_best) selection = select_pages(request, window, site);
   if (window && is_better(request, *window, selection)) {
-    if (window->price > list->limit(wanted.bytes)) return {};
+    if (window->price > list->limit_by_window(wanted)) return {};
     return view_.plan_of(*window);
   }
-  if (!selection || price_of(*selection) > list->limit(wanted.paged_bytes())) return {};
+  if (!selection || price_of(*selection) > list->limit_by_pages(wanted)) return {};
   return view_.plan_of(site, selection->victims, std::move(selection->pages));
 }
 
@@ -182,7 +182,10 @@ RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
   if (remembers) {
     // A window of one block is like other single blocks; several blocks are like those of a page.
     const bool one_block = window && window->evicted_blocks <= 1;
-    make_shortlist(request, arena_.can_move_pages() && !one_block);
+    const size_t taken = selection ? selection->victims.size()
+                         : window  ? window->evicted_blocks
+                                   : 0;
+    make_shortlist(request, arena_.can_move_pages() && !one_block, taken);
   }
   if (window && is_better(request, *window, selection)) return view_.plan_of(*window);
   if (!selection) return {};

@@ -26,10 +26,19 @@ uint64_t Shortlist::limit(size_t bytes) const {
 }
 
 Shortlist* Shortlists::find(const Wanted& wanted) {
+  Shortlist* nearest = nullptr;
+  size_t least = wanted.bytes / kNear;
   for (Shortlist& list : lists_) {
-    if (list.last_miss >= miss_ && list.wanted == wanted) return &list;
+    const Wanted& other = list.wanted;
+    if (list.last_miss < miss_ || list.last_miss == 0) continue;
+    if (other.zone != wanted.zone || other.page_bytes != wanted.page_bytes) continue;
+    const size_t apart = std::max(other.bytes, wanted.bytes) - std::min(other.bytes, wanted.bytes);
+    if (apart > 0 && list.chosen_from < kMany) continue;
+    if (apart > least || (apart == least && nearest != nullptr)) continue;
+    nearest = &list;
+    least = apart;
   }
-  return nullptr;
+  return nearest;
 }
 
 Shortlist& Shortlists::list_for(const Wanted& wanted) {
@@ -43,7 +52,7 @@ Shortlist& Shortlists::list_for(const Wanted& wanted) {
 
 void Shortlists::choose(const EvictionCandidates& room, size_t zone_begin, size_t zone_end,
                         const BlockList& blocks, const Wanted& wanted, const PageSelector* pages,
-                        const Reclaimer& reclaimer) {
+                        size_t taken, const Reclaimer& reclaimer) {
   candidates_.clear();
   for (size_t i = 0; i < room.size(); ++i) {
     if (room.kind(i) != RoomKind::kEvictable) continue;
@@ -63,10 +72,11 @@ void Shortlists::choose(const EvictionCandidates& room, size_t zone_begin, size_
   Shortlist& list = list_for(wanted);
   list.wanted = wanted;
   list.entries.clear();
+  list.chosen_from = candidates_.size();
   const size_t misses = candidates_.size() / kShare;
   list.last_miss = misses > 0 ? miss_ + misses : 0;
   if (misses == 0) return;
-  const size_t most = pages != nullptr ? kPageEntries : kEntries;
+  const size_t most = std::max(pages != nullptr ? kPageEntries : kEntries, kRequests * taken);
   const size_t count = std::min(most, candidates_.size() / kPart);
   const auto left_out = candidates_.begin() + static_cast<ptrdiff_t>(count);
   std::nth_element(candidates_.begin(), left_out, candidates_.end(),

@@ -11,8 +11,10 @@ constexpr size_t kPage = 64 << 10;
 // A heap whose first pages of the transient zone are committed, as one free block.
 struct World {
   explicit World(size_t committed = 8)
-      : heap(64 * kPage, kPage, 64, 4 * kPage, clocks), pages(64, 64), begin(32 * kPage) {
-    BlockId id = heap.claim(heap.first_hole(Zone::kTransient), begin, begin + committed * kPage);
+      : heap(64 * kPage, kPage, 64, 4 * kPage, clocks), pages(64, 64) {
+    const BlockId hole = heap.first_hole(Zone::kTransient);
+    begin = heap[hole].offset;
+    const BlockId id = heap.claim(hole, begin, begin + committed * kPage);
     for (size_t page = 0; page < committed; ++page) commit(begin / kPage + page, true);
     heap.settle(id, pages);
     heap.check_invariants(pages);
@@ -32,7 +34,7 @@ struct World {
   StreamClocks clocks;
   Heap heap;
   PageTable pages;
-  size_t begin;
+  size_t begin = 0;
 };
 
 TEST_CASE("blocks are cut from the low end and merge again") {

@@ -73,7 +73,7 @@ TEST_CASE("a list holds the cheapest by what they give, and its limit is what wa
     std::sort(all.begin(), all.end());
 
     Shortlists lists;
-    lists.choose(room, zone_begin, zone_end, layout.blocks, wanted, nullptr, reclaimer);
+    lists.choose(room, zone_begin, zone_end, layout.blocks, wanted, nullptr, 1, reclaimer);
     lists.check_invariants();
     lists.count_miss();
     const Shortlist* list = lists.find(wanted);
@@ -90,9 +90,9 @@ TEST_CASE("a list holds the cheapest by what they give, and its limit is what wa
       CHECK(layout.blocks[entry.block.id].offset == entry.offset);
     }
     CHECK(found == expected);
-    const double limit = all[count].first * 1000;
-    CHECK(static_cast<double>(list->limit(1000)) <= limit);
-    CHECK(static_cast<double>(list->limit(1000)) > limit - 1);
+    const double limit = all[count].first * static_cast<double>(wanted.bytes);
+    CHECK(static_cast<double>(list->limit_by_window(wanted)) <= limit);
+    CHECK(static_cast<double>(list->limit_by_window(wanted)) > limit - 1);
   }
   CHECK(made > 100);
 }
@@ -105,19 +105,19 @@ TEST_CASE("where only pages serve, small blocks are listed with what shares thei
   const Wanted wanted{3 * kPage, kPage, Zone::kTransient};
   const size_t outside = layout.room.size();
   Shortlists lists;
-  lists.choose(layout.room, outside, outside, layout.blocks, wanted, nullptr, reclaimer);
+  lists.choose(layout.room, outside, outside, layout.blocks, wanted, nullptr, 1, reclaimer);
   lists.count_miss();
   CHECK(lists.find(wanted) == nullptr);
   PageSelector selector(kPage);
   selector.lay_out(layout.room);
-  lists.choose(layout.room, outside, outside, layout.blocks, wanted, &selector, reclaimer);
+  lists.choose(layout.room, outside, outside, layout.blocks, wanted, &selector, 12, reclaimer);
   lists.check_invariants();
   const Shortlist* const list = lists.find(wanted);
   REQUIRE(list != nullptr);
   REQUIRE(list->entries.size() == 64 / Shortlists::kPart);
   for (size_t k = 0; k < 12; ++k) CHECK(list->entries[k].offset == k * kPage / 4);
   for (size_t k = 12; k < 16; ++k) CHECK(list->entries[k].offset == (60 + k - 12) * kPage / 4);
-  CHECK(list->limit(kPage) == 1003);
+  CHECK(list->limit_by_pages(wanted) == 3 * 1003);
 }
 
 TEST_CASE("a list lasts for one miss for each so many blocks, and no longer") {
@@ -126,7 +126,7 @@ TEST_CASE("a list lasts for one miss for each so many blocks, and no longer") {
   Shortlists lists;
   lists.count_miss();
   CHECK(lists.find(wanted) == nullptr);  // none was made
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, reclaimer);
   for (int miss = 0; miss < 3; ++miss) {
     lists.count_miss();
     CHECK(lists.find(wanted) != nullptr);
@@ -143,7 +143,7 @@ TEST_CASE("what may not be listed is left out, and has no list last longer") {
   for (size_t k = 0; k < half; ++k) layout.blocks[layout.room[k].block].owner = &unlisted;
   const Wanted wanted{kPage, kPage, Zone::kTransient};
   Shortlists lists;
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, reclaimer);
   const Shortlist* const list = lists.find(wanted);
   REQUIRE(list != nullptr);
   CHECK(list->entries.size() == half / Shortlists::kPart);
@@ -155,21 +155,68 @@ TEST_CASE("what may not be listed is left out, and has no list last longer") {
   CHECK(lists.find(wanted) == nullptr);
 }
 
+TEST_CASE(
+    "a list of many serves sizes near its own, the nearest first, at no more than its limit") {
+  const Layout layout(evictable(Shortlists::kMany, kPage));
+  Shortlists lists;
+  const auto wanted = [](size_t units) { return Wanted{units * kPage, kPage, Zone::kTransient}; };
+  const auto make = [&](size_t units) {
+    lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(units), nullptr, 1,
+                 reclaimer);
+  };
+  make(12);
+  const Shortlist* const list = lists.find(wanted(12));
+  REQUIRE(list != nullptr);
+  for (const size_t units : {10, 11, 13, 16}) CHECK(lists.find(wanted(units)) == list);
+  for (const size_t units : {1, 9, 17, 24}) CHECK(lists.find(wanted(units)) == nullptr);
+  // 1700 for each page: that is the price of the cheapest block that was left out.
+  CHECK(list->limit_by_window(wanted(10)) == 17000);
+  CHECK(list->limit_by_pages(wanted(10)) == 17000);
+  CHECK(list->limit_by_window(wanted(12)) == 20400);
+  CHECK(list->limit_by_window(wanted(16)) == 20400);
+  CHECK(list->limit_by_pages(wanted(16)) == 20400);
+  make(14);
+  CHECK(lists.find(wanted(12)) == list);
+  CHECK(lists.find(wanted(11)) == list);
+  REQUIRE(lists.find(wanted(15)) != nullptr);
+  CHECK(lists.find(wanted(15))->wanted == wanted(14));
+}
+
+TEST_CASE("a list of few serves its own size only") {
+  const Layout layout(evictable(Shortlists::kMany - 1, kPage));
+  Shortlists lists;
+  const Wanted wanted{12 * kPage, kPage, Zone::kTransient};
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, reclaimer);
+  CHECK(lists.find(wanted) != nullptr);
+  CHECK(lists.find({12 * kPage + 64, kPage, Zone::kTransient}) == nullptr);
+}
+
+TEST_CASE("where a request takes many blocks, a list holds enough for several") {
+  const Layout layout(evictable(2000, kPage));
+  const Wanted wanted{12 * kPage, 0, Zone::kTransient};
+  Shortlists lists;
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 12, reclaimer);
+  const Shortlist* const list = lists.find(wanted);
+  REQUIRE(list != nullptr);
+  CHECK(list->entries.size() == Shortlists::kRequests * 12);
+}
+
 TEST_CASE("each size and zone has a list of its own; the one that ends first makes way") {
   const Layout layout(evictable(Shortlists::kShare * 4, kPage));
   Shortlists lists;
-  const auto wanted = [](size_t k) { return Wanted{kPage + k, kPage, Zone::kTransient}; };
+  const auto wanted = [](size_t k) { return Wanted{kPage << k, kPage, Zone::kTransient}; };
   for (size_t k = 0; k <= Shortlists::kLists; ++k) {
-    lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(k), nullptr, reclaimer);
+    lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(k), nullptr, 1,
+                 reclaimer);
     lists.check_invariants();
     if (k == 0) lists.count_miss();  // the first list ends one miss before the others
   }
   CHECK(lists.find(wanted(0)) == nullptr);
   for (size_t k = 1; k <= Shortlists::kLists; ++k) CHECK(lists.find(wanted(k)) != nullptr);
-  CHECK(lists.find({kPage + 1, kPage, Zone::kMedium}) == nullptr);
-  CHECK(lists.find({kPage + 1, 0, Zone::kTransient}) == nullptr);
+  CHECK(lists.find({kPage << 1, kPage, Zone::kMedium}) == nullptr);
+  CHECK(lists.find({kPage << 1, 0, Zone::kTransient}) == nullptr);
   // Made again, it takes no second place.
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(1), nullptr, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(1), nullptr, 1, reclaimer);
   lists.check_invariants();
   for (size_t k = 1; k <= Shortlists::kLists; ++k) CHECK(lists.find(wanted(k)) != nullptr);
 }
@@ -179,12 +226,11 @@ TEST_CASE("the greatest prices overflow no limit") {
   for (RoomItem& item : items) item.price = Price::kGreatest;
   const Layout layout(items);
   Shortlists lists;
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, {1, 0, Zone::kTransient}, nullptr,
-               reclaimer);
-  const Shortlist* list = lists.find({1, 0, Zone::kTransient});
+  const Wanted wanted{size_t{1} << 50, 0, Zone::kTransient};
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, reclaimer);
+  const Shortlist* list = lists.find(wanted);
   REQUIRE(list != nullptr);
-  CHECK(list->limit(size_t{1} << 50) == UINT64_MAX / 2);
-  CHECK(list->limit(0) == 0);
+  CHECK(list->limit_by_window(wanted) == UINT64_MAX / 2);
 }
 
 }  // namespace

@@ -42,17 +42,20 @@ TEST_CASE("there is no site for more pages than are at hand, and one to move pag
   }
 }
 
-TEST_CASE("tiny, long-lived, medium and large blocks share no page, in this order of addresses") {
+TEST_CASE("each kind of block has pages of its own, in the order of the zones") {
   World world(config_of(64));
   char* large = world.allocate(3 * kPage);
   char* medium = world.allocate(kPage / 2);
   char* kept = world.allocate(3 * kPage, PlacementHint::kLongLived);
-  char* tiny = world.allocate(64);
+  char* tiny = world.allocate(128);
+  char* number = world.allocate(64);
+  CHECK(page_of(number) < page_of(tiny));
   CHECK(page_of(tiny) < page_of(kept));
   CHECK(page_of(kept + 3 * kPage - 1) < page_of(medium));
   CHECK(page_of(medium) < page_of(large));
   // A tiny block is few bytes and often for ever: the hint makes no difference.
-  CHECK(page_of(world.allocate(64, PlacementHint::kLongLived)) == page_of(tiny));
+  CHECK(page_of(world.allocate(128, PlacementHint::kLongLived)) == page_of(tiny));
+  CHECK(page_of(world.allocate(1, PlacementHint::kLongLived)) == page_of(number));
 }
 
 TEST_CASE("neighbours of one kind are tight, over the ends of pages") {
