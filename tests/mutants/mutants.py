@@ -112,7 +112,8 @@ def constant(name: str, wrong: str, layout: str) -> Mutant:
 def raw_pointer(name: str, wrong: str) -> Mutant:
     """Return a mutant in which a pointer that leaves makes no new version."""
     return Mutant(name, wrong, (
-        instead(STORAGE_ACCESS, "runtime.cut(storage, remat::RootReason::kRawWrite, lock)", NOTHING),
+        instead(STORAGE_ACCESS, "runtime.cut(storage, remat::RootReason::kRawWrite, lock)",
+                NOTHING),
         instead(STORAGE_ACCESS, "storage->fixed = true", "storage->fixed |= false")))
 
 
