@@ -340,7 +340,7 @@ bool Runtime::evict(Owner owner) {
   return contents_.residency.evict(*static_cast<Storage*>(owner));
 }
 
-bool Runtime::wait_for_room(DeviceLock& lock) {
+bool Runtime::give_up_or_wait(DeviceLock& lock) {
   // What could be evicted is, so that spare roots which no evicted value needs are of no use now.
   if (contents_.dependent_cut.sweep(DependentCut::Spares::kGo) > 0) return true;
   if (contents_.residency.offload_retained() > 0) return true;

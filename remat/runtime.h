@@ -225,7 +225,7 @@ class Runtime final : public Reclaimer {
   uint64_t copy_ns(size_t bytes) const override;
   uint64_t time_price(Owner owner, uint64_t ns) override;
   bool move(DeviceLock& lock, Owner owner, void* to) override;
-  bool wait_for_room(DeviceLock& lock) override;
+  bool give_up_or_wait(DeviceLock& lock) override;
   void tell_uses(std::span<HeldBlock> blocks) override;
 
  private:
