@@ -97,7 +97,7 @@ class Runtime final : public Reclaimer {
   // Starts to track a framework storage whose bytes are the block at `address`, as a root, and
   // makes it the block's owner. The backend takes its weak reference. Returns nullptr, and does
   // nothing, if the block has an owner already. Requires: lock held.
-  Storage* track(void* backend_storage, void* address, size_t bytes, RootReason reason);
+  Storage* track(void* framework_storage, void* address, size_t bytes, RootReason reason);
 
   // The tracked storage whose bytes start at `address`; nullptr if none. Requires: lock held.
   Storage* find(const void* address) const;

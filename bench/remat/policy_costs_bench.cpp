@@ -90,7 +90,7 @@ class Lineage final : public remat::LineageStore::Observer {
   }
 
   void value_dies(Value& value) override {
-    if (value.component != 0 || value.changed != 0) policy->value_dies(value);
+    if (value.component != 0 || value.changed_slot != 0) policy->value_dies(value);
   }
 
  private:

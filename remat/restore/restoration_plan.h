@@ -82,7 +82,7 @@ class RestorationPlan {
 
   Contents& contents_;
   const Mode mode_;
-  uint32_t epoch_ = 0;
+  uint32_t mark_ = 0;
   std::vector<Step> order_;
   std::vector<Frame> frames_;  // not empty only while add() runs, or after it threw
   size_t done_ = 0;

@@ -189,7 +189,8 @@ void TorchBackend::execute(const remat::Replay& replay) {
 
 bool TorchBackend::detach(remat::Storage& storage) {
   void* const address = storage.address;
-  if (!take_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_)) {
+  if (!take_bytes(static_cast<StorageImpl*>(storage.framework_storage), address, &storage,
+                  mutex_)) {
     return false;
   }
   if (JobRecord* recorded = record_of(device_)) recorded->evicted(storage, address);
@@ -197,7 +198,8 @@ bool TorchBackend::detach(remat::Storage& storage) {
 }
 
 bool TorchBackend::attach(remat::Storage& storage, void* address) {
-  if (!give_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_)) {
+  if (!give_bytes(static_cast<StorageImpl*>(storage.framework_storage), address, &storage,
+                  mutex_)) {
     return false;
   }
   if (JobRecord* recorded = record_of(device_)) recorded->restored(storage, address);
@@ -209,9 +211,9 @@ remat::Storage* TorchBackend::gradient_of(const remat::Storage& storage, size_t 
 }
 
 void TorchBackend::forget(remat::Storage& storage) {
-  if (storage.notes != nullptr) forget_parameter(storage);
+  if (storage.backend_notes != nullptr) forget_parameter(storage);
   if (JobRecord* recorded = record_of(device_)) recorded->forgotten(storage);
-  drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
+  drop_weak_hold(static_cast<StorageImpl*>(storage.framework_storage));
 }
 
 // Of CPU generators only, which a process has for one engine.

@@ -477,7 +477,7 @@ void InterceptedCall::keep_outputs(std::span<remat::Storage* const> outputs, Dev
   for (remat::Storage* output : outputs) {
     if (output == nullptr || output->dead) continue;
     engine().runtime().escape(output, lock);
-    if (!output->dead) tripwire::disarm(static_cast<c10::StorageImpl*>(output->backend));
+    if (!output->dead) tripwire::disarm(static_cast<c10::StorageImpl*>(output->framework_storage));
   }
 }
 

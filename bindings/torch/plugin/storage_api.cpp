@@ -110,7 +110,7 @@ void tidepool_gives_up(void* pointer) {
   if (engine == nullptr) return;
   DeviceLock lock(engine->mutex());
   remat::Storage* tracked = find_tracked(*engine, storage);
-  if (tracked != nullptr) tracked->returns = true;
+  if (tracked != nullptr) tracked->will_be_refilled = true;
 }
 
 int tidepool_state(void* pointer) {

@@ -78,7 +78,7 @@ void BackgroundPlanner::made(std::span<remat::Storage* const> outputs) {
   if (phase_ == Phase::kBeginning) return;
   for (const remat::Storage* output : outputs) {
     if (output == nullptr) continue;
-    recording_->outputs.push_back(output->dead ? kNoStorage : output->observed - 1);
+    recording_->outputs.push_back(output->dead ? kNoStorage : output->observer_number - 1);
   }
 }
 

@@ -325,7 +325,7 @@ void SimulatedJob::execute(const remat::Replay& replay) {
 }
 
 bool SimulatedJob::detach(remat::Storage& storage) {
-  auto* mine = static_cast<Storage*>(storage.backend);
+  auto* mine = static_cast<Storage*>(storage.framework_storage);
   if (log_ != nullptr) {
     log_->evicted(static_cast<uint32_t>(mine->index), allocator_.offset(mine->address));
   }
@@ -335,7 +335,7 @@ bool SimulatedJob::detach(remat::Storage& storage) {
 }
 
 bool SimulatedJob::attach(remat::Storage& storage, void* address) {
-  auto* mine = static_cast<Storage*>(storage.backend);
+  auto* mine = static_cast<Storage*>(storage.framework_storage);
   mine->address = address;
   if (log_ != nullptr) {
     log_->restored(static_cast<uint32_t>(mine->index), allocator_.offset(address));
@@ -344,7 +344,7 @@ bool SimulatedJob::attach(remat::Storage& storage, void* address) {
 }
 
 void SimulatedJob::forget(remat::Storage& storage) {
-  static_cast<Storage*>(storage.backend)->tracked = nullptr;
+  static_cast<Storage*>(storage.framework_storage)->tracked = nullptr;
 }
 
 void SimulatedJob::copy(void*, const void*, size_t bytes) {
