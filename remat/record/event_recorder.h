@@ -21,8 +21,8 @@ namespace tidepool::plan {
 
 class EventRecorder : public remat::JobObserver {
  public:
-  // Who has to be told of all blocks.
-  AllocatorObserver& meter() {
+  // The observer that has to hear of all blocks, for the events that are written down.
+  AllocatorObserver& allocator_observer() {
     if (has_blocks_) return blocks_;
     return meter_;
   }

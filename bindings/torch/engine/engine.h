@@ -58,9 +58,10 @@ class Engine {
   void end_settling();
 
   // The job's trace is recorded.
-  bool is_traced() const { return recorder_ != nullptr; }
-  // Who has to be told of all blocks because steps may be recorded; nullptr: nobody.
-  AllocatorObserver* allocation_meter();
+  bool is_traced() const { return trace_recorder_ != nullptr; }
+  // Who has to hear of all blocks, because steps or what is done for them may be recorded; nullptr:
+  // nobody.
+  AllocatorObserver* allocator_observer();
   // A step of the job has ended.
   void end_step();
   plan::BackgroundPlannerStatistics planning() const;
@@ -74,7 +75,7 @@ class Engine {
   const bool chaos_at_allocations_;
   BudgetedAllocator& allocator_;
   std::unique_ptr<TorchBackend> backend_;
-  std::unique_ptr<plan::TraceRecorder> recorder_;
+  std::unique_ptr<plan::TraceRecorder> trace_recorder_;
   remat::Runtime runtime_;
   ForeignCopies foreign_copies_;
   const bool waits_for_plans_;

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "bindings/torch/base/cycle_clock.h"
-#include "bindings/torch/engine/job_record.h"
+#include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/intercept/operands/region.h"
