@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 
 namespace tidepool::bench {
 namespace {

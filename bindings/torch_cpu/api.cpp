@@ -20,7 +20,7 @@ uint32_t tidepool_built_for() { return TIDEPOOL_TORCH_MAJOR << 8 | TIDEPOOL_TORC
 int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
   try {
     read_work_recorder_settings(settings);
-    tidepool::torch_cpu::attach_cpu(Settings::parse(settings));
+    tidepool::torch_cpu::attach_cpu(tidepool::torch_cpu::Settings::parse(settings));
     return 0;
   } catch (const std::exception& exception) {
     return fail(kFailed, exception.what(), error, error_bytes);

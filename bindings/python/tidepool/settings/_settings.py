@@ -17,8 +17,8 @@ from ..planning import plan_file
 from ..trust import _trust_file
 from . import _offload, _sizes, _trace_file
 
-# As in remat/restore/policy_table.cpp, which has the list; the default first. The baselines are for
-# comparison.
+# As in remat/policies/table/policy_table.cpp, which has the list; the default first. The baselines
+# are for comparison.
 OWN_POLICIES = ("planned", "needed-cost", "next-use")
 POLICIES = (*OWN_POLICIES, "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps", "dte",
             "delta", "random")
@@ -153,7 +153,7 @@ SETTINGS = (
 KEYS = tuple(setting.key for setting in SETTINGS)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics and the trace and speaks for all, what `verify` asks of its jobs, what asks for all
-# tests; what drives a job by a trace of itself (bindings/torch/plugin/api.h).
+# tests; what drives a job by a trace of itself (bindings/torch_cpu/settings.h).
 RESERVED = ("backend", "stats_owner", "trace_owner", "verify", "full", "costs", "event_log",
             "trace_blocks", "first_process")
 _PARTS = 10**9  # a device's memory, while its size is not known

@@ -1,4 +1,4 @@
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 
 #include <stdexcept>
 
