@@ -9,7 +9,7 @@ from pathlib import Path
 import harness
 import pytest
 from tidepool.job import _plugin
-from tidepool.settings import _settings
+from tidepool.settings import _catalog
 
 JOB = harness.HERE / "recorded_job.py"
 REPLAY = _plugin.LIBRARY_FOLDER / "tidepool-replay"
@@ -98,9 +98,9 @@ def test_the_peak_is_the_jobs(ample):
 
 
 def test_every_policy_replays_it(ample):
-    runs = replay(ample / "ample.jsonl.gz", "--policy", ",".join(_settings.POLICIES),
+    runs = replay(ample / "ample.jsonl.gz", "--policy", ",".join(_catalog.POLICIES),
                   "--budget-ratio", "0.9")
-    assert [run["policy"] for run in runs] == list(_settings.POLICIES)
+    assert [run["policy"] for run in runs] == list(_catalog.POLICIES)
     half = replay(ample / "ample.jsonl.gz", "--budget-ratio", "0.5", "--iterations", "2",
                   "--memory", "exact")[0]
     assert half["status"] == "ok" and half["evictions"] > 0
