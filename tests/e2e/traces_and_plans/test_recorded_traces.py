@@ -11,7 +11,7 @@ import pytest
 from tidepool.job import _plugin
 from tidepool.settings import _catalog
 
-JOB = harness.HERE / "recorded_job.py"
+JOB = harness.HERE / "traces_and_plans/recorded_job.py"
 REPLAY = _plugin.LIBRARY_FOLDER / "tidepool-replay"
 STEPS = 3
 
@@ -140,7 +140,7 @@ def test_a_trace_says_where_operators_are_called(ample):
     assert back[:third] == [{**place, "backward": True} for place in reversed(forward[:third])]
     assert all(place["module"].startswith("UNet.") for place in forward)
     assert len({place["module"] for place in forward}) == third
-    assert all(place["lines"][0].startswith("tests/e2e/recorded_job.py:")
+    assert all(place["lines"][0].startswith("tests/e2e/traces_and_plans/recorded_job.py:")
                or place["lines"][0].endswith(" <module>") for place in forward)
     assert all("networks" in place["lines"][-1] for place in forward)
     (update,) = {places[call["place"]]["lines"][-1] for call in calls
