@@ -70,6 +70,7 @@ constexpr Entry kPolicies[] = {
 };
 
 constexpr size_t kOwnPolicies = 3;
+static_assert(kPolicies[kOwnPolicies].name == std::string_view("coop"), "the first baseline");
 
 }  // namespace
 
