@@ -63,6 +63,7 @@ struct RuntimeStatistics {
   uint64_t rematerializations = 0;                 // storages made resident again
   uint64_t ghosts = 0, retained = 0, escapes = 0;  // how many there have been
   uint64_t retained_bytes = 0;                     // held now
+  // Plans are those of restorations (RestorationPlan), not those of steps.
   uint64_t plans = 0, longest_plan = 0;
   uint64_t plan_peak_bytes = 0;  // the greatest estimate of what a plan would hold at once
   uint64_t lean_plans = 0;       // made after a plan that locked all its inputs ran out of memory
@@ -86,8 +87,9 @@ struct RuntimeStatistics {
 
 class Runtime final : public Reclaimer {
  public:
-  // Throws: std::invalid_argument naming an unknown policy,
-  // or one that does not go with a tier. `tier`: where contents may go beside being forgotten.
+  // Makes itself the allocator's reclaimer. `tier`: where contents may go beside being forgotten;
+  // nullptr: nowhere. Throws: std::invalid_argument naming an unknown policy, or one that does not
+  // go with a tier.
   Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config,
           std::unique_ptr<Tier> tier = nullptr);
   ~Runtime() override;
@@ -198,7 +200,8 @@ class Runtime final : public Reclaimer {
   // Notes which storages hold gradients now, for reports. Takes the lock.
   void mark_gradients();
 
-  // Whether the next operator or plan will look for retained roots that nothing needs any more.
+  // Whether the next operator or restoration will look for retained roots that nothing needs any
+  // more.
   // Requires: lock held, or no other thread.
   bool sweep_is_due() const;
 

@@ -44,16 +44,14 @@ class Engine {
   // operators use stays where it is for good.
   bool capturing() const { return captures_.load(std::memory_order_relaxed) > 0; }
   // Restores everything, for a capture that is about to start. True if work of ours may still be
-  // running.
-  // Throws: OutOfMemory if not everything fits.
+  // running. Throws: OutOfMemory if not everything fits.
   bool restore_everything();
   // These stand around a capture. Calls nest. Throws: std::runtime_error if something is evicted.
   void begin_capture();
   void end_capture();
 
   // These stand around the change of a switch or a kernel that recorded calls depend on. Calls
-  // nest.
-  // Throws: OutOfMemory if not everything that is evicted fits.
+  // nest. Throws: OutOfMemory if not everything that is evicted fits.
   void begin_settling();
   void end_settling();
 

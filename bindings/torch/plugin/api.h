@@ -17,8 +17,7 @@ TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 // "record": {"path": str, "name": str, "bytes": int} names a file for what is done for the job
 // (docs/work-ring.md), and how large it is. Entries that nobody reads are ignored.
 // Returns 0; or 2, with a message in `error` (cut to `error_bytes`, NUL-terminated), and does
-// nothing.
-// A second call after a success is an error.
+// nothing. A second call after a success is an error.
 TIDEPOOL_EXPORT int tidepool_attach(const char* settings, char* error, size_t error_bytes);
 TIDEPOOL_EXPORT int tidepool_attached();
 
