@@ -176,11 +176,12 @@ class Runtime final : public Reclaimer {
   // everything fits; then nothing has changed.
   void pause_evicting(DeviceLock& lock);
   void resume_evicting();  // requires: lock held
-  // Does as pause_evicting(), because something that recorded calls depend on beside their operands
-  // is about to change.
+  // These stand around a change of something that recorded calls depend on beside their operands,
+  // such as a switch or a kernel, and settle all contents: from then on none depends on how it was
+  // made. The first restores what only a replay can bring back, and nothing is evicted until the
+  // second, which makes all contents roots, also those of calls under way. Throws: as
+  // pause_evicting(). The second requires: lock held.
   void begin_settling(DeviceLock& lock);
-  // Ends what begin_settling() began, after the change: makes all contents roots, also those of
-  // calls under way, and allows evictions again. Requires: lock held.
   void end_settling();
   // Whether anything was restored or moved so far, and whether anything is evicted now. Require:
   // lock held.

@@ -84,7 +84,7 @@ TIDEPOOL_EXPORT void tidepool_gives_up(void* storage);
 TIDEPOOL_EXPORT int tidepool_state(void* storage);
 // Returns 1 if nothing need be done when the address of a storage is asked for: an operator that is
 // intercepted uses it, or it stays where it is, and, with `may_write`, is known to be written.
-TIDEPOOL_EXPORT int tidepool_is_settled(void* storage, int may_write);
+TIDEPOOL_EXPORT int tidepool_is_accessible(void* storage, int may_write);
 // Evicts one storage (returns 1 if it could) or everything evictable (returns how many).
 TIDEPOOL_EXPORT int tidepool_evict(void* storage);
 TIDEPOOL_EXPORT size_t tidepool_evict_all();
