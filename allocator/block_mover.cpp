@@ -8,7 +8,7 @@ namespace {
 
 // A window that is being emptied: for a request, or to make a place that a block of another window
 // moves to.
-struct Emptying {
+struct EmptyingWindow {
   struct Move {
     BlockRef from;
     Owner owner = nullptr;
@@ -27,12 +27,13 @@ struct Emptying {
 
 enum class Progress : uint8_t { kGoesOn, kAllPlaced, kNoPlace };
 
-// The windows that are being emptied for one request. Each window but the first makes a place that
-// a block of the window before it moves to. Blocks become smaller from window to window, and the
-// request's moves bound how many windows there are.
-class WorkList {
+// The windows that are being emptied for one request, a stack in place of a recursion. Each window
+// but the first makes a place that a block of the window before it moves to. Blocks become smaller
+// from window to window, and the request's moves bound how many windows there are.
+class WindowStack {
  public:
-  WorkList(DeviceLock& lock, Arena& arena, RoomSearch& search, BlockMover& mover, Request& request)
+  WindowStack(DeviceLock& lock, Arena& arena, RoomSearch& search, BlockMover& mover,
+              Request& request)
       : lock_(lock), arena_(arena), search_(search), mover_(mover), request_(request) {}
 
   // Empties the windows. True: all that was to move out of the first window has moved.
@@ -52,8 +53,9 @@ class WorkList {
   // Takes one step towards a place for the next block of the last window.
   Progress make_place();
   void finish(bool all_placed);
-  // The request for which the last window is emptied: the place that the window before it wants.
-  Request& purpose() {
+  // The request for which the last window is emptied: the caller's, or the one for a place that the
+  // window before it needs.
+  Request& requester() {
     return windows_.size() == 1 ? request_ : windows_[windows_.size() - 2].place;
   }
   // Takes the smallest free block of any zone that is large enough, and cuts its surplus off.
@@ -64,14 +66,14 @@ class WorkList {
   RoomSearch& search_;
   BlockMover& mover_;
   Request& request_;
-  std::vector<Emptying> windows_;   // the last one is worked on
-  std::vector<ByteRange> emptied_;  // their ranges
+  std::vector<EmptyingWindow> windows_;  // the last one is worked on
+  std::vector<ByteRange> emptied_;       // their ranges
 };
 
-void WorkList::begin(const MovesPlan& plan) {
+void WindowStack::begin(const MovesPlan& plan) {
   --request_.moves_left;
   Heap& heap = arena_.heap;
-  Emptying& window = windows_.emplace_back();
+  EmptyingWindow& window = windows_.emplace_back();
   window.range = plan.range;
   emptied_.push_back(plan.range);
   for (const BlockId id : plan.moved) {
@@ -88,11 +90,11 @@ void WorkList::begin(const MovesPlan& plan) {
   });
 }
 
-Progress WorkList::advance() {
-  Emptying& window = windows_.back();
+Progress WindowStack::advance() {
+  EmptyingWindow& window = windows_.back();
   if (window.makes_place) return make_place();
   if (window.next == window.moves.size()) return Progress::kAllPlaced;
-  Emptying::Move& move = window.moves[window.next];
+  EmptyingWindow::Move& move = window.moves[window.next];
   const Block from = arena_.heap[move.from.id];
   const bool same = arena_.heap.blocks().current(move.from) && from.owner == move.owner;
   // The block may have been freed while a place was made for another one.
@@ -101,21 +103,21 @@ Progress WorkList::advance() {
     ++window.next;
     return Progress::kGoesOn;
   }
-  const Request& reason = purpose();
+  const Request& request = requester();
   window.place = {.asked_bytes = from.bytes,
                   .bytes = from.bytes,
                   .zone = from.zone,
-                  .stream = reason.stream,
+                  .stream = request.stream,
                   .move_limit_bytes = from.bytes - 1,  // else it would take such a place again
                   .evicts_for_places = true};
-  if (!reason.evicts_for_places) return Progress::kNoPlace;
+  if (!request.evicts_for_places) return Progress::kNoPlace;
   window.makes_place = true;
   window.may_move = false;
   return Progress::kGoesOn;
 }
 
-Progress WorkList::make_place() {
-  Emptying& window = windows_.back();
+Progress WindowStack::make_place() {
+  EmptyingWindow& window = windows_.back();
   const RoomPlan plan = window.may_move
                             ? search_.window_with_moves(window.place, WindowZones::kAny, emptied_)
                             : search_.window_of_evictions(window.place, emptied_);
@@ -139,28 +141,28 @@ Progress WorkList::make_place() {
   return Progress::kGoesOn;
 }
 
-void WorkList::finish(bool all_placed) {
-  Emptying& window = windows_.back();
+void WindowStack::finish(bool all_placed) {
+  EmptyingWindow& window = windows_.back();
   Heap& heap = arena_.heap;
-  Request& reason = purpose();
-  if (!all_placed) reason.move_limit_bytes = window.place.bytes - 1;
+  Request& request = requester();
+  if (!all_placed) request.move_limit_bytes = window.place.bytes - 1;
   CallsInFlight::Sequence sequence(arena_.calls);
-  for (const Emptying::Move& move : window.moves) {
+  for (const EmptyingWindow::Move& move : window.moves) {
     if (move.to == BlockId::kNone) continue;
     if (all_placed) {
-      mover_.move(lock_, move.from, move.owner, move.to, reason.stream);
+      mover_.move(lock_, move.from, move.owner, move.to, request.stream);
     } else {
       heap.release(move.to);
     }
   }
   for (const Claim& claim : window.kept) {
-    heap.settle(claim.block, arena_.pages, reason.stream, claim.uses);
+    heap.unclaim(claim.block, arena_.pages, request.stream, claim.uses);
   }
   windows_.pop_back();
   emptied_.pop_back();
 }
 
-BlockId WorkList::take_free_place(const Block& block) {
+BlockId WindowStack::take_free_place(const Block& block) {
   Heap& heap = arena_.heap;
   const StreamId stream = request_.stream;
   BlockId id = heap.take_free(block.zone, block.bytes, stream);
@@ -173,7 +175,7 @@ BlockId WorkList::take_free_place(const Block& block) {
 }  // namespace
 
 Outcome BlockMover::empty_window(DeviceLock& lock, Request& request, const MovesPlan& plan) {
-  const bool placed = WorkList(lock, arena_, search_, *this, request).run(plan);
+  const bool placed = WindowStack(lock, arena_, search_, *this, request).run(plan);
   return placed ? Outcome::kRetry : Outcome::kNothing;
 }
 
@@ -205,7 +207,8 @@ bool BlockMover::move(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, 
   arena_.counts.moved_bytes += requested_bytes;
   if (observer != nullptr) [[unlikely]]
     observer->freed(heap.view(from.id), heap[from.id].shared);
-  if (arena_.config.poison) arena_.fill(arena_.address_of(from.id).pointer(), heap[from.id].bytes);
+  if (arena_.config.poison)
+    arena_.poison(arena_.address_of(from.id).pointer(), heap[from.id].bytes);
   heap.release(from.id);
   return true;
 }

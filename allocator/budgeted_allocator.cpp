@@ -121,7 +121,7 @@ void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint, StreamId str
     address = parts_->allocate(lock, bytes, hint, stream);
   }
   if (poison_) [[unlikely]]
-    parts_->arena.fill(address, bytes);
+    parts_->arena.poison(address, bytes);
   return address;
 }
 
@@ -136,7 +136,7 @@ void BudgetedAllocator::free(void* address) {
       DeviceLock lock(mutex_);
       bytes = block_bytes(address);
     }
-    parts_->arena.fill(address, bytes);  // still the caller's block
+    parts_->arena.poison(address, bytes);  // still the caller's block
   }
   DeviceLock lock(mutex_);
   if (parts_->arena.free_block(parts_->arena.block_at(address))) [[unlikely]] {
@@ -191,7 +191,7 @@ void BudgetedAllocator::order_all_after(StreamUse use, DeviceLock& lock) {
 
 void BudgetedAllocator::free_locked(void* address) {
   if (poison_) [[unlikely]]
-    parts_->arena.fill(address, block_bytes(address));
+    parts_->arena.poison(address, block_bytes(address));
   parts_->arena.free_block(parts_->arena.block_at(address));
 }
 

@@ -50,7 +50,7 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
         supply_.give_back(lock);
         continue;
       case Outcome::kNothing:
-        if (++waits <= kWaits && wait_for_room(lock, request, gave_back)) continue;
+        if (++waits <= kWaits && try_last_resorts(lock, request, gave_back)) continue;
         break;
     }
     break;
@@ -58,7 +58,7 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
   throw OutOfMemory(report_shortage(arena_, search_, request));
 }
 
-bool RoomMaker::wait_for_room(DeviceLock& lock, Request& request, bool& gave_back) {
+bool RoomMaker::try_last_resorts(DeviceLock& lock, Request& request, bool& gave_back) {
   if (arena_.calls.any()) {  // pages are on their way: of another thread's request
     ++arena_.counts.retries;
     arena_.calls.wait_for_one(lock);
@@ -71,7 +71,7 @@ bool RoomMaker::wait_for_room(DeviceLock& lock, Request& request, bool& gave_bac
     if (supply_.give_back(lock) > 0) return true;
     if (unsettled > 0 && arena_.streams.can_order()) return true;
   }
-  if (arena_.reclaimer != nullptr && arena_.reclaimer->wait_for_room(lock)) {
+  if (arena_.reclaimer != nullptr && arena_.reclaimer->give_up_or_wait(lock)) {
     ++arena_.counts.retries;
     return true;
   }
@@ -227,7 +227,7 @@ Outcome RoomMaker::carry_out(DeviceLock& lock, Request& request, const RoomPlan&
     return mover_.empty_window(lock, request, *moves);
   }
   if (const auto* pages = std::get_if<PagesPlan>(&plan)) {
-    if (arena_.evict_all(pages->victims)) return supply_.fill(lock, request, *pages, served);
+    if (arena_.evict_all(pages->victims)) return supply_.serve(lock, request, *pages, served);
     arena_.heap.flush();
   }
   return Outcome::kNothing;

@@ -1,5 +1,5 @@
-// RoomMaker: serves requests that no cached or free block serves at once. Attempts
-// are tried in order (kAttempts); the last of them, reclaim(), tries Ways of its own.
+// RoomMaker: serves requests that no cached or free block serves at once. It makes attempts in
+// order (kAttempts); the last of them, reclaim(), evicts and moves, in one Way after the other.
 // Owns the searches for room; not the arena or its pages. Every function requires the device's
 // lock, and may release it for a while, in which other threads' requests are served. See
 // docs/life-of-an-allocation.md, "Room under the budget" and "Reclaim".
@@ -73,10 +73,11 @@ class RoomMaker {
   // Serves the request with a free block of another stream; `ordered`: only with one that need not
   // be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
-  // Waits for what other threads, or the device, may free, or has the device asked again for what
-  // it has refused. False: nothing more can be done. `gave_back`: free pages were, for this
-  // request.
-  bool wait_for_room(DeviceLock& lock, Request& request, bool& gave_back);
+  // Called when all attempts have failed: gives free pages back to the device (once for a request,
+  // as `gave_back` remembers), lets the reclaimer give up memory, waits for other threads, or has
+  // the device asked again for what it has refused. True: the attempts may succeed now. False:
+  // nothing more can be done.
+  bool try_last_resorts(DeviceLock& lock, Request& request, bool& gave_back);
 
   Arena& arena_;
   PageSupply& supply_;

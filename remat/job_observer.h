@@ -5,7 +5,7 @@
 // An observer may listen to some steps only; of the others it hears only their ends.
 // It is called with the device's lock held. So it must be quick, must take no lock that anybody
 // holds while calling the runtime, and may call only functions of runtime and allocator that
-// require the lock. It may use Storage::observed, which is its own.
+// require the lock. It may use Storage::observer_number, which is its own.
 #pragma once
 
 #include <cstddef>

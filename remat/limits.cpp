@@ -78,8 +78,8 @@ bool LimitKeeper::has_room() {
 }
 
 // Makes an eighth of the values roots at once, so that not every record from here on walks the
-// list.
-// Those come first that were entered longest ago, which have neither been made nor restored since.
+// list. Those come first that were entered longest ago, which have neither been made nor restored
+// since.
 bool LimitKeeper::make_room() {
   const size_t limit = limits_.bookkeeping_bytes;
   for (Storage* storage = contents_.residency.last_listed(); storage != nullptr;) {

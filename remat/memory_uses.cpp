@@ -46,7 +46,7 @@ std::string short_name(std::string_view name) {
 MemoryUses::MemoryUses(Contents& contents, const Restorer& restorer)
     : contents_(contents), restorer_(restorer), thread_(Origin::number_of(Origin::this_thread())) {
   contents.store.for_each_storage([&](const Storage& storage) {
-    if (storage.dead || storage.notes == nullptr) return;
+    if (storage.dead || storage.backend_notes == nullptr) return;
     if (const Storage* gradient = contents.backend.gradient_of(storage, contents.queue.threads())) {
       gradients_.insert(gradient);
     }

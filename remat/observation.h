@@ -27,8 +27,7 @@ class Observation {
     if (!listener_->listens()) listener_ = nullptr;
   }
   // Tells of the end of a step. If the observer begins to listen, it hears of all storages that
-  // live.
-  // Requires: has_observer().
+  // live. Requires: has_observer().
   void step_ended(const StepEnd& end, LineageStore& store) {
     const bool listened = listener_ != nullptr;
     listener_ = observer_->step_ended(end) ? observer_ : nullptr;

@@ -34,10 +34,10 @@ Runtime::~Runtime() {
 
 DeviceMutex& Runtime::mutex() const { return contents_.allocator.mutex(); }
 
-Storage* Runtime::track(void* backend_storage, void* address, size_t bytes, RootReason reason) {
+Storage* Runtime::track(void* framework_storage, void* address, size_t bytes, RootReason reason) {
   Owner& owner = contents_.allocator.owner_slot(address);
   if (owner != nullptr) return nullptr;
-  Storage* storage = contents_.store.new_storage(backend_storage, address, bytes, reason);
+  Storage* storage = contents_.store.new_storage(framework_storage, address, bytes, reason);
   storage->last_access = contents_.residency.now();
   owner = storage;
   return storage;
@@ -233,7 +233,7 @@ size_t Runtime::threads() const { return contents_.queue.threads(); }
 void Runtime::mark_gradients() {
   DeviceLock lock(mutex());
   contents_.store.for_each_storage([&](const Storage& storage) {
-    if (storage.dead || storage.notes == nullptr) return;
+    if (storage.dead || storage.backend_notes == nullptr) return;
     Storage* gradient = contents_.backend.gradient_of(storage, contents_.queue.threads());
     if (gradient != nullptr && gradient->role == Role::kOther) gradient->role = Role::kGradient;
   });
@@ -346,7 +346,7 @@ bool Runtime::evict(Owner owner) {
   return contents_.residency.evict(*static_cast<Storage*>(owner));
 }
 
-bool Runtime::wait_for_room(DeviceLock& lock) {
+bool Runtime::give_up_or_wait(DeviceLock& lock) {
   // What could be evicted is, so that spare roots which no evicted value needs are of no use now.
   if (contents_.dependent_cut.sweep(DependentCut::Spares::kGo) > 0) return true;
   if (contents_.residency.offload_retained() > 0) return true;

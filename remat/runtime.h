@@ -66,6 +66,7 @@ struct RuntimeStatistics {
   uint64_t rematerializations = 0;                 // storages made resident again
   uint64_t ghosts = 0, retained = 0, escapes = 0;  // how many there have been
   uint64_t retained_bytes = 0;                     // held now
+  // Plans are those of restorations (RestorationPlan), not those of steps.
   uint64_t plans = 0, longest_plan = 0;
   uint64_t plan_peak_bytes = 0;  // the greatest estimate of what a plan would hold at once
   uint64_t lean_plans = 0;       // made after a plan that locked all its inputs ran out of memory
@@ -89,8 +90,9 @@ struct RuntimeStatistics {
 
 class Runtime final : public Reclaimer {
  public:
-  // Throws: std::invalid_argument naming an unknown policy,
-  // or one that does not go with a tier. `tier`: where contents may go beside being forgotten.
+  // Makes itself the allocator's reclaimer. `tier`: where contents may go beside being forgotten;
+  // nullptr: nowhere. Throws: std::invalid_argument naming an unknown policy, or one that does not
+  // go with a tier.
   Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeConfig& config,
           std::unique_ptr<Tier> tier = nullptr);
   ~Runtime() override;
@@ -100,7 +102,7 @@ class Runtime final : public Reclaimer {
   // Starts to track a framework storage whose bytes are the block at `address`, as a root, and
   // makes it the block's owner. The backend takes its weak reference. Returns nullptr, and does
   // nothing, if the block has an owner already. Requires: lock held.
-  Storage* track(void* backend_storage, void* address, size_t bytes, RootReason reason);
+  Storage* track(void* framework_storage, void* address, size_t bytes, RootReason reason);
 
   // The tracked storage whose bytes start at `address`; nullptr if none. Requires: lock held.
   Storage* find(const void* address) const;
@@ -181,11 +183,12 @@ class Runtime final : public Reclaimer {
   // everything fits; then nothing has changed.
   void pause_evicting(DeviceLock& lock);
   void resume_evicting();  // requires: lock held
-  // Does as pause_evicting(), because something that recorded calls depend on beside their operands
-  // is about to change.
+  // These stand around a change of something that recorded calls depend on beside their operands,
+  // such as a switch or a kernel, and settle all contents: from then on none depends on how it was
+  // made. The first restores what only a replay can bring back, and nothing is evicted until the
+  // second, which makes all contents roots, also those of calls under way. Throws: as
+  // pause_evicting(). The second requires: lock held.
   void begin_settling(DeviceLock& lock);
-  // Ends what begin_settling() began, after the change: makes all contents roots, also those of
-  // calls under way, and allows evictions again. Requires: lock held.
   void end_settling();
   // Whether anything was restored or moved so far, and whether anything is evicted now. Require:
   // lock held.
@@ -205,7 +208,8 @@ class Runtime final : public Reclaimer {
   // Notes which storages hold gradients now, for reports. Takes the lock.
   void mark_gradients();
 
-  // Whether the next operator or plan will look for retained roots that nothing needs any more.
+  // Whether the next operator or restoration will look for retained roots that nothing needs any
+  // more.
   // Requires: lock held, or no other thread.
   bool sweep_is_due() const;
 
@@ -232,7 +236,7 @@ class Runtime final : public Reclaimer {
   uint64_t copy_ns(size_t bytes) const override;
   uint64_t time_price(Owner owner, uint64_t ns) override;
   bool move(DeviceLock& lock, Owner owner, void* to) override;
-  bool wait_for_room(DeviceLock& lock) override;
+  bool give_up_or_wait(DeviceLock& lock) override;
   void tell_uses(std::span<HeldBlock> blocks) override;
 
  private:

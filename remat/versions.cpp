@@ -21,7 +21,7 @@ void Versions::replace_value(Storage& storage, Value* fresh, void* snapshot) {
   Value* old = std::exchange(storage.current, fresh);
   old->storage = nullptr;
   fresh->storage = &storage;
-  storage.above_epoch = storage.below_epoch = 0;
+  storage.above_generation = storage.below_generation = 0;
   if (snapshot != nullptr) contents_.residency.keep(*old, snapshot);
   if (old->consumers != nullptr && old->kept == nullptr)
     contents_.residency.availability_changed(*old);
@@ -149,7 +149,7 @@ bool Versions::end_storage(Storage* storage, void* address) {
       kept = true;
     } else if (value.producer == nullptr && value.consumers != nullptr &&
                !contents_.residency.copies.is_valid(value, address)) {
-      kept = contents_.dependent_cut.retain_or_cut(value, address, storage->returns);
+      kept = contents_.dependent_cut.retain_or_cut(value, address, storage->will_be_refilled);
     }
   } else {
     // The kept bytes are left over from a move that found the storage dying.

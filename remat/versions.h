@@ -19,19 +19,18 @@ class Versions {
   // whatever reads the present ones, and makes its value a fresh root for `reason`.
   void cut(Storage& storage, RootReason reason, DeviceLock& lock);
 
-  // Whether the present contents may be overwritten: no plan reads them, and they have a producer
-  // or no readers.
+  // Whether the present contents may be overwritten: no restoration reads them, and they have a
+  // producer or no readers.
   static bool may_be_written(const Storage& storage) {
     const Value& value = *storage.current;
     return value.uses == 0 && (value.producer != nullptr || value.consumers == nullptr);
   }
 
-  // Waits until no plan reads the contents. True if the lock was released.
+  // Waits until no restoration reads the contents. True if the lock was released.
   bool wait_until_unread(Storage& storage, DeviceLock& lock);
 
   // Makes values roots that were made from the contents after an operator had begun to change
-  // these.
-  // Whoever read them then did so in a race, and keeps what it has got.
+  // these: whoever read them did so in a race, and keeps what it has got.
   void abandon_readers(Storage& storage);
 
   // Enters a record whose operator has run into its inputs' lists of readers.

@@ -38,16 +38,16 @@ Arena::~Arena() {
   }
 }
 
-void Arena::set_reclaimer(Reclaimer* whoever) {
+void Arena::set_reclaimer(Reclaimer* new_reclaimer) {
   TIDEPOOL_CHECK(reclaimer == nullptr, "set_reclaimer was called before, %p",
-                 static_cast<void*>(whoever));
-  reclaimer = whoever;
-  prices_free_beside = whoever->asks_for_free_beside();
+                 static_cast<void*>(new_reclaimer));
+  reclaimer = new_reclaimer;
+  prices_free_beside = new_reclaimer->asks_for_free_beside();
 }
 
-void Arena::set_observer(AllocatorObserver* whoever) {
-  observer = whoever;
-  heap.set_observer(whoever, base);
+void Arena::set_observer(AllocatorObserver* new_observer) {
+  observer = new_observer;
+  heap.set_observer(new_observer, base);
   note_reserved();
 }
 
@@ -110,7 +110,7 @@ bool Arena::evict(BlockId id) {
   counts.evicted_bytes += block.bytes;
   if (observer != nullptr) [[unlikely]]
     observer->freed(heap.view(id), block.shared);
-  if (config.poison) fill(address_of(id).pointer(), block.bytes);
+  if (config.poison) poison(address_of(id).pointer(), block.bytes);
   heap.release(id);
   return true;
 }
@@ -146,7 +146,7 @@ Outcome Arena::take_window(DeviceLock& lock, const Request& request, const Windo
 Outcome Arena::serve_claim(DeviceLock& lock, const Request& request, Claim& claim,
                            BlockId& served) {
   if (!streams.order_after(lock, request.stream, claim.uses)) {
-    heap.settle(claim.block, pages, request.stream, claim.uses);
+    heap.unclaim(claim.block, pages, request.stream, claim.uses);
     return Outcome::kOrderFailed;
   }
   served = heap.hand_out(claim.block, request.bytes, pages, request.stream, claim.uses);
@@ -185,7 +185,7 @@ void Arena::poll(DeviceLock& lock, std::optional<StreamId> requester) {
   release_passed();
 }
 
-void Arena::settle_streams(DeviceLock& lock) {
+void Arena::wait_for_streams(DeviceLock& lock) {
   if (!streams.can_order()) return;
   // Where the device has refused, what has not passed stays as it is.
   StreamUses uses = heap.awaited();
@@ -206,7 +206,7 @@ void Arena::note_reserved() {
   if (observer != nullptr) observer->reserved(committed_bytes());
 }
 
-void Arena::fill(void* address, size_t bytes) {
+void Arena::poison(void* address, size_t bytes) {
   if (!streams.is_suspended()) space.fill(Address::of(address), bytes, kPoison);
 }
 
@@ -247,7 +247,7 @@ void Arena::check_invariants() const {
   for (BlockId id = heap.blocks().first(); id != BlockId::kNone; id = heap[id].next) {
     claimed += heap[id].state == BlockState::kClaimed;
   }
-  TIDEPOOL_CHECK(claimed == 0 || calls.any(), "(3) %zu blocks are claimed by nobody", claimed);
+  TIDEPOOL_CHECK(claimed == 0 || calls.any(), "(2) %zu blocks are claimed by nobody", claimed);
 }
 
 }  // namespace tidepool

@@ -4,7 +4,7 @@
 // Owns the range, the blocks and the books of pages; not the AddressSpace, the reclaimer or the
 // observer. Every function requires the device's lock; those that take a DeviceLock& may release it
 // for a while.
-// Invariants: those of Heap and PageTable, and (1) committed bytes <= budget; (3) claimed blocks
+// Invariants: those of Heap and PageTable, and (1) committed bytes <= budget; (2) claimed blocks
 // are those of device calls in flight. See docs/life-of-an-allocation.md.
 #pragma once
 
@@ -28,8 +28,8 @@
 
 namespace tidepool {
 
-// A claimed block: a request gets it, or its pages are taken away. It is nobody else's until it is
-// handed out or settled (Heap).
+// A claimed block: a request gets it, or its pages are taken away. Nobody else can take it until
+// Heap::hand_out() or Heap::unclaim() ends the claim.
 struct Claim {
   BlockId block{};
   StreamUses uses;  // that have to pass before its bytes may be used
@@ -63,8 +63,8 @@ struct Arena {
   // measured likewise.
   std::atomic<double> drain_ns = 0;
 
-  void set_reclaimer(Reclaimer* whoever);
-  void set_observer(AllocatorObserver* whoever);
+  void set_reclaimer(Reclaimer* new_reclaimer);
+  void set_observer(AllocatorObserver* new_observer);
   // Makes room for the stream's books, before its first request.
   void register_stream(StreamId stream) {
     if (!streams.clocks().knows(stream)) [[unlikely]]
@@ -149,14 +149,16 @@ struct Arena {
   // Frees awaiting blocks whose users are all done. With a `requester`, fences are recorded for
   // what other streams have freed, too. Throws nothing.
   void poll(DeviceLock& lock, std::optional<StreamId> requester = std::nullopt);
-  // Waits until no stream uses a free or awaiting block any more, as a last resort.
-  void settle_streams(DeviceLock& lock);
+  // Has the host wait until no stream uses a free or awaiting block any more, as a last resort.
+  void wait_for_streams(DeviceLock& lock);
   // Merges all free blocks that can be merged.
   void merge_free_blocks();
 
   // Counts, and tells the observer, how many bytes are held from the device now.
   void note_reserved();
-  void fill(void* address, size_t bytes);  // with a pattern; not while suspended
+  // Overwrites the bytes with a pattern, for debugging; does nothing while the order of streams is
+  // suspended.
+  void poison(void* address, size_t bytes);
   AllocatorStatistics statistics() const;
   std::vector<BlockView> block_views() const;
   // Drops the budget and the reclaimer, for a forked child.

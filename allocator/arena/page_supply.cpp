@@ -32,7 +32,7 @@ void PageSupply::commit_everything() {
   }
   transaction.run();
   transaction.apply(arena_.pages);
-  for (BlockId id : zones) heap.settle(id, arena_.pages);
+  for (BlockId id : zones) heap.unclaim(id, arena_.pages);
   arena_.note_reserved();
   if (transaction.succeeded()) return;
   give_everything_back();
@@ -71,8 +71,8 @@ PageSupply::Claims PageSupply::claim(const PagesPlan& plan) {
   return claims;
 }
 
-Outcome PageSupply::fill(DeviceLock& lock, const Request& request, const PagesPlan& plan,
-                         BlockId& served) {
+Outcome PageSupply::serve(DeviceLock& lock, const Request& request, const PagesPlan& plan,
+                          BlockId& served) {
   Heap& heap = arena_.heap;
   const size_t page_bytes = arena_.page_bytes();
   Claims claims = claim(plan);
@@ -95,10 +95,10 @@ Outcome PageSupply::fill(DeviceLock& lock, const Request& request, const PagesPl
   run(lock, transaction, claims.sources);
   arena_.note_reserved();
   for (const Claim& source : claims.sources) {
-    heap.settle(source.block, arena_.pages, request.stream, source.uses);
+    heap.unclaim(source.block, arena_.pages, request.stream, source.uses);
   }
   if (!transaction.succeeded()) {
-    heap.settle(claims.target.block, arena_.pages, request.stream, claims.target.uses);
+    heap.unclaim(claims.target.block, arena_.pages, request.stream, claims.target.uses);
     if (transaction.device_broken()) throw DeviceBroken(transaction.error());
     arena_.counts.device_refusals += transaction.device_refused();
     return transaction.device_refused() ? Outcome::kDeviceRefused : Outcome::kDeviceFailed;
@@ -163,7 +163,7 @@ void PageSupply::measure(const PageTransaction& transaction, double waited_ns, d
 size_t PageSupply::give_back(DeviceLock& lock) {
   const size_t page_bytes = arena_.page_bytes();
   Heap& heap = arena_.heap;
-  arena_.settle_streams(lock);
+  arena_.wait_for_streams(lock);
   arena_.merge_free_blocks();
   if (!arena_.space.has_virtual_memory()) return 0;
   PageTransaction transaction(arena_.space, arena_.base, page_bytes);
@@ -189,7 +189,7 @@ size_t PageSupply::give_back(DeviceLock& lock) {
   while (arena_.pages.spare_count() > 0) transaction.give_back_spare(arena_.pages);
   run(lock, transaction, claimed);
   for (const Claim& claim : claimed) {
-    heap.settle(claim.block, arena_.pages, StreamId::kDefault, claim.uses);
+    heap.unclaim(claim.block, arena_.pages, StreamId::kDefault, claim.uses);
   }
   return transaction.given_back() * page_bytes;
 }

@@ -22,9 +22,9 @@ class PageSupply {
   PageSupply(const PageSupply&) = delete;
   PageSupply& operator=(const PageSupply&) = delete;
 
-  // Puts pages under the plan's site and hands it out. Requires: the victims are evicted, and
-  // nothing was merged since.
-  Outcome fill(DeviceLock& lock, const Request& request, const PagesPlan& plan, BlockId& served);
+  // Serves the request: puts pages under the plan's site and hands it out. Requires: the victims
+  // are evicted, and nothing was merged since.
+  Outcome serve(DeviceLock& lock, const Request& request, const PagesPlan& plan, BlockId& served);
   // Gives every wholly free page back, once all work on freed blocks is done. Returns how many
   // bytes these were.
   size_t give_back(DeviceLock& lock);

@@ -1,6 +1,6 @@
-// Reclaimer: the allocator's view of rematerialization: an interface that says what evicting or
-// moving a block's contents would cost, and that evicts or moves them. Implemented by
-// remat::Runtime.
+// Reclaimer: the interface through which the allocator makes room: it says what evicting or moving
+// a block's contents would cost, and evicts or moves them. remat::Runtime implements it; the
+// allocator knows nothing else of rematerialization.
 #pragma once
 
 #include <cstddef>
@@ -106,11 +106,12 @@ class Reclaimer {
     return false;
   }
 
-  // Called when nothing in the arena can serve a request. May release the lock and wait for other
-  // threads to finish what they run. True: something has changed, and a new search may succeed.
-  // False: nothing will change; this is the answer after a bounded number of calls. Requires: lock
-  // held; it is held again on return.
-  virtual bool wait_for_room(DeviceLock& lock) = 0;
+  // Called when nothing in the arena can serve a request. Gives up memory that the reclaimer keeps
+  // for its own sake (bytes that only make other contents evictable, ghosts of a restoration); if
+  // it has none, it may release the lock and wait for other threads to finish what they run. True:
+  // something has changed, and a new search may succeed. False: nothing will change; this is the
+  // answer after a bounded number of calls. Requires: lock held; it is held again on return.
+  virtual bool give_up_or_wait(DeviceLock& lock) = 0;
 
   // Enters for each block what it is used for now, after the calling thread's request has failed.
   // Requires: lock held.

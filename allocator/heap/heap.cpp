@@ -333,7 +333,7 @@ BlockId Heap::claim(BlockId first, size_t begin, size_t end, StreamUses* uses) {
   return id;
 }
 
-void Heap::settle_accessible(BlockId id, StreamId stream, const StreamUses& uses) {
+void Heap::unclaim_accessible(BlockId id, StreamId stream, const StreamUses& uses) {
   Block& block = blocks_[id];
   block.stream = stream;
   block.freed_epoch = 0;
@@ -345,7 +345,7 @@ void Heap::settle_accessible(BlockId id, StreamId stream, const StreamUses& uses
   merge_as(id, BlockState::kFree);
 }
 
-void Heap::settle(BlockId id, const PageTable& pages, StreamId stream, const StreamUses& uses) {
+void Heap::unclaim(BlockId id, const PageTable& pages, StreamId stream, const StreamUses& uses) {
   TIDEPOOL_CHECK(blocks_[id].state == BlockState::kClaimed, "block at %zu", blocks_[id].offset);
   const size_t end = blocks_[id].end();
   while (true) {
@@ -364,7 +364,7 @@ void Heap::settle(BlockId id, const PageTable& pages, StreamId stream, const Str
         merge_as(id, BlockState::kHole);
         break;
       case PageTable::PageState::kAccessible:
-        settle_accessible(id, stream, uses);
+        unclaim_accessible(id, stream, uses);
         break;
       case PageTable::PageState::kInaccessible:
         blocks_[id].state = BlockState::kQuarantined;
@@ -387,7 +387,7 @@ BlockId Heap::hand_out(BlockId id, size_t bytes, const PageTable& pages, StreamI
   if (blocks_[id].bytes > bytes) {
     BlockId rest = blocks_.split(id, bytes);
     blocks_[rest].state = BlockState::kClaimed;
-    settle(rest, pages, stream, uses);
+    unclaim(rest, pages, stream, uses);
   }
   blocks_[id].stream = stream;
   return make_allocated(id);

@@ -108,9 +108,9 @@ class Heap {
   // Turns a claimed block into free or awaiting blocks, holes and quarantined blocks, by the state
   // of its pages and the `uses` that have to pass. Without uses, what is free is ready on every
   // stream.
-  void settle(BlockId id, const PageTable& pages, StreamId stream = StreamId::kDefault,
-              const StreamUses& uses = {});
-  // Allocates the first `bytes` of a claimed block, which have to be accessible, and settles the
+  void unclaim(BlockId id, const PageTable& pages, StreamId stream = StreamId::kDefault,
+               const StreamUses& uses = {});
+  // Allocates the first `bytes` of a claimed block, which have to be accessible, and unclaims the
   // rest.
   BlockId hand_out(BlockId id, size_t bytes, const PageTable& pages,
                    StreamId stream = StreamId::kDefault, const StreamUses& uses = {});
@@ -157,7 +157,7 @@ class Heap {
   void await(BlockId id, StreamUses uses);
   [[gnu::noinline]] void release_shared(BlockId id);
   BlockId split(BlockId id, size_t bytes);
-  void settle_accessible(BlockId id, StreamId stream, const StreamUses& uses);
+  void unclaim_accessible(BlockId id, StreamId stream, const StreamUses& uses);
   // Cuts the part within [begin, end) from a free block, an awaiting block or a hole, in no list
   // then.
   BlockId take_part(BlockId id, size_t begin, size_t end, StreamUses* uses);

@@ -34,7 +34,8 @@ void reserve_again(Address to, size_t bytes) {
 
 }  // namespace
 
-PrivateHostSpace::PrivateHostSpace(size_t granularity) : ledger_(granularity, usable_mappings()) {
+PrivateHostSpace::PrivateHostSpace(size_t granularity)
+    : LedgerSpace(granularity, usable_mappings()) {
   size_t system_page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   TIDEPOOL_CHECK(is_power_of_two(granularity) && granularity % system_page == 0,
                  "granularity %zu is not a power of two of whole pages", granularity);
@@ -55,24 +56,6 @@ void PrivateHostSpace::release_range(Address start, size_t bytes) {
   ledger_.check_release_range(start, bytes);
   host::unreserve(start, bytes);
   ledger_.release_range(start);
-}
-
-HandleId PrivateHostSpace::create_handle(size_t bytes) {
-  const MutexLock lock(mutex_);
-  ledger_.check_size("create_handle", bytes);
-  return ledger_.create_handle(bytes);
-}
-
-void PrivateHostSpace::release_handle(HandleId handle) {
-  const MutexLock lock(mutex_);
-  ledger_.check_release_handle(handle);
-  ledger_.release_handle(handle);
-}
-
-void PrivateHostSpace::map(Address address, size_t bytes, HandleId handle) {
-  const MutexLock lock(mutex_);
-  ledger_.check_map(address, bytes, handle);
-  ledger_.map(address, handle);  // the pages come with access
 }
 
 void PrivateHostSpace::set_access(Address address, size_t bytes) {
@@ -125,11 +108,6 @@ MoveResult PrivateHostSpace::move(HandleId handle, Address from, Address to, siz
 
 void PrivateHostSpace::fill(Address address, size_t bytes, unsigned char value) {
   std::memset(address.pointer(), value, bytes);
-}
-
-void PrivateHostSpace::check_invariants() const {
-  const MutexLock lock(mutex_);
-  ledger_.check_invariants();
 }
 
 }  // namespace tidepool

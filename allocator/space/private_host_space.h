@@ -8,40 +8,23 @@
 // MappingLedger; bytes outside of accessible mappings cannot be touched.
 #pragma once
 
-#include "allocator/locks/lock_order.h"
-#include "allocator/space/mapping_ledger.h"
+#include "allocator/space/ledger_space.h"
 
 namespace tidepool {
 
-class PrivateHostSpace final : public AddressSpace {
+class PrivateHostSpace final : public LedgerSpace {
  public:
   static constexpr size_t kGranularity = size_t{64} << 10;
 
   // `granularity`: a power of two, multiple of the system's page size.
   explicit PrivateHostSpace(size_t granularity = kGranularity);
 
-  // Neither changes, so that no lock is needed.
-  size_t granularity() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ledger_.granularity();
-  }
-  size_t mapping_limit() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ledger_.mapping_limit();
-  }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
-  HandleId create_handle(size_t bytes) override;
-  void release_handle(HandleId handle) override;
-  void map(Address address, size_t bytes, HandleId handle) override;
   void set_access(Address address, size_t bytes) override;
   void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
   void fill(Address address, size_t bytes, unsigned char value) override;
-
-  void check_invariants() const;
-
- private:
-  mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool

@@ -19,36 +19,6 @@ void SimulatedSpace::release_range(Address start, size_t bytes) {
   ledger_.release_range(start);
 }
 
-HandleId SimulatedSpace::create_handle(size_t bytes) {
-  const MutexLock lock(mutex_);
-  ledger_.check_size("create_handle", bytes);
-  return ledger_.create_handle(bytes);
-}
-
-void SimulatedSpace::release_handle(HandleId handle) {
-  const MutexLock lock(mutex_);
-  ledger_.check_release_handle(handle);
-  ledger_.release_handle(handle);
-}
-
-void SimulatedSpace::map(Address address, size_t bytes, HandleId handle) {
-  const MutexLock lock(mutex_);
-  ledger_.check_map(address, bytes, handle);
-  ledger_.map(address, handle);
-}
-
-void SimulatedSpace::set_access(Address address, size_t bytes) {
-  const MutexLock lock(mutex_);
-  ledger_.check_set_access(address, bytes);
-  ledger_.set_access(address, bytes);
-}
-
-void SimulatedSpace::unmap(Address address, size_t bytes) {
-  const MutexLock lock(mutex_);
-  ledger_.check_unmap(address, bytes);
-  ledger_.unmap(address, bytes);
-}
-
 MoveResult SimulatedSpace::move(HandleId handle, Address from, Address to, size_t bytes) try {
   const MutexLock lock(mutex_);
   ledger_.check_move(handle, from, to, bytes);
@@ -62,19 +32,9 @@ void SimulatedSpace::fill(Address address, size_t bytes, unsigned char) {
   if (!accessible(address, bytes)) throw DeviceError("fill of bytes that are not accessible");
 }
 
-size_t SimulatedSpace::handle_bytes_total() const {
-  const MutexLock lock(mutex_);
-  return ledger_.handle_bytes_total();
-}
-
 bool SimulatedSpace::accessible(Address address, size_t bytes) const {
   const MutexLock lock(mutex_);
   return ledger_.accessible(address, bytes);
-}
-
-void SimulatedSpace::check_invariants() const {
-  const MutexLock lock(mutex_);
-  ledger_.check_invariants();
 }
 
 }  // namespace tidepool

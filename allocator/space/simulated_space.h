@@ -3,40 +3,23 @@
 // same in every run. Thread safe. Invariants: those of MappingLedger.
 #pragma once
 
-#include "allocator/locks/lock_order.h"
-#include "allocator/space/mapping_ledger.h"
+#include "allocator/space/ledger_space.h"
 
 namespace tidepool {
 
-class SimulatedSpace final : public AddressSpace {
+class SimulatedSpace final : public LedgerSpace {
  public:
   explicit SimulatedSpace(size_t granularity = size_t{64} << 10, size_t mapping_limit = SIZE_MAX)
-      : ledger_(granularity, mapping_limit) {}
+      : LedgerSpace(granularity, mapping_limit) {}
 
-  // Neither changes, so that no lock is needed.
-  size_t granularity() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ledger_.granularity();
-  }
-  size_t mapping_limit() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ledger_.mapping_limit();
-  }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
-  HandleId create_handle(size_t bytes) override;
-  void release_handle(HandleId handle) override;
-  void map(Address address, size_t bytes, HandleId handle) override;
-  void set_access(Address address, size_t bytes) override;
-  void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
   void fill(Address address, size_t bytes, unsigned char value) override;
 
-  size_t handle_bytes_total() const;
   bool accessible(Address address, size_t bytes) const;
-  void check_invariants() const;
 
  private:
-  mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_ ABSL_GUARDED_BY(mutex_);
   Address next_ ABSL_GUARDED_BY(mutex_){size_t{1} << 44};
 };
 

@@ -20,7 +20,7 @@ void add_uses(StreamUses& uses, std::span<const StreamUse> more) {
   for (StreamUse use : more) add_use(uses, use);
 }
 
-void StreamClocks::know(StreamId stream) {
+void StreamClocks::add_stream(StreamId stream) {
   if (!knows(stream)) others_.resize(index(stream));
 }
 

@@ -38,7 +38,7 @@ void add_uses(StreamUses& uses, std::span<const StreamUse> more);
 class StreamClocks {
  public:
   // Makes room for a stream's books, before any other function is asked about the stream.
-  void know(StreamId stream);
+  void add_stream(StreamId stream);
   bool knows(StreamId stream) const { return index(stream) <= others_.size(); }
   size_t stream_count() const { return others_.size() + 1; }
 

@@ -20,7 +20,7 @@ void StreamSequencer::add_stream(StreamId stream) {
   TIDEPOOL_CHECK(order_ != nullptr && static_cast<size_t>(stream) < kStreams,
                  "stream %u: there is %s", static_cast<unsigned>(stream),
                  order_ == nullptr ? "one stream, without an order" : "a limit of 65536 streams");
-  clocks_.know(stream);
+  clocks_.add_stream(stream);
 }
 
 std::optional<StreamSequencer::Fences> StreamSequencer::fences_for(DeviceLock& lock,

@@ -159,7 +159,7 @@ class WillingReclaimer final : public Reclaimer {
     evicted.push_back(static_cast<size_t>(static_cast<Content*>(owner) - contents_.data()));
     return true;
   }
-  bool wait_for_room(DeviceLock&) override { return false; }
+  bool give_up_or_wait(DeviceLock&) override { return false; }
   void tell_uses(std::span<HeldBlock>) override {}
 
   std::vector<size_t> evicted;  // indices

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 
 namespace tidepool::bench {
 namespace {
@@ -90,7 +90,7 @@ class Lineage final : public remat::LineageStore::Observer {
   }
 
   void value_dies(Value& value) override {
-    if (value.component != 0 || value.changed != 0) policy->value_dies(value);
+    if (value.component != 0 || value.changed_slot != 0) policy->value_dies(value);
   }
 
  private:

@@ -1,6 +1,7 @@
 """Write the names of settings as a header: generate_setting_names.py HEADER.
 
-They come from the Python package's list, so that a C++ program knows the same ones.
+They come from the Python package's list, so that a C++ program knows the same ones; with them come
+the settings that go to the plugin as they are (Setting.entry).
 """
 
 import sys
@@ -8,13 +9,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
-from tidepool.settings import _settings
+from tidepool.settings import _catalog
 
-LISTS = {"kKeys": _settings.KEYS, "kReserved": _settings.RESERVED, "kPassive": _settings.PASSIVE,
-         "kPolicies": _settings.POLICIES, "kDevices": _settings.DEVICES, "kRoom": _settings.ROOM,
-         "kPlanning": _settings.PLANNING, "kAllocators": _settings.ALLOCATORS}
-MAPS = {"kOldKeys": _settings.OLD_KEYS, "kOldPolicies": _settings.OLD_POLICIES,
-        "kLimits": _settings.LIMITS}
+LISTS = {"kKeys": _catalog.KEYS, "kReserved": _catalog.RESERVED, "kPassive": _catalog.PASSIVE,
+         "kPolicies": _catalog.POLICIES, "kDevices": _catalog.DEVICES, "kRoom": _catalog.ROOM}
+MAPS = {"kOldKeys": _catalog.OLD_KEYS, "kOldPolicies": _catalog.OLD_POLICIES}
 HEAD = """\
 // Made by bindings/cpp/generate_setting_names.py.
 #pragma once
@@ -25,18 +24,32 @@ HEAD = """\
 
 namespace tidepool::cpp {
 
+// A setting whose value goes to an entry of the plugin's JSON: one of `choices`, the default first;
+// or, if there are none, what `value` says.
+struct Entry {
+  std::string key, value, entry;
+  std::vector<std::string> choices;
+};
+
 """
+
+
+def _quoted(words: tuple[str, ...]) -> str:
+    return ", ".join(f'"{word}"' for word in words)
 
 
 def header() -> str:
     """Return the whole header."""
     text = HEAD
     for name, values in LISTS.items():
-        quoted = ", ".join(f'"{value}"' for value in values)
-        text += f"inline const std::vector<std::string> {name} = {{{quoted}}};\n"
+        text += f"inline const std::vector<std::string> {name} = {{{_quoted(values)}}};\n"
     for name, pairs in MAPS.items():
         quoted = ", ".join(f'{{"{key}", "{value}"}}' for key, value in pairs.items())
         text += f"inline const std::map<std::string, std::string> {name} = {{{quoted}}};\n"
+    entries = ",\n    ".join(
+        f"{{{_quoted((each.key, each.value, each.entry))}, {{{_quoted(each.choices)}}}}}"
+        for each in _catalog.SETTINGS if each.entry)
+    text += f"inline const std::vector<Entry> kEntries = {{\n    {entries}}};\n"
     return text + "\n}  // namespace tidepool::cpp\n"
 
 

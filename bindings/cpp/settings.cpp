@@ -174,17 +174,36 @@ void read_room(const Given& given, nlohmann::json& plugin) {
   }
 }
 
-void read_limits(const Given& given, nlohmann::json& plugin) {
-  for (const auto& [key, name] : kLimits) {
-    const Source* source = given.find(key);
+uint64_t read_number(const Source& source) {
+  const bool digits = std::regex_match(source.second, std::regex("[0-9]{1,18}"));
+  const uint64_t value = digits ? std::stoull(source.second) : 0;
+  if (value == 0) wrong(source, "expected a whole number above zero");
+  return value;
+}
+
+// Reads the settings that go to the plugin as they are, but for those that have their defaults.
+void read_entries(const Given& given, nlohmann::json& plugin) {
+  for (const Entry& entry : kEntries) {
+    const Source* source = given.find(entry.key);
     if (source == nullptr) continue;
-    const bool digits = std::regex_match(source->second, std::regex("[0-9]{1,18}"));
-    const uint64_t value = digits ? std::stoull(source->second) : 0;
-    if (value == 0) wrong(*source, "expected a whole number above zero");
-    plugin["limits"][name] = value;
-  }
-  if (const Source* source = given.find("limit_bookkeeping")) {
-    plugin["limits"]["bookkeeping_bytes"] = Given::size(*source, std::nullopt);
+    nlohmann::json value;
+    if (!entry.choices.empty()) {
+      value = given.one_of(entry.key, entry.choices, "");
+      if (value == entry.choices.front()) continue;
+    } else if (entry.value == "1 or 0") {
+      if (!given.flag(entry.key)) continue;
+      value = true;
+    } else if (entry.value == "SIZE") {
+      value = Given::size(*source, std::nullopt);
+    } else {
+      value = read_number(*source);
+    }
+    const size_t dot = entry.entry.find('.');
+    if (dot == std::string::npos) {
+      plugin[entry.entry] = value;
+    } else {
+      plugin[entry.entry.substr(0, dot)][entry.entry.substr(dot + 1)] = value;
+    }
   }
 }
 
@@ -372,15 +391,13 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
   std::string policy =
       old != kOldPolicies.end() ? old->second : given.one_of("policy", policies, "default");
   if (policy == "default") policy = kPolicies.front();
-  const std::string planning = given.one_of("planning", kPlanning, kPlanning.front());
-  const std::string allocator = given.one_of("allocator", kAllocators, kAllocators.front());
   const std::string chaos = read_chaos(given);
-  plugin = {{"device", settings.device}, {"chaos", chaos}, {"poison", given.flag("poison")}};
+  plugin = {{"device", settings.device}, {"chaos", chaos}};
   plugin["raw_access"] = true;
   settings.budget = read_budget(given, settings.device, chaos, plugin);
-  read_limits(given, plugin);
+  read_entries(given, plugin);
+  const std::string allocator = plugin.value("allocator", "arena");
   read_room(given, plugin);
-  if (const Source* page = given.find("page")) plugin["page_bytes"] = Given::size(*page, {});
   const std::string offload = read_offload(given, settings.device, plugin);
   read_trace(given, settings);
   read_record(given, settings);
@@ -398,9 +415,7 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
     plugin["rematerialize"] = false;
   } else {
     plugin["policy"] = policy;
-    plugin["planning"] = planning;
   }
-  if (allocator != "arena") plugin["allocator"] = allocator;
   if (on_cpu && policy == "none") {
     wrong(*given.find("policy"), "on cpu expected one that evicts, or device cuda");
   }

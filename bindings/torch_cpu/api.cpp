@@ -3,7 +3,7 @@
 #include <exception>
 
 #include "bindings/torch/engine/engine.h"
-#include "bindings/torch/engine/job_record.h"
+#include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch_cpu/allocation_log.h"
 #include "bindings/torch_cpu/cpu_engine.h"
@@ -19,8 +19,8 @@ uint32_t tidepool_built_for() { return TIDEPOOL_TORCH_MAJOR << 8 | TIDEPOOL_TORC
 
 int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
   try {
-    read_record_settings(settings);
-    tidepool::torch_cpu::attach_cpu(Settings::parse(settings));
+    read_work_recorder_settings(settings);
+    tidepool::torch_cpu::attach_cpu(tidepool::torch_cpu::Settings::parse(settings));
     return 0;
   } catch (const std::exception& exception) {
     return fail(kFailed, exception.what(), error, error_bytes);
@@ -38,7 +38,7 @@ int tidepool_set_limit(uint64_t bytes, char* error, size_t error_bytes) {
   if (cpu_engine() == nullptr) return fail(kFailed, "Tidepool is not attached", error, error_bytes);
   try {
     if (tidepool::torch_cpu::set_limit(*cpu_engine(), bytes)) {
-      tell_records_of_limit(bytes);
+      tell_work_recorders_of_limit(bytes);
       return 0;
     }
     return fail(kOutOfMemory, limit_refusal(bytes), error, error_bytes);

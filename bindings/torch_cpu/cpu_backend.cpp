@@ -6,13 +6,14 @@
 
 #include "allocator/base/fingerprint.h"
 #include "bindings/torch/base/cycle_clock.h"
-#include "bindings/torch/engine/job_record.h"
+#include "bindings/torch/engine/work_recorder.h"
 
 namespace tidepool::torch_cpu {
 
 void CpuBackend::copy(void* to, const void* from, size_t bytes) {
   const c10::Device host(c10::kCPU);
-  if (torch_glue::JobRecord* recorded = torch_glue::record_of(host)) recorded->copied(from, bytes);
+  if (torch_glue::WorkRecorder* recorder = torch_glue::work_recorder_of(host))
+    recorder->copied(from, bytes);
   constexpr size_t kLarge = 256 << 10;  // bytes beside whose time calls and cold caches are little
   constexpr float kWeight = 0.125F;     // the weight of the newest copy in the average
   const uint64_t start = torch_glue::CycleClock::now();

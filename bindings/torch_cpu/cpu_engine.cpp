@@ -32,8 +32,8 @@ struct Memory {
 };
 
 // The costs for a job that is driven by a trace; nullptr if this job is not.
-std::unique_ptr<plan::RecordedCosts> recorded_costs(const torch_glue::Settings& settings) {
-  const torch_glue::DrivenSettings& driven = settings.driven;
+std::unique_ptr<plan::RecordedCosts> recorded_costs(const Settings& settings) {
+  const DrivenSettings& driven = settings.driven;
   if (driven.costs_path.empty()) return nullptr;
   if (settings.runtime.trace.recording.path.empty()) {
     throw std::invalid_argument("costs: expected a trace to be recorded, too");
@@ -41,7 +41,7 @@ std::unique_ptr<plan::RecordedCosts> recorded_costs(const torch_glue::Settings& 
   return std::make_unique<plan::RecordedCosts>(driven.costs_path);
 }
 
-std::unique_ptr<CpuBackend> make_backend(const torch_glue::Settings& settings, Memory& memory,
+std::unique_ptr<CpuBackend> make_backend(const Settings& settings, Memory& memory,
                                          const plan::RecordedCosts* costs) {
   if (costs == nullptr) return std::make_unique<CpuBackend>(memory.mutex);
   const std::string& log_path = settings.driven.log_path;
@@ -49,7 +49,7 @@ std::unique_ptr<CpuBackend> make_backend(const torch_glue::Settings& settings, M
   return std::make_unique<DrivenBackend>(memory.allocator, *costs, std::move(log));
 }
 
-std::unique_ptr<remat::Tier> make_tier(const torch_glue::Settings& settings) {
+std::unique_ptr<remat::Tier> make_tier(const Settings& settings) {
   const torch_glue::OffloadSettings& offload = settings.runtime.offload;
   if (offload.capacity_bytes == 0) return nullptr;
   return std::make_unique<remat::FileTier>(offload.folder, offload.capacity_bytes);
@@ -57,7 +57,7 @@ std::unique_ptr<remat::Tier> make_tier(const torch_glue::Settings& settings) {
 
 }  // namespace
 
-void attach_cpu(const torch_glue::Settings& settings) {
+void attach_cpu(const Settings& settings) {
   if (torch_glue::engines_installed()) throw std::runtime_error("Tidepool is attached already");
   choose_mkl_kernels();
   const std::unique_ptr<plan::RecordedCosts> costs = recorded_costs(settings);

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "bindings/torch/base/settings.h"
+#include "bindings/torch_cpu/settings.h"
 
 namespace tidepool::torch_glue {
 class Engine;
@@ -17,7 +17,7 @@ class AllocationLog;
 // Makes address space, allocator and engine, and makes them PyTorch's CPU allocator in this
 // process. Throws: std::runtime_error if attached already, or PyTorch uses our dispatch key;
 // std::invalid_argument for settings that do not go together.
-void attach_cpu(const torch_glue::Settings& settings);
+void attach_cpu(const Settings& settings);
 
 // Holds at most `bytes` from the system, or the engine's budget if that is less: evicts what has to
 // go. False, and the limit is what it was, if what cannot be evicted takes more, or a single page

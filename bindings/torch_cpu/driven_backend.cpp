@@ -7,7 +7,7 @@ namespace {
 
 // The storage's number in the trace, or kUnknown. The observer keeps the number + 1 in `observed`,
 // and 0 there for a storage that it does not know.
-uint32_t number_in_trace(const remat::Storage& storage) { return storage.observed - 1; }
+uint32_t number_in_trace(const remat::Storage& storage) { return storage.observer_number - 1; }
 static_assert(plan::WorkLog::kUnknown == uint32_t{0} - 1);
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <exception>
 #include <string>
 
-#include "bindings/torch/engine/job_record.h"
+#include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
 
@@ -20,7 +20,7 @@ uint32_t tidepool_built_for() { return TIDEPOOL_TORCH_MAJOR << 8 | TIDEPOOL_TORC
 
 int tidepool_attach(const char* settings, char* error, size_t error_bytes) {
   try {
-    tidepool::torch_glue::read_record_settings(settings);
+    tidepool::torch_glue::read_work_recorder_settings(settings);
     CudaAllocator::install(Settings::parse(settings));
     return 0;
   } catch (const std::exception& exception) {
@@ -41,7 +41,7 @@ int tidepool_set_limit(uint64_t bytes, char* error, size_t error_bytes) {
   }
   try {
     if (CudaAllocator::installed()->set_limit(bytes)) {
-      tidepool::torch_glue::tell_records_of_limit(bytes);
+      tidepool::torch_glue::tell_work_recorders_of_limit(bytes);
       return 0;
     }
     return fail(kOutOfMemory, tidepool::torch_glue::limit_refusal(bytes), error, error_bytes);

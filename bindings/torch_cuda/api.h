@@ -1,9 +1,5 @@
 // The CUDA plugin's C interface: that of bindings/torch/plugin/api.h, with these differences:
-// - tidepool_attach() touches no device, and its `settings` are those of the CPU's plugin and
-//   {"budget_bytes": int > 0 | "budget_share": float in (0, 1] | "budget_auto": true (as much as
-//    the device gives, but for a reserve), "rematerialize": bool (optional),
-//    "allocator": "arena" or, to debug, "native" (optional)}; "offload" is the host's memory,
-//    {"bytes": int, "below": {"folder": str, "bytes": int} (optional: a file below it)};
+// - tidepool_attach() touches no device; bindings/torch_cuda/settings.h has its `settings`;
 // - statistics have a member "cuda:0" and so on for each device that has allocated;
 // - the functions below are there, too.
 #pragma once

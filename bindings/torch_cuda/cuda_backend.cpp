@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "allocator/base/fingerprint.h"
-#include "bindings/torch/engine/job_record.h"
+#include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch_cuda/cuda_allocator.h"
 
 namespace tidepool::torch_cuda {
@@ -57,8 +57,8 @@ StreamId CudaBackend::current_stream() const {
 }
 
 void CudaBackend::copy(void* to, const void* from, size_t bytes) {
-  if (torch_glue::JobRecord* recorded = torch_glue::record_of(device())) {
-    recorded->copied(from, bytes);
+  if (torch_glue::WorkRecorder* recorder = torch_glue::work_recorder_of(device())) {
+    recorder->copied(from, bytes);
   }
   const c10::cuda::CUDAGuard guard(memory_.index());
   C10_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,

@@ -1,4 +1,5 @@
-// Settings: the settings of the CUDA plugin; bindings/torch_cuda/api.h lists the entries.
+// Settings: the settings of the CUDA plugin. Each field names the entry of tidepool_attach()'s JSON
+// that it comes from, beside those of bindings/torch/base/settings.h.
 // Plain data; knows nothing of PyTorch.
 #pragma once
 
@@ -11,13 +12,16 @@ namespace tidepool::torch_cuda {
 
 struct Settings {
   AllocatorConfig allocator;  // that of each device; if budget_bytes is 0, budget_share counts
-  double budget_share = 0;    // the budget as a share of a device's memory
-  bool budget_auto = false;   // the budget is what the device gives, but for a reserve
-  bool rematerialize = true;  // if not, the plugin is a caching allocator with a budget
+  double budget_share = 0;    // "budget_share": the budget as a share of a device's memory, up to 1
+  bool budget_auto = false;   // "budget_auto": what the device gives, but for a reserve
+  // "rematerialize": if not, the plugin is a caching allocator with a budget.
+  bool rematerialize = true;
   torch_glue::RuntimeSettings runtime;
-  // A file for what finds no room in the host's memory that `runtime.offload` has.
+  // "offload.below": a file for what finds no room in the host's memory that `runtime.offload` has.
   torch_glue::OffloadSettings below_host;
-  bool native = false;  // to debug: PyTorch's own allocator serves all requests, under the budget
+  // "allocator": "arena", or "native" to debug: PyTorch's own serves all requests, under the
+  // budget.
+  bool native = false;
 
   // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
   static Settings parse(const std::string& json);

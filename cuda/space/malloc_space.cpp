@@ -27,45 +27,10 @@ void MallocSpace::release_range(Address start, size_t bytes) {
   ledger_.release_range(start);
 }
 
-HandleId MallocSpace::create_handle(size_t bytes) {
-  const MutexLock lock(mutex_);
-  ledger_.check_size("create_handle", bytes);
-  return ledger_.create_handle(bytes);
-}
-
-void MallocSpace::release_handle(HandleId handle) {
-  const MutexLock lock(mutex_);
-  ledger_.check_release_handle(handle);
-  ledger_.release_handle(handle);
-}
-
-void MallocSpace::map(Address address, size_t bytes, HandleId handle) {
-  const MutexLock lock(mutex_);
-  ledger_.check_map(address, bytes, handle);
-  ledger_.map(address, handle);
-}
-
-void MallocSpace::set_access(Address address, size_t bytes) {
-  const MutexLock lock(mutex_);
-  ledger_.check_set_access(address, bytes);
-  ledger_.set_access(address, bytes);
-}
-
-void MallocSpace::unmap(Address address, size_t bytes) {
-  const MutexLock lock(mutex_);
-  ledger_.check_unmap(address, bytes);
-  ledger_.unmap(address, bytes);
-}
-
 MoveResult MallocSpace::move(HandleId, Address, Address, size_t) { return MoveResult::kStayed; }
 
 void MallocSpace::fill(Address address, size_t bytes, unsigned char value) {
   fill_device(driver_, address, bytes, value);
-}
-
-void MallocSpace::check_invariants() const {
-  const MutexLock lock(mutex_);
-  ledger_.check_invariants();
 }
 
 }  // namespace tidepool::device

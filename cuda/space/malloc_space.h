@@ -5,44 +5,27 @@
 // those of MappingLedger.
 #pragma once
 
-#include "allocator/locks/lock_order.h"
-#include "allocator/space/mapping_ledger.h"
+#include "allocator/space/ledger_space.h"
 #include "cuda/driver/driver.h"
 
 namespace tidepool::device {
 
-class MallocSpace final : public AddressSpace {
+class MallocSpace final : public LedgerSpace {
  public:
-  explicit MallocSpace(Driver& driver) : driver_(driver), ledger_(kAlignment, SIZE_MAX) {}
+  explicit MallocSpace(Driver& driver) : LedgerSpace(kAlignment, SIZE_MAX), driver_(driver) {}
 
-  // Neither changes, so that no lock is needed.
-  size_t granularity() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ledger_.granularity();
-  }
-  size_t mapping_limit() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ledger_.mapping_limit();
-  }
   bool has_virtual_memory() const override { return false; }
   size_t available_bytes() override { return driver_.free_bytes(); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
-  HandleId create_handle(size_t bytes) override;
-  void release_handle(HandleId handle) override;
-  void map(Address address, size_t bytes, HandleId handle) override;
-  void set_access(Address address, size_t bytes) override;
-  void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
   // Overwrites bytes for debugging. Waits for all work on the device, before and after.
   void fill(Address address, size_t bytes, unsigned char value) override;
-
-  void check_invariants() const;
 
  private:
   static constexpr size_t kAlignment = 256;  // the least of what the driver allocates
 
   Driver& driver_;
-  mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool::device

@@ -79,9 +79,13 @@ driver::DevicePointer pointer(Address address) { return address.value; }
 }  // namespace
 
 VirtualMemorySpace::VirtualMemorySpace(Driver& driver, const VirtualMemoryOptions& options)
-    : driver_(driver),
-      properties_(properties_for(driver)),
-      ledger_(granularity_for(driver, properties_, options), kMappings),
+    : VirtualMemorySpace(driver, options, properties_for(driver)) {}
+
+VirtualMemorySpace::VirtualMemorySpace(Driver& driver, const VirtualMemoryOptions& options,
+                                       const driver::AllocationProperties& properties)
+    : LedgerSpace(granularity_for(driver, properties, options), kMappings),
+      driver_(driver),
+      properties_(properties),
       ordinals_{driver.ordinal()} {}
 
 void VirtualMemorySpace::fail(driver::Result result, const char* call, Address address,
@@ -207,11 +211,6 @@ VirtualMemorySpace::Exported VirtualMemorySpace::export_handle_at(Address addres
     fail(result, "cuMemExportToShareableHandle", start, mapping.bytes);
   }
   return exported;
-}
-
-size_t VirtualMemorySpace::handle_bytes_total() const {
-  const MutexLock lock(mutex_);
-  return ledger_.handle_bytes_total();
 }
 
 void VirtualMemorySpace::check_invariants() const {

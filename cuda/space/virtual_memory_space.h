@@ -10,8 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "allocator/locks/lock_order.h"
-#include "allocator/space/mapping_ledger.h"
+#include "allocator/space/ledger_space.h"
 #include "cuda/driver/driver.h"
 
 namespace tidepool::device {
@@ -20,26 +19,19 @@ struct VirtualMemoryOptions {
   size_t granularity = 0;  // a multiple of the device's own, or 0 for the device's own
 };
 
-class VirtualMemorySpace final : public AddressSpace {
+class VirtualMemorySpace final : public LedgerSpace {
  public:
   // Throws: DeviceError if the device has no virtual memory, or cannot do what the options ask for.
   explicit VirtualMemorySpace(Driver& driver, const VirtualMemoryOptions& options = {});
 
-  // Neither changes, so that no lock is needed.
-  size_t granularity() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ledger_.granularity();
-  }
-  size_t mapping_limit() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ledger_.mapping_limit();
-  }
   size_t available_bytes() override { return driver_.free_bytes(); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
   HandleId create_handle(size_t bytes) override;
   void release_handle(HandleId handle) override;
   void map(Address address, size_t bytes, HandleId handle) override;
-  // Unmaps a run by one call of the driver, however many mappings it has.
   void set_access(Address address, size_t bytes) override;
+  // Unmaps a run by one call of the driver, however many mappings it has.
   void unmap(Address address, size_t bytes) override;
   MoveResult move(HandleId handle, Address from, Address to, size_t bytes) override;
   // Overwrites bytes for debugging. Waits for all work on the device, before and after.
@@ -63,10 +55,11 @@ class VirtualMemorySpace final : public AddressSpace {
   // Exports the handle behind a mapped address. Requires: is_exportable().
   Exported export_handle_at(Address address);
 
-  size_t handle_bytes_total() const;
   void check_invariants() const;
 
  private:
+  VirtualMemorySpace(Driver& driver, const VirtualMemoryOptions& options,
+                     const driver::AllocationProperties& properties);
   // Throws: DeviceBroken, or else DeviceError.
   [[noreturn]] void fail(driver::Result result, const char* call, Address address,
                          size_t bytes) const;
@@ -74,8 +67,6 @@ class VirtualMemorySpace final : public AddressSpace {
 
   Driver& driver_;
   driver::AllocationProperties properties_;
-  mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, driver::AllocationHandle> handles_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> ordinals_ ABSL_GUARDED_BY(mutex_);  // the device itself, then its peers
 };

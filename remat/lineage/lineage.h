@@ -33,25 +33,29 @@ struct Edge {
 };
 
 struct Value {
-  uint32_t references = 0;
-  uint32_t depth = 0;      // length of the longest chain of records that it was made by
-  uint32_t uses = 0;       // reads that restorations under way have yet to do
-  uint32_t locks = 0;      // those of the uses that also keep it from being evicted
-  uint32_t component = 0;  // the policy's: a node of its union-find; 0: none
-  uint32_t kept_slot = 0;  // its place in Residency's list of kept bytes, while `kept`
-  uint32_t scratch = 0;    // for a plan that is being built, or a walk's mark
-  uint32_t changed = 0;    // the policy's: place in its list of changes, from 1; 0: not in it
-  uint32_t output = 0;     // index among its producer's outputs
+  uint32_t references = 0;    // by storages, edges, and whoever works on it
+  uint32_t depth = 0;         // length of the longest chain of records that it was made by
+  uint32_t uses = 0;          // reads that restorations under way have yet to do
+  uint32_t locks = 0;         // those of the uses that also keep it from being evicted
+  uint32_t component = 0;     // the policy's: a node of its union-find; 0: none
+  uint32_t kept_slot = 0;     // its place in Residency's list of kept bytes, while `kept`
+  uint32_t scratch = 0;       // for a restoration that is being planned, or the mark of a walk
+  uint32_t changed_slot = 0;  // the policy's: place in its list of changes, from 1; 0: not in it
+  uint32_t output = 0;        // index among its producer's outputs
   RootReason reason = RootReason::kNone;
   bool restored = false;  // it was evicted and came back; noted only under chaos
   bool copied = false;    // a tier has a copy of its bytes (Copies)
-  bool spare = false;     // a retained root that only resident values need: goes if room is short
+  bool spare = false;  // a retained root that only resident values need: it goes if room is short
   size_t bytes = 0;
   Storage* storage = nullptr;  // has it as its contents; nullptr: it is a dead intermediate
   Record* producer = nullptr;  // nullptr: a root
   Edge* consumers = nullptr;
-  void* kept = nullptr;  // bytes that the runtime owns: a ghost, or a retained root
-  StreamUse hidden;      // the last use that the job does not know of (ReplayStreamOrder)
+  // Bytes that the runtime owns: of a ghost, of a retained root, or of a storage that is being
+  // moved.
+  void* kept = nullptr;
+  // The last use by a replay or a copy of ours, which the job's streams do not know of
+  // (ReplayStreamOrder).
+  StreamUse hidden_use;
 
   // Whether its bytes are on the device, and nobody is about to change them.
   inline bool available() const;
@@ -67,36 +71,38 @@ struct Value {
 
 // A search for room looks at all storages; the fields that it reads are in the first cache line.
 struct alignas(64) Storage {
-  Value* current = nullptr;
-  Storage* next = nullptr;   // in Residency's list of resident storages with lineage
+  Value* current = nullptr;  // its contents; nullptr once it is dead
+  // In Residency's list of resident storages with lineage; nullptr: it is not in it.
+  Storage* next = nullptr;
   uint64_t last_access = 0;  // on the runtime's logical clock
   // The policy's: cached costs of what lies above, its own included, and of what lies below, in ns.
-  // Each is valid while its epoch is the policy's.
+  // Each is valid while its generation is the policy's present one.
   uint64_t cost_above = 0, cost_below = 0;
-  uint32_t above_epoch = 0, below_epoch = 0;
+  uint32_t above_generation = 0, below_generation = 0;
   uint32_t locks = 0;     // operators, moves and callers of restore() that need its bytes in place
   uint32_t versions = 0;  // in-place versions since a root or a full overwrite
   bool evicted = false;   // it has no bytes now: they were given up, or are being moved
   bool dead = false;      // the framework's storage is gone; this one goes when `locks` is 0
-  bool dying = false;     // the backend said so; its death will be reported soon
+  bool dying = false;     // the backend has said so; its death will be reported soon
   bool writing = false;   // an operator is writing its bytes
-  bool escaped = false;
-  bool fixed = false;       // its address was handed out: it stays, but operators' writes are seen
-  bool prefetched = false;  // it was brought back, and no operator has read it since
-  bool returns = false;     // the job gives its bytes up only to save room, and will fill it again
+  bool escaped = false;   // a raw pointer to it left our sight for good: it is never evicted again
+  bool fixed = false;     // its address was handed out: it stays, but operators' writes are seen
+  bool prefetched = false;        // it was brought back, and no operator has read it since
+  bool will_be_refilled = false;  // the job frees its bytes only to save room, and fills it again
   Role role = Role::kOther;
-  Role observed_role = Role::kOther;  // the JobObserver's
-  void* backend = nullptr;  // the framework's storage (PyTorch: c10::StorageImpl*, held weakly)
-  void* address = nullptr;  // start of its bytes; nullptr while evicted
-  void* notes = nullptr;    // the backend's own, on a parameter
-  Storage* previous = nullptr;
-  uint32_t step_seen = 0;  // StepHistory's: the step in which step_number is its number
+  Role observed_role = Role::kOther;  // the JobObserver's: the role that it has noted last
+  void* framework_storage = nullptr;  // PyTorch: its c10::StorageImpl, held weakly
+  void* address = nullptr;            // start of its bytes; nullptr while evicted
+  void* backend_notes =
+      nullptr;                  // what the backend keeps for a parameter: how its gradient is found
+  Storage* previous = nullptr;  // as `next`
+  uint32_t step_seen = 0;       // StepHistory's: the step in which step_number is its number
   uint32_t step_number = 0;
   // A policy's that looks ahead: where something evicted below it is needed, and in which
   // expectation.
   uint32_t needed_below = 0;
   uint32_t needed_step = 0;
-  uint32_t observed = 0;  // the JobObserver's
+  uint32_t observer_number = 0;  // the JobObserver's: its own number of the storage
 };
 
 // Static facts of one kind of record, owned by the backend for the life of the process.
@@ -116,7 +122,7 @@ struct Record {
   uint32_t heap_grains = 0;  // what its body keeps on the heap, in the same unit
   uint32_t references = 0;   // outputs alive + who else holds it
   uint32_t depth = 0;
-  uint32_t epoch = 0;       // mark of the last walk that saw it
+  uint32_t mark = 0;        // of the last walk that saw it (LineageStore::next_mark())
   bool needed = false;      // that walk's: something that is needed lies below
   bool told_above = false;  // see Neighbourhood::for_each_frontier()
   bool overwrites = false;

@@ -38,9 +38,10 @@ void LineageStore::clear() {
   for (Storage* storage : left) free_storage(storage);
 }
 
-Storage* LineageStore::new_storage(void* backend, void* address, size_t bytes, RootReason reason) {
+Storage* LineageStore::new_storage(void* framework_storage, void* address, size_t bytes,
+                                   RootReason reason) {
   Storage* storage = storages_.take();
-  storage->backend = backend;
+  storage->framework_storage = framework_storage;
   storage->address = address;
   storage->current = new_value(bytes, reason);
   storage->current->storage = storage;
@@ -111,7 +112,7 @@ void LineageStore::set_producer(Value& value, Record& record, uint32_t k) {
 
 void LineageStore::cut(Value& value, RootReason reason) {
   // The observer is told now, because later no walk gets from this value to what depends on it.
-  if (value.changed != 0) observer_.value_dies(value);
+  if (value.changed_slot != 0) observer_.value_dies(value);
   Record* record = value.producer;
   value.producer = nullptr;
   value.depth = 0;
@@ -120,21 +121,21 @@ void LineageStore::cut(Value& value, RootReason reason) {
   release(record);
 }
 
-uint32_t LineageStore::next_epoch() {
+uint32_t LineageStore::next_mark() {
   // After 2^32 walks the number wraps around. All marks start over then, because a stale one would
   // end a walk early.
-  if (++epoch_ == 0) {
+  if (++mark_ == 0) {
     for_each_value([](Value& value) {
       value.scratch = 0;
-      if (value.producer != nullptr) value.producer->epoch = 0;
+      if (value.producer != nullptr) value.producer->mark = 0;
     });
-    epoch_ = 1;
+    mark_ = 1;
   }
-  return epoch_;
+  return mark_;
 }
 
 void LineageStore::destroy(Value* value) {
-  const bool known = value->component != 0 || value->changed != 0;
+  const bool known = value->component != 0 || value->changed_slot != 0;
   if (value->kept != nullptr || value->copied || known) observer_.value_dies(*value);
   Record* producer = value->producer;
   if (producer != nullptr) producer->outputs[value->output] = nullptr;

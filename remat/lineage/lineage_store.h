@@ -16,7 +16,9 @@ namespace tidepool::remat {
 class LineageStore {
  public:
   // Is told of a value that nobody refers to any more, just before it is freed, if it has `kept`
-  // bytes, a copy, a `component`, or a place in `changed`. It has to clear all four.
+  // bytes, a copy, a `component`, or a `changed_slot`. It has to clear all four. Is also told, by
+  // cut(), of a value that lives on and only loses its lineage (it has references), if that has a
+  // `changed_slot`, which has to be cleared then.
   class Observer {
    public:
     virtual ~Observer() = default;
@@ -32,7 +34,7 @@ class LineageStore {
   void clear();
 
   // Makes a storage whose contents are a root value of `bytes`.
-  Storage* new_storage(void* backend, void* address, size_t bytes, RootReason reason);
+  Storage* new_storage(void* framework_storage, void* address, size_t bytes, RootReason reason);
   // Frees a storage. Requires: it has no value any more (`current` is null), and is in no list.
   void free_storage(Storage* storage);
 
@@ -77,8 +79,8 @@ class LineageStore {
            static_cast<uint64_t>(load_ns_per_byte_ * static_cast<double>(value.bytes));
   }
 
-  // A fresh mark for walks, which no Record::epoch and no Value::scratch has yet.
-  uint32_t next_epoch();
+  // A new mark for a walk, which no Record::mark and no Value::scratch has yet.
+  uint32_t next_mark();
 
   size_t storages() const { return storages_.live(); }
   size_t values() const { return values_.live(); }
@@ -115,7 +117,7 @@ class LineageStore {
   size_t heap_grains_ = 0;     // of all records
   std::vector<Record*> dead_;  // records to be freed; not empty only within destroy()
   bool draining_ = false;
-  uint32_t epoch_ = 0;
+  uint32_t mark_ = 0;
   uint64_t load_fixed_ns_ = 0;
   double load_ns_per_byte_ = 0;
 };

@@ -77,7 +77,7 @@ class Neighbourhood {
   // whether the walk goes on to the records that read the output.
   template <typename GoesOn>
   void walk_down(std::span<const Value* const> values, GoesOn&& goes_on);
-  Record* next_below(Frame& frame, uint32_t epoch);
+  Record* next_below(Frame& frame, uint32_t mark);
 
   LineageStore& store_;
   std::vector<const Value*> values_;
@@ -102,14 +102,14 @@ void Neighbourhood::walk_up(std::span<Value* const> values, Visit&& visit) {
 
 template <typename GoesOn>
 void Neighbourhood::walk_down(std::span<const Value* const> values, GoesOn&& goes_on) {
-  const uint32_t epoch = store_.next_epoch();
+  const uint32_t mark = store_.next_mark();
   values_.assign(values.begin(), values.end());
   while (!values_.empty()) {
     const Edge* edge = values_.back()->consumers;
     values_.pop_back();
     for (; edge != nullptr; edge = edge->next) {
-      if (edge->record->epoch == epoch) continue;
-      edge->record->epoch = epoch;
+      if (edge->record->mark == mark) continue;
+      edge->record->mark = mark;
       for (size_t k = 0; k < edge->record->output_count; ++k) {
         const Value* output = edge->record->outputs[k];
         if (output != nullptr && goes_on(*output)) values_.push_back(output);

@@ -39,7 +39,7 @@ class Planning {
     observe(*planner_);
   }
   ~Planning() {
-    if (meter() == nullptr) return;
+    if (allocator_observer() == nullptr) return;
     process_.runtime().set_observer(nullptr);
     process_.allocator().set_observer(nullptr);
   }
@@ -47,9 +47,9 @@ class Planning {
   Planning& operator=(const Planning&) = delete;
 
   // Who has to be told of all blocks; nullptr if nobody.
-  AllocatorObserver* meter() {
-    if (follower_) return &follower_->meter();
-    return planner_ ? &planner_->meter() : nullptr;
+  AllocatorObserver* allocator_observer() {
+    if (follower_) return &follower_->allocator_observer();
+    return planner_ ? &planner_->allocator_observer() : nullptr;
   }
   size_t plans_found() const { return follower_ ? follower_->found() : 0; }
   SizePlannerStatistics sizes() const {
@@ -62,7 +62,7 @@ class Planning {
 
  private:
   void observe(EventRecorder& recorder) {
-    process_.allocator().set_observer(&recorder.meter());
+    process_.allocator().set_observer(&recorder.allocator_observer());
     process_.runtime().set_observer(&recorder);
   }
 
@@ -99,7 +99,7 @@ SimulationResult simulate(const Trace& recorded, const SimulationConfig& config,
   if (history != nullptr) {
     history->begin_iteration(result.iteration);
     process->set_log(history);
-    blocks.emplace(*history, process->allocator(), planning.meter());
+    blocks.emplace(*history, process->allocator(), planning.allocator_observer());
   }
   const auto ended = [&](size_t) {
     planning.step_ended();

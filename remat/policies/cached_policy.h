@@ -7,12 +7,12 @@
 // values: the parts below of storages above them, and the parts above of storages below them. While
 // nothing searches, changes cost next to nothing, because after many of them all caches are given
 // up.
-// Invariants: (1) a part whose epoch is the current one is exactly what a fresh walk gives, apart
-// from changes that are still listed; (2) Value::changed is the place in the list of each value in
-// it, and 0 for all others. One walk later is enough: between a storage and the first changed value
-// on any path from it nothing has changed, so that a walk from that value still gets to the
-// storage. If a listed value dies, the walk from it is made at once, while its edges are there. See
-// docs/life-of-an-eviction.md.
+// Invariants: (1) a part whose generation is the current one is exactly what a fresh walk gives,
+// apart from changes that are still listed; (2) Value::changed_slot is the place in the list of
+// each value in it, and 0 for all others. One walk later is enough: between a storage and the first
+// changed value on any path from it nothing has changed, so that a walk from that value still gets
+// to the storage. If a listed value dies, the walk from it is made at once, while its edges are
+// there. See docs/life-of-an-eviction.md.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ class CachedPolicy : public Policy {
 
   uint64_t cost(Storage& storage) {
     if (!changed_.empty()) drop_changed();
-    if (storage.above_epoch != epoch_ || storage.below_epoch != epoch_) refresh(storage);
+    if (storage.above_generation != generation_ || storage.below_generation != generation_)
+      refresh(storage);
     return storage.cost_above + storage.cost_below;
   }
 
@@ -56,16 +57,16 @@ class CachedPolicy : public Policy {
   static constexpr size_t kPatience = 1024;
 
   void note_change(Value& value) {
-    if (!any_cached_ || value.changed != 0) return;
+    if (!any_cached_ || value.changed_slot != 0) return;
     changed_.push_back(&value);
-    value.changed = static_cast<uint32_t>(changed_.size());
+    value.changed_slot = static_cast<uint32_t>(changed_.size());
     if (changed_.size() == kPatience) give_up();
   }
   void refresh(Storage& storage);
   void drop_changed();
   void give_up();
 
-  uint32_t epoch_ = 1;
+  uint32_t generation_ = 1;
   bool any_cached_ = false;
   std::vector<Value*> changed_;
 };

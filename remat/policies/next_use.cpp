@@ -7,7 +7,7 @@ namespace tidepool::remat {
 
 double NextUsePolicy::price(Storage& storage, const Circumstances& now) {
   // A position that was found under another expectation means nothing now.
-  if (storage.needed_step != step_history_.expectation()) storage.below_epoch = 0;
+  if (storage.needed_step != step_history_.expectation()) storage.below_generation = 0;
   const auto cost_ns = static_cast<double>(cost(storage));
   const StepHistory::Position own = step_history_.next_use(storage);
   if (own == StepHistory::kUnknown) return cost_ns / static_cast<double>(now.staleness_ns);

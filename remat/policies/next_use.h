@@ -1,10 +1,10 @@
 // NextUsePolicy, next-use: the price of a value v is C(v) / sqrt(staleness · time until v is
-// needed).
-// C(v) is that of needed-cost. v is needed when an operator reads it next or, earlier, when one
-// reads something evicted that has to be recomputed from v. The time is known from a step before,
-// as long as this step repeats it (StepHistory). For values of which nothing is foreseen, and for
-// all values from the first difference on, the price is needed-cost's. Belady's rule (IBM Systems
-// Journal, 1966) would divide by the time alone, which is worse: docs/decisions/looking-ahead.md.
+// needed). C(v) is that of needed-cost. v is needed when an operator reads it next or, earlier,
+// when one reads something evicted that has to be recomputed from v. The time is known from a step
+// before, as long as this step repeats it (StepHistory). For values of which nothing is foreseen,
+// and for all values from the first difference on, the price is needed-cost's. Belady's rule (IBM
+// Systems Journal, 1966) would divide by the time alone, which is worse:
+// docs/decisions/looking-ahead.md.
 // Costs are cached as in CachedPolicy, together with the earliest use of what is evicted below.
 // Invariants: (1) that of CachedPolicy; (2) those of StepHistory.
 #pragma once

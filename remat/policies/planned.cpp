@@ -124,7 +124,8 @@ void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference p
   active_->forget_all();
   active_ = &policy;
   scale_ = policy.unit() / unit();
-  store_.for_each_storage([](Storage& storage) { storage.above_epoch = storage.below_epoch = 0; });
+  store_.for_each_storage(
+      [](Storage& storage) { storage.above_generation = storage.below_generation = 0; });
   store_.for_each_value([&](Value& value) {
     if (!value.has_bytes() && value.producer != nullptr) policy.availability_changed(value);
   });

@@ -3,10 +3,10 @@
 // compared by sums of prices. In the papers that evict one storage after the other, the one with
 // the least h first (DTR's loop), h is price ÷ bytes: a policy whose h divides by the size leaves
 // this division out, and one whose h does not divide by it multiplies by the size. A policy may
-// cache costs in storages (Storage::cost_above, cost_below and their epochs), and keep a union-find
-// over values (Value::component) or a list of values (Value::changed). It is told of every change
-// of availability. Not thread safe: the device's lock is held. A policy is deterministic: the same
-// calls give the same prices.
+// cache costs in storages (Storage::cost_above, cost_below and their generations), and keep a
+// union-find over values (Value::component) or a list of values (Value::changed_slot). It is told
+// of every change of availability. Not thread safe: the device's lock is held. A policy is
+// deterministic: the same calls give the same prices.
 #pragma once
 
 #include <cmath>
@@ -69,7 +69,8 @@ class Policy {
   // has got a reader. All its edges are in place.
   virtual void availability_changed(Value& value) { static_cast<void>(value); }
 
-  // `value` is about to be freed and has a `component` or has `changed`: both 0 afterwards.
+  // `value` is about to be freed, or to lose its lineage, and has a `component` or a
+  // `changed_slot`. Clears these.
   virtual void value_dies(Value& value) { static_cast<void>(value); }
 
   virtual void begin_search() {}

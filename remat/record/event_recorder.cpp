@@ -47,14 +47,14 @@ void EventRecorder::add_blocks() {
 }
 
 uint32_t EventRecorder::make(remat::Storage& storage) {
-  storage.observed = ++storages_;
+  storage.observer_number = ++storages_;
   return storages_ - 1;
 }
 
 uint32_t EventRecorder::number_of(remat::Storage& storage) {
-  if (storage.observed != 0) {
+  if (storage.observer_number != 0) {
     tell_role(storage);
-    return storage.observed - 1;
+    return storage.observer_number - 1;
   }
   JobEvent& root = add(EventKind::kRoot);
   root.bytes = storage.current->bytes;
@@ -77,7 +77,7 @@ void EventRecorder::tell_role(remat::Storage& storage) {
   if (kind_of(storage.observed_role) == kind_of(storage.role)) return;
   storage.observed_role = storage.role;
   JobEvent& event = add(EventKind::kRole);
-  event.storage = storage.observed - 1;
+  event.storage = storage.observer_number - 1;
   event.role = kind_of(storage.role);
 }
 
@@ -96,7 +96,7 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
     // Contents that an operator makes in memory which nobody has seen: a result.
     const bool fresh = operand.access == remat::Access::kOverwrite;
     if (operand.storage->dead) continue;
-    if (!fresh || operand.storage->observed != 0) number_of(*operand.storage);
+    if (!fresh || operand.storage->observer_number != 0) number_of(*operand.storage);
   }
   JobEvent event;
   event.kind = EventKind::kOperator;
@@ -117,13 +117,13 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
   const uint32_t first_output = storages_;
   for (const remat::Operand& operand : call.operands) {
     remat::Storage& storage = *operand.storage;
-    if (storage.dead || storage.observed > first_output) continue;
-    if (storage.observed == 0) {
+    if (storage.dead || storage.observer_number > first_output) continue;
+    if (storage.observer_number == 0) {
       make_output(storage);
       ++event.outputs;
       continue;
     }
-    filling_->operands.push_back({storage.observed - 1, operand.access});
+    filling_->operands.push_back({storage.observer_number - 1, operand.access});
     ++event.operands;
   }
   for (remat::Storage* output : call.outputs) {
@@ -136,7 +136,7 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
   blocks_.clear();
   added = event;
   auto tell_role_of_made = [&](remat::Storage& storage) {
-    if (!storage.dead && storage.observed > first_output) tell_role(storage);
+    if (!storage.dead && storage.observer_number > first_output) tell_role(storage);
   };
   for (const remat::Operand& operand : call.operands) tell_role_of_made(*operand.storage);
   for (remat::Storage* output : call.outputs) {
@@ -157,7 +157,7 @@ JobEvents EventRecorder::with_request(std::span<const remat::Operand> operands, 
   request.bytes = bytes + meter_.running_bytes();
   for (const remat::Operand& operand : operands) {
     if (operand.storage->dead) continue;
-    events.operands.push_back({operand.storage->observed - 1, remat::Access::kRead});
+    events.operands.push_back({operand.storage->observer_number - 1, remat::Access::kRead});
     ++request.operands;
   }
   events.events.push_back(request);
@@ -165,26 +165,26 @@ JobEvents EventRecorder::with_request(std::span<const remat::Operand> operands, 
 }
 
 void EventRecorder::cut(remat::Storage& storage) {
-  if (!recording_ || storage.observed == 0) return;
+  if (!recording_ || storage.observer_number == 0) return;
   const remat::Operand written{&storage, remat::Access::kUpdate};
   ran({.type = kCut, .recordable = false, .operands = {&written, 1}});
 }
 
 void EventRecorder::died(remat::Storage& storage) {
-  if (!recording_ || storage.observed == 0) return;
-  add(EventKind::kRelease).storage = storage.observed - 1;
+  if (!recording_ || storage.observer_number == 0) return;
+  add(EventKind::kRelease).storage = storage.observer_number - 1;
 }
 
 void EventRecorder::used(remat::Storage& storage, StreamId stream) {
-  if (!recording_ || storage.observed == 0) return;
+  if (!recording_ || storage.observer_number == 0) return;
   JobEvent& event = add(EventKind::kUse);
-  event.storage = storage.observed - 1;
+  event.storage = storage.observer_number - 1;
   event.stream = static_cast<uint32_t>(stream);
 }
 
 // Whatever number an earlier recording gave it.
 void EventRecorder::lives(remat::Storage& storage) {
-  storage.observed = 0;
+  storage.observer_number = 0;
   number_of(storage);
   if (!storage.evicted) resident_bytes_ += storage.current->bytes;
 }

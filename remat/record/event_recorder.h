@@ -2,8 +2,8 @@
 // decide what becomes of the lists, and when it records: they set `recording`.
 // Owns the list that is being filled. The observer's functions require the device's lock.
 // Invariants: (1) storages are numbered in the order of the events that make them, and
-// Storage::observed is the number + 1 for all that live while it records; (2) events are in the
-// order in which they happened.
+// Storage::observer_number is the number + 1 for all that live while it records; (2) events are in
+// the order in which they happened.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace tidepool::plan {
 
 class EventRecorder : public remat::JobObserver {
  public:
-  // Who has to be told of all blocks.
-  AllocatorObserver& meter() {
+  // The observer that has to hear of all blocks, for the events that are written down.
+  AllocatorObserver& allocator_observer() {
     if (has_blocks_) return blocks_;
     return meter_;
   }

@@ -9,11 +9,11 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "remat/policies/table/policy_table.h"
 #include "remat/replay/graph_text.h"
 #include "remat/replay/overhead_plot.h"
 #include "remat/replay/report.h"
 #include "remat/replay/runs.h"
-#include "remat/restore/policy_table.h"
 
 namespace tidepool::plan {
 namespace {

@@ -8,15 +8,15 @@ namespace tidepool::remat {
 
 void DependentCut::walk(std::span<const Value* const> from, Dependents* found,
                         bool first_evicted_only) {
-  const uint32_t epoch = store_.next_epoch();
+  const uint32_t mark = store_.next_mark();
   pending_.assign(from.begin(), from.end());
   while (!pending_.empty()) {
     const Value& above = *pending_.back();
     pending_.pop_back();
     for (const Edge* edge = above.consumers; edge != nullptr; edge = edge->next) {
       Record& record = *edge->record;
-      if (record.epoch == epoch) continue;
-      record.epoch = epoch;
+      if (record.mark == mark) continue;
+      record.mark = mark;
       if (first_evicted_only && record.output_count > 0) {
         // Several roots that one record reads come here one after the other, and get the same
         // answer.
@@ -69,7 +69,7 @@ void DependentCut::cut_dependents(const Dependents& dependents, RootReason reaso
   }
 }
 
-bool DependentCut::retain_or_cut(Value& value, void* address, bool returns) {
+bool DependentCut::retain_or_cut(Value& value, void* address, bool will_be_refilled) {
   Dependents found;
   const Value* from = &value;
   const uint64_t checks_before = checks;
@@ -78,7 +78,7 @@ bool DependentCut::retain_or_cut(Value& value, void* address, bool returns) {
     size_t bytes = 0;
     for (const Value* each : found.resident) bytes += each->bytes;
     const bool is_number = value.bytes <= kNumberBytes && checks - checks_before <= kShortWalk;
-    if (bytes <= value.bytes || !(returns || is_number)) {
+    if (bytes <= value.bytes || !(will_be_refilled || is_number)) {
       cut_dependents(found, RootReason::kLostRoot);
       return false;
     }
@@ -100,21 +100,21 @@ uint32_t DependentCut::mark_needed(Spares spares) {
   }
   Dependents found;
   walk({roots.data(), roots.size()}, &found, false);
-  const uint32_t epoch = store_.next_epoch();
+  const uint32_t mark = store_.next_mark();
   pending_.assign(found.evicted.begin(), found.evicted.end());
   while (!pending_.empty()) {
     Record* producer = pending_.back()->producer;
     pending_.pop_back();
-    if (producer == nullptr || producer->epoch == epoch) continue;
-    producer->epoch = epoch;
+    if (producer == nullptr || producer->mark == mark) continue;
+    producer->mark = mark;
     for (size_t k = 0; k < producer->edge_count; ++k) {
       Value& input = *producer->edges[k].value;
       ++checks;
-      if (is_retained(input)) input.scratch = epoch;
+      if (is_retained(input)) input.scratch = mark;
       if (passes(input)) pending_.push_back(&input);
     }
   }
-  return epoch;
+  return mark;
 }
 
 void DependentCut::release(Value& value) {
@@ -126,7 +126,7 @@ void DependentCut::release(Value& value) {
 }
 
 void DependentCut::check_invariants() {
-  const uint32_t epoch = store_.next_epoch();
+  const uint32_t mark = store_.next_mark();
   pending_.clear();
   store_.for_each_value([&](const Value& value) {
     if (value.live_and_evicted() && !value.has_bytes()) pending_.push_back(&value);
@@ -137,8 +137,8 @@ void DependentCut::check_invariants() {
     TIDEPOOL_CHECK(value.producer != nullptr, "invariant 1: %zu bytes that are needed were lost",
                    value.bytes);
     Record& record = *value.producer;
-    if (record.epoch == epoch) continue;
-    record.epoch = epoch;
+    if (record.mark == mark) continue;
+    record.mark = mark;
     for (size_t k = 0; k < record.edge_count; ++k) {
       if (!record.edges[k].value->has_bytes()) pending_.push_back(record.edges[k].value);
     }

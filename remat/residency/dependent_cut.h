@@ -40,10 +40,10 @@ class DependentCut {
 
   // Decides about the bytes at `address` of a root with readers whose storage is gone. True: they
   // are kept. False: the dependents are roots now, and the caller frees the block. A root that is
-  // a number, such as one that an operator wraps in a tensor, or whose storage `returns`, is kept
-  // as a spare one for resident dependents of more bytes, because they could not be evicted
+  // a number, such as one that an operator wraps in a tensor, or whose storage `will_be_refilled`,
+  // is kept as a spare one for resident dependents of more bytes, because they could not be evicted
   // otherwise.
-  bool retain_or_cut(Value& value, void* address, bool returns = false);
+  bool retain_or_cut(Value& value, void* address, bool will_be_refilled = false);
 
   enum class Spares : uint8_t { kStay, kGo };
   // Frees the bytes of retained roots that no evicted live value needs and no plan will read; of

@@ -28,8 +28,8 @@ class ReplayStreamOrder {
   // the bytes. The caller sees to it that these stay until it has enqueued that work. May release
   // the lock. Requires: the value is available. Throws: DeviceError.
   void before_use(Value& value, StreamId stream, DeviceLock& lock) {
-    if (value.hidden.stream != stream && value.hidden.epoch > 0) [[unlikely]] {
-      allocator_.order_after(stream, value.hidden, lock);
+    if (value.hidden_use.stream != stream && value.hidden_use.epoch > 0) [[unlikely]] {
+      allocator_.order_after(stream, value.hidden_use, lock);
     }
     use_block(value.address(), stream);
   }
@@ -43,11 +43,13 @@ class ReplayStreamOrder {
   // that after the operators it knows of only. Makes all streams wait for the value's hidden uses.
   // May release the lock. Throws: DeviceError.
   void before_unseen_use(const Value& value, DeviceLock& lock) {
-    if (value.hidden.epoch > 0) [[unlikely]]
-      allocator_.order_all_after(value.hidden, lock);
+    if (value.hidden_use.epoch > 0) [[unlikely]]
+      allocator_.order_all_after(value.hidden_use, lock);
   }
   // Notes that `stream` has got hidden work that uses the value's bytes.
-  void after_use(Value& value, StreamId stream) { value.hidden = allocator_.use_so_far(stream); }
+  void after_use(Value& value, StreamId stream) {
+    value.hidden_use = allocator_.use_so_far(stream);
+  }
   // Notes that work on `stream` uses the block, which is not handed out again before that has run.
   void use_block(void* address, StreamId stream) {
     if (allocator_.stream(address) != stream) allocator_.record_stream_locked(address, stream);

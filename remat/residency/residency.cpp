@@ -233,7 +233,7 @@ void Residency::value_dies(Value& value) {
     copies.drop(value);
     check.forget(value);
   }
-  const bool known = value.component != 0 || value.changed != 0;
+  const bool known = value.component != 0 || value.changed_slot != 0;
   if (known) policy_.value_dies(value);
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 
 namespace tidepool::remat {
 

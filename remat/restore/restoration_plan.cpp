@@ -18,7 +18,7 @@ void RestorationPlan::enter(Record& record) {
                                        kMostRecords, record.type->name));
   }
   frames_.push_back({&record, 0});
-  record.epoch = epoch_;
+  record.mark = mark_;
   ++record.references;
   for (size_t k = 0; k < record.edge_count; ++k) {
     ++record.edges[k].value->uses;
@@ -39,7 +39,7 @@ void RestorationPlan::end_use(Value& value) {
 
 // The reference keeps the copy where it is, whatever becomes of the value's storage.
 void RestorationPlan::load(Value& value) {
-  value.scratch = epoch_;
+  value.scratch = mark_;
   ++value.references;
   order_.push_back({nullptr, &value});
 }
@@ -64,14 +64,14 @@ Value* RestorationPlan::next_input(Frame& frame) const {
     Value* value = record.edges[k].value;
     if (value->available()) continue;
     if (value->copied) {
-      if (value->scratch == epoch_) continue;
+      if (value->scratch == mark_) continue;
     } else if (value->producer == nullptr) {
       throw RestorationError(
           fmt::format("cannot restore the result of {}: {} bytes that it read "
                       "were lost",
                       record.type->name, value->bytes));
     }
-    if (!value->copied && value->producer->epoch == epoch_) continue;
+    if (!value->copied && value->producer->mark == mark_) continue;
     if (!few) {
       frame.cursor = k + 1;
       return value;
@@ -83,15 +83,15 @@ Value* RestorationPlan::next_input(Frame& frame) const {
 }
 
 void RestorationPlan::add(Value& target) {
-  if (epoch_ == 0) epoch_ = contents_.store.next_epoch();
+  if (mark_ == 0) mark_ = contents_.store.next_mark();
   if (target.copied) {
-    if (target.scratch != epoch_) load(target);
+    if (target.scratch != mark_) load(target);
     return;
   }
   if (target.producer == nullptr) {
     throw RestorationError(fmt::format("cannot restore {} bytes without lineage", target.bytes));
   }
-  if (target.producer->epoch == epoch_) return;
+  if (target.producer->mark == mark_) return;
   enter(*target.producer);
   while (!frames_.empty()) {
     if (Value* input = next_input(frames_.back())) {
@@ -164,7 +164,7 @@ void RestorationPlan::finish_next() { leave(order_[done_++]); }
 
 bool RestorationPlan::give_up_ghost() {
   if (mode_ == Mode::kFirm) return false;
-  const uint32_t seen = contents_.store.next_epoch();
+  const uint32_t seen = contents_.store.next_mark();
   Value* ghost = nullptr;
   uint64_t most = 0;  // byte-steps until the first read
   for (size_t at = done_; at < order_.size(); ++at) {

@@ -45,8 +45,7 @@ class RestorationPlan {
 
   size_t steps() const { return order_.size(); }
   // An estimate of the most bytes that the plan's values will take at once, beyond what is resident
-  // now.
-  // Workspaces and outputs that nobody needs are not in it.
+  // now. Workspaces and outputs that nobody needs are not in it.
   size_t estimate_peak_bytes();
 
   // Whether anything is left to do, and what comes next.
@@ -82,7 +81,7 @@ class RestorationPlan {
 
   Contents& contents_;
   const Mode mode_;
-  uint32_t epoch_ = 0;
+  uint32_t mark_ = 0;
   std::vector<Step> order_;
   std::vector<Frame> frames_;  // not empty only while add() runs, or after it threw
   size_t done_ = 0;

@@ -1,7 +1,6 @@
 // Restorer: makes evicted storages resident again by running their lineage, and by loading copies
-// from a tier where there are any. It makes a plan first
-// and then runs it, one thread at a time (RestorationQueue). No lock is held while an operator runs
-// or bytes are copied.
+// from a tier where there are any. It makes a plan first (RestorationPlan) and then runs it, one
+// thread at a time (RestorationQueue). No lock is held while an operator runs or bytes are copied.
 // Owns the blocks of replays under way. Thread safe under the device's lock.
 // Invariants: (1) whatever restore() throws, no use, lock or ghost of its plans is left, and what
 // was restored stays valid; (2) each call replays a bounded number of records.

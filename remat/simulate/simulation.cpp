@@ -1,7 +1,7 @@
 #include "remat/simulate/simulation.h"
 
 #include "remat/lineage/lineage_store.h"
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 
 namespace tidepool::plan {
 

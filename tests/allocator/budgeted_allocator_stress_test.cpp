@@ -37,7 +37,7 @@ class SlotReclaimer final : public Reclaimer {
     static_cast<Slot*>(owner)->address = nullptr;
     return true;
   }
-  bool wait_for_room(DeviceLock& lock) override {
+  bool give_up_or_wait(DeviceLock& lock) override {
     if (++waits_ % 50 == 0) return false;
     lock.unlock();
     std::this_thread::yield();

@@ -7,13 +7,13 @@
 #include <string>
 
 #include "allocator/base/check.h"
-#include "bindings/torch/base/settings.h"
+#include "bindings/torch_cpu/settings.h"
 #include "bindings/torch_cuda/settings.h"
 
 namespace {
 
 using tidepool::AllocatorConfig;
-using CpuSettings = tidepool::torch_glue::Settings;
+using CpuSettings = tidepool::torch_cpu::Settings;
 using CudaSettings = tidepool::torch_cuda::Settings;
 
 template <typename Settings>

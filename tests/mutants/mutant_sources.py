@@ -18,7 +18,7 @@ COPIED = ("CMakeLists.txt", "CMakePresets.json", "allocator", "bench", "bindings
 LEFT_OUT = {"lib", "__pycache__"}
 NAMES_HEADER = "tests/mutants/mutant_names.h"
 # The package would take the variable that picks a mutant for a misspelt setting.
-SETTINGS = "bindings/python/tidepool/settings/_settings.py"
+SETTINGS = "bindings/python/tidepool/settings/_catalog.py"
 RESERVED = ("RESERVED = (", "PASSIVE = (")
 
 

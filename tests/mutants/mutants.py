@@ -153,7 +153,7 @@ MUTANTS = (
               "return nullptr;"),)),
     Mutant("2.death_not_cut", "what depends on a dead root is not protected", (
         after(DEPENDENT_CUT, "bool DependentCut::retain_or_cut(Value& value, void* address, "
-                             "bool returns) {\n",
+                             "bool will_be_refilled) {\n",
               "return false;"),)),
     Mutant("3.hidden_write", "a replay updates running statistics again", (
         instead(OPERATOR_INFO, "schema.name() != hidden.name", "true"),)),

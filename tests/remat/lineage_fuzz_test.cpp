@@ -82,7 +82,7 @@ class LineageModel {
         return true;
       case kDie:
         live_.erase(at);
-        storage->returns = op.b % 2 == 0;
+        storage->will_be_refilled = op.b % 2 == 0;
         built_.die(storage);
         return true;
       default:

@@ -101,7 +101,7 @@ TEST_CASE("gradients are known by the backend, and operators of other threads ar
   Tensor other = job.pure({weight}, 300);
   job.tracked(weight)->role = remat::Role::kParameter;
   job.framework.gradients[job.tracked(weight)] = job.tracked(gradient);
-  job.tracked(weight)->notes = &job;  // as a backend has them on parameters that it knows
+  job.tracked(weight)->backend_notes = &job;  // as a backend has them on parameters that it knows
   CHECK(all(refusal(job).evictable).at("gradients") == 1600);
   void* temporary = nullptr;
   std::optional<remat::OperatorCall> call;
@@ -125,7 +125,7 @@ TEST_CASE("what was marked as a gradient stays one, though its parameter is not 
   RematFixture job;
   Tensor weight = job.input(200);
   Tensor gradient = job.pure({weight}, 200);
-  job.tracked(weight)->notes = &job;
+  job.tracked(weight)->backend_notes = &job;
   job.framework.gradients[job.tracked(weight)] = job.tracked(gradient);
   job.runtime.mark_gradients();
   job.framework.gradients.clear();

@@ -172,7 +172,7 @@ TEST_CASE("contents that are being overwritten are not what readers may fall bac
       DeviceLock lock(job.mutex);
       call.add(job.framework.tracked(y), Access::kSideWrite);
       REQUIRE(call.prepare(lock));
-      job.runtime.wait_for_room(lock);  // looks for retained roots to release
+      job.runtime.give_up_or_wait(lock);  // looks for retained roots to release
     }
     job.framework.scribble(y, 9);
     DeviceLock lock(job.mutex);

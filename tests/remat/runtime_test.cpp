@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 #include "remat/simulate/memory/comparison_strategy.h"
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"

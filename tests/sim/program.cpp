@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 #include "tests/support/contents.h"
 
 namespace tidepool::sim {

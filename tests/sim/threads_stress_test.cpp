@@ -1,6 +1,6 @@
 // Threads: several threads run operators on one runtime, exchange results, update their own
 // storages in place and drop what they hold, under a budget that keeps evicting. Contents are
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 // compared as in the simulator; what is checked beyond that is the absence of races and deadlocks.
 #include <algorithm>
 #include <atomic>

@@ -13,7 +13,7 @@
 namespace tidepool {
 
 AliasedHostSpace::AliasedHostSpace(size_t granularity)
-    : ledger_(granularity, host::kernel_mapping_limit() / 16 * 7),
+    : LedgerSpace(granularity, host::kernel_mapping_limit() / 16 * 7),
       file_(memfd_create("tidepool", MFD_CLOEXEC)) {
   if (file_ < 0) host::throw_errno("memfd_create", {}, 0);
 }

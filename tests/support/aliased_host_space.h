@@ -9,12 +9,11 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "allocator/locks/lock_order.h"
-#include "allocator/space/mapping_ledger.h"
+#include "allocator/space/ledger_space.h"
 
 namespace tidepool {
 
-class AliasedHostSpace final : public AddressSpace {
+class AliasedHostSpace final : public LedgerSpace {
  public:
   // Throws: DeviceError if the system gives no memfd.
   explicit AliasedHostSpace(size_t granularity = size_t{64} << 10);
@@ -22,8 +21,6 @@ class AliasedHostSpace final : public AddressSpace {
   AliasedHostSpace(const AliasedHostSpace&) = delete;
   AliasedHostSpace& operator=(const AliasedHostSpace&) = delete;
 
-  size_t granularity() const override { return ledger_.granularity(); }
-  size_t mapping_limit() const override { return ledger_.mapping_limit(); }
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;
   HandleId create_handle(size_t bytes) override;
@@ -44,8 +41,6 @@ class AliasedHostSpace final : public AddressSpace {
   void map_locked(Address address, size_t bytes, HandleId handle);
   void unmap_locked(Address address, size_t bytes);
 
-  mutable RankedMutex<LockRank::kSpace> mutex_;
-  MappingLedger ledger_;
   int file_ = -1;
   size_t file_bytes_ = 0;
   std::unordered_map<uint64_t, Piece> pieces_;          // of live handles

@@ -26,7 +26,7 @@ struct ArenaWorld {
     PagesPlan plan;
     plan.site = sites.for_new_pages(request(bytes));
     BlockId served{};
-    REQUIRE(supply.fill(lock, request(bytes), plan, served) == Outcome::kServed);
+    REQUIRE(supply.serve(lock, request(bytes), plan, served) == Outcome::kServed);
     arena.heap.set_requested(served, bytes);
     return served;
   }

@@ -80,7 +80,7 @@ class FakeReclaimer final : public Reclaimer {
     moved.push_back(fake);
     return true;
   }
-  bool wait_for_room(DeviceLock& lock) override {
+  bool give_up_or_wait(DeviceLock& lock) override {
     ++waits;
     return on_wait ? on_wait(lock) : false;
   }

@@ -87,7 +87,7 @@ class LineageBuilder final : public remat::Backend {
     if (!storage->evicted) {
       allocator.set_owner(storage->address, nullptr);
       if (value.producer == nullptr && value.consumers != nullptr) {
-        kept = dependent_cut.retain_or_cut(value, storage->address, storage->returns);
+        kept = dependent_cut.retain_or_cut(value, storage->address, storage->will_be_refilled);
       }
       if (!kept) allocator.free_locked(storage->address);
     }

@@ -251,7 +251,7 @@ bool SimulatedFramework::take_reference_if_alive(SimulatedStorage* storage) {
 }
 
 bool SimulatedFramework::detach(remat::Storage& storage) {
-  auto* own = static_cast<SimulatedStorage*>(storage.backend);
+  auto* own = static_cast<SimulatedStorage*>(storage.framework_storage);
   if (own->address != storage.address) return false;  // it has got other bytes
   if (!take_reference_if_alive(own)) return false;
   own->address = nullptr;
@@ -265,7 +265,7 @@ bool SimulatedFramework::detach(remat::Storage& storage) {
 }
 
 bool SimulatedFramework::attach(remat::Storage& storage, void* address) {
-  auto* own = static_cast<SimulatedStorage*>(storage.backend);
+  auto* own = static_cast<SimulatedStorage*>(storage.framework_storage);
   if (!take_reference_if_alive(own)) return false;
   own->address = address;
   own->evicted = false;
@@ -277,7 +277,7 @@ bool SimulatedFramework::attach(remat::Storage& storage, void* address) {
 }
 
 void SimulatedFramework::forget(remat::Storage& storage) {
-  static_cast<SimulatedStorage*>(storage.backend)->tracked = nullptr;
+  static_cast<SimulatedStorage*>(storage.framework_storage)->tracked = nullptr;
 }
 
 void SimulatedFramework::enter_interpreter() {

@@ -22,12 +22,12 @@ from .job import _processes, _stats_file
 from .planning import command as planning
 from .probe import _batch, _probe
 from .report import command as report
-from .settings import _conf, _settings, _sizes, _trace_file
+from .settings import _catalog, _conf, _settings, _sizes, _trace_file
 from .trust import _trust_file
 from .verify import _verify
 
 SHIM = _doctor.SHIM
-_OPTIONS = tuple(each for each in _settings.SETTINGS if each.commands and not each.switch)
+_OPTIONS = tuple(each for each in _catalog.SETTINGS if each.commands and not each.switch)
 # Options whose value may be the next word; that of --chaos, which may have none, is not.
 _WITH_VALUE = (*(each.option for each in _OPTIONS if each.key != "chaos"), "--steps",
                "--memory", "--slowdown")
@@ -259,7 +259,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
     settings = _settings.resolve(given, environ)
     for key, value in given.items():
         if value is not None:
-            environ[_settings.PREFIX + key.upper()] = value
+            environ[_catalog.PREFIX + key.upper()] = value
     if settings.offload:
         environ["TIDEPOOL_OFFLOAD"] = settings.offload.describe()  # the job may change its folder
     if settings.trust is not None:
@@ -293,7 +293,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
         environ.setdefault(_trace_file.OWNER_VARIABLE, _stats_file.new_job())
     # A run that `verify` compares goes on: what became of Tidepool is in its verdict.
     must = options.command == "run" and not options.if_possible
-    environ[_settings.REQUIRED] = "1" if must else "0"
+    environ[_catalog.REQUIRED] = "1" if must else "0"
     if getattr(options, "top", False):
         environ["TIDEPOOL_TOP"] = "1"
     environ["LD_PRELOAD"] = preload_list(SHIM, environ.get("LD_PRELOAD", ""))
@@ -414,7 +414,7 @@ def _share(text: str) -> float:
 
 
 def _add_settings(command: argparse.ArgumentParser, name: str) -> None:
-    for setting in _settings.SETTINGS:
+    for setting in _catalog.SETTINGS:
         if name not in setting.commands:
             continue
         if setting.switch:

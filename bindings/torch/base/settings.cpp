@@ -98,23 +98,4 @@ void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settin
   settings.offload.capacity_bytes = offload.number("bytes", 0);
 }
 
-Settings Settings::parse(const std::string& text) {
-  const SettingsReader reader(text);
-  Settings settings;
-  const std::string device = reader.text("device", "cpu");
-  if (device != "cpu") {
-    throw std::invalid_argument("device: '" + device + "' is not this plugin's, only cpu is");
-  }
-  read_allocator_settings(reader, settings.allocator);
-  if (settings.allocator.budget_bytes == 0) {
-    throw std::invalid_argument("budget_bytes: expected more than 0");
-  }
-  read_runtime_settings(reader, settings.runtime, settings.allocator);
-  const SettingsReader costs = reader.part("costs");
-  settings.driven.costs_path = costs.text("path", "");
-  settings.driven.log_path = costs.text("log", "");
-  settings.logs_allocations = reader.flag("log_allocations", false);
-  return settings;
-}
-
 }  // namespace tidepool::torch_glue

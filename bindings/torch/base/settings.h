@@ -1,5 +1,7 @@
-// Settings: what the plugin for the CPU is attached with (bindings/torch/plugin/api.h lists the
-// entries). Plain data; knows nothing of PyTorch.
+// RuntimeSettings: what every plugin is attached with, whatever its device. The JSON of
+// tidepool_attach() has an entry for each field, which the field's comment names; an entry that is
+// missing leaves the field as it is. What only one plugin has is in that plugin's settings.h.
+// Plain data; knows nothing of PyTorch.
 #pragma once
 
 #include <memory>
@@ -13,53 +15,44 @@
 
 namespace tidepool::torch_glue {
 
-// What is recorded of a job; without a path nothing is.
+// "trace": what is recorded of a job; without a path nothing is.
 struct TraceSettings {
-  plan::RecordingSettings recording;
-  std::string name;
-  bool blocks = false;  // where storages lie is recorded, too
+  plan::RecordingSettings recording;  // "path", "first_step", "last_step"
+  std::string name;                   // "name": what reports call the job
+  bool blocks = false;  // "blocks" (TIDEPOOL_TRACE_BLOCKS): where storages lie is recorded, too
 };
 
-// How a job is driven by a trace of itself; without a path it is not.
-struct DrivenSettings {
-  std::string costs_path;
-  std::string log_path;  // empty: what is done is not logged
-};
-
-// What the policy `planned` does while the job runs: it searches for plans beside the job; or the
-// job waits for the search at the end of a step, so that it runs the same way each time; or there
-// are no plans.
+// "planning": what the policy `planned` does while the job runs. "background": it searches for
+// plans beside the job. "wait": the job waits for the search at the end of a step, so that it runs
+// the same way each time. "off": there are no plans.
 enum class Planning : uint8_t { kBackground, kWait, kOff };
 
-// Where contents may go beside being forgotten: on the CPU a file in a folder, on CUDA devices the
-// host's memory.
+// "offload": where contents may go beside being forgotten: on the CPU a file in a folder, on CUDA
+// devices the host's memory.
 struct OffloadSettings {
-  std::string folder;
-  uint64_t capacity_bytes = 0;  // of each device; 0: they may go nowhere
+  std::string folder;           // "folder"
+  uint64_t capacity_bytes = 0;  // "bytes": of each device; 0: they may go nowhere
 };
 
 // The settings with which every engine is made.
 struct RuntimeSettings {
+  // "policy"; "chaos": "none", "op", "alloc", "random:SEED", "bounded", "bounded:SEED" or
+  // "offload:SEED"; "limits": {"depth", "versions", "age_steps", "records", "bookkeeping_bytes"};
+  // "compares_restored": contents that come back otherwise than they were evicted are an error.
   remat::RuntimeConfig config;
   Planning planning = Planning::kBackground;
-  bool recording = true;
-  bool raw_access = false;  // the job is C++, which takes and keeps tensors' addresses
+  bool recording = true;  // "recording": whether lineage is
+  // "raw_access": the job is a program without Python, which takes tensors' addresses and keeps
+  // them (bindings/torch/storage/tripwire.h).
+  bool raw_access = false;
   TraceSettings trace;
   OffloadSettings offload;
-  std::shared_ptr<const plan::PlanFile> plans;  // those that jobs follow; nullptr for none
+  // "plan": a plan file that steps follow, in place of a search; nullptr for none.
+  std::shared_ptr<const plan::PlanFile> plans;
 };
 
-struct Settings {
-  AllocatorConfig allocator;
-  RuntimeSettings runtime;
-  DrivenSettings driven;
-  bool logs_allocations = false;  // for tests
-
-  // Parses the JSON of tidepool_attach. Throws: std::invalid_argument naming the entry.
-  static Settings parse(const std::string& json);
-};
-
-// Fills in the entries about the allocator that every plugin takes; budget_bytes 0: not given.
+// Fills in what every plugin takes of the allocator: "budget_bytes" (0: not given), "page_bytes",
+// "poison", "allow_windows", "allow_moves", "allow_remap".
 void read_allocator_settings(const SettingsReader& reader, AllocatorConfig& config);
 // Fills in the entries about rematerialization that every plugin takes. Under chaos the allocator
 // poisons.

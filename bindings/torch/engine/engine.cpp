@@ -9,8 +9,8 @@
 
 #include "allocator/base/check.h"
 #include "bindings/torch/base/replaying.h"
-#include "bindings/torch/engine/job_record.h"
 #include "bindings/torch/engine/job_trace.h"
+#include "bindings/torch/engine/work_recorder.h"
 
 namespace tidepool::torch_glue {
 
@@ -35,13 +35,13 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
       chaos_at_allocations_(remat::strikes_at_allocations(settings.config.chaos)),
       allocator_(allocator),
       backend_(std::move(backend)),
-      recorder_(start_recorder(settings.trace, device, *backend_, allocator)),
+      trace_recorder_(start_trace_recorder(settings.trace, device, *backend_, allocator)),
       runtime_(allocator, *backend_, settings.config, std::move(tier)),
       foreign_copies_(*this, allocator.statistics().budget_bytes),
       waits_for_plans_(settings.planning == Planning::kWait) {
   runtime_.set_recording(settings.recording);
-  if (recorder_ != nullptr) {
-    runtime_.set_observer(recorder_.get());
+  if (trace_recorder_ != nullptr) {
+    runtime_.set_observer(trace_recorder_.get());
   } else if (settings.plans != nullptr) {
     follower_ = std::make_unique<plan::PlanFollower>(runtime_, settings.plans);
     runtime_.set_observer(follower_.get());
@@ -53,23 +53,23 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
     planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
     runtime_.set_observer(planner_.get());
   }
-  start_record(device, allocator, allocation_meter());
-  if (device.is_cpu() && allocation_meter() != nullptr) {
-    allocator.set_observer(allocation_meter());
+  start_work_recorder(device, allocator, allocator_observer());
+  if (device.is_cpu() && allocator_observer() != nullptr) {
+    allocator.set_observer(allocator_observer());
   }
 }
 
-AllocatorObserver* Engine::allocation_meter() {
-  if (JobRecord* recorded = record_of(device_)) return recorded;
-  if (recorder_ != nullptr) return &recorder_->meter();
-  if (follower_ != nullptr) return &follower_->meter();
-  return planner_ != nullptr ? &planner_->meter() : nullptr;
+AllocatorObserver* Engine::allocator_observer() {
+  if (WorkRecorder* recorder = work_recorder_of(device_)) return recorder;
+  if (trace_recorder_ != nullptr) return &trace_recorder_->allocator_observer();
+  if (follower_ != nullptr) return &follower_->allocator_observer();
+  return planner_ != nullptr ? &planner_->allocator_observer() : nullptr;
 }
 
 void Engine::end_step() {
   runtime_.end_step();
   foreign_copies_.end_step();
-  if (JobRecord* recorded = record_of(device_)) recorded->step_ended(runtime_);
+  if (WorkRecorder* recorder = work_recorder_of(device_)) recorder->step_ended(runtime_);
   if (waits_for_plans_ && planner_ != nullptr) planner_->wait();
 }
 
@@ -85,10 +85,10 @@ void Engine::find_budget_to_try(OutOfMemoryReport& report) {
 }
 
 void Engine::finish() {
-  if (JobRecord* recorded = record_of(device_)) recorded->finish();
-  if (recorder_ == nullptr && planner_ == nullptr && follower_ == nullptr) return;
+  if (WorkRecorder* recorder = work_recorder_of(device_)) recorder->finish();
+  if (trace_recorder_ == nullptr && planner_ == nullptr && follower_ == nullptr) return;
   runtime_.set_observer(nullptr);
-  if (recorder_ != nullptr) recorder_->finish();
+  if (trace_recorder_ != nullptr) trace_recorder_->finish();
   if (planner_ != nullptr) planner_->stop();
 }
 
@@ -155,8 +155,8 @@ void rethrow_as_torch_error(Engine& engine) {
       throw;
     }
     OutOfMemoryReport report = error.report();
-    if (JobRecord* recorded = record_of(engine.device())) {
-      recorded->out_of_memory(report.requested_bytes);
+    if (WorkRecorder* recorder = work_recorder_of(engine.device())) {
+      recorder->out_of_memory(report.requested_bytes);
     }
     engine.find_budget_to_try(report);
     engine.backend().raise_out_of_memory(report);

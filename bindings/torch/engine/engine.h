@@ -44,23 +44,22 @@ class Engine {
   // operators use stays where it is for good.
   bool capturing() const { return captures_.load(std::memory_order_relaxed) > 0; }
   // Restores everything, for a capture that is about to start. True if work of ours may still be
-  // running.
-  // Throws: OutOfMemory if not everything fits.
+  // running. Throws: OutOfMemory if not everything fits.
   bool restore_everything();
   // These stand around a capture. Calls nest. Throws: std::runtime_error if something is evicted.
   void begin_capture();
   void end_capture();
 
   // These stand around the change of a switch or a kernel that recorded calls depend on. Calls
-  // nest.
-  // Throws: OutOfMemory if not everything that is evicted fits.
+  // nest. Throws: OutOfMemory if not everything that is evicted fits.
   void begin_settling();
   void end_settling();
 
   // The job's trace is recorded.
-  bool is_traced() const { return recorder_ != nullptr; }
-  // Who has to be told of all blocks because steps may be recorded; nullptr: nobody.
-  AllocatorObserver* allocation_meter();
+  bool is_traced() const { return trace_recorder_ != nullptr; }
+  // Who has to hear of all blocks, because steps or what is done for them may be recorded; nullptr:
+  // nobody.
+  AllocatorObserver* allocator_observer();
   // A step of the job has ended.
   void end_step();
   plan::BackgroundPlannerStatistics planning() const;
@@ -74,7 +73,7 @@ class Engine {
   const bool chaos_at_allocations_;
   BudgetedAllocator& allocator_;
   std::unique_ptr<TorchBackend> backend_;
-  std::unique_ptr<plan::TraceRecorder> recorder_;
+  std::unique_ptr<plan::TraceRecorder> trace_recorder_;
   remat::Runtime runtime_;
   ForeignCopies foreign_copies_;
   const bool waits_for_plans_;

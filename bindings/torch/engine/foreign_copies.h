@@ -53,8 +53,7 @@ class ForeignCopies {
       : engine_(engine), most_bytes_(budget_bytes / kShare) {}
 
   // A call that reads more bytes than this has no copies, because they would not be worth their
-  // room.
-  // Mostly it reads weights that were there before us.
+  // room. Mostly it reads weights that were there before us.
   size_t most_bytes() const { return most_bytes_; }
 
   // The region that a tensor shows; nullopt if it has no bytes, or shows a small part of a large

@@ -41,10 +41,10 @@ plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
   return facts;
 }
 
-std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
-                                                    c10::Device device,
-                                                    const remat::Backend& backend,
-                                                    const BudgetedAllocator& allocator) {
+std::unique_ptr<plan::TraceRecorder> start_trace_recorder(const TraceSettings& settings,
+                                                          c10::Device device,
+                                                          const remat::Backend& backend,
+                                                          const BudgetedAllocator& allocator) {
   if (settings.recording.path.empty()) return nullptr;
   plan::TraceFacts facts = trace_facts(device, backend, allocator);
   facts.name = settings.name;

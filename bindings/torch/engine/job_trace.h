@@ -23,9 +23,9 @@ std::string numbered_path(const std::string& path, int number);
 
 // A recorder for the device; nullptr if nothing is to be recorded. The file of a second device has
 // its number in its name. What goes wrong is said on stderr, and the job goes on.
-std::unique_ptr<plan::TraceRecorder> start_recorder(const TraceSettings& settings,
-                                                    c10::Device device,
-                                                    const remat::Backend& backend,
-                                                    const BudgetedAllocator& allocator);
+std::unique_ptr<plan::TraceRecorder> start_trace_recorder(const TraceSettings& settings,
+                                                          c10::Device device,
+                                                          const remat::Backend& backend,
+                                                          const BudgetedAllocator& allocator);
 
 }  // namespace tidepool::torch_glue

@@ -14,7 +14,7 @@
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/engine/engine.h"
-#include "bindings/torch/engine/job_record.h"
+#include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
 
@@ -178,29 +178,31 @@ void run_again(const remat::Replay& replay, c10::Device device) {
 }  // namespace
 
 void TorchBackend::execute(const remat::Replay& replay) {
-  JobRecord* const recorded = record_of(device_);
-  if (recorded == nullptr) return run_again(replay, device_);
+  WorkRecorder* const recorder = work_recorder_of(device_);
+  if (recorder == nullptr) return run_again(replay, device_);
   const char* const name = replay.record->type->name;
   const OperatorScope scope(name);
   const uint64_t start = CycleClock::now();
   run_again(replay, device_);
-  recorded->replayed(name, CycleClock::ns_since(start));
+  recorder->replayed(name, CycleClock::ns_since(start));
 }
 
 bool TorchBackend::detach(remat::Storage& storage) {
   void* const address = storage.address;
-  if (!take_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_)) {
+  if (!take_bytes(static_cast<StorageImpl*>(storage.framework_storage), address, &storage,
+                  mutex_)) {
     return false;
   }
-  if (JobRecord* recorded = record_of(device_)) recorded->evicted(storage, address);
+  if (WorkRecorder* recorder = work_recorder_of(device_)) recorder->evicted(storage, address);
   return true;
 }
 
 bool TorchBackend::attach(remat::Storage& storage, void* address) {
-  if (!give_bytes(static_cast<StorageImpl*>(storage.backend), address, &storage, mutex_)) {
+  if (!give_bytes(static_cast<StorageImpl*>(storage.framework_storage), address, &storage,
+                  mutex_)) {
     return false;
   }
-  if (JobRecord* recorded = record_of(device_)) recorded->restored(storage, address);
+  if (WorkRecorder* recorder = work_recorder_of(device_)) recorder->restored(storage, address);
   return true;
 }
 
@@ -209,9 +211,9 @@ remat::Storage* TorchBackend::gradient_of(const remat::Storage& storage, size_t 
 }
 
 void TorchBackend::forget(remat::Storage& storage) {
-  if (storage.notes != nullptr) forget_parameter(storage);
-  if (JobRecord* recorded = record_of(device_)) recorded->forgotten(storage);
-  drop_weak_hold(static_cast<StorageImpl*>(storage.backend));
+  if (storage.backend_notes != nullptr) forget_parameter(storage);
+  if (WorkRecorder* recorder = work_recorder_of(device_)) recorder->forgotten(storage);
+  drop_weak_hold(static_cast<StorageImpl*>(storage.framework_storage));
 }
 
 // Of CPU generators only, which a process has for one engine.

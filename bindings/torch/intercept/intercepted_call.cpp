@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "bindings/torch/base/cycle_clock.h"
-#include "bindings/torch/engine/job_record.h"
+#include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/intercept/operands/region.h"
@@ -477,7 +477,7 @@ void InterceptedCall::keep_outputs(std::span<remat::Storage* const> outputs, Dev
   for (remat::Storage* output : outputs) {
     if (output == nullptr || output->dead) continue;
     engine().runtime().escape(output, lock);
-    if (!output->dead) tripwire::disarm(static_cast<c10::StorageImpl*>(output->backend));
+    if (!output->dead) tripwire::disarm(static_cast<c10::StorageImpl*>(output->framework_storage));
   }
 }
 

@@ -71,9 +71,8 @@ void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
 }
 
 // Whether our kernel has to be registered for the operator itself, because it has a composite
-// kernel.
-// Otherwise that one would be chosen before our fallback, and the operators that it is made of
-// would run; if there is a kernel for the device as well, this would change bits.
+// kernel. Otherwise that one would be chosen before our fallback, and the operators that it is made
+// of would run; if there is a kernel for the device as well, this would change bits.
 bool needs_direct_kernel(const c10::OperatorHandle& op) {
   using c10::DispatchKey;
   const auto has = [&](DispatchKey key) { return op.hasKernelForDispatchKey(key); };

@@ -12,32 +12,12 @@
 TIDEPOOL_EXPORT uint32_t tidepool_built_for();
 
 // Attaches to this process: installs the allocator, registers the operators' interception and
-// switches the calling thread on. `settings` is a JSON object:
-//   {"device": "cpu", "budget_bytes": int > 0, "policy": str, "chaos": "none"|"op"|"alloc"|
-//    "random:SEED"|"bounded"|"bounded:SEED", "poison": bool, "page_bytes": int (optional),
-//    "limits": {"depth": int, "versions": int, "age_steps": int, "records": int,
-//    "bookkeeping_bytes": int} (optional), "recording": bool (opt.),
-//    "planning": "background"|"wait"|"off" (optional: what the policy "planned" does beside the
-//    job, or at the ends of its steps),
-//    "raw_access": bool (optional: the job is a program without Python, which takes tensors'
-//    addresses and keeps them: tripwire.h),
-//    "plan": str (optional: a plan file that the job follows, in place of a search),
-//    "log_allocations": bool (optional, CPU: for tidepool_allocation_log()),
-//    "compares_restored": bool (optional: contents that come back otherwise than they were evicted
-//    are an error),
-//    "trace": {"path": str, "name": str, "first_step": int, "last_step": int, "blocks": bool}
-//    (optional: a file for the job's trace, the steps that are recorded, and whether it has blocks;
-//    TIDEPOOL_TRACE_BLOCKS=1),
-//    "record": {"path": str, "name": str, "bytes": int} (optional: a file for what is done for the
-//    job, and how large it is: docs/work-ring.md),
-//    "costs": {"path": str, "log": str} (optional, for tests and measurements of jobs of one
-//    thread; TIDEPOOL_COSTS and TIDEPOOL_EVENT_LOG: operators, copies and maps cost what the trace
-//    in that uncompressed file says, which is of the same job: another operator where the trace has
-//    one is an error; and a file for what is done for the job, as remat/simulate/job/work_log.h has
-//    it. Needs "trace", whose numbers of storages the log has)}
+// switches the calling thread on. `settings` is a JSON object; its entries are described where they
+// are read: bindings/torch/base/settings.h, and settings.h in the folder of the plugin. Besides,
+// "record": {"path": str, "name": str, "bytes": int} names a file for what is done for the job
+// (docs/work-ring.md), and how large it is. Entries that nobody reads are ignored.
 // Returns 0; or 2, with a message in `error` (cut to `error_bytes`, NUL-terminated), and does
-// nothing.
-// A second call after a success is an error.
+// nothing. A second call after a success is an error.
 TIDEPOOL_EXPORT int tidepool_attach(const char* settings, char* error, size_t error_bytes);
 TIDEPOOL_EXPORT int tidepool_attached();
 
@@ -104,7 +84,7 @@ TIDEPOOL_EXPORT void tidepool_gives_up(void* storage);
 TIDEPOOL_EXPORT int tidepool_state(void* storage);
 // Returns 1 if nothing need be done when the address of a storage is asked for: an operator that is
 // intercepted uses it, or it stays where it is, and, with `may_write`, is known to be written.
-TIDEPOOL_EXPORT int tidepool_is_settled(void* storage, int may_write);
+TIDEPOOL_EXPORT int tidepool_is_accessible(void* storage, int may_write);
 // Evicts one storage (returns 1 if it could) or everything evictable (returns how many).
 TIDEPOOL_EXPORT int tidepool_evict(void* storage);
 TIDEPOOL_EXPORT size_t tidepool_evict_all();

@@ -51,6 +51,6 @@ void tidepool_take_address(void* tensor, int may_write) {
   const auto& base = *static_cast<const at::TensorBase*>(tensor);
   if (!base.defined()) return;
   void* storage = tidepool::torch_glue::storage_of(base.unsafeGetTensorImpl());
-  if (storage == nullptr || tidepool_is_settled(storage, may_write)) return;
+  if (storage == nullptr || tidepool_is_accessible(storage, may_write)) return;
   call_or_throw(may_write != 0 ? &tidepool_escape : &tidepool_written, storage);
 }

@@ -110,7 +110,7 @@ void tidepool_gives_up(void* pointer) {
   if (engine == nullptr) return;
   DeviceLock lock(engine->mutex());
   remat::Storage* tracked = find_tracked(*engine, storage);
-  if (tracked != nullptr) tracked->returns = true;
+  if (tracked != nullptr) tracked->will_be_refilled = true;
 }
 
 int tidepool_state(void* pointer) {
@@ -140,7 +140,7 @@ int tidepool_evict(void* pointer) {
   return tracked != nullptr && engine->runtime().evict_storage(tracked) ? 1 : 0;
 }
 
-int tidepool_is_settled(void* pointer, int may_write) {
+int tidepool_is_accessible(void* pointer, int may_write) {
   auto* storage = static_cast<c10::StorageImpl*>(pointer);
   Engine* engine = engines_installed() ? engine_of(storage) : nullptr;
   if (engine == nullptr) return 1;

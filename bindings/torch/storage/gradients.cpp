@@ -52,7 +52,7 @@ void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
     mark_after_backward();
     return;
   }
-  const auto* known = static_cast<const Accumulator*>(storage.notes);
+  const auto* known = static_cast<const Accumulator*>(storage.backend_notes);
   if (known != nullptr && !known->expired()) [[likely]]
     return;
   const BorrowedTensor borrowed(tensor);
@@ -65,15 +65,15 @@ void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
   }
   if (node == nullptr) return;
   forget_parameter(storage);
-  storage.notes = new Accumulator(node);
+  storage.backend_notes = new Accumulator(node);
 }
 
 void forget_parameter(remat::Storage& storage) {
-  delete static_cast<Accumulator*>(std::exchange(storage.notes, nullptr));
+  delete static_cast<Accumulator*>(std::exchange(storage.backend_notes, nullptr));
 }
 
 remat::Storage* find_gradient(const remat::Storage& parameter) {
-  const auto* known = static_cast<const Accumulator*>(parameter.notes);
+  const auto* known = static_cast<const Accumulator*>(parameter.backend_notes);
   if (known == nullptr) return nullptr;
   const HeldNode node = known->lock();
   const auto* accumulate = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());

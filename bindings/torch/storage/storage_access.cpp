@@ -61,12 +61,12 @@ void hand_out_address(remat::Runtime& runtime, remat::Storage* storage, bool kep
     runtime.cut(storage, remat::RootReason::kRawWrite, lock);
     storage->fixed = true;
   }
-  tripwire::disarm(static_cast<c10::StorageImpl*>(storage->backend));
+  tripwire::disarm(static_cast<c10::StorageImpl*>(storage->framework_storage));
 }
 
 void delete_evicted(void* pointer) {
   auto* storage = static_cast<remat::Storage*>(pointer);
-  const c10::Device device = device_of(static_cast<c10::StorageImpl*>(storage->backend));
+  const c10::Device device = device_of(static_cast<c10::StorageImpl*>(storage->framework_storage));
   g_runtimes.of(device)->on_evicted_storage_freed(storage);
 }
 

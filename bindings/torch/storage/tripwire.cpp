@@ -21,7 +21,7 @@ void on_raw_access(c10::StorageImpl* storage) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return;
   remat::Storage* tracked = runtime.find(data.get());
-  if (tracked == nullptr || tracked->backend != storage) return;
+  if (tracked == nullptr || tracked->framework_storage != storage) return;
   if (tracked->locks > 0) return;  // an operator that we see is using it
   if (tracked->fixed || g_addresses_are_kept) {
     runtime.escape(tracked, lock);

@@ -35,7 +35,7 @@ inline void disarm(c10::StorageImpl*) {}
 // Arms the hook again that an operator has used up, unless the storage is evicted, dead or escaped.
 inline void rearm(const remat::Storage& storage) {
   if (storage.dead || storage.escaped || storage.evicted) return;
-  arm(static_cast<c10::StorageImpl*>(storage.backend));
+  arm(static_cast<c10::StorageImpl*>(storage.framework_storage));
 }
 
 }  // namespace tidepool::torch_glue::tripwire

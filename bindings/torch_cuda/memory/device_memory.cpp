@@ -14,7 +14,7 @@ using c10::CachingDeviceAllocator::SegmentInfo;
 thread_local EventNotes t_notes;
 
 AllocatorObserver* meter_of(torch_glue::Engine* engine) {
-  return engine != nullptr ? engine->allocation_meter() : nullptr;
+  return engine != nullptr ? engine->allocator_observer() : nullptr;
 }
 
 class NotesScope {

@@ -22,7 +22,7 @@ size_t PlanFollower::bookkeeping_bytes() const {
 void PlanFollower::made(const remat::ObservedCall& call) {
   for (const remat::Storage* output : call.outputs) {
     if (output == nullptr) continue;
-    outputs_.push_back(output->dead ? kNoStorage : output->observed - 1);
+    outputs_.push_back(output->dead ? kNoStorage : output->observer_number - 1);
   }
 }
 

@@ -25,17 +25,17 @@ std::vector<size_t> storage_bytes(const JobEvents& job) {
 }  // namespace
 
 void RecordedStep::note_storage(const remat::Storage& storage) {
-  if (storage.dead || storage.observed == 0) return;
+  if (storage.dead || storage.observer_number == 0) return;
   if (by_number.size() <= storage.step_number) {
     by_number.resize(storage.step_number + 1, kNoStorage);
   }
-  by_number[storage.step_number] = storage.observed - 1;
+  by_number[storage.step_number] = storage.observer_number - 1;
 }
 
 void RecordedStep::note(const remat::ObservedCall& call) {
   positions.push_back(call.position);
   for (const remat::Storage* output : call.outputs) {
-    if (output != nullptr) outputs.push_back(output->dead ? kNoStorage : output->observed - 1);
+    if (output != nullptr) outputs.push_back(output->dead ? kNoStorage : output->observer_number - 1);
   }
   if (call.position == remat::ObservedCall::kNoPosition) return;  // storages may have no numbers
   for (const remat::Operand& operand : call.operands) note_storage(*operand.storage);

@@ -36,7 +36,7 @@ bool ComparisonStrategy::admit(DeviceLock& lock, const RoomParts& parts, Request
          arena.heap.requested_bytes() > limit_bytes - request.asked_bytes) {
     parts.search.begin();
     if (evict_cheapest(arena, request.stream)) continue;
-    if (arena.reclaimer == nullptr || !arena.reclaimer->wait_for_room(lock)) return false;
+    if (arena.reclaimer == nullptr || !arena.reclaimer->give_up_or_wait(lock)) return false;
     ++arena.counts.retries;
   }
   return true;
@@ -49,7 +49,7 @@ std::optional<Outcome> ComparisonStrategy::reclaim(DeviceLock& lock, const RoomP
   const RoomPlan plan = parts.search.unoccupied_pages(request);
   if (const auto* pages = std::get_if<PagesPlan>(&plan)) {
     parts.arena.heap.hold_merging();
-    return parts.supply.fill(lock, request, *pages, served);
+    return parts.supply.serve(lock, request, *pages, served);
   }
   return evict_cheapest(parts.arena, request.stream) ? Outcome::kRetry : Outcome::kNothing;
 }

@@ -76,7 +76,7 @@ TEST_CASE("a claimed block that no device call works on breaks an invariant") {
     CallsInFlight::Sequence sequence(world.arena.calls);
     world.arena.check_invariants();
   }
-  world.arena.heap.settle(claimed, world.arena.pages);
+  world.arena.heap.unclaim(claimed, world.arena.pages);
   world.arena.check_invariants();
 }
 

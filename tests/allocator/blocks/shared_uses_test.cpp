@@ -10,7 +10,7 @@ constexpr StreamId kOwn{1}, kFirst{2}, kSecond{3};
 
 struct World {
   World() {
-    for (StreamId stream : {kOwn, kFirst, kSecond}) clocks.know(stream);
+    for (StreamId stream : {kOwn, kFirst, kSecond}) clocks.add_stream(stream);
     for (int k = 0; k < 2; ++k) {
       ids.push_back(blocks.append(1024, Zone::kTransient));
       blocks[ids.back()].stream = kOwn;

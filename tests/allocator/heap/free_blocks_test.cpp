@@ -9,7 +9,7 @@ constexpr StreamId kOther{1}, kThird{2};
 
 struct World {
   World() {
-    for (StreamId stream : {kOther, kThird}) clocks.know(stream);
+    for (StreamId stream : {kOther, kThird}) clocks.add_stream(stream);
     free.add_stream(kThird);
   }
   BlockId add(StreamId stream, size_t bytes, BlockState state = BlockState::kFree) {

@@ -43,7 +43,7 @@ class HeapModel {
       {"kHold", 1},  {"kClaim", 16},        {"kGiveBack", 2}};
 
   explicit HeapModel(uint64_t) {
-    clocks_.know(StreamId{kStreams - 1});
+    clocks_.add_stream(StreamId{kStreams - 1});
     heap_.add_stream(StreamId{kStreams - 1});
   }
 
@@ -236,12 +236,12 @@ class HeapModel {
       change_page(each, op.b >> (4 + 2 * (each - page)) & 3);
     }
     const size_t front = accessible_bytes(begin, end);
-    settled(begin, end, uses);
+    unclaimed(begin, end, uses);
     if (front > 0 && op.c % 2 == 0) {
       const size_t bytes = kUnit * (1 + (op.c >> 16) % (front / kUnit));
       took(heap_.hand_out(id, bytes, pages_, StreamId{stream}, uses), bytes, stream, uses);
     } else {
-      heap_.settle(id, pages_, StreamId{stream}, uses);
+      heap_.unclaim(id, pages_, StreamId{stream}, uses);
     }
     return true;
   }
@@ -275,7 +275,7 @@ class HeapModel {
   }
 
   // The units of a claimed block are what their pages are.
-  void settled(size_t begin, size_t end, const StreamUses& uses) {
+  void unclaimed(size_t begin, size_t end, const StreamUses& uses) {
     for (size_t offset = begin; offset < end; offset += kUnit) {
       Unit& unit = units_[offset / kUnit];
       unit = {};
@@ -304,7 +304,7 @@ class HeapModel {
       unit = {};
       --quarantined_;
     });
-    heap_.settle(id, pages_);
+    heap_.unclaim(id, pages_);
     return true;
   }
 

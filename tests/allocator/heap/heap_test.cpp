@@ -16,7 +16,7 @@ struct World {
     begin = heap[hole].offset;
     const BlockId id = heap.claim(hole, begin, begin + committed * kPage);
     for (size_t page = 0; page < committed; ++page) commit(begin / kPage + page, true);
-    heap.settle(id, pages);
+    heap.unclaim(id, pages);
     heap.check_invariants(pages);
   }
   void commit(size_t page, bool accessible) {
@@ -84,7 +84,7 @@ TEST_CASE("while merging is held, ids stay good") {
   world.heap.check_invariants(world.pages);
 }
 
-TEST_CASE("a claimed range settles as its pages are") {
+TEST_CASE("a claimed range becomes what its pages are") {
   World world(2);
   // Two committed pages and three of the hole behind them; one of these gets a page, one a page
   // without access.
@@ -93,7 +93,7 @@ TEST_CASE("a claimed range settles as its pages are") {
   BlockId claimed = world.heap.claim(free, world.heap[free].offset, world.begin + 5 * kPage);
   world.commit(world.begin / kPage + 2, true);
   world.commit(world.begin / kPage + 3, false);
-  world.heap.settle(claimed, world.pages);
+  world.heap.unclaim(claimed, world.pages);
   world.heap.check_invariants(world.pages);
   CHECK(world.heap[world.take(3 * kPage - 64)].offset == world.begin + 64);
   size_t quarantined = 0;

@@ -47,7 +47,7 @@ TEST_CASE("a search changes nothing but its own memory") {
   for (const uint64_t price : {5, 1, 2, 9}) {
     const RoomPlan plan = search.new_pages(request(16 * kPage));
     BlockId served{};
-    REQUIRE(supply.fill(lock, request(16 * kPage), std::get<PagesPlan>(plan), served) ==
+    REQUIRE(supply.serve(lock, request(16 * kPage), std::get<PagesPlan>(plan), served) ==
             Outcome::kServed);
     arena.heap.set_requested(served, 16 * kPage);
     arena.heap[served].owner = reclaimer.add(arena.address_of(served).pointer(), 16 * kPage, price);

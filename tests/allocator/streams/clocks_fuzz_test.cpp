@@ -23,8 +23,8 @@ class StreamClocksModel {
                                              {"kPass", 3},  {"kWait", 3},     {"kJoin", 3}};
 
   explicit StreamClocksModel(uint64_t) {
-    clocks_.know(StreamId{kStreams - 1});
-    clocks_.know(StreamId{0});  // known already
+    clocks_.add_stream(StreamId{kStreams - 1});
+    clocks_.add_stream(StreamId{0});  // known already
   }
 
   bool run(const Operation& op) {

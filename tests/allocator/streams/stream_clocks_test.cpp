@@ -11,7 +11,7 @@ constexpr StreamId kA{0}, kB{1}, kC{2};
 
 struct World {
   World() {
-    clocks.know(kC);
+    clocks.add_stream(kC);
     clocks.check_invariants();
   }
   // Ends the stream's epoch and records a fence for it.

@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 import types
-from pathlib import Path
 
+import noting_plugin
 import pytest
 from tidepool.hooks import _compiled
 
@@ -114,19 +114,13 @@ def test_the_compiler_is_found_whenever_it_is_imported(modules, plugin, imported
 
 
 REAL = """
-import contextlib, json, torch, warnings
+import json, torch, warnings
+from noting_plugin import NotingPlugin
 warnings.simplefilter("ignore")
 from tidepool.hooks import _compiled, _readers
-calls = []
-class Plugin:
-    def written(self, storage): calls.append("written")
-    def escape(self, storage): calls.append("escape")
-    @contextlib.contextmanager
-    def region(self):
-        calls.append("enter")
-        yield
-        calls.append("leave")
-_compiled.follow_compiled_graphs(Plugin(), torch, _readers._storage_finder(torch))
+plugin = NotingPlugin()
+calls = plugin.calls
+_compiled.follow_compiled_graphs(plugin, torch, _readers._storage_finder(torch))
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -151,11 +145,10 @@ print(json.dumps([plain, follow(torch.compile(model.eval()))]))
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 def test_the_real_compiler_ends_in_what_is_wrapped(tmp_path):
-    package = str(Path(_compiled.__file__).parents[2])
     script = tmp_path / "job.py"
     script.write_text(REAL)
     done = subprocess.run([sys.executable, str(script)], text=True, capture_output=True,
-                          timeout=120, env={**os.environ, "PYTHONPATH": package,
+                          timeout=120, env={**os.environ, "PYTHONPATH": noting_plugin.python_path(),
                                             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
                                             "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"})
     assert done.returncode == 0, done.stderr

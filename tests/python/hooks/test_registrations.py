@@ -7,34 +7,19 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
+import noting_plugin
 import pytest
-from tidepool.hooks import _registrations
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 
 JOB = """
-import contextlib, gc, json, torch, warnings
+import gc, json, torch, warnings
+from noting_plugin import NotingPlugin
 warnings.simplefilter("ignore")
 from tidepool.hooks import _registrations
-calls = []
-class Plugin:
-    fails = False
-    @contextlib.contextmanager
-    def settling(self):
-        if self.fails:
-            raise torch.OutOfMemoryError("out of memory")
-        calls.append("begin")
-        try:
-            yield
-        finally:
-            calls.append("end")
-    def distrust(self, name):
-        calls.append(name)
-    def note_own_kernel(self):
-        pass
-plugin = Plugin()
+plugin = NotingPlugin()
+calls = plugin.calls
 early = torch.library.Library("aten", "IMPL")
 _registrations.follow_registrations(plugin, torch, "cpu", lambda: {"trusted_of_test"})
 seen = {}
@@ -121,9 +106,8 @@ plugin.fails = True  # at exit nothing is settled
 
 @pytest.fixture(scope="module")
 def seen():
-    package = str(Path(_registrations.__file__).parents[2])
     done = subprocess.run([sys.executable, "-c", JOB], text=True, capture_output=True, timeout=60,
-                          env={**os.environ, "PYTHONPATH": package,
+                          env={**os.environ, "PYTHONPATH": noting_plugin.python_path(),
                                "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return json.loads(done.stdout)

@@ -8,8 +8,8 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
+import noting_plugin
 import pytest
 from tidepool.hooks import _switches
 
@@ -18,23 +18,13 @@ TABLES = {"numeric": set(_switches.NUMERIC), "per thread": _switches.PER_THREAD,
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 
 JOB = """
-import contextlib, gc, json, sys, torch, warnings
+import gc, json, sys, torch, warnings
+from noting_plugin import NotingPlugin
 import torch.backends.miopen, torch.backends.nnpack, torch.backends.quantized
 warnings.simplefilter("ignore")
 from tidepool.hooks import _switches
-calls = []
-class Plugin:
-    fails = False
-    @contextlib.contextmanager
-    def settling(self):
-        if self.fails:
-            raise torch.OutOfMemoryError("out of memory")
-        calls.append("begin")
-        try:
-            yield
-        finally:
-            calls.append("end")
-plugin = Plugin()
+plugin = NotingPlugin()
+calls = plugin.calls
 originals = [getattr(torch._C, name) for name in _switches.NUMERIC if hasattr(torch._C, name)]
 _switches.follow_switches(plugin, torch, sys.argv[1])
 holders = gc.get_referrers(*originals)
@@ -96,9 +86,8 @@ CHANGE = ["begin", "end"]
 
 
 def run_job(device: str) -> dict:
-    package = str(Path(_switches.__file__).parents[2])
     done = subprocess.run([sys.executable, "-c", JOB, device], text=True, capture_output=True,
-                          timeout=60, env={**os.environ, "PYTHONPATH": package,
+                          timeout=60, env={**os.environ, "PYTHONPATH": noting_plugin.python_path(),
                                            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

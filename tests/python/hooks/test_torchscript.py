@@ -5,43 +5,19 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
+import noting_plugin
 import pytest
-from tidepool.hooks import _torchscript
 
 JOB = """
-import contextlib, copy, io, json, torch, warnings
+import copy, io, json, torch, warnings
+from noting_plugin import NotingPlugin
 from typing import List
 warnings.simplefilter("ignore")
 from tidepool.hooks import _readers, _torchscript
-calls = []
-class Plugin:
-    def escape(self, storage): calls.append("escape")
-    @contextlib.contextmanager
-    def settling(self):
-        calls.append("begin")
-        yield
-        calls.append("end")
-    @contextlib.contextmanager
-    def keeping(self):
-        calls.append("keep")
-        yield
-        calls.append("kept")
-    @contextlib.contextmanager
-    def region(self):
-        calls.append("enter")
-        try:
-            yield
-        finally:
-            calls.append("leave")
-    @contextlib.contextmanager
-    def holding(self, storages):
-        held = list(filter(None, storages))
-        calls.extend("hold" for _ in held)
-        yield
-        calls.extend("let go" for _ in held)
-_torchscript.follow_torchscript(Plugin(), torch, _readers._storage_finder(torch))
+plugin = NotingPlugin()
+calls = plugin.calls
+_torchscript.follow_torchscript(plugin, torch, _readers._storage_finder(torch))
 seen = {}
 def note(name, act):
     calls.clear()
@@ -111,9 +87,8 @@ FOLDED = ["begin", *READ, "end"]
 def seen(tmp_path_factory):
     script = tmp_path_factory.mktemp("torchscript") / "job.py"  # it needs the source in a file
     script.write_text(JOB)
-    package = str(Path(_torchscript.__file__).parents[2])
     done = subprocess.run([sys.executable, str(script)], text=True, capture_output=True, timeout=60,
-                          env={**os.environ, "PYTHONPATH": package,
+                          env={**os.environ, "PYTHONPATH": noting_plugin.python_path(),
                                "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tidepool.settings import _settings
+from tidepool.settings import _catalog, _settings
 
 LIBRARY = Path(__file__).resolve().parents[3] / "build" / "dev" / "lib" / "libtidepool.so"
 TEXTS = ("budget", "policy", "device", "chaos", "offload", "stats", "trace", "trace_steps")
@@ -84,7 +84,7 @@ def test_settings_that_are_right_need_libtorch(library, given):
     assert enable(library, **given) == (CANNOT_ATTACH, "this program is not linked with LibTorch")
 
 
-@pytest.mark.parametrize("key", _settings.RESERVED)
+@pytest.mark.parametrize("key", _catalog.RESERVED)
 def test_what_processes_tell_each_other_is_no_misspelt_setting(library, monkeypatch, key):
     monkeypatch.setenv(f"TIDEPOOL_{key.upper()}", "1")
     assert enable(library, budget="1GiB")[0] == CANNOT_ATTACH

@@ -1,6 +1,6 @@
 """Where settings come from agrees with what they are resolved to."""
 
-from tidepool.settings import _conf, _origins, _settings
+from tidepool.settings import _catalog, _conf, _origins, _settings
 
 
 def by_key(environ):
@@ -14,7 +14,7 @@ def test_the_source_that_is_named_is_the_one_that_counts():
                "PYTORCH_ALLOC_CONF": "tidepool_budget:1GiB,tidepool_policy:coop",
                "PYTORCH_CUDA_ALLOC_CONF": "tidepool_policy:lru,expandable_segments:True"}
     found = by_key(environ)
-    assert tuple(found) == _settings.KEYS
+    assert tuple(found) == _catalog.KEYS
     assert found["budget"] == _origins.Origin("budget", "2GiB", "TIDEPOOL_BUDGET",
                                               (("PYTORCH_ALLOC_CONF", "1GiB"),))
     assert found["policy"].overridden == (("PYTORCH_CUDA_ALLOC_CONF", "lru"),)
@@ -24,4 +24,4 @@ def test_the_source_that_is_named_is_the_one_that_counts():
     _conf.take_from_conf(environ)
     settings = _settings.resolve({}, environ)
     assert (settings.budget_bytes, settings.policy) == (2**31, found["policy"].value)
-    assert settings.page_bytes == 65536
+    assert settings.entries["page_bytes"] == 65536

@@ -4,14 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
-from tidepool.settings import _conf, _offload, _settings, _sizes
+from tidepool.settings import _catalog, _conf, _offload, _settings, _sizes
 from tidepool.settings._settings import SettingsError, resolve
 
 
 def test_defaults():
     settings = resolve({"budget": "2GiB"}, {})
     assert settings.for_plugin() == {"device": "cpu", "budget_bytes": 2**31, "policy": "planned",
-                                     "chaos": "none", "poison": False}
+                                     "chaos": "none"}
     assert settings.describe() == "budget 2 GiB on cpu, policy planned"
 
 
@@ -40,11 +40,29 @@ def test_everything_arrives():
     assert (settings.quiet, settings.stats) == (True, "x.json")
 
 
+def test_a_setting_with_an_entry_needs_nothing_else(monkeypatch):
+    added = [_catalog.Setting("depth_of_field", "NUMBER", "1", "", entry="lens.depth"),
+             _catalog.Setting("focus", "MODE", "auto", "", entry="focus", choices=("auto", "off"))]
+    monkeypatch.setattr(_settings, "SETTINGS", (*_catalog.SETTINGS, *added))
+    monkeypatch.setattr(_settings, "KEYS", (*_catalog.KEYS, "depth_of_field", "focus"))
+    given = {"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_DEPTH_OF_FIELD": "3"}
+    plugin = resolve({}, {**given, "TIDEPOOL_FOCUS": "off"}).for_plugin()
+    assert (plugin["lens"], plugin["focus"]) == ({"depth": 3}, "off")
+    assert "focus" not in resolve({}, {**given, "TIDEPOOL_FOCUS": "auto"}).for_plugin()
+    with pytest.raises(SettingsError, match=r"TIDEPOOL_FOCUS 'of': .*did you mean off\?"):
+        resolve({}, {**given, "TIDEPOOL_FOCUS": "of"})
+
+
+def test_entries_have_values_that_can_be_read():
+    entries = [setting for setting in _catalog.SETTINGS if setting.entry]
+    assert all(setting.choices or setting.value in _settings.VALUES for setting in entries)
+
+
 def test_old_names_are_taken():
     settings = resolve({}, {"TIDEPOOL_BUDGET": "1GiB",
                             "TIDEPOOL_HANDLE": "64KiB",  # the old name
                             "TIDEPOOL_POLICY": "need1"})  # the old name
-    assert (settings.page_bytes, settings.policy) == (65536, "needed-cost")
+    assert (settings.entries["page_bytes"], settings.policy) == (65536, "needed-cost")
     assert _settings.asked_for({"TIDEPOOL_HANDLE": "64KiB"})  # the old name
 
 
@@ -175,9 +193,9 @@ def test_the_backend_alone_means_all_of_a_gpus_memory():
 
 
 def test_policies_are_those_of_the_runtime():
-    source = (Path(__file__).parents[3] / "remat" / "restore" / "policy_table.cpp").read_text()
+    source = (Path(__file__).parents[3] / "remat/policies/table/policy_table.cpp").read_text()
     table = source.split("kPolicies[] = {", 1)[1].split("\n};", 1)[0]
-    assert tuple(re.findall(r'^    \{"([^"]+)"', table, re.MULTILINE)) == _settings.POLICIES
+    assert tuple(re.findall(r'^    \{"([^"]+)"', table, re.MULTILINE)) == _catalog.POLICIES
 
 
 @pytest.mark.parametrize("size", [4 << 30, 123456789])

@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "docs"))
 
 import generate_settings  # noqa: E402
-from tidepool.settings import _settings  # noqa: E402
+from tidepool.settings import _catalog  # noqa: E402
 
 
 def test_the_page_is_current():
@@ -18,4 +18,4 @@ def test_the_page_is_current():
 def test_every_setting_is_on_it():
     sections = [line[3:] for line in generate_settings.page().splitlines()
                 if line.startswith("## ")]
-    assert tuple(sections) == _settings.KEYS
+    assert tuple(sections) == _catalog.KEYS

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 #include "tests/remat/policies/heuristic_model.h"
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"

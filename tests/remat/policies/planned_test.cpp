@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"
 #include "tests/support/random.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 #include "remat/runtime.h"
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"

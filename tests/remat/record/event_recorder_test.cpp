@@ -54,7 +54,7 @@ TEST_CASE("each recording numbers storages anew, whatever numbers they had befor
   SimulatedJob job(trace, allocator, 10'000);
   EverySecond recorder;
   remat::Runtime runtime(allocator, job, {});
-  allocator.set_observer(&recorder.meter());
+  allocator.set_observer(&recorder.allocator_observer());
   runtime.set_observer(&recorder);
   job.set_runtime(&runtime);
   std::string recordings[2];

@@ -44,7 +44,7 @@ struct RecordedJob {
         job(trace, allocator, budget),
         recorder(settings, trace.facts, said.listener()),
         runtime(allocator, job, {}) {
-    allocator.set_observer(&recorder.meter());
+    allocator.set_observer(&recorder.allocator_observer());
     runtime.set_observer(&recorder);
     job.set_runtime(&runtime);
   }

@@ -64,7 +64,7 @@ TEST_CASE("a root that the job will fill again is spared for resident dependents
   Storage* x = built.root();
   Storage* a = built.result({x});
   Storage* b = built.result({x});
-  x->returns = true;
+  x->will_be_refilled = true;
   CHECK(built.die(x));
   CHECK(built.dependent_cut.sweep(Spares::kStay) == 0);
   built.evict(a);
@@ -82,7 +82,7 @@ TEST_CASE("a root is not spared for as few bytes as it has itself") {
   LineageBuilder built;
   Storage* x = built.root();
   Storage* a = built.result({x});
-  x->returns = true;
+  x->will_be_refilled = true;
   CHECK(!built.die(x));
   CHECK(a->current->producer == nullptr);
 }
@@ -92,7 +92,7 @@ TEST_CASE("a spare root goes with the last that depends on it") {
   Storage* x = built.root();
   Storage* a = built.result({x});
   Storage* b = built.result({x});
-  x->returns = true;
+  x->will_be_refilled = true;
   CHECK(built.die(x));
   built.die(a);
   CHECK(built.residency.kept().size() == 1);

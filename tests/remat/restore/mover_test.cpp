@@ -116,7 +116,7 @@ TEST_CASE("a storage that dies while it is copied leaves nothing behind but what
     world.drop(y);
     {
       DeviceLock lock(world.mutex);
-      world.runtime.wait_for_room(lock);  // sweeps what was retained
+      world.runtime.give_up_or_wait(lock);  // sweeps what was retained
     }
     CHECK(world.allocator.statistics().allocated_bytes == 0);
     world.check();

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..job import _plugin
-from ..settings import _conf, _offload, _origins, _settings, _sizes
+from ..settings import _catalog, _conf, _offload, _origins, _settings, _sizes
 from . import _machine, _table, _transfers
 
 HEALTHY, UNHEALTHY = 0, 1
@@ -48,14 +48,14 @@ def examine(environ: Mapping[str, str]) -> dict:
         "shim": str(SHIM) if SHIM.is_file() else None,
         "plugins": {device: [f"{major}.{minor}" for major, minor in
                              _plugin.supported_versions(device=device)]
-                    for device in _settings.DEVICES},
+                    for device in _catalog.DEVICES},
         "settings": [asdict(origin) for origin in settings],
         "in_force": _in_force(clean),
         "folder": _folder_facts(clean),
         "devices": {},
     }
     plain = {name: value for name, value in clean.items()
-             if not name.startswith(_settings.PREFIX)}
+             if not name.startswith(_catalog.PREFIX)}
     for device in ("cpu", "cuda") if _settings.gpu_is_visible() else ("cpu",):
         facts["devices"][device] = _device_facts(device, plain)
     facts["findings"] = [asdict(finding) for finding in findings(facts, environ)]
@@ -100,7 +100,7 @@ def _folder_facts(environ: Mapping[str, str]) -> dict | None:
 def _device_facts(device: str, plain: Mapping[str, str]) -> dict:
     """Run both parts of the self-test beside each other; return what they print, or `failed`."""
     attached = {**plain, "TIDEPOOL_BUDGET": "256MiB", "TIDEPOOL_CHAOS": "alloc",
-                "TIDEPOOL_DEVICE": device, "TIDEPOOL_QUIET": "1", _settings.REQUIRED: "1",
+                "TIDEPOOL_DEVICE": device, "TIDEPOOL_QUIET": "1", _catalog.REQUIRED: "1",
                 "LD_PRELOAD": " ".join([str(SHIM), *plain.get("LD_PRELOAD", "").split()])}
     started = {"inspect": _start("inspect", device, plain)}
     if SHIM.is_file():

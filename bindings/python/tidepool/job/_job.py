@@ -27,7 +27,7 @@ from ..hooks import (
     _torchscript,
 )
 from ..report import places
-from ..settings import _settings, _sizes, _trace_file
+from ..settings import _catalog, _settings, _sizes, _trace_file
 from ..trust import _operator_source, _trust
 from . import _live, _plugin, _processes, _stats_file, _steps
 
@@ -265,7 +265,7 @@ def _budget_of(settings: _settings.Settings, values: dict) -> str:
     if not settings.budget_auto:
         return _sizes.format_size(values["budget_bytes"])
     limit = values["limit_bytes"] + values["native_reserved_bytes"]
-    return f"{_settings.AUTO}, {_sizes.format_size(limit, exact=False)}"
+    return f"{_catalog.AUTO}, {_sizes.format_size(limit, exact=False)}"
 
 
 def _summary_of(values: dict, budget: str) -> str:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..doctor import _table, _transfers
-from ..settings import _offload, _settings, _sizes
+from ..settings import _catalog, _offload, _sizes
 from ..settings._sizes import as_argument
 from ..verify import _runs, _step_log
 from ..verify._progress import Progress
@@ -121,7 +121,7 @@ class Probe:
         trace.parent.mkdir()
         environ = self._make_environ(trace=str(trace), trace_steps=steps)
         self._plain = {name: value for name, value in environ.items()
-                       if not name.startswith(_settings.PREFIX)}
+                       if not name.startswith(_catalog.PREFIX)}
         run = self.runs("recorded", environ, int(steps.rpartition(":")[2]), compare=False,
                         command=command)
         check_ended(run)

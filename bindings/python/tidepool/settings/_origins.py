@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import _conf, _settings
+from . import _catalog, _conf
 
 DEFAULT = "default"
 
@@ -28,18 +28,18 @@ def origins(environ: Mapping[str, str]) -> list[Origin]:
     """
     given: dict[str, list[tuple[str, str]]] = {}  # the strongest source first
     for name, value in environ.items():
-        key = name.removeprefix(_settings.PREFIX).lower()
-        if name.startswith(_settings.PREFIX) and value.strip():
-            given.setdefault(_settings.OLD_KEYS.get(key, key), []).insert(0, (name, value.strip()))
+        key = name.removeprefix(_catalog.PREFIX).lower()
+        if name.startswith(_catalog.PREFIX) and value.strip():
+            given.setdefault(_catalog.OLD_KEYS.get(key, key), []).insert(0, (name, value.strip()))
     for variable in _conf.CONF_VARIABLES:
         for key, value, _ in _conf.items_of(environ.get(variable, "")):
             if key.startswith("tidepool_"):
                 key = key.removeprefix("tidepool_")
-                given.setdefault(_settings.OLD_KEYS.get(key, key), []).append((variable, value))
-    return [_origin(setting, given.get(setting.key, [])) for setting in _settings.SETTINGS]
+                given.setdefault(_catalog.OLD_KEYS.get(key, key), []).append((variable, value))
+    return [_origin(setting, given.get(setting.key, [])) for setting in _catalog.SETTINGS]
 
 
-def _origin(setting: _settings.Setting, given: list[tuple[str, str]]) -> Origin:
+def _origin(setting: _catalog.Setting, given: list[tuple[str, str]]) -> Origin:
     if not given:
         return Origin(setting.key, setting.default or "none", DEFAULT)
     (source, value), *others = given

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..settings import _settings
+from ..settings import _catalog
 from ..trust import _trust_file
 from . import _operator_log, _runs, _step_log
 from ._progress import Progress
@@ -41,7 +41,7 @@ class Verification:
         self._attached = dict(environ)
         # The shim stays: it brings the recorder in, and without settings it does nothing else.
         self._plain = {name: value for name, value in environ.items()
-                       if not name.startswith(_settings.PREFIX)}
+                       if not name.startswith(_catalog.PREFIX)}
         self._steps = steps
         self._steps_seen: int | None = None  # in the first run
         self._folder = folder

@@ -29,8 +29,8 @@ remat::Role role_of(c10::TensorImpl* tensor, bool written) {
 // The bytes may have moved to another StorageImpl (a swap): their identity goes with them.
 void follow_swap(remat::Storage& tracked, c10::StorageImpl* storage) {
   hold_weakly(storage);
-  drop_weak_hold(static_cast<c10::StorageImpl*>(tracked.backend));
-  tracked.backend = storage;
+  drop_weak_hold(static_cast<c10::StorageImpl*>(tracked.framework_storage));
+  tracked.framework_storage = storage;
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool wri
     found = start_tracking(runtime, storage, reason);
     found->role = role;
     found->escaped = escaped;
-  } else if (found->backend != storage) [[unlikely]] {
+  } else if (found->framework_storage != storage) [[unlikely]] {
     follow_swap(*found, storage);
   }
   remat::Storage& tracked = *found;

@@ -43,7 +43,7 @@ struct PlannedJob {
         job(trace, allocator, memory.config.budget_bytes),
         runtime(allocator, job, planned()),
         planner(runtime, allocator, config) {
-    allocator.set_observer(&planner.meter());
+    allocator.set_observer(&planner.allocator_observer());
     runtime.set_observer(&planner);
     job.set_runtime(&runtime);
   }

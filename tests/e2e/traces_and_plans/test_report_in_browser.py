@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.skipif(not selection.FULL, reason="only ./dev test --full makes a report"),
     pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed"),
 ]
-JOB = harness.HERE / "recorded_job.py"
+JOB = harness.HERE / "traces_and_plans/recorded_job.py"
 TIDEPOOL = [sys.executable, "-m", "tidepool"]
 
 

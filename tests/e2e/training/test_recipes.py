@@ -6,7 +6,7 @@ from pathlib import Path
 
 import harness
 
-RECIPES = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
+RECIPES = Path(__file__).resolve().parents[3] / "docs" / "recipes.md"
 
 # Stands for packages that tests have not got: what the recipes use of them.
 FRAMEWORKS = """

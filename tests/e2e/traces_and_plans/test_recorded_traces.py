@@ -9,9 +9,9 @@ from pathlib import Path
 import harness
 import pytest
 from tidepool.job import _plugin
-from tidepool.settings import _settings
+from tidepool.settings import _catalog
 
-JOB = harness.HERE / "recorded_job.py"
+JOB = harness.HERE / "traces_and_plans/recorded_job.py"
 REPLAY = _plugin.LIBRARY_FOLDER / "tidepool-replay"
 STEPS = 3
 
@@ -98,9 +98,9 @@ def test_the_peak_is_the_jobs(ample):
 
 
 def test_every_policy_replays_it(ample):
-    runs = replay(ample / "ample.jsonl.gz", "--policy", ",".join(_settings.POLICIES),
+    runs = replay(ample / "ample.jsonl.gz", "--policy", ",".join(_catalog.POLICIES),
                   "--budget-ratio", "0.9")
-    assert [run["policy"] for run in runs] == list(_settings.POLICIES)
+    assert [run["policy"] for run in runs] == list(_catalog.POLICIES)
     half = replay(ample / "ample.jsonl.gz", "--budget-ratio", "0.5", "--iterations", "2",
                   "--memory", "exact")[0]
     assert half["status"] == "ok" and half["evictions"] > 0
@@ -140,7 +140,7 @@ def test_a_trace_says_where_operators_are_called(ample):
     assert back[:third] == [{**place, "backward": True} for place in reversed(forward[:third])]
     assert all(place["module"].startswith("UNet.") for place in forward)
     assert len({place["module"] for place in forward}) == third
-    assert all(place["lines"][0].startswith("tests/e2e/recorded_job.py:")
+    assert all(place["lines"][0].startswith("tests/e2e/traces_and_plans/recorded_job.py:")
                or place["lines"][0].endswith(" <module>") for place in forward)
     assert all("networks" in place["lines"][-1] for place in forward)
     (update,) = {places[call["place"]]["lines"][-1] for call in calls

@@ -10,7 +10,7 @@ from pathlib import Path
 import harness
 import pytest
 
-LIES_JOB = str(harness.HERE / "lies_job.py")
+LIES_JOB = str(harness.HERE / "trust/lies_job.py")
 OTHER = "run again on the same operands, it"
 REACHED = "it changes something that it reaches by its names"
 # What gives each operator that lies away, and what does if nothing is known of its Python code.
@@ -49,7 +49,7 @@ def begun(tmp_path_factory, extension):
     """Begin all that takes long and needs nothing else, each as a future."""
     folder = tmp_path_factory.mktemp("trust")
     for name in ("honest_job.py", "honest_operators.py"):
-        shutil.copy(harness.HERE / name, folder)
+        shutil.copy(harness.HERE / "trust" / name, folder)
     verify = [sys.executable, "-m", "tidepool", "verify", "--device", "cpu", "--budget", "1GiB",
               "--chaos=random:1", "--trust", str(folder / "trust.json"), "--",
               *job(folder, extension)]

@@ -1,15 +1,13 @@
-#include "bindings/torch/base/settings.h"
+#include "bindings/torch_cpu/settings.h"
 
 #include <stdexcept>
 
-#include "bindings/torch_cuda/settings.h"
 #include "tests/support/catch.h"
 
-namespace tidepool {
+namespace tidepool::torch_cpu {
 namespace {
 
 // What the parser says to the text, or "".
-template <typename Settings>
 std::string refusal(const std::string& text) {
   try {
     (void)Settings::parse(text);
@@ -20,11 +18,11 @@ std::string refusal(const std::string& text) {
 }
 
 std::string cpu_refusal(const std::string& entries) {
-  return refusal<torch_glue::Settings>("{\"budget_bytes\": 1000" + entries + "}");
+  return refusal("{\"budget_bytes\": 1000" + entries + "}");
 }
 
 TEST_CASE("the settings of the CPU's plugin") {
-  const auto settings = torch_glue::Settings::parse(
+  const auto settings = Settings::parse(
       R"({"device": "cpu", "budget_bytes": 8589934592, "policy": "coop", "chaos": "random:7",
           "poison": false, "page_bytes": 65536, "log_allocations": true, "recording": false,
           "limits": {"depth": 1, "versions": 2, "age_steps": 3, "records": 4,
@@ -45,36 +43,14 @@ TEST_CASE("the settings of the CPU's plugin") {
   CHECK(cpu_refusal("").empty());
 }
 
-TEST_CASE("the settings of CUDA's plugin") {
-  using torch_cuda::Settings;
-  CHECK(Settings::parse(R"({"budget_bytes": 5, "poison": true})").allocator.poison);
-  CHECK(Settings::parse(R"({"budget_bytes": 0, "budget_share": 0.5})").budget_share == 0.5);
-  CHECK(Settings::parse(R"({"budget_share": 1})").budget_share == 1);
-  CHECK(refusal<Settings>("{}").find("budget_bytes: expected more than 0") == 0);
-  CHECK(Settings::parse(R"({"budget_share": 1, "allocator": "native"})").native);
-  CHECK_FALSE(Settings::parse(R"({"budget_share": 1, "allocator": "native"})").rematerialize);
-  CHECK_FALSE(Settings::parse(R"({"budget_bytes": 5, "rematerialize": false})").rematerialize);
-  const Settings chaotic = Settings::parse(
-      R"({"budget_bytes": 5, "policy": "lru", "chaos": "op", "limits": {"depth": 3}})");
-  CHECK(chaotic.rematerialize);
-  CHECK(chaotic.allocator.poison);
-  CHECK(chaotic.runtime.config.policy == "lru");
-  CHECK(chaotic.runtime.config.limits.depth == 3);
-  CHECK(refusal<Settings>(R"({"budget_share": 1, "allocator": "x"})").find("allocator: 'x'") == 0);
-  CHECK(refusal<Settings>(R"({"budget_share": 1.5})") ==
-        "budget_share: expected a number from 0 to 1, not 1.5");
-  CHECK(refusal<Settings>(R"({"budget_bytes": 5, "budget_share": "x"})").find("budget_share") == 0);
-}
-
 TEST_CASE("an entry that does not fit is named, and never converted") {
-  using torch_glue::Settings;
-  CHECK(refusal<Settings>("").find("settings: expected JSON") == 0);
-  CHECK(refusal<Settings>("[]") == "settings: expected a JSON object");
-  CHECK(refusal<Settings>("{}") == "budget_bytes: expected more than 0");
+  CHECK(refusal("").find("settings: expected JSON") == 0);
+  CHECK(refusal("[]") == "settings: expected a JSON object");
+  CHECK(refusal("{}") == "budget_bytes: expected more than 0");
   for (const char* wrong : {"-1", "1.5", "1e30", "true", "\"8GiB\"", "18446744073709551616"}) {
     INFO(wrong);
     const std::string text = std::string("{\"budget_bytes\": ") + wrong + "}";
-    CHECK(refusal<Settings>(text).find("budget_bytes: expected a whole number up to") == 0);
+    CHECK(refusal(text).find("budget_bytes: expected a whole number up to") == 0);
   }
   CHECK(cpu_refusal(", \"device\": \"cuda\"").find("device: 'cuda' is not this plugin's") == 0);
   CHECK(cpu_refusal(", \"poison\": 1") == "poison: expected true or false, not 1");
@@ -91,24 +67,24 @@ TEST_CASE("an entry that does not fit is named, and never converted") {
 
 TEST_CASE("bounded chaos may have a seed") {
   for (const auto& [text, seed] : {std::pair("bounded", 0u), std::pair("bounded:12", 12u)}) {
-    const auto settings = torch_glue::Settings::parse(
-        std::string(R"({"budget_bytes": 1, "chaos": ")") + text + "\"}");
+    const auto settings =
+        Settings::parse(std::string(R"({"budget_bytes": 1, "chaos": ")") + text + "\"}");
     CHECK(settings.runtime.config.chaos == remat::Chaos::kBounded);
     CHECK(settings.runtime.config.seed == seed);
   }
 }
 
 TEST_CASE("a job that is driven by a trace") {
-  const auto settings = torch_glue::Settings::parse(
+  const auto settings = Settings::parse(
       R"({"budget_bytes": 1, "trace": {"path": "t", "blocks": true},
           "costs": {"path": "c", "log": "l"}})");
   CHECK(settings.runtime.trace.blocks);
   CHECK(settings.driven.costs_path == "c");
   CHECK(settings.driven.log_path == "l");
-  CHECK(torch_glue::Settings::parse(R"({"budget_bytes": 1})").driven.costs_path.empty());
+  CHECK(Settings::parse(R"({"budget_bytes": 1})").driven.costs_path.empty());
   CHECK(cpu_refusal(R"(, "trace": {"path": "t", "blocks": true, "first_step": 2})") ==
         "trace.blocks: expected the trace to begin with step 1");
 }
 
 }  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::torch_cpu

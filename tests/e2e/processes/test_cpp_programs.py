@@ -6,7 +6,7 @@ import harness
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "build" / "dev" / "programs"
 SHIM = ROOT / "build" / "dev" / "lib" / "libtidepool_preload.so"
 VERSION = "_".join(torch.__version__.split(".")[:2])

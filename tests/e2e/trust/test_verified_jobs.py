@@ -16,7 +16,7 @@ if FULL:
     NETWORKS += ("gpt:adamw_fused", "resnet18:adam_foreach", "bilstm:adam_loop", "vae:sgd")
 WHOLE_MODELS = ("resnet50:adam_foreach", "unet:adam_loop", "gpt:adamw_fused", "bilstm:adam_loop",
                 "treelstm:autocast", "vae:sgd", "gan:sgd")
-PLANTED = str(harness.HERE / "planted_job.py")
+PLANTED = str(harness.HERE / "trust/planted_job.py")
 
 NEUTRAL = """\
 import tidepool

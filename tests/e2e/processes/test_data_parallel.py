@@ -6,7 +6,7 @@ import harness
 import pytest
 from selection import FULL
 
-JOB = str(harness.HERE / "data_parallel_job.py")
+JOB = str(harness.HERE / "processes/data_parallel_job.py")
 
 
 @pytest.mark.parametrize("options", [

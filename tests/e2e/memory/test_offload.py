@@ -12,7 +12,7 @@ import pytest
 from environments import clean_environment
 from selection import FULL
 
-JOB = harness.HERE / "offload_job.py"
+JOB = harness.HERE / "memory/offload_job.py"
 MIB = 2**20
 FIXED = 6 * (2 * 4 * 256 * 256) * 4 * 4  # parameters, gradients and Adam's two, about 50 MiB
 CAP = 512 * MIB
@@ -66,7 +66,7 @@ def test_chaos(plain, disk_path, chaos):
 
 def test_whole_jobs_with_checkpoints(disk_path):
     """What is loaded and saved is larger than the budget, and so is what the job begins with."""
-    job = [sys.executable, str(harness.HERE / "checkpoint_job.py"), str(disk_path)]
+    job = [sys.executable, str(harness.HERE / "memory/checkpoint_job.py"), str(disk_path)]
     tier, stats = disk_path / "tier", disk_path / "stats.json"
     tier.mkdir()
     assert harness.run([*job, "write"]).returncode == 0
@@ -85,7 +85,7 @@ def test_whole_jobs_with_checkpoints(disk_path):
 @pytest.mark.parametrize("fault", ["full", "truncated", "changed", "signals"])
 def test_faults_of_the_file(disk_path, fault):
     """There are the same bits up to an error that says why, and nothing is left on the disk."""
-    job = [sys.executable, str(harness.HERE / "offload_fault_job.py"), str(disk_path)]
+    job = [sys.executable, str(harness.HERE / "memory/offload_fault_job.py"), str(disk_path)]
     plain = harness.run([*job, "none"])
     assert plain.returncode == 0, plain.stderr
     done = harness.run([*harness.attached(FIXED // 2, "--offload", f"file:{disk_path}:{CAP}"),
@@ -104,7 +104,8 @@ def test_faults_of_the_file(disk_path, fault):
 
 def test_a_killed_job_leaves_no_file(disk_path):
     command = [*harness.attached(FIXED // 2, "--offload", f"file:{disk_path}:{CAP}"),
-               sys.executable, str(harness.HERE / "offload_fault_job.py"), str(disk_path), "none"]
+               sys.executable, str(harness.HERE / "memory/offload_fault_job.py"), str(disk_path),
+               "none"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                           env=clean_environment(**harness.ON_CPU),
                           start_new_session=True) as process:

@@ -8,7 +8,7 @@ import harness
 import pytest
 from selection import FULL
 
-JOB = str(harness.HERE / "ranks_job.py")
+JOB = str(harness.HERE / "processes/ranks_job.py")
 BUDGET = 64 * 2**20  # of a step that takes 104 MiB with ample memory
 PARTS = ["replicated", "sharded", "mixed", "parallel", "collectives"]
 

@@ -1,4 +1,4 @@
-#include "remat/restore/policy_table.h"
+#include "remat/policies/table/policy_table.h"
 
 #include <stdexcept>
 #include <string_view>
@@ -36,7 +36,7 @@ std::unique_ptr<Policy> of_nothing(LineageStore&, uint64_t) {
   return std::make_unique<Kind>();
 }
 
-// Names that policies had before, which users may still give; _settings.py has them, too.
+// Names that policies had before, which users may still give; _catalog.py has them, too.
 constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {{"need1", "needed-cost"}};
 
 struct Entry {
@@ -44,7 +44,7 @@ struct Entry {
   Make make;
 };
 
-// The one list of policies. bindings/python/tidepool/settings/_settings.py has their names once
+// The one list of policies. bindings/python/tidepool/settings/_catalog.py has their names once
 // more, for where no library is loaded yet; a test compares the two.
 constexpr Entry kPolicies[] = {
     {"planned",
@@ -70,6 +70,7 @@ constexpr Entry kPolicies[] = {
 };
 
 constexpr size_t kOwnPolicies = 3;
+static_assert(kPolicies[kOwnPolicies].name == std::string_view("coop"), "the first baseline");
 
 }  // namespace
 

@@ -1,6 +1,7 @@
-// JobRecord: tells a file what is done for the job on one device (remat/record/work_ring.h): as an
-// observer of its allocator, and by calls from the backend and the engine. Passes on to another
-// observer what it hears.
+// WorkRecorder: writes down what is done for the job on one device (the setting `record`) in a file
+// (remat/record/work_ring.h): it hears of it as an observer of the device's allocator, and by calls
+// from the backend and the engine. Passes on to another observer what it hears of the allocator.
+// What the job itself does is for the TraceRecorder; a remat::Record is something else.
 // Made with the engine, never destroyed. Thread safe; an observer is called with the device's lock
 // held.
 #pragma once
@@ -19,11 +20,11 @@
 
 namespace tidepool::torch_glue {
 
-class JobRecord final : public AllocatorObserver {
+class WorkRecorder final : public AllocatorObserver {
  public:
   // `next` hears of the allocator, too; nullptr: nobody.
-  JobRecord(const std::string& path, size_t bytes, const plan::WorkRingFacts& facts,
-            BudgetedAllocator& allocator, AllocatorObserver* next);
+  WorkRecorder(const std::string& path, size_t bytes, const plan::WorkRingFacts& facts,
+               BudgetedAllocator& allocator, AllocatorObserver* next);
 
   void evicted(const remat::Storage& storage, const void* address);
   void restored(const remat::Storage& storage, const void* address);
@@ -50,13 +51,15 @@ class JobRecord final : public AllocatorObserver {
 };
 
 namespace detail {
-extern DeviceTable<JobRecord> g_records;
-extern std::atomic<bool> g_recording;  // whether any device has a record
+extern DeviceTable<WorkRecorder> g_work_recorders;
+extern std::atomic<bool> g_recording;  // whether any device has a recorder
 extern constinit thread_local const char* t_operator;
 }  // namespace detail
 
-// The record of a device; nullptr if nothing is recorded.
-inline JobRecord* record_of(c10::Device device) { return detail::g_records.of(device); }
+// The recorder of a device; nullptr if what is done on it is not recorded.
+inline WorkRecorder* work_recorder_of(c10::Device device) {
+  return detail::g_work_recorders.of(device);
+}
 
 // Says which operator asks for memory on this thread from now on; nullptr: none. The name lives as
 // long as the process.
@@ -79,13 +82,14 @@ class OperatorScope {
 
 // Reads "record": {"path": str, "name": str, "bytes": int} of tidepool_attach()'s settings: engines
 // that are made afterwards are recorded. Throws: std::invalid_argument naming the entry.
-void read_record_settings(const char* settings);
+void read_work_recorder_settings(const char* settings);
 
-// Tells all records that so many bytes may be held from each device.
-void tell_records_of_limit(size_t bytes);
+// Tells all recorders that so many bytes may be held from each device.
+void tell_work_recorders_of_limit(size_t bytes);
 
 // Starts to record what is done on a device, if that was asked for. What goes wrong is said on
-// stderr, and the job goes on. Requires: the device has no record.
-void start_record(c10::Device device, BudgetedAllocator& allocator, AllocatorObserver* next);
+// stderr, and the job goes on. Requires: the device has no recorder. `next`: as WorkRecorder has
+// it.
+void start_work_recorder(c10::Device device, BudgetedAllocator& allocator, AllocatorObserver* next);
 
 }  // namespace tidepool::torch_glue

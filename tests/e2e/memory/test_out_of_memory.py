@@ -9,7 +9,7 @@ import harness
 import pytest
 from selection import FULL
 
-JOB = harness.HERE / "out_of_memory_job.py"
+JOB = harness.HERE / "memory/out_of_memory_job.py"
 MIB = 2**20
 
 

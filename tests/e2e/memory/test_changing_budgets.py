@@ -160,7 +160,8 @@ def test_a_budget_may_change_at_any_moment():
 def changing_job(folder, case: str, steps: int, *options: object, budget: object = None) -> dict:
     out = folder / "digests.json"
     front = harness.attached(budget) if budget else []
-    job = [str(harness.HERE / "changing_job.py"), case, "--out", str(out), "--steps", str(steps)]
+    job = [str(harness.HERE / "memory/changing_job.py"), case, "--out", str(out),
+           "--steps", str(steps)]
     done = harness.run([*front, sys.executable, *job, *map(str, options)], JOB_SECONDS)
     assert done.returncode == 0, done.stderr
     return json.loads(out.read_text())

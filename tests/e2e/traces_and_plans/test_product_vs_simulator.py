@@ -9,7 +9,7 @@ import harness
 import pytest
 from tidepool.job import _plugin
 
-JOB = harness.HERE / "recorded_job.py"
+JOB = harness.HERE / "traces_and_plans/recorded_job.py"
 REPLAY = _plugin.LIBRARY_FOLDER / "tidepool-replay"
 NETWORK, STEPS, SHARE = "unet", 2, 0.55  # of the peak: parameters are few
 

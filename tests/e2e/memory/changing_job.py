@@ -15,6 +15,9 @@ from pathlib import Path
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from train_job import counters, run_case
 
 CHANCE_PER_MODULE = 0.02
