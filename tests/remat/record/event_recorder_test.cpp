@@ -26,7 +26,7 @@ class EverySecond final : public EventRecorder {
     return recording();
   }
   void forked() override {}
-  void made(std::span<remat::Storage* const> outputs) override { results += outputs.size(); }
+  void made(const remat::ObservedCall& call) override { results += call.outputs.size(); }
 
   std::unique_ptr<JobEvents> recorded;
   size_t results = 0;
