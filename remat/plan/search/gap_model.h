@@ -1,6 +1,6 @@
 // GapModel: what a step costs if some of its results leave memory between some of their uses: a
 // model of the simulator that is a hundred times as fast. A gap of a result lies between two
-// operators that use it (DroppedGap of policies/step_plan.h). In each the result is kept, or it
+// operators that use it (DroppedGap of steps/step_plan.h). In each the result is kept, or it
 // leaves as soon as the gap begins. It is made again when the operator at the gap's end needs it,
 // or something that has to be made again does; then it leaves again, or, dropped once, it stays.
 // Bytes are fungible here, and nothing leaves but by the choices. What cannot be made again is
