@@ -35,7 +35,8 @@ void RecordedStep::note_storage(const remat::Storage& storage) {
 void RecordedStep::note(const remat::ObservedCall& call) {
   positions.push_back(call.position);
   for (const remat::Storage* output : call.outputs) {
-    if (output != nullptr) outputs.push_back(output->dead ? kNoStorage : output->observer_number - 1);
+    if (output == nullptr) continue;
+    outputs.push_back(output->dead ? kNoStorage : output->observer_number - 1);
   }
   if (call.position == remat::ObservedCall::kNoPosition) return;  // storages may have no numbers
   for (const remat::Operand& operand : call.operands) note_storage(*operand.storage);
