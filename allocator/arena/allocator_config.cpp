@@ -24,6 +24,8 @@ size_t automatic_page_bytes(const AllocatorConfig& config, const AddressSpace& s
   return bytes;
 }
 
+constexpr Placement kWithoutNumbers = {.eighths = {0, 1, 1, 2, 4}, .has_numbers = false};
+
 }  // namespace
 
 AllocatorConfig completed(AllocatorConfig config, const AddressSpace& space) {
@@ -51,6 +53,9 @@ AllocatorConfig completed(AllocatorConfig config, const AddressSpace& space) {
   }
   if (!space.has_virtual_memory()) {  // what is reserved is held
     config.allow_remap = false;
+    // Zones divide the budget itself here, so that each one costs room for large blocks, and what
+    // has pages to itself gains nothing where pages cannot move.
+    if (config.placement.has_numbers) config.placement = kWithoutNumbers;
     config.budget_bytes = config.range_bytes =
         round_down(config.budget_bytes, config.page_bytes * 8);
     if (config.budget_bytes == 0) refuse("budget_bytes: less than eight pages");

@@ -177,7 +177,7 @@ def test_two_threads_may_change_the_budget_of_any_job(case, tmp_path):
     assert not changing["error"] and not changing["problem"], changing
     assert not harness.difference(plain, changing)
     assert min(changing["changes"].values()) > 2, changing["changes"]
-    assert changing["counters"]["evictions"] > 20
+    assert changing["counters"]["evictions"] > 0
 
 
 def test_what_is_kept_stays_and_what_does_not_fit_is_refused():

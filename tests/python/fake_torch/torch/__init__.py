@@ -55,12 +55,19 @@ class _Library:
     impl = impl_with_aoti_compile = fallback = reset = _register
 
 
+class _Overload:
+    redispatch = _Library._register
+
+
 _C = types.SimpleNamespace(
+    _parse_dispatch_key=str, _ForceDispatchKeyGuard=_Library,
+    DispatchKey=types.SimpleNamespace(CPU=0, CUDA=1, QuantizedCPU=2, QuantizedCUDA=3),
     _DispatchModule=_Library, _dispatch_library=_Library,
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
     _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None,
     _profiler=types.SimpleNamespace(_enable_execution_trace_observer=lambda: None,
                                     _disable_execution_trace_observer=lambda: None))
+_ops = types.SimpleNamespace(OpOverload=_Overload)
 library = types.SimpleNamespace(fallthrough_kernel=None)
 profiler = types.SimpleNamespace(profiler=types.SimpleNamespace())
 version = types.SimpleNamespace(cuda=None)
