@@ -25,6 +25,15 @@ size_t automatic_page_bytes(const AllocatorConfig& config, const AddressSpace& s
 }
 
 constexpr Placement kWithoutNumbers = {.eighths = {0, 1, 1, 2, 4}, .has_numbers = false};
+// The fewest pages of a budget with a zone for numbers, of which it takes one.
+constexpr size_t kPagesForNumbers = 128;
+
+// Whether numbers have a zone. Where pages cannot move they gain nothing by it, and each zone costs
+// room for large blocks, as the zones divide the budget itself.
+bool keeps_numbers_apart(const AllocatorConfig& config, const AddressSpace& space) {
+  return config.placement.has_numbers && space.has_virtual_memory() &&
+         config.budget_bytes >= config.page_bytes * kPagesForNumbers;
+}
 
 }  // namespace
 
@@ -51,11 +60,10 @@ AllocatorConfig completed(AllocatorConfig config, const AddressSpace& space) {
     refuse(fmt::format("budget_bytes: {} is more than {}",
                        human_and_exact_bytes(config.budget_bytes), human_bytes(kGreatestBudget)));
   }
+  const bool has_share = config.placement.eighths[static_cast<size_t>(Zone::kNumbers)] > 0;
+  if (has_share && !keeps_numbers_apart(config, space)) config.placement = kWithoutNumbers;
   if (!space.has_virtual_memory()) {  // what is reserved is held
     config.allow_remap = false;
-    // Zones divide the budget itself here, so that each one costs room for large blocks, and what
-    // has pages to itself gains nothing where pages cannot move.
-    if (config.placement.has_numbers) config.placement = kWithoutNumbers;
     config.budget_bytes = config.range_bytes =
         round_down(config.budget_bytes, config.page_bytes * 8);
     if (config.budget_bytes == 0) refuse("budget_bytes: less than eight pages");

@@ -43,7 +43,7 @@ TEST_CASE("there is no site for more pages than are at hand, and one to move pag
 }
 
 TEST_CASE("each kind of block has pages of its own, in the order of the zones") {
-  World world(config_of(64));
+  World world(config_of(128));
   char* large = world.allocate(3 * kPage);
   char* medium = world.allocate(kPage / 2);
   char* kept = world.allocate(3 * kPage, PlacementHint::kLongLived);
@@ -59,7 +59,7 @@ TEST_CASE("each kind of block has pages of its own, in the order of the zones") 
 }
 
 TEST_CASE("neighbours of one kind are tight, over the ends of pages") {
-  World world(config_of(64));
+  World world(config_of(128));
   char* a = world.allocate(kPage + 64);
   char* b = world.allocate(2 * kPage + 128);
   char* c = world.allocate(kPage);

@@ -30,15 +30,15 @@ TEST_CASE("blocks and pages are logged, and another observer hears of them, too"
     WorkLog log(file.path(), true);
     const BlockLog blocks(log, allocator, &next);
     log.begin_call(3);
-    allocator.free(allocator.allocate(50));
+    allocator.free(allocator.allocate(1000));
   }
   const std::string text = file.read();
   CHECK(text.find("3 hold ") != std::string::npos);
   CHECK(text.find("3 map 0 ") != std::string::npos);
-  CHECK(text.find("3 allocate 0 64\n3 free 0\n") != std::string::npos);
+  CHECK(text.find("3 allocate 0 1024\n3 free 0\n") != std::string::npos);
   const int heard = next.heard;
   CHECK(heard >= 4);
-  allocator.free(allocator.allocate(50));  // the other one is the observer again
+  allocator.free(allocator.allocate(1000));  // the other one is the observer again
   CHECK(next.heard == heard + 2);
   CHECK(file.read() == text);
   allocator.set_observer(nullptr);
