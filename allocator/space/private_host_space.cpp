@@ -23,6 +23,8 @@ namespace {
 // eighth of these is left to the rest of the process.
 size_t usable_mappings() { return host::kernel_mapping_limit() / 16 * 7; }
 
+size_t system_page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
 // A failed mremap may have removed the reservation of its target.
 void reserve_again(Address to, size_t bytes) {
   void* reserved = mmap(to.pointer(), bytes, PROT_NONE,
@@ -34,10 +36,11 @@ void reserve_again(Address to, size_t bytes) {
 
 }  // namespace
 
+PrivateHostSpace::PrivateHostSpace() : PrivateHostSpace(std::max(kGranularity, system_page())) {}
+
 PrivateHostSpace::PrivateHostSpace(size_t granularity)
     : LedgerSpace(granularity, usable_mappings()) {
-  size_t system_page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  TIDEPOOL_CHECK(is_power_of_two(granularity) && granularity % system_page == 0,
+  TIDEPOOL_CHECK(is_power_of_two(granularity) && granularity % system_page() == 0,
                  "granularity %zu is not a power of two of whole pages", granularity);
 }
 

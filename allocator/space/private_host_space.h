@@ -14,10 +14,15 @@ namespace tidepool {
 
 class PrivateHostSpace final : public LedgerSpace {
  public:
-  static constexpr size_t kGranularity = size_t{64} << 10;
+  // The system's page on most machines: small budgets need small pages (allocator_config.cpp).
+  // The page of most systems. Pages as small as that are for small budgets, whose requests fail
+  // when few pages are all that they have; allocator_config.h chooses larger ones.
+  static constexpr size_t kGranularity = size_t{4} << 10;
 
+  // With kGranularity, or the system's page where that is larger.
+  PrivateHostSpace();
   // `granularity`: a power of two, multiple of the system's page size.
-  explicit PrivateHostSpace(size_t granularity = kGranularity);
+  explicit PrivateHostSpace(size_t granularity);
 
   Address reserve(size_t bytes) override;
   void release_range(Address start, size_t bytes) override;

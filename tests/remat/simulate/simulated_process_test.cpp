@@ -69,11 +69,10 @@ TEST_CASE("on a CPU pages are those that jobs have, unless told otherwise") {
   SimulationConfig config = tight(PrivateHostSpace::kGranularity - 1);
   config.memory = MemoryModel::kPages;
   CHECK(SimulatedProcess::make(trace, config) == nullptr);
-  config.granularity = 4096;
-  CHECK(SimulatedProcess::make(trace, config) != nullptr);
-  config.granularity = 0;
   config.budget_bytes = PrivateHostSpace::kGranularity;
   CHECK(SimulatedProcess::make(trace, config) != nullptr);
+  config.granularity = 2 * PrivateHostSpace::kGranularity;
+  CHECK(SimulatedProcess::make(trace, config) == nullptr);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST_CASE("no plan is looked for where nothing has to be evicted, or there is on
 TEST_CASE("the best of some plans is found for a step, and none where none is better") {
   const Trace trace = sized_trace(std::vector<size_t>{200'000});
   const Trace step = step_trace(trace, 0, trace.events.size());
-  const SimulationConfig job = job_of(trace, 0.5, 12);
+  const SimulationConfig job = job_of(trace, 0.4, 12);
   const std::vector<RankedPlan> ranked = find_plans(step, job, job.planner);
   REQUIRE(!ranked.empty());
   REQUIRE(!ranked.front().plan.is_none());

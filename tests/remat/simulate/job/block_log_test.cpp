@@ -1,6 +1,6 @@
 #include "remat/simulate/job/block_log.h"
 
-#include "allocator/space/private_host_space.h"
+#include "allocator/base/sizes.h"
 #include "remat/simulate/memory/memory_model.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
@@ -20,7 +20,7 @@ class Counting final : public AllocatorObserver {
 };
 
 TEST_CASE("blocks and pages are logged, and another observer hears of them, too") {
-  const size_t page = PrivateHostSpace::kGranularity;
+  const size_t page = 64 * kKiB;
   std::optional<SimulatedMemory> memory = make_memory(MemoryModel::kPages, 4 * page, page);
   DeviceMutex mutex;
   BudgetedAllocator allocator(*memory->space, mutex, memory->config);
