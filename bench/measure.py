@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -151,6 +152,12 @@ def least(runs: Callable[[int], bool], low: int, high: int) -> int:
         else:
             low = middle
     return high
+
+
+def budget_to_try(errors: str) -> int | None:
+    """Return the budget to try that the last of a job's out-of-memory errors names, if one does."""
+    found = re.findall(r"A budget to try: [^(]*\((\d+) bytes", errors)
+    return int(found[-1]) if found else None
 
 
 def build_folder() -> Path:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import statistics
 import subprocess
 import sys
@@ -34,7 +33,6 @@ SHARES = (1.25, 1.0, 0.75, 0.5, 0.4, 0.3, 0.25)  # of the fixed bytes
 ROUNDS, STEPS, BATCH = 3, 3, 4
 ROOM, AMPLE = "64GiB", 1 << 40
 MIB, GB = 1 << 20, 1e9
-TO_TRY = re.compile(r"A budget to try: [^(]*\((\d+) bytes")
 
 
 @dataclass
@@ -68,8 +66,8 @@ def run_job(way: Way, options: argparse.Namespace, number: int) -> None:
     environ = measure.with_package(clean_environment(TIDEPOOL_QUIET="1", CUDA_VISIBLE_DEVICES=""))
     done = subprocess.run(command, env=environ, text=True, capture_output=True)
     if done.returncode != 0:
-        advised = TO_TRY.findall(done.stderr)
-        way.error = (f"out of memory; {int(advised[-1]) / MIB:.0f} MiB would do" if advised
+        advised = measure.budget_to_try(done.stderr)
+        way.error = (f"out of memory; {advised / MIB:.0f} MiB would do" if advised
                      else done.stderr.strip().splitlines()[-1])
         return
     result = json.loads(out.read_text())

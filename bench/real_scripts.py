@@ -37,7 +37,6 @@ SHARE = 0.6
 LIMIT_SECONDS = 900
 TRIES = 4  # budgets, where the first is too small
 TIMES = re.compile("fps|time|second|speed")  # lines that hold such differ by chance
-TO_TRY = re.compile(r"A budget to try: [^(]*\((\d+) bytes")
 RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
@@ -200,10 +199,10 @@ class Runner:
         for _ in range(TRIES):
             front = [sys.executable, "-m", "tidepool", "run", "--budget", str(budget), *options]
             ran = self.run(*front, "--")
-            advised = TO_TRY.findall(ran.errors)
-            if ran.status == 0 or not advised or int(advised[-1]) <= budget:
+            advised = measure.budget_to_try(ran.errors)
+            if ran.status == 0 or not advised or advised <= budget:
                 break
-            budget = int(advised[-1])
+            budget = advised
         return budget, ran
 
 

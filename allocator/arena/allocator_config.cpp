@@ -24,16 +24,8 @@ size_t automatic_page_bytes(const AllocatorConfig& config, const AddressSpace& s
   return bytes;
 }
 
-constexpr Placement kWithoutNumbers = {.eighths = {0, 1, 1, 2, 4}, .has_numbers = false};
 // The fewest pages of a budget with a zone for numbers, of which it takes one.
 constexpr size_t kPagesForNumbers = 128;
-
-// Whether numbers have a zone. Where pages cannot move they gain nothing by it, and each zone costs
-// room for large blocks, as the zones divide the budget itself.
-bool keeps_numbers_apart(const AllocatorConfig& config, const AddressSpace& space) {
-  return config.placement.has_numbers && space.has_virtual_memory() &&
-         config.budget_bytes >= config.page_bytes * kPagesForNumbers;
-}
 
 }  // namespace
 
@@ -60,8 +52,12 @@ AllocatorConfig completed(AllocatorConfig config, const AddressSpace& space) {
     refuse(fmt::format("budget_bytes: {} is more than {}",
                        human_and_exact_bytes(config.budget_bytes), human_bytes(kGreatestBudget)));
   }
-  const bool has_share = config.placement.eighths[static_cast<size_t>(Zone::kNumbers)] > 0;
-  if (has_share && !keeps_numbers_apart(config, space)) config.placement = kWithoutNumbers;
+  // Where pages cannot move numbers gain nothing by a zone, and each costs room for large blocks,
+  // as the zones divide the budget itself.
+  const bool few_pages = config.budget_bytes < config.page_bytes * kPagesForNumbers;
+  if (config.placement.has_numbers() && (few_pages || !space.has_virtual_memory())) {
+    config.placement = kWithoutNumbers;
+  }
   if (!space.has_virtual_memory()) {  // what is reserved is held
     config.allow_remap = false;
     config.budget_bytes = config.range_bytes =

@@ -2,6 +2,7 @@
 // such as statistics and histories in another framework's form. The allocator calls it with the
 // device's lock held. So an observer must be quick, must take no lock that anybody holds while
 // calling the allocator, and must not call the allocator.
+// RelayingObserver: an observer that passes on to another one what it hears.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,33 @@ class AllocatorObserver {
 
  protected:
   ~AllocatorObserver() = default;
+};
+
+// What a class derived from it overrides has to pass on by the function that it overrides.
+class RelayingObserver : public AllocatorObserver {
+ public:
+  void allocated(const BlockView& block) override {
+    if (next_ != nullptr) next_->allocated(block);
+  }
+  void freed(const BlockView& block, bool still_used) override {
+    if (next_ != nullptr) next_->freed(block, still_used);
+  }
+  void awaiting(const BlockView& block, bool starts) override {
+    if (next_ != nullptr) next_->awaiting(block, starts);
+  }
+  void reserved(size_t bytes) override {
+    if (next_ != nullptr) next_->reserved(bytes);
+  }
+  void page(const void* address, size_t bytes, bool usable) override {
+    if (next_ != nullptr) next_->page(address, bytes, usable);
+  }
+
+ protected:
+  // `next`: who hears of it, too; nullptr: nobody.
+  explicit RelayingObserver(AllocatorObserver* next) : next_(next) {}
+  ~RelayingObserver() = default;
+
+  AllocatorObserver* const next_;
 };
 
 }  // namespace tidepool

@@ -44,20 +44,25 @@ struct Placement {
   // Blocks up to the page's bytes >> this are tiny, and those below the page's bytes >> the other
   // medium; 63: none is.
   int tiny_shift = 4, medium_shift = 0;
-  bool has_long_lived = true, has_numbers = true;
+  bool has_long_lived = true;
+
+  constexpr bool has_numbers() const { return eighths[static_cast<size_t>(Zone::kNumbers)] > 0; }
 };
 
+// Numbers lie among other blocks. This is for GPUs, as such numbers are in the host's memory, and
+// for budgets that feel the page that the zone takes.
+inline constexpr Placement kWithoutNumbers = {.eighths = {0, 1, 1, 2, 4}};
 // Apart, as by default, costs up to a partly used page for each zone, and lets more pages be moved;
 // where none has to be moved, coarse placement takes less: small blocks, and the others.
 inline constexpr Placement kCoarsePlacement = {
-    .eighths = {0, 1, 1, 2, 4}, .tiny_shift = 1, .medium_shift = 63, .has_numbers = false};
+    .eighths = kWithoutNumbers.eighths, .tiny_shift = 1, .medium_shift = 63};
 // A range that is not divided.
-inline constexpr Placement kOneZone = {{0, 0, 0, 0, 8}, 63, 63, false, false};
+inline constexpr Placement kOneZone = {{0, 0, 0, 0, 8}, 63, 63, false};
 
 // The zone of a request of `bytes`, a multiple of `unit_bytes`.
 inline constexpr Zone zone_for(size_t bytes, PlacementHint hint, size_t unit_bytes,
                                size_t page_bytes, const Placement& placement) {
-  if (bytes <= unit_bytes && placement.has_numbers) return Zone::kNumbers;
+  if (bytes <= unit_bytes && placement.has_numbers()) return Zone::kNumbers;
   if (bytes <= page_bytes >> placement.tiny_shift) return Zone::kTiny;
   if (hint == PlacementHint::kLongLived && placement.has_long_lived) return Zone::kLongLived;
   return bytes < page_bytes >> placement.medium_shift ? Zone::kMedium : Zone::kTransient;

@@ -106,8 +106,8 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
       functions_ = device::find_driver_functions(&find_driver_function);
     }
   }
-  config.placement.has_numbers = false;  // those are in the host's memory
-  if (!settings_.rematerialize) config.placement = kCoarsePlacement;  // pages hardly have to move
+  config.placement =
+      settings_.rematerialize ? kWithoutNumbers : kCoarsePlacement;  // pages hardly have to move
   auto made = std::make_unique<DeviceMemory>(device, functions_, config);
   apply_requests(*made);  // may throw, and be tried again
   if (settings_.rematerialize) {

@@ -12,7 +12,7 @@ uint32_t BlockBook::give(const void* address) {
 void BlockBook::allocated(const BlockView& block) {
   entries_[block.address] = {blocks_, false};
   changes_.push_back({blocks_++, block.requested_bytes});
-  next_.allocated(block);
+  RelayingObserver::allocated(block);
 }
 
 void BlockBook::freed(const BlockView& block, bool still_used) {
@@ -21,7 +21,7 @@ void BlockBook::freed(const BlockView& block, bool still_used) {
     if (!found->second.storages) changes_.push_back({found->second.number, 0});
     entries_.erase(found);
   }
-  next_.freed(block, still_used);
+  RelayingObserver::freed(block, still_used);
 }
 
 }  // namespace tidepool::plan

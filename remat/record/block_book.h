@@ -18,10 +18,10 @@
 
 namespace tidepool::plan {
 
-class BlockBook final : public AllocatorObserver {
+class BlockBook final : public RelayingObserver {
  public:
   // `next` hears of everything, too.
-  explicit BlockBook(AllocatorObserver& next) : next_(next) {}
+  explicit BlockBook(AllocatorObserver& next) : RelayingObserver(&next) {}
 
   // Gives the block at `address` to a storage. Returns the block's number; kNone for nullptr, and
   // for a block that was allocated before the book was begun.
@@ -34,11 +34,6 @@ class BlockBook final : public AllocatorObserver {
 
   void allocated(const BlockView& block) override;
   void freed(const BlockView& block, bool still_used) override;
-  void awaiting(const BlockView& block, bool starts) override { next_.awaiting(block, starts); }
-  void reserved(size_t bytes) override { next_.reserved(bytes); }
-  void page(const void* address, size_t bytes, bool usable) override {
-    next_.page(address, bytes, usable);
-  }
 
  private:
   struct Entry {
@@ -46,7 +41,6 @@ class BlockBook final : public AllocatorObserver {
     bool storages = false;  // a storage has it
   };
 
-  AllocatorObserver& next_;
   absl::flat_hash_map<const void*, Entry> entries_;
   std::vector<BlockChange> changes_;
   uint32_t blocks_ = 0;

@@ -1,25 +1,13 @@
 #include "remat/simulate/list_parts.h"
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "allocator/base/check.h"
-#include "remat/tier/tier.h"
+#include "remat/list_operators.h"
 
 namespace tidepool::plan {
 namespace {
-
-// As works_by_element() of bindings/torch/calls/operator_info.cpp.
-constexpr std::string_view kForeach[] = {"aten::_foreach_", "aten::_amp_foreach_"};
-constexpr std::string_view kFused[] = {"aten::_fused_adam", "aten::_fused_sgd",
-                                       "aten::_fused_adagrad"};
-
-template <size_t kCount>
-bool begins_with(std::string_view name, const std::string_view (&prefixes)[kCount]) {
-  return std::any_of(std::begin(prefixes), std::end(prefixes),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
 
 // Lists: how many elements an operator's lists have, and how many lists it writes and reads. What
 // it reads behind these is single tensors, such as a factor for all elements.
@@ -80,16 +68,16 @@ class Splitter {
   }
 
   std::optional<Lists> lists_of(const TraceOperator& op) const {
-    const std::string_view name = trace_.names[op.name];
+    const remat::ListOperator kind = remat::list_operator_named(trace_.names[op.name]);
     Lists lists{0, 0, 0};
-    if (begins_with(name, kForeach)) {
+    if (kind == remat::ListOperator::kForeach) {
       lists.elements = op.outputs > 0 ? op.outputs : op.writes;
       if (op.outputs > 0 && op.writes > 0) return std::nullopt;
       lists.written = op.outputs > 0 ? 0 : 1;
       // Behind its lists it reads one tensor at most; more than that are lists whose elements share
       // storages.
       if (lists.elements > 0 && op.reads % lists.elements > 1) return std::nullopt;
-    } else if (begins_with(name, kFused)) {
+    } else if (kind == remat::ListOperator::kFused) {
       // Parameters, gradients and up to three lists of an optimizer's state.
       constexpr size_t kMostLists = 5;
       lists.written = kMostLists;
@@ -99,21 +87,6 @@ class Splitter {
     if (lists.elements < 2) return std::nullopt;
     lists.read = op.reads / lists.elements;
     return lists;
-  }
-
-  // The ends of the parts, in elements.
-  std::vector<size_t> part_ends(const std::vector<size_t>& element_bytes) const {
-    std::vector<size_t> ends;
-    size_t sum = 0;
-    for (size_t k = 0; k < element_bytes.size(); ++k) {
-      if (sum > 0 && sum + element_bytes[k] > most_bytes_) {
-        ends.push_back(k);
-        sum = 0;
-      }
-      sum += element_bytes[k];
-    }
-    ends.push_back(element_bytes.size());
-    return ends;
   }
 
   void add_operator(const TraceOperator& op) {
@@ -130,8 +103,8 @@ class Splitter {
         element_bytes[k] += bytes(reads[n * lists->elements + k]);
       }
     }
-    const std::vector<size_t> ends = part_ends(element_bytes);
-    if (ends.size() == 1) return add_part(op, kWhole, 0, 1, op.cost_ns);
+    const std::vector<size_t> ends = remat::list_part_ends(element_bytes, most_bytes_);
+    if (ends.empty()) return add_part(op, kWhole, 0, 1, op.cost_ns);
     double all = 0;
     for (const size_t each : element_bytes) all += static_cast<double>(each);
     uint64_t left_ns = op.cost_ns;

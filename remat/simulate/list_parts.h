@@ -1,7 +1,5 @@
-// list_parts: a trace as a job with a second tier runs it. Operators that do the same to each
-// element of their lists (`_foreach_` and fused optimizers' operators) run on parts of the lists
-// there, in order, where their operands are too large to be resident together.
-// See bindings/torch/intercept/operands/list_parts.h.
+// list_parts: a trace as a job with a second tier runs it: with operators on lists in parts
+// (remat/list_operators.h).
 #pragma once
 
 #include <cstddef>

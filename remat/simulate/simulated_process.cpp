@@ -32,13 +32,13 @@ std::unique_ptr<remat::Tier> make_tier(const TierModel& model, SimulatedJob& job
 
 std::unique_ptr<SimulatedProcess> SimulatedProcess::make(const Trace& trace,
                                                          const SimulationConfig& config) {
+  const bool on_gpu = trace.facts.device == "cuda";
   size_t granularity = config.granularity;
-  if (granularity == 0) {
-    granularity = trace.facts.device == "cuda" ? 2 * kMiB : PrivateHostSpace::kGranularity;
-  }
+  if (granularity == 0) granularity = on_gpu ? 2 * kMiB : PrivateHostSpace::kGranularity;
   auto memory = make_memory(config.memory, config.budget_bytes, granularity,
                             {config.evict_singly, config.partition});
   if (!memory) return nullptr;
+  if (on_gpu && memory->config.placement.has_numbers()) memory->config.placement = kWithoutNumbers;
   memory->config.remap_ns_per_page = trace.facts.map_ns;
   memory->config.drain_ns = trace.facts.drain_ns;
   restrict_to(config.ways, memory->config);

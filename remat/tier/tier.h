@@ -14,10 +14,6 @@
 
 namespace tidepool::remat {
 
-// Where there is a tier, the operands of an operator on lists take one part in kListShare of the
-// budget at most: an operator that has more runs on parts of its lists.
-inline constexpr size_t kListShare = 4;
-
 // A copy's place in a tier.
 enum class TierSlot : uint64_t {};
 

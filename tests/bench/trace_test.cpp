@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace tidepool::bench {
 namespace {
@@ -18,12 +19,7 @@ std::vector<Trace> parse(const std::string& text) {
 
 // What parse_log() says to the text, or "".
 std::string refusal(const std::string& text) {
-  try {
-    (void)parse(text);
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_by<std::runtime_error>([&] { (void)parse(text); });
 }
 
 TEST_CASE("a log of RMM's becomes a trace") {

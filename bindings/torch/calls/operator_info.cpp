@@ -13,6 +13,7 @@
 #include "bindings/torch/calls/kernel_library.h"
 #include "bindings/torch/calls/operator_evidence.h"
 #include "bindings/torch/calls/varying_operators.h"
+#include "remat/list_operators.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -214,15 +215,9 @@ namespace {
 
 // Whether the operator does the same to each element of its lists, and nothing else.
 bool works_by_element(const c10::FunctionSchema& schema) {
-  constexpr std::string_view kPrefixes[] = {"aten::_foreach_", "aten::_fused_adam",
-                                            "aten::_fused_sgd", "aten::_fused_adagrad",
-                                            "aten::_amp_foreach_"};
-  const auto has_prefix = [&](std::string_view prefix) {
-    return std::string_view(schema.name()).starts_with(prefix);
-  };
   // A tensor of that name has an entry for each element.
   const auto scalars = schema.argumentIndexWithName("scalars");
-  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), has_prefix) &&
+  return remat::list_operator_named(schema.name()) != remat::ListOperator::kNone &&
          !(scalars && schema.arguments()[*scalars].type()->str() == "Tensor") &&
          std::all_of(schema.returns().begin(), schema.returns().end(),
                      [](const auto& result) { return result.type()->str() == "Tensor[]"; });

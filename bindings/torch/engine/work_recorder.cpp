@@ -44,7 +44,7 @@ void forked() {
 
 WorkRecorder::WorkRecorder(const std::string& path, size_t bytes, const plan::WorkRingFacts& facts,
                            BudgetedAllocator& allocator, AllocatorObserver* next)
-    : ring_(path, bytes, facts), allocator_(allocator), next_(next) {}
+    : RelayingObserver(next), ring_(path, bytes, facts), allocator_(allocator) {}
 
 void WorkRecorder::evicted(const remat::Storage& storage, const void* address) {
   ring_.evicted(allocator_.offset(address), storage.current->bytes, &storage, maker_of(storage),
@@ -76,25 +76,17 @@ void WorkRecorder::step_ended(remat::Runtime& runtime) {
 
 void WorkRecorder::allocated(const BlockView& block) {
   ring_.taken(allocator_.offset(block.address), block.bytes, detail::t_operator);
-  if (next_ != nullptr) next_->allocated(block);
+  RelayingObserver::allocated(block);
 }
 
 void WorkRecorder::freed(const BlockView& block, bool still_used) {
   ring_.freed(allocator_.offset(block.address), block.bytes);
-  if (next_ != nullptr) next_->freed(block, still_used);
-}
-
-void WorkRecorder::awaiting(const BlockView& block, bool starts) {
-  if (next_ != nullptr) next_->awaiting(block, starts);
+  RelayingObserver::freed(block, still_used);
 }
 
 void WorkRecorder::reserved(size_t bytes) {
   ring_.held(bytes);
-  if (next_ != nullptr) next_->reserved(bytes);
-}
-
-void WorkRecorder::page(const void* address, size_t bytes, bool usable) {
-  if (next_ != nullptr) next_->page(address, bytes, usable);
+  RelayingObserver::reserved(bytes);
 }
 
 void read_work_recorder_settings(const char* text) {

@@ -20,7 +20,7 @@
 
 namespace tidepool::torch_glue {
 
-class WorkRecorder final : public AllocatorObserver {
+class WorkRecorder final : public RelayingObserver {
  public:
   // `next` hears of the allocator, too; nullptr: nobody.
   WorkRecorder(const std::string& path, size_t bytes, const plan::WorkRingFacts& facts,
@@ -40,14 +40,11 @@ class WorkRecorder final : public AllocatorObserver {
 
   void allocated(const BlockView& block) override;
   void freed(const BlockView& block, bool still_used) override;
-  void awaiting(const BlockView& block, bool starts) override;
   void reserved(size_t bytes) override;
-  void page(const void* address, size_t bytes, bool usable) override;
 
  private:
   plan::WorkRing ring_;
   BudgetedAllocator& allocator_;
-  AllocatorObserver* const next_;
 };
 
 namespace detail {

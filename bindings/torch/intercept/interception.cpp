@@ -18,6 +18,7 @@
 #include "bindings/torch/intercept/raw_readers.h"
 #include "bindings/torch/intercept/record_stream.h"
 #include "bindings/torch/intercept/typed_operator.h"
+#include "remat/list_operators.h"
 
 namespace tidepool::torch_glue {
 

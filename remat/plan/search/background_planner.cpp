@@ -28,8 +28,6 @@ constexpr double kMostTryingOverhead = 20;
 // job's memory is not laid out quite as theirs.
 constexpr size_t kMargin = 100;
 constexpr size_t kMostKinds = 16;  // the kinds of step of which something is remembered
-// The steps of a plan may replay so much more than those before it, as measured costs vary.
-constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
 constexpr std::chrono::seconds kPatienceAtEnd{5};
 
 uint64_t thread_ns() {
@@ -236,7 +234,7 @@ void BackgroundPlanner::start_search(const remat::StepEnd& end, Kind& kind) {
 void BackgroundPlanner::judge_plan(Kind& kind) {
   kind.planned_shares += kind.share;
   if (--kind.trial_steps > 0) return;
-  if (kind.planned_shares / kTrialSteps <= kTolerance * kind.share_before + kToleratedShare) return;
+  if (!takes_more(kind.planned_shares / kTrialSteps, kind.share_before)) return;
   remat::StepPlan none;
   none.fingerprint = kind.fingerprint;
   runtime_.set_plan(none);

@@ -40,8 +40,8 @@ std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& jo
 
 // BestPlan: which of some plans is the best for a step.
 struct BestPlan {
-  std::optional<size_t>
-      plan;  // its number; nothing if the step runs best without one, or not at all
+  // Its number; nothing if the step runs best without one, or not at all.
+  std::optional<size_t> plan;
   // What the step takes beyond its operators' time without a plan, searches for room included, as a
   // share of that time; 0 if it does not run.
   double share = 0;
@@ -49,6 +49,13 @@ struct BestPlan {
 // Simulates the step without a plan and with each of `plans`, as find_plans() does its candidates.
 BestPlan best_plan(const Trace& step, const SimulationConfig& job, const PlannerConfig& config,
                    std::span<const remat::StepPlan> plans);
+
+// Whether a step under a plan has taken more, as such a share, than it should: more than it takes
+// without the plan, by more than measured costs vary.
+inline bool takes_more(double share, double without) {
+  constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
+  return share > kTolerance * without + kToleratedShare;
+}
 
 // WeightedOutput: a result that has bytes, for which a plan has a weight.
 struct WeightedOutput {

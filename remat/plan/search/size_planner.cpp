@@ -13,8 +13,6 @@ namespace {
 constexpr uint64_t kFreeNs = 100'000'000;  // what simulations may take whatever the job takes
 constexpr size_t kPlansOfSearch = 3;       // the best of a search are tried for other sizes
 constexpr uint32_t kMostCaution = 64;
-// As in BackgroundPlanner: a step may replay so much more than the simulation of it.
-constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
 
 }  // namespace
 
@@ -23,24 +21,26 @@ SizePlanner::SizePlanner(remat::Runtime& runtime, const SizePlannerConfig& confi
 
 SizePlanner::~SizePlanner() = default;
 
-SizePlanner::Form* SizePlanner::find(uint64_t form) {
+const SizePlanner::Form* SizePlanner::find(uint64_t form) const {
   const auto found = std::find_if(forms_.begin(), forms_.end(),
                                   [&](const Form& other) { return other.form == form; });
   return found == forms_.end() ? nullptr : &*found;
 }
 
+SizePlanner::Form* SizePlanner::find(uint64_t form) {
+  return const_cast<Form*>(std::as_const(*this).find(form));
+}
+
 bool SizePlanner::wants(uint64_t form) const {
-  return std::any_of(forms_.begin(), forms_.end(), [&](const Form& other) {
-    return other.form == form && other.sizes > 1 && other.searches < kMostSearches;
-  });
+  const Form* const found = find(form);
+  return found != nullptr && found->sizes > 1 && found->searches < kMostSearches;
 }
 
 // Moves the form to the end, or adds it there.
 SizePlanner::Form& SizePlanner::note_form(uint64_t form) {
-  const auto found = std::find_if(forms_.begin(), forms_.end(),
-                                  [&](const Form& other) { return other.form == form; });
-  if (found != forms_.end()) {
-    std::rotate(found, found + 1, forms_.end());
+  if (const Form* const found = find(form)) {
+    const auto at = forms_.begin() + (found - forms_.data());
+    std::rotate(at, at + 1, forms_.end());
     return forms_.back();
   }
   if (forms_.size() == kMostForms) forms_.erase(forms_.begin());
@@ -157,7 +157,7 @@ void SizePlanner::step_ended(const remat::StepEnd& end, double share) {
   if (!over || !attempt->plan) return;
   // From now on the plan is for what the step really was, which bytes may tell from the foreseen.
   remat::StepPlan plan = *attempt->plan;
-  if (share > kTolerance * attempt->share + kToleratedShare) {
+  if (takes_more(share, attempt->share)) {
     plan = {};
     form.left_alone = form.caution;
     form.caution = std::min(form.caution * 2, kMostCaution);

@@ -106,6 +106,7 @@ class SizePlanner {
     bool over = false;  // guarded by mutex_; before, all this is the simulating thread's
   };
 
+  const Form* find(uint64_t form) const;
   Form* find(uint64_t form);
   Form& note_form(uint64_t form);
   bool has_time();

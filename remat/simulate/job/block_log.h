@@ -11,7 +11,7 @@
 
 namespace tidepool::plan {
 
-class BlockLog final : public AllocatorObserver {
+class BlockLog final : public RelayingObserver {
  public:
   // Requires: the log has blocks; `next` is the allocator's observer now, or nullptr.
   BlockLog(WorkLog& log, BudgetedAllocator& allocator, AllocatorObserver* next);
@@ -21,14 +21,12 @@ class BlockLog final : public AllocatorObserver {
 
   void allocated(const BlockView& block) override;
   void freed(const BlockView& block, bool still_used) override;
-  void awaiting(const BlockView& block, bool starts) override;
   void reserved(size_t bytes) override;
   void page(const void* address, size_t bytes, bool usable) override;
 
  private:
   WorkLog& log_;
   BudgetedAllocator& allocator_;
-  AllocatorObserver* const next_;
 };
 
 }  // namespace tidepool::plan

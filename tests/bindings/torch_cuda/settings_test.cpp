@@ -3,18 +3,14 @@
 #include <stdexcept>
 
 #include "tests/support/catch.h"
+#include "tests/support/refusal.h"
 
 namespace tidepool::torch_cuda {
 namespace {
 
 // What the parser says to the text, or "".
 std::string refusal(const std::string& text) {
-  try {
-    (void)Settings::parse(text);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_by<std::invalid_argument>([&] { (void)Settings::parse(text); });
 }
 
 TEST_CASE("the settings of CUDA's plugin") {

@@ -50,6 +50,16 @@ STORAGE_READERS = {
 _MISSING = object()
 
 
+def hand_out(plugin, tensor, storage: int) -> None:
+    """Give up a tensor's address: whoever keeps it may write there at any time.
+
+    Of parameters it is asked for to compare them (tied weights), and all that is computed from an
+    escaped tensor must stay: only their address is fixed.
+    """
+    is_parameter = tensor.requires_grad and tensor.is_leaf
+    (plugin.written if is_parameter else plugin.escape)(storage)
+
+
 class Readers:
     """The installed wrappers; `uninstall` puts PyTorch's own functions back."""
 
@@ -237,11 +247,7 @@ class Readers:
         return marker
 
     def _tensor_address(self, original):
-        """For a tensor's address: whoever keeps it may write there at any time.
-
-        Of parameters it is asked for to compare them (tied weights), and all that is computed from
-        an escaped tensor must stay: only their address is fixed.
-        """
+        """For a tensor's address."""
         find, plugin = self.storage_of, self._plugin
         overridden = self._torch.overrides.has_torch_function_unary
 
@@ -249,8 +255,7 @@ class Readers:
         def address(self, *args, **kwargs):
             storage = 0 if overridden(self) else find(self)
             if storage:
-                parameter = self.requires_grad and self.is_leaf
-                (plugin.written if parameter else plugin.escape)(storage)
+                hand_out(plugin, self, storage)
             return original(self, *args, **kwargs)
 
         return address

@@ -21,6 +21,7 @@ import re
 import weakref
 
 from ._callers import call_as_caller
+from ._readers import hand_out
 
 # Readers of whole modules and graphs, by the class of torch._C that has them.
 METHODS = {
@@ -107,8 +108,7 @@ def _native(original, plugin, torch, storage_of):
     def call(self, *args, **kwargs):
         for value in leaves((args, kwargs)):
             if storage := storage_of(value):
-                is_parameter = value.requires_grad and value.is_leaf
-                (plugin.written if is_parameter else plugin.escape)(storage)
+                hand_out(plugin, value, storage)
         with plugin.region():
             return call_as_caller(original, self, *args, **kwargs)
 

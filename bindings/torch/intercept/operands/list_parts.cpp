@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings/torch/storage/storage_access.h"
+#include "remat/list_operators.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -38,18 +39,7 @@ std::vector<size_t> part_ends(const OperatorInfo& info, const Stack& stack, size
     if (elements.size() != bytes.size()) return {};
     for (size_t k = 0; k < bytes.size(); ++k) bytes[k] += storage_bytes(elements[k]);
   }
-  std::vector<size_t> ends;
-  size_t sum = 0;
-  for (size_t k = 0; k < bytes.size(); ++k) {
-    if (sum > 0 && sum + bytes[k] > most_bytes) {
-      ends.push_back(k);
-      sum = 0;
-    }
-    sum += bytes[k];
-  }
-  if (ends.empty()) return {};
-  ends.push_back(bytes.size());
-  return ends;
+  return remat::list_part_ends(bytes, most_bytes);
 }
 
 void run_parts(const OperatorInfo& info, Stack* stack, const std::vector<size_t>& ends,

@@ -1,7 +1,5 @@
-// List parts: an operator that works on the elements of its lists one by one (PyTorch's `_foreach_`
-// and fused optimizers' operators) is run on parts of the lists, in order, where its operands are
-// too large to be resident together. The results are the same, because no element's depends on
-// another's.
+// List parts: a call of an operator on lists (remat/list_operators.h) is run on parts of its lists,
+// in order, where its operands are too large to be resident together.
 // Stateless.
 #pragma once
 
@@ -16,8 +14,7 @@
 
 namespace tidepool::torch_glue {
 
-// The ends of the parts, in elements: {2, 3, 7} for the parts 0 to 1, 2, and 3 to 6. Each part has
-// as many elements as take at most `most_bytes`, but at least one. Empty: the call is to run whole,
+// The ends of the parts as remat::list_part_ends() has them. Empty: the call is to run whole,
 // because it fits, or its lists are not of one length.
 std::vector<size_t> part_ends(const OperatorInfo& info, const torch::jit::Stack& stack,
                               size_t most_bytes);
