@@ -1,12 +1,12 @@
 """Trains the models of one library for a few steps each, and says what became of each.
 
-    python train_library_models.py LIBRARY [MODEL...] [--steps 2] [--budgets FILE]
+    python train_library_models.py LIBRARY [MODEL...] [--steps 2]
 
 An ordinary loop: AdamW and gradients that are clipped, both on lists of tensors, as on GPUs.
 A line of JSON on standard output for each model has digests of losses and parameters. With Tidepool
 attached it has the bytes allocated, and roots by reason, before the forward pass of the last step,
-after it, and after gradients were clipped. --budgets is a file of JSON with a budget for each
-model, which it is trained under; a model that it lacks is left out.
+after it, and after gradients were clipped; of a request that was refused, what was asked for and
+how much of the budget nothing had pinned.
 """
 
 from __future__ import annotations
@@ -45,6 +45,15 @@ def memory() -> dict:
                        "evictions": device["evictions"]}
 
 
+def failure(error: Exception) -> dict:
+    """Return what an error says, and of a request that was refused what was not pinned then."""
+    said = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+    shortage = sys.modules["tidepool"].shortage(error) if "tidepool" in sys.modules else None
+    return said if shortage is None else {
+        **said, "asked": shortage.asked_bytes,
+        "unpinned": shortage.budget_bytes - shortage.pinned_bytes}
+
+
 def train(build, steps: int) -> dict:
     """Build a model and take steps."""
     random.seed(0)
@@ -77,22 +86,17 @@ def main() -> None:
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("models", nargs="*")
     parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--budgets", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    budgets = json.loads(options.budgets.read_text()) if options.budgets else None
     for name, build in LIBRARIES[options.library].items():
-        if (options.models and name not in options.models) or (
-                budgets is not None and name not in budgets):
+        if options.models and name not in options.models:
             continue
         gc.collect()
         try:
-            if budgets is not None:
-                sys.modules["tidepool"].set_budget(budgets[name])
             said = train(build, options.steps)
         except Exception as error:  # the others' turn comes all the same
-            said = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+            said = failure(error)
         print(json.dumps({"model": name, **said}), flush=True)
     os._exit(0)  # PyTorch may abort where a job ends right after a backward
 

@@ -37,13 +37,16 @@ def test_shares_are_of_what_was_allocated_between_two_moments():
 
 
 def test_budget_has_room_for_what_lasts_and_a_share_of_activations():
-    assert kept_bytes.budget_for(SAID) == (50 + 12) * MIB
+    assert kept_bytes.budget_for(SAID, 0.6) == (50 + 12) * MIB
 
 
 def test_other_bits_and_failures_are_told_apart():
     other = copy.deepcopy(SAID)
     assert kept_bytes.same(SAID, other) == "same"
     assert kept_bytes.same(SAID, {**other, "losses": "c"}) == "**DIFFERENT**"
-    assert kept_bytes.same(SAID, {"error": "OutOfMemoryError: no"}) == "out of memory"
+    assert kept_bytes.same(SAID, {"error": "RuntimeError: out of memory"}) == "out of memory"
+    refused = {"error": "RuntimeError: out of memory", "asked": 10, "unpinned": 20}
+    assert kept_bytes.same(SAID, refused) == "out of memory"
+    assert "REFUSED" in kept_bytes.same(SAID, {**refused, "unpinned": 21})
     assert kept_bytes.same(SAID, {"error": "KeyError: 'x'"}) == "KeyError: 'x'"
     assert kept_bytes.same(SAID, None) == "not run"
