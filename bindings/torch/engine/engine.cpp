@@ -50,6 +50,7 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
     config.job.limits = settings.config.limits;
     config.facts = trace_facts(device, *backend_, allocator);
     config.foresees_at_once = waits_for_plans_;
+    if (waits_for_plans_) config.search_niceness = 0;
     planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
     runtime_.set_observer(planner_.get());
   }

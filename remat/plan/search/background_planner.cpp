@@ -248,7 +248,9 @@ bool BackgroundPlanner::start(std::shared_ptr<Search> search) {
   if (stopped_ || search_ != nullptr) return false;
   try {
     start_service_thread("tidepool-plan", [this, search] {
-      setpriority(PRIO_PROCESS, 0, config_.search_niceness);  // sets this thread's
+      if (config_.search_niceness > 0) {
+        setpriority(PRIO_PROCESS, 0, config_.search_niceness);  // sets this thread's
+      }
       try {
         find(*search);
       } catch (const std::exception&) {

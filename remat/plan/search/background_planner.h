@@ -45,7 +45,9 @@ struct BackgroundPlannerConfig {
   uint64_t most_search_ns = 20'000'000'000;
   // Measures searches, on their thread. An empty function stands for the thread's own time.
   StopToken::Clock search_clock;
-  int search_niceness = 19;  // the niceness of the searching thread
+  // The niceness of the searching thread; 0: that of the thread which begins the search, for jobs
+  // that wait for plans.
+  int search_niceness = 19;
   // Whether plans for foreseen sizes are found at once, before the step goes on.
   bool foresees_at_once = false;
 };
