@@ -41,7 +41,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests/support/fake_cuda/watch": (("tests/support/fake_cuda",), (*TEST, "ATen/", "c10/")),
     "tests/support/value_kernels": (("allocator", "tests/support/value_kernels"), None),
     "tests/standin": (("tests/support", "tests/standin"), TEST),
-    "tests/bench": (("allocator", "bench", "tests/support", "tests/bench"), TEST),
+    "tests/bench": (("allocator", "remat", "bench", "tests/support", "tests/remat/trace",
+                     "tests/bench"), TEST),
     "tests/bindings": (("allocator", "remat", "bindings", "tests/support"), TEST),
     "tests/fuzz": (("allocator", "remat", "bindings", "bench"), TEST),
     "tests/cases": (("tests/cases",), None),
@@ -61,7 +62,7 @@ WITHIN: dict[str, tuple[str, ...]] = {
     "remat/policies": (".", "baselines", "table"),
     "remat/trace": ("text", "."),
     "remat/simulate": ("memory", "job", "."),
-    "remat/plan": ("chain", "checkpoints", "search", "follow", "."),
+    "remat/plan": ("chain", "search", "follow", "."),
     "cuda": ("driver", "kernels", "streams", "space", "."),
     "bindings/torch": ("base", "state", "storage", "calls", "engine", "intercept", "plugin"),
     "bindings/torch/intercept": ("operands", "."),
@@ -75,6 +76,19 @@ for outer, inner in WITHIN.items():
     for k, path in enumerate(paths):
         if path.endswith("/.") or path not in LAYERS:
             LAYERS[path.removesuffix("/.")] = (below + paths[:k + 1], outside)
+# The one namespace of each layer, in which its inner folders are, too; more may be nested in it.
+# Neither `cuda` nor `torch`, which would hide the names of the frameworks' own.
+NAMESPACES = {
+    "allocator": "tidepool",
+    "remat": "tidepool::remat",
+    "cuda": "tidepool::device",
+    "bindings/torch": "tidepool::torch_glue",
+    "bindings/torch_cpu": "tidepool::torch_cpu",
+    "bindings/torch_cuda": "tidepool::torch_cuda",
+    "bindings/pluggable": "tidepool::pluggable",
+    "bindings/cpp": "tidepool::cpp",
+    "bindings/cpp/include": "tidepool",  # what users write
+}
 KNOW_FRAMEWORKS = {"cuda", "bindings", "bindings/torch_cuda", "bindings/torch_cuda/memory",
                    "tests/cuda", "tests/cases", "tests/limits",
                    "tests/programs", "tests/support/fake_cuda", "tests/support/value_kernels",
@@ -101,6 +115,8 @@ CPP_NOISE = re.compile(
 )
 NOT_A_FUNCTION = re.compile(r"^(?:template\s*<.*>\s*)?(?:typedef\s+)?(?:inline\s+)?"
                             r"(?:namespace|class|struct|union|enum|extern)\b", re.DOTALL)
+
+NAMESPACE = re.compile(r"^namespace (tidepool[\w:]*) \{(.*?)^\}", re.DOTALL | re.MULTILINE)
 
 Violation = tuple[str, int, str]  # path, line (0: the whole file), what is wrong
 
@@ -149,6 +165,21 @@ def check_layers(root: Path, path: str, text: str) -> Iterator[Violation]:
             yield path, line, f"{layer} must not include <{header}>"
         elif layer not in KNOW_FRAMEWORKS and header.startswith(FRAMEWORKS):
             yield path, line, f"{layer} must not include <{header}>"
+
+
+def check_namespaces(path: str, text: str) -> Iterator[Violation]:
+    """What a layer defines is in the layer's namespace; what it only declares may be another's."""
+    layer = max((f for f in NAMESPACES if starts_within(path, f)), key=len, default=None)
+    if layer is None:
+        return
+    expected = NAMESPACES[layer]
+    others = {each for each in NAMESPACES.values() if not expected.startswith(each)}
+    for match in NAMESPACE.finditer(without_noise(text)):
+        name, body = match.groups()
+        nested = name.startswith(expected + "::") and not any(map(name.startswith, others))
+        declares = re.fullmatch(r"\s*((class|struct|enum class) [\w: ]+;\s*)+", body)
+        if name != expected and not nested and not declares:
+            yield path, line_of(text, match.start()), f"namespace {name}; {layer} has {expected}"
 
 
 def without_noise(text: str) -> str:
@@ -286,6 +317,7 @@ def check(root: Path) -> list[Violation]:
         found += check_forbidden(path, text)
         if Path(path).suffix in CPP:
             found += check_layers(root, path, text)
+            found += check_namespaces(path, text)
         if Path(path).suffix == ".md":
             found += check_document(root, files, path, text)
     return sorted(found)

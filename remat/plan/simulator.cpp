@@ -11,7 +11,7 @@
 #include "remat/simulate/list_parts.h"
 #include "remat/simulate/simulated_process.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Planning: the BackgroundPlanner of a simulated job, where the job's policy follows plans, or the
@@ -135,4 +135,4 @@ SimulationResult simulate_logged(const Trace& recorded, const SimulationConfig& 
   return result;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -42,6 +42,10 @@ def test_clean_tree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("path", "text", "message"), [
     ("allocator/a.h", '#include "remat/value.h"\n', 'allocator must not include "remat/value.h"'),
     ("allocator/a.h", "#include <torch/all.h>\n", "allocator must not include <torch/all.h>"),
+    ("allocator/a.h", "namespace tidepool::remat {\nint x;\n}\n",
+     "namespace tidepool::remat; allocator has tidepool"),
+    ("remat/plan/a.h", "namespace tidepool::plan {\nint x;\n}\n",
+     "namespace tidepool::plan; remat has tidepool::remat"),
     ("allocator/a.h", "#include <nlohmann/json.hpp>\n", "must not include <nlohmann/json.hpp>"),
     ("allocator/a.h", "#  include <cuda_runtime.h>\n", "must not include <cuda_runtime.h>"),
     ("allocator/heap/a.h", '#include "allocator/search/b.h"\n', "allocator/heap must not include"),

@@ -12,6 +12,6 @@
 namespace tidepool::torch_glue {
 
 nlohmann::json device_json(const AllocatorStatistics& memory, const remat::RuntimeStatistics& remat,
-                           const plan::BackgroundPlannerStatistics& planning);
+                           const remat::BackgroundPlannerStatistics& planning);
 
 }  // namespace tidepool::torch_glue
