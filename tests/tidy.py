@@ -89,6 +89,7 @@ NAMESPACES = {
     "bindings/cpp": "tidepool::cpp",
     "bindings/cpp/include": "tidepool",  # what users write
 }
+PACKAGE = "bindings/python/tidepool"
 KNOW_FRAMEWORKS = {"cuda", "bindings", "bindings/torch_cuda", "bindings/torch_cuda/memory",
                    "tests/cuda", "tests/cases", "tests/limits",
                    "tests/programs", "tests/support/fake_cuda", "tests/support/value_kernels",
@@ -248,6 +249,44 @@ def check_sizes(path: str, text: str) -> Iterator[Violation]:
             yield path, first, f"{name} has {count} lines; at most {MAX_FUNCTION_LINES}"
 
 
+def imported_modules(path: str, text: str) -> Iterator[tuple[str, int]]:
+    """Yield (path without its suffix, line) of each module that relative imports may name."""
+    folder = Path(path).parent
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # which check_sizes() reports
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = folder.joinpath(*[".."] * (node.level - 1), *(node.module or "").split("."))
+            for found in (base, *(base / alias.name for alias in node.names)):
+                yield os.path.normpath(found), node.lineno
+
+
+def check_import_cycles(modules: dict[str, str]) -> Iterator[Violation]:
+    """Modules of a Python package import each other in one direction, those in functions, too.
+
+    Args:
+        modules: their texts by path.
+    """
+    imports = {path: [(f"{module}.py", line) for module, line in imported_modules(path, text)
+                      if f"{module}.py" in modules]
+               for path, text in modules.items()}
+    finished: set[str] = set()
+
+    def visit(path: str, above: tuple[str, ...]) -> Iterator[Violation]:
+        for module, line in imports[path]:
+            if module in above:
+                yield path, line, f"imports {module}, which imports it"
+            elif module not in finished:
+                yield from visit(module, (*above, module))
+        finished.add(path)
+
+    for path in sorted(modules):
+        if path not in finished:
+            yield from visit(path, (path,))
+
+
 def check_name(path: str) -> Iterator[Violation]:
     """Sources and their folders have snake_case names."""
     if Path(path).suffix in NARROW:
@@ -308,6 +347,8 @@ def check(root: Path) -> list[Violation]:
     """Return all violations in a source tree."""
     files = repository_files(root)
     found = list(check_mirrored_tests(files))
+    package = (path for path in files if starts_within(path, PACKAGE) and path.endswith(".py"))
+    found += check_import_cycles({path: (root / path).read_text("utf-8") for path in package})
     for path in files:
         if Path(path).suffix not in TEXT and Path(path).name not in NARROW_NAMES:
             continue

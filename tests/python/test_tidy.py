@@ -97,6 +97,21 @@ def test_finds_one(tmp_path: Path, path: str, text: str, message: str) -> None:
     assert message in found[0][2]
 
 
+def test_finds_modules_that_import_each_other(tmp_path: Path) -> None:
+    package = tidy.PACKAGE
+    chain = {f"{package}/{path}": text for path, text in {
+        "a.py": "from .inner import b\n",
+        "inner/__init__.py": "",
+        "inner/b.py": "def late():\n    from .. import c\n    return c\n",
+        "c.py": "import os\n",
+    }.items()}
+    plant(tmp_path, CLEAN | chain)
+    assert tidy.check(tmp_path) == []
+    plant(tmp_path, {f"{package}/c.py": "\nfrom .a import x\n"})
+    assert tidy.check(tmp_path) == [
+        (f"{package}/c.py", 2, f"imports {package}/a.py, which imports it")]
+
+
 def test_finds_a_missing_mirrored_test(tmp_path: Path) -> None:
     plant(tmp_path, {p: t for p, t in CLEAN.items() if p != "tests/allocator/block_test.cpp"})
     missing = ("allocator/block.h", 0, "has no tests/allocator/block_test.cpp")
