@@ -62,7 +62,7 @@ WITHIN: dict[str, tuple[str, ...]] = {
     "remat/policies": (".", "baselines", "table"),
     "remat/trace": ("text", "."),
     "remat/simulate": ("memory", "job", "."),
-    "remat/plan": ("chain", "search", "follow", "."),
+    "remat/plan": ("chain", "search", "background", "follow", "."),
     "cuda": ("driver", "kernels", "streams", "space", "."),
     "bindings/torch": ("base", "state", "storage", "calls", "engine", "intercept", "plugin"),
     "bindings/torch/intercept": ("operands", "."),

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "remat/plan/background/background_planner.h"
 #include "remat/plan/follow/plan_follower.h"
-#include "remat/plan/search/background_planner.h"
 #include "remat/simulate/job/block_log.h"
 #include "remat/simulate/list_parts.h"
 #include "remat/simulate/simulated_process.h"

@@ -15,8 +15,8 @@
 #include "bindings/torch/base/settings.h"
 #include "bindings/torch/engine/foreign_copies.h"
 #include "bindings/torch/engine/torch_backend.h"
+#include "remat/plan/background/background_planner.h"
 #include "remat/plan/follow/plan_follower.h"
-#include "remat/plan/search/background_planner.h"
 #include "remat/record/trace_recorder.h"
 #include "remat/runtime.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/budgeted_allocator.h"
-#include "remat/plan/search/background_planner.h"
+#include "remat/plan/background/background_planner.h"
 #include "remat/runtime.h"
 
 namespace tidepool::torch_glue {

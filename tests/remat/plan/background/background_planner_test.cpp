@@ -1,4 +1,4 @@
-#include "remat/plan/search/background_planner.h"
+#include "remat/plan/background/background_planner.h"
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-#include "remat/plan/search/recorded_step.h"
+#include "remat/plan/background/recorded_step.h"
 
 #include <algorithm>
 #include <cmath>

@@ -25,8 +25,8 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "allocator/locks/mutex.h"
-#include "remat/plan/search/recorded_step.h"
-#include "remat/plan/search/size_planner.h"
+#include "remat/plan/background/recorded_step.h"
+#include "remat/plan/background/size_planner.h"
 #include "remat/record/event_recorder.h"
 #include "remat/runtime.h"
 #include "remat/simulate/simulation.h"

@@ -1,4 +1,4 @@
-#include "remat/plan/search/size_planner.h"
+#include "remat/plan/background/size_planner.h"
 
 #include <algorithm>
 #include <vector>

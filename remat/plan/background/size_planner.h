@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "allocator/locks/mutex.h"
+#include "remat/plan/background/recorded_step.h"
 #include "remat/plan/search/planner.h"
-#include "remat/plan/search/recorded_step.h"
 #include "remat/runtime.h"
 #include "remat/steps/step_history.h"
 
