@@ -41,7 +41,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "tests/support/fake_cuda/watch": (("tests/support/fake_cuda",), (*TEST, "ATen/", "c10/")),
     "tests/support/value_kernels": (("allocator", "tests/support/value_kernels"), None),
     "tests/standin": (("tests/support", "tests/standin"), TEST),
-    "tests/bench": (("allocator", "bench", "tests/support", "tests/bench"), TEST),
+    "tests/bench": (("allocator", "remat", "bench", "tests/support", "tests/remat/trace",
+                     "tests/bench"), TEST),
     "tests/bindings": (("allocator", "remat", "bindings", "tests/support"), TEST),
     "tests/fuzz": (("allocator", "remat", "bindings", "bench"), TEST),
     "tests/cases": (("tests/cases",), None),
@@ -61,7 +62,7 @@ WITHIN: dict[str, tuple[str, ...]] = {
     "remat/policies": (".", "baselines", "table"),
     "remat/trace": ("text", "."),
     "remat/simulate": ("memory", "job", "."),
-    "remat/plan": ("chain", "checkpoints", "search", "follow", "."),
+    "remat/plan": ("chain", "search", "background", "follow", "."),
     "cuda": ("driver", "kernels", "streams", "space", "."),
     "bindings/torch": ("base", "state", "storage", "calls", "engine", "intercept", "plugin"),
     "bindings/torch/intercept": ("operands", "."),
@@ -75,6 +76,20 @@ for outer, inner in WITHIN.items():
     for k, path in enumerate(paths):
         if path.endswith("/.") or path not in LAYERS:
             LAYERS[path.removesuffix("/.")] = (below + paths[:k + 1], outside)
+# The one namespace of each layer, in which its inner folders are, too; more may be nested in it.
+# Neither `cuda` nor `torch`, which would hide the names of the frameworks' own.
+NAMESPACES = {
+    "allocator": "tidepool",
+    "remat": "tidepool::remat",
+    "cuda": "tidepool::device",
+    "bindings/torch": "tidepool::torch_glue",
+    "bindings/torch_cpu": "tidepool::torch_cpu",
+    "bindings/torch_cuda": "tidepool::torch_cuda",
+    "bindings/pluggable": "tidepool::pluggable",
+    "bindings/cpp": "tidepool::cpp",
+    "bindings/cpp/include": "tidepool",  # what users write
+}
+PACKAGE = "bindings/python/tidepool"
 KNOW_FRAMEWORKS = {"cuda", "bindings", "bindings/torch_cuda", "bindings/torch_cuda/memory",
                    "tests/cuda", "tests/cases", "tests/limits",
                    "tests/programs", "tests/support/fake_cuda", "tests/support/value_kernels",
@@ -101,6 +116,8 @@ CPP_NOISE = re.compile(
 )
 NOT_A_FUNCTION = re.compile(r"^(?:template\s*<.*>\s*)?(?:typedef\s+)?(?:inline\s+)?"
                             r"(?:namespace|class|struct|union|enum|extern)\b", re.DOTALL)
+
+NAMESPACE = re.compile(r"^namespace (tidepool[\w:]*) \{(.*?)^\}", re.DOTALL | re.MULTILINE)
 
 Violation = tuple[str, int, str]  # path, line (0: the whole file), what is wrong
 
@@ -149,6 +166,21 @@ def check_layers(root: Path, path: str, text: str) -> Iterator[Violation]:
             yield path, line, f"{layer} must not include <{header}>"
         elif layer not in KNOW_FRAMEWORKS and header.startswith(FRAMEWORKS):
             yield path, line, f"{layer} must not include <{header}>"
+
+
+def check_namespaces(path: str, text: str) -> Iterator[Violation]:
+    """What a layer defines is in the layer's namespace; what it only declares may be another's."""
+    layer = max((f for f in NAMESPACES if starts_within(path, f)), key=len, default=None)
+    if layer is None:
+        return
+    expected = NAMESPACES[layer]
+    others = {each for each in NAMESPACES.values() if not expected.startswith(each)}
+    for match in NAMESPACE.finditer(without_noise(text)):
+        name, body = match.groups()
+        nested = name.startswith(expected + "::") and not any(map(name.startswith, others))
+        declares = re.fullmatch(r"\s*((class|struct|enum class) [\w: ]+;\s*)+", body)
+        if name != expected and not nested and not declares:
+            yield path, line_of(text, match.start()), f"namespace {name}; {layer} has {expected}"
 
 
 def without_noise(text: str) -> str:
@@ -217,6 +249,44 @@ def check_sizes(path: str, text: str) -> Iterator[Violation]:
             yield path, first, f"{name} has {count} lines; at most {MAX_FUNCTION_LINES}"
 
 
+def imported_modules(path: str, text: str) -> Iterator[tuple[str, int]]:
+    """Yield (path without its suffix, line) of each module that relative imports may name."""
+    folder = Path(path).parent
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # which check_sizes() reports
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = folder.joinpath(*[".."] * (node.level - 1), *(node.module or "").split("."))
+            for found in (base, *(base / alias.name for alias in node.names)):
+                yield os.path.normpath(found), node.lineno
+
+
+def check_import_cycles(modules: dict[str, str]) -> Iterator[Violation]:
+    """Modules of a Python package import each other in one direction, those in functions, too.
+
+    Args:
+        modules: their texts by path.
+    """
+    imports = {path: [(f"{module}.py", line) for module, line in imported_modules(path, text)
+                      if f"{module}.py" in modules]
+               for path, text in modules.items()}
+    finished: set[str] = set()
+
+    def visit(path: str, above: tuple[str, ...]) -> Iterator[Violation]:
+        for module, line in imports[path]:
+            if module in above:
+                yield path, line, f"imports {module}, which imports it"
+            elif module not in finished:
+                yield from visit(module, (*above, module))
+        finished.add(path)
+
+    for path in sorted(modules):
+        if path not in finished:
+            yield from visit(path, (path,))
+
+
 def check_name(path: str) -> Iterator[Violation]:
     """Sources and their folders have snake_case names."""
     if Path(path).suffix in NARROW:
@@ -277,6 +347,8 @@ def check(root: Path) -> list[Violation]:
     """Return all violations in a source tree."""
     files = repository_files(root)
     found = list(check_mirrored_tests(files))
+    package = (path for path in files if starts_within(path, PACKAGE) and path.endswith(".py"))
+    found += check_import_cycles({path: (root / path).read_text("utf-8") for path in package})
     for path in files:
         if Path(path).suffix not in TEXT and Path(path).name not in NARROW_NAMES:
             continue
@@ -286,6 +358,7 @@ def check(root: Path) -> list[Violation]:
         found += check_forbidden(path, text)
         if Path(path).suffix in CPP:
             found += check_layers(root, path, text)
+            found += check_namespaces(path, text)
         if Path(path).suffix == ".md":
             found += check_document(root, files, path, text)
     return sorted(found)

@@ -2,7 +2,7 @@
 // Owns the records, in chunks that never move, so references stay good when blocks are added. The
 // records are linked, not packed in address order, because frees and splits, the frequent
 // operations, touch only two neighbours. A search for room copies what it needs of all blocks into
-// a list of its own first (EvictionCandidates), which takes 6 to 17 ns for each block.
+// a list of its own first (PricedLayout), which takes 6 to 17 ns for each block.
 // Not thread safe.
 // Invariants: (1) blocks in use tile [0, range_bytes) in address order without gap or overlap; (2)
 // every record is either in use or on the list of spare records.

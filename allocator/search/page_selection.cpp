@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-void PageSelector::lay_out(const EvictionCandidates& room) {
+void PageSelector::lay_out(const PricedLayout& room) {
   constexpr size_t kNone = SIZE_MAX;
   const auto page_shift = static_cast<unsigned>(std::countr_zero(page_bytes_));
   room_ = &room;
@@ -82,7 +82,7 @@ std::vector<uint32_t> PageSelector::keep(size_t begin, size_t end) {
   return kept;
 }
 
-double PageSelector::price_by_byte(const EvictionCandidates& room, size_t item) const {
+double PageSelector::price_by_byte(const PricedLayout& room, size_t item) const {
   const Span span = spans_[item];
   if (span.first == span.last) {
     const Run& page = runs_[span.first];
@@ -97,7 +97,7 @@ double PageSelector::price_by_byte(const EvictionCandidates& room, size_t item) 
   return static_cast<double>(room.price(item, item + 1)) / static_cast<double>(won);
 }
 
-bool PageSelector::make_candidates(const EvictionCandidates& room, size_t most) {
+bool PageSelector::make_candidates(const PricedLayout& room, size_t most) {
   candidates_.clear();
   bool all = true;
   const auto dearest_first = [](const Candidate& a, const Candidate& b) { return b < a; };
@@ -123,7 +123,7 @@ bool PageSelector::make_candidates(const EvictionCandidates& room, size_t most) 
   return all;
 }
 
-size_t PageSelector::pick_cheapest(const EvictionCandidates& room, size_t wanted,
+size_t PageSelector::pick_cheapest(const PricedLayout& room, size_t wanted,
                                    std::vector<size_t>& victims) {
   size_t won = free_;
   // Twice as many candidates as lie in so many pages on average are enough; ordering more takes
@@ -180,7 +180,7 @@ std::optional<PageSelection> PageSelector::select(size_t wanted, size_t keep_beg
     }
     return std::nullopt;
   }
-  const EvictionCandidates& room = *std::exchange(room_, nullptr);
+  const PricedLayout& room = *std::exchange(room_, nullptr);
   size_t won = free_;
   PageSelection selection;
   std::vector<size_t>& victims = selection.victims;

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "allocator/search/eviction_candidates.h"
+#include "allocator/search/priced_layout.h"
 
 namespace tidepool {
 
@@ -31,7 +31,7 @@ class PageSelector {
 
   // Finds the pages under blocks, whose holes consist of whole pages. `room` has no kMovable blocks
   // and is not changed before the selection. O(blocks).
-  void lay_out(const EvictionCandidates& room);
+  void lay_out(const PricedLayout& room);
   // How many pages can be had at most.
   size_t attainable() const { return attainable_; }
   // free_pages(): how many pages nothing has to be evicted for. least_price(): the least that any
@@ -40,7 +40,7 @@ class PageSelector {
   uint64_t least_price() const { return least_price_; }
   // The price of all that lies in the pages of the evictable block `item`, by byte of these pages;
   // kNever if none of the pages can be had. Requires: laid out, whatever was selected since.
-  double price_by_byte(const EvictionCandidates& room, size_t item) const;
+  double price_by_byte(const PricedLayout& room, size_t item) const;
 
   // Selects `wanted` pages, none of which touches blocks in [keep_begin, keep_end); nullopt if
   // fewer can be had, after which another selection may be asked for. Requires: laid out, and
@@ -76,16 +76,16 @@ class PageSelector {
   // Marks the pages under blocks in [begin, end). Returns the runs that were not marked before.
   std::vector<uint32_t> keep(size_t begin, size_t end);
   // Makes a heap of the cheapest candidates, at most `most` of them. True if these are all.
-  bool make_candidates(const EvictionCandidates& room, size_t most);
+  bool make_candidates(const PricedLayout& room, size_t most);
   // Picks victims, the cheapest by byte first, until `wanted` pages are had. Returns how many are.
-  size_t pick_cheapest(const EvictionCandidates& room, size_t wanted, std::vector<size_t>& victims);
+  size_t pick_cheapest(const PricedLayout& room, size_t wanted, std::vector<size_t>& victims);
   size_t pick(size_t item);  // returns how many pages become free by it
   size_t unpick_loss(size_t item) const;
   void unpick(size_t item);
 
   const size_t page_bytes_;
-  const double page_share_;                   // exact: a power of two
-  const EvictionCandidates* room_ = nullptr;  // what is laid out
+  const double page_share_;             // exact: a power of two
+  const PricedLayout* room_ = nullptr;  // what is laid out
   std::vector<Run> runs_;  // committed ones, in address order: the first run_count_; reused
   size_t run_count_ = 0;
   std::vector<Span> spans_;  // of each block

@@ -218,7 +218,7 @@ RoomPlan RoomSearch::window_of_evictions(const Request& request,
 size_t RoomSearch::largest_servable(const Request& request) {
   begin();
   view_.list_all(request, Listing::kEvictions);
-  const EvictionCandidates& list = view_.list();
+  const PricedLayout& list = view_.list();
   size_t largest = 0;
   size_t run = 0;
   size_t largest_hole = 0;

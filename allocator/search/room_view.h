@@ -1,7 +1,7 @@
 // RoomView: the arena as one search for room sees it: a list of all blocks, or of the few that
 // matter (an excerpt, with barriers for what lies between them), and where each zone begins in that
 // list.
-// Owns the list (EvictionCandidates) and the memory for making it; asks the reclaimer for prices.
+// Owns the list (PricedLayout) and the memory for making it; asks the reclaimer for prices.
 // Requires the device's lock. Changes no block. See docs/decisions/searching-for-a-window.md.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "allocator/arena/arena.h"
 #include "allocator/blocks/block_walk.h"
-#include "allocator/search/eviction_candidates.h"
+#include "allocator/search/priced_layout.h"
 #include "allocator/search/shortlists.h"
 #include "allocator/search/window_search.h"
 
@@ -38,7 +38,7 @@ class RoomView {
   // Looks for the stream's free blocks that may have whole pages. False if there are none.
   bool find_free_pages(StreamId stream);
 
-  const EvictionCandidates& list() const { return list_; }
+  const PricedLayout& list() const { return list_; }
   size_t zone_begin(Zone zone) const { return zone_begins_[static_cast<size_t>(zone)]; }
   size_t zone_end(Zone zone) const { return zone_begins_[static_cast<size_t>(zone) + 1]; }
   bool zone_begins_at(size_t index) const;
@@ -68,7 +68,7 @@ class RoomView {
 
   Arena& arena_;
   BlockWalk walk_;
-  EvictionCandidates list_;
+  PricedLayout list_;
   std::array<size_t, kZoneCount + 1> zone_begins_{};
   size_t excerpt_zone_ = 0;
   std::vector<BlockId> free_pages_;  // ascending by address

@@ -50,7 +50,7 @@ Shortlist& Shortlists::list_for(const Wanted& wanted) {
   return *first_to_end;
 }
 
-void Shortlists::choose(const EvictionCandidates& room, size_t zone_begin, size_t zone_end,
+void Shortlists::choose(const PricedLayout& room, size_t zone_begin, size_t zone_end,
                         const BlockList& blocks, const Wanted& wanted, const PageSelector* pages,
                         size_t taken, const Reclaimer& reclaimer) {
   candidates_.clear();

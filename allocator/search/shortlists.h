@@ -24,8 +24,8 @@
 #include "allocator/arena/reclaimer.h"
 #include "allocator/base/sizes.h"
 #include "allocator/blocks/block_list.h"
-#include "allocator/search/eviction_candidates.h"
 #include "allocator/search/page_selection.h"
+#include "allocator/search/priced_layout.h"
 
 namespace tidepool {
 
@@ -95,9 +95,9 @@ class Shortlists {
   // `zone_begin` up to, but without, `zone_end` are in the wanted zone. `pages`: the selector that
   // has laid out `room`, if no single block serves the request; else nullptr. `taken`: how many
   // blocks such a request takes. `reclaimer`: says which of the blocks may be listed. O(blocks).
-  void choose(const EvictionCandidates& room, size_t zone_begin, size_t zone_end,
-              const BlockList& blocks, const Wanted& wanted, const PageSelector* pages,
-              size_t taken, const Reclaimer& reclaimer);
+  void choose(const PricedLayout& room, size_t zone_begin, size_t zone_end, const BlockList& blocks,
+              const Wanted& wanted, const PageSelector* pages, size_t taken,
+              const Reclaimer& reclaimer);
 
   void check_invariants() const;
 

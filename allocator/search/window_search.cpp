@@ -26,8 +26,7 @@ size_t first_that(size_t low, size_t high, Predicate&& holds) {
 
 // Where a window from `first` on ends at the earliest. Requires: this is not before `low`, nor
 // after `end`.
-size_t earliest_stop(const EvictionCandidates& room, size_t first, size_t low, size_t end,
-                     size_t bytes) {
+size_t earliest_stop(const PricedLayout& room, size_t first, size_t low, size_t end, size_t bytes) {
   auto covers = [&](size_t stop) { return room.bytes(first, stop) >= bytes; };
   if (covers(low)) return low;
   ++low;
@@ -41,8 +40,7 @@ size_t earliest_stop(const EvictionCandidates& room, size_t first, size_t low, s
 
 // The first block after `first` such that the blocks from it on, up to `stop`, cost at most
 // `greatest`. Mostly it is a few blocks before `stop`, or `stop` itself.
-size_t affordable_start(const EvictionCandidates& room, size_t first, size_t stop,
-                        uint64_t greatest) {
+size_t affordable_start(const PricedLayout& room, size_t first, size_t stop, uint64_t greatest) {
   auto affords = [&](size_t start) { return room.price(start, stop) <= greatest; };
   size_t high = stop;
   size_t stride = 8;
@@ -55,7 +53,7 @@ size_t affordable_start(const EvictionCandidates& room, size_t first, size_t sto
 }
 
 // Searches among blocks without a barrier, and keeps the best window in `best`.
-void search_run(const EvictionCandidates& room, size_t begin, size_t end, size_t bytes,
+void search_run(const PricedLayout& room, size_t begin, size_t end, size_t bytes,
                 std::optional<Window>& best) {
   uint64_t greatest = best ? best->price : UINT64_MAX;  // what a window may cost at most
   size_t stop = begin;
@@ -85,7 +83,7 @@ void search_run(const EvictionCandidates& room, size_t begin, size_t end, size_t
 
 }  // namespace
 
-std::optional<Window> search_window(const EvictionCandidates& room, size_t begin, size_t end,
+std::optional<Window> search_window(const PricedLayout& room, size_t begin, size_t end,
                                     size_t bytes) {
   std::optional<Window> best;
   for (const size_t barrier : room.barriers(begin, end)) {

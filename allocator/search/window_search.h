@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "allocator/search/eviction_candidates.h"
+#include "allocator/search/priced_layout.h"
 
 namespace tidepool {
 
@@ -28,7 +28,7 @@ bool better(const Window& a, const Window& b);
 
 // The best window of at least `bytes` > 0 among the blocks from index `begin` up to, but without,
 // `end`; nullopt if there is none. At most O(blocks · log blocks).
-std::optional<Window> search_window(const EvictionCandidates& room, size_t begin, size_t end,
+std::optional<Window> search_window(const PricedLayout& room, size_t begin, size_t end,
                                     size_t bytes);
 
 }  // namespace tidepool

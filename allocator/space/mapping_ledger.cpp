@@ -160,11 +160,6 @@ bool MappingLedger::accessible(Address address, size_t bytes) const {
   return false;
 }
 
-std::vector<std::pair<Address, MappingLedger::Mapping>> MappingLedger::mappings_in(
-    Address address, size_t bytes) const {
-  return {mappings_.lower_bound(address), mappings_.lower_bound(address + bytes)};
-}
-
 std::vector<std::pair<Address, size_t>> MappingLedger::accessible_runs() const {
   std::vector<std::pair<Address, size_t>> runs;
   for (const auto& [start, mapping] : mappings_) {

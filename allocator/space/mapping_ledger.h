@@ -56,8 +56,6 @@ class MappingLedger {
   std::vector<std::pair<Address, size_t>> accessible_runs() const;
   // The mapping that contains `address`, with its start. Throws: DeviceError if there is none.
   std::pair<Address, Mapping> mapping_at(Address address) const;
-  // The mappings that start in [address, address + bytes).
-  std::vector<std::pair<Address, Mapping>> mappings_in(Address address, size_t bytes) const;
   void check_invariants() const;
 
  private:

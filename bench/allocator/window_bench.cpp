@@ -78,7 +78,7 @@ uint64_t lowest_price(const std::vector<RoomItem>& items, size_t bytes) {
   return lowest;
 }
 
-std::optional<Window> search_list(const EvictionCandidates& room, size_t bytes) {
+std::optional<Window> search_list(const PricedLayout& room, size_t bytes) {
   return search_window(room, 0, room.size(), bytes);
 }
 std::optional<Window> search_reference(const std::vector<RoomItem>& items, size_t bytes) {
@@ -110,9 +110,7 @@ void search(benchmark::State& state, Search find, bool exact) {
   }
   state.counters["price"] = price / static_cast<double>(lists.size());
 }
-void window_search(benchmark::State& state) {
-  search<EvictionCandidates>(state, &search_list, true);
-}
+void window_search(benchmark::State& state) { search<PricedLayout>(state, &search_list, true); }
 void window_search_reference(benchmark::State& state) {
   search<std::vector<RoomItem>>(state, &search_reference, false);
 }

@@ -12,19 +12,19 @@
 namespace tidepool::bench {
 namespace {
 
-plan::Chain chain_of(size_t layers, size_t most_workspace) {
+remat::Chain chain_of(size_t layers, size_t most_workspace) {
   SplitMix random(1);
   std::vector<size_t> outputs, workspaces;
   for (size_t k = 0; k < layers; ++k) {
     outputs.push_back(1 + random.below(1000));
     workspaces.push_back(random.below(most_workspace + 1));
   }
-  return plan::simple_chain(1000, outputs, workspaces);
+  return remat::simple_chain(1000, outputs, workspaces);
 }
 
-void find(benchmark::State& state, const plan::Chain& chain) {
+void find(benchmark::State& state, const remat::Chain& chain) {
   bool least = true;
-  for (auto _ : state) least &= plan::least_cuts(chain).least;
+  for (auto _ : state) least &= remat::least_cuts(chain).least;
   if (!least) state.SkipWithError("these cuts may not be the best");
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
@@ -35,7 +35,7 @@ void by_pointers(benchmark::State& state) {
 BENCHMARK(by_pointers)->RangeMultiplier(10)->Range(100, 1'000'000)->Unit(benchmark::kMicrosecond);
 
 void by_pairs(benchmark::State& state) {
-  plan::Chain chain = chain_of(static_cast<size_t>(state.range(0)), 5000);
+  remat::Chain chain = chain_of(static_cast<size_t>(state.range(0)), 5000);
   chain.spans.push_back({0, 0, 0});
   find(state, chain);
 }

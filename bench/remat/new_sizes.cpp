@@ -18,7 +18,7 @@
 #include "remat/trace/trace_format.h"
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr double kRatios[] = {0.35, 0.5, 0.65};
@@ -52,7 +52,7 @@ std::vector<Sized> steps_of(const Trace& trace) {
   return steps;
 }
 
-remat::StepHistory history_of(const Sized& step, SimulationConfig job) {
+StepHistory history_of(const Sized& step, SimulationConfig job) {
   job.memory = MemoryModel::kExact;
   job.budget_bytes = step.peak_bytes;
   const auto teacher = SimulatedProcess::make(step.trace, job);
@@ -63,13 +63,13 @@ remat::StepHistory history_of(const Sized& step, SimulationConfig job) {
 
 // The overhead of a step; "-" if it fails. Without a history, the step is the first of its kind.
 std::string overhead(const Sized& step, const SimulationConfig& job,
-                     const std::optional<remat::StepHistory>& history, const Sized* planned,
+                     const std::optional<StepHistory>& history, const Sized* planned,
                      bool weights = true) {
   const auto process = SimulatedProcess::make(step.trace, job);
   if (process == nullptr || (planned != nullptr && planned->plans.empty())) return "-";
   if (history) process->learn(*history);
   if (planned != nullptr) {
-    remat::StepPlan plan = planned->plans[0].plan;
+    StepPlan plan = planned->plans[0].plan;
     plan.fingerprint = history->last_fingerprint();
     if (!weights) plan.weights.clear();
     process->set_plan(plan);
@@ -109,7 +109,7 @@ void measure(const std::string& path, bool smoke) {
     job.budget_bytes = static_cast<size_t>(ratio * static_cast<double>(peak_bytes));
     for (Sized& step : steps) step.plans = find_plans(step.trace, job, planner);
     for (const Sized& step : steps) {
-      const remat::StepHistory history = history_of(step, job);
+      const StepHistory history = history_of(step, job);
       const Sized* const alike = nearest(steps, step, true);
       const Sized* const any = nearest(steps, step, false);
       fmt::print("| {} | {} | {:.1f} | {} | {} | {} | {} |\n", trace.facts.name, ratio,
@@ -122,7 +122,7 @@ void measure(const std::string& path, bool smoke) {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat
 
 int main(int count, char** arguments) {
   const std::vector<std::string> given(arguments + 1, arguments + count);
@@ -131,7 +131,7 @@ int main(int count, char** arguments) {
       "| trace | ratio | peak MiB | first | own plan | nearest plan | its prices |\n"
       "| --- | --- | --- | --- | --- | --- | --- |\n");
   for (const std::string& path : given) {
-    if (path != "--smoke") tidepool::plan::measure(path, smoke);
+    if (path != "--smoke") tidepool::remat::measure(path, smoke);
   }
   return 0;
 }

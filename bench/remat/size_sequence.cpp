@@ -1,7 +1,7 @@
 // What the first step of each size costs a job whose steps change their size at random, beside the
-// second step of that size, and beside methods that checkpoint blocks: Mimose, which foresees sizes
-// that it has not met, and one plan for the largest size (remat/plan/checkpoints). A trace has each
-// of its sizes twice in a row (bench/new_sizes.py). Usage:
+// second step of that size, and beside methods that checkpoint blocks (bench/remat/checkpoints):
+// Mimose, which foresees sizes that it has not met, and one plan for the largest size. A trace has
+// each of its sizes twice in a row (bench/new_sizes.py). Usage:
 // tidepool_size_sequence TRACE... [--measured N], N: the steps in which Mimose measures; or
 // tidepool_size_sequence TRACE... --foresight: how well sizes can be foreseen.
 #include <algorithm>
@@ -13,16 +13,16 @@
 #include <utility>
 #include <vector>
 
+#include "bench/remat/checkpoints/checkpointed_step.h"
+#include "bench/remat/checkpoints/mimose.h"
 #include "fmt/format.h"
-#include "remat/plan/checkpoints/checkpointed_step.h"
-#include "remat/plan/checkpoints/mimose.h"
 #include "remat/plan/follow/step_digest.h"
 #include "remat/plan/simulator.h"
 #include "remat/simulate/job/step_trace.h"
 #include "remat/trace/trace_format.h"
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr double kRatios[] = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4};
@@ -273,7 +273,7 @@ void print_foresight(const std::string& path) {
   job.planner.simulations = 0;
   job.budget_bytes = static_cast<size_t>(
       kForesightRatio * static_cast<double>(sizes.steps[sizes.largest].peak_bytes));
-  const remat::ForesightStatistics found = run_job(sizes.trace, job).result.foresight;
+  const ForesightStatistics found = run_job(sizes.trace, job).result.foresight;
   fmt::print("| {} |{} {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} |\n", sizes.trace.facts.name,
              columns, found.steps, found.kept, 100 * found.mean_bytes_error(),
              100 * found.most_bytes_error, 100 * found.mean_time_error(),
@@ -323,7 +323,7 @@ void measure(const std::string& path, size_t measured) {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat
 
 int main(int count, char** arguments) {
   size_t measured = 10;
@@ -345,7 +345,7 @@ int main(int count, char** arguments) {
         "foreseen | kept | bytes % | worst | time % | worst |\n| --- | --- | --- | --- | --- | --- "
         "| "
         "--- | --- | --- | --- | --- | --- | --- |\n");
-    for (const std::string& path : paths) tidepool::plan::print_foresight(path);
+    for (const std::string& path : paths) tidepool::remat::print_foresight(path);
     return 0;
   }
   fmt::print(
@@ -353,6 +353,6 @@ int main(int count, char** arguments) {
       "set aside | sublinear | need1 | dtr |\n| --- | --- | --- | --- | --- | --- | --- | --- | "
       "--- "
       "| --- | --- | --- | --- |\n");
-  for (const std::string& path : paths) tidepool::plan::measure(path, measured);
+  for (const std::string& path : paths) tidepool::remat::measure(path, measured);
   return 0;
 }

@@ -39,9 +39,9 @@ std::string trimmed(const std::string& text) {
                                     : text.substr(first, text.find_last_not_of(blank) - first + 1);
 }
 
-std::string joined(const Names& names, const char* prefix = "") {
+std::string joined(const Names& names, const std::string& between = ", ") {
   std::string text;
-  for (const std::string& each : names) text += (text.empty() ? "" : ", ") + (prefix + each);
+  for (const std::string& each : names) text += (text.empty() ? "" : between) + each;
   return text;
 }
 
@@ -120,9 +120,9 @@ class Given {
     const Source* source = find(key);
     if (source == nullptr) return false;
     const std::string text = in_case(source->second, std::tolower);
-    if (has({"1", "true", "yes", "on"}, text)) return true;
-    if (has({"0", "false", "no", "off"}, text)) return false;
-    wrong(*source, "expected 1 or 0");
+    if (has(kYes, text)) return true;
+    if (has(kNo, text)) return false;
+    wrong(*source, "expected " + kExpected.at("1 or 0"));
   }
 
   static uint64_t size(const Source& source, std::optional<uint64_t> whole_bytes) {
@@ -144,15 +144,16 @@ std::string read_chaos(const Given& given) {
   const Source* source = given.find("chaos");
   if (source == nullptr) return "none";
   const std::string& text = source->second;
-  if (has({"none", "op", "alloc", "bounded"}, text)) return text;
-  if (std::regex_match(text, std::regex("(random|bounded|offload):[0-9]+"))) return text;
-  for (const std::string mode : {"random", "bounded", "offload"}) {
-    if (!text.starts_with(mode)) continue;
-    wrong(*source, "expected " + mode + ":SEED with a whole number, such as " + mode + ":7");
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos && has(kChaos, text)) return text;
+  const bool has_seed = std::regex_match(text, std::regex("[^:]+:[0-9]+"));
+  if (has_seed && has(kChaos, text.substr(0, colon) + ":SEED")) return text;
+  for (const std::string& form : kChaos) {
+    const std::string mode = form.substr(0, form.find(':'));
+    if (mode == form || !text.starts_with(mode)) continue;
+    wrong(*source, "expected " + form + " with a whole number, such as " + mode + ":7");
   }
-  const Names valid = {"none",    "op",           "alloc",       "random:SEED",
-                       "bounded", "bounded:SEED", "offload:SEED"};
-  wrong(*source, "expected one of " + joined(valid) + nearest(text, valid));
+  wrong(*source, "expected one of " + joined(kChaos) + nearest(text, kChaos));
 }
 
 void read_room(const Given& given, nlohmann::json& plugin) {
@@ -166,8 +167,10 @@ void read_room(const Given& given, nlohmann::json& plugin) {
     wrong(*source,
           "expected some of " + joined(kRoom) + ", joined by +" + nearest(ways.back(), kRoom));
   }
-  if (!has(ways, "windows") && !has(ways, "remap")) {
-    wrong(*source, "expected windows or remap among them");
+  const bool suffices = std::any_of(kSufficientRoom.begin(), kSufficientRoom.end(),
+                                    [&](const std::string& way) { return has(ways, way); });
+  if (!suffices) {
+    wrong(*source, "expected " + joined(kSufficientRoom, " or ") + " among them");
   }
   for (const std::string& way : kRoom) {
     if (!has(ways, way)) plugin["allow_" + way] = false;
@@ -177,7 +180,7 @@ void read_room(const Given& given, nlohmann::json& plugin) {
 uint64_t read_number(const Source& source) {
   const bool digits = std::regex_match(source.second, std::regex("[0-9]{1,18}"));
   const uint64_t value = digits ? std::stoull(source.second) : 0;
-  if (value == 0) wrong(source, "expected a whole number above zero");
+  if (value == 0) wrong(source, "expected " + kExpected.at("NUMBER"));
   return value;
 }
 
@@ -230,9 +233,7 @@ std::string read_host(const Source& source, const std::string& text, nlohmann::j
 std::string read_file(const Source& source, const std::string& text, nlohmann::json& offload) {
   const size_t first = text.find(':'), last = text.rfind(':');
   if (!text.starts_with("file:") || last <= first + 1) {
-    wrong(source,
-          "expected host:SIZE, such as host:64GiB, file:FOLDER:SIZE, such as file:/scratch:1TiB, "
-          "or none");
+    wrong(source, "expected " + kExpected.at("WHERE:SIZE"));
   }
   const uint64_t bytes = offload_bytes(source, text.substr(last + 1));
   const std::string folder = std::filesystem::absolute(text.substr(first + 1, last - first - 1));
@@ -272,10 +273,10 @@ std::string read_budget(const Given& given, const std::string& device, const std
   const bool on_cuda = device == "cuda";
   const bool needs_none = chaos != "none" || given.find("trace") != nullptr;
   plugin["budget_bytes"] = 0;
-  if (on_cuda && (source != nullptr ? in_case(source->second, std::tolower) == "auto"
+  if (on_cuda && (source != nullptr ? in_case(source->second, std::tolower) == kAuto
                                     : needs_none || given.find("backend") != nullptr)) {
     plugin["budget_auto"] = true;
-    return "auto";
+    return kAuto;
   }
   if (source == nullptr && needs_none) {
     plugin["budget_bytes"] = cpu_memory_bytes();
@@ -288,9 +289,9 @@ std::string read_budget(const Given& given, const std::string& device, const std
         "no budget given" +
         (others.empty() ? "" : " (" + joined(others) + " alone does not start Tidepool)") +
         ": expected --budget, TIDEPOOL_BUDGET or budget=, a size such as 8GiB or 80%, or auto");
-  } else if (!on_cuda && in_case(source->second, std::tolower) == "auto") {
+  } else if (!on_cuda && in_case(source->second, std::tolower) == kAuto) {
     plugin["budget_bytes"] = cpu_budget_bytes();
-    return "auto (" + format_size(cpu_budget_bytes(), false) + ")";
+    return kAuto + " (" + format_size(cpu_budget_bytes(), false) + ")";
   } else if (on_cuda && source->second.ends_with('%')) {
     constexpr uint64_t kParts = 1'000'000'000;  // of a device's memory, whose size is not known yet
     plugin["budget_share"] = static_cast<double>(Given::size(*source, kParts)) / kParts;
@@ -311,7 +312,7 @@ void read_trace(const Given& given, Settings& settings) {
     first = shaped ? std::stoull(match[1]) : 0;
     if (shaped) last = match[2].matched ? (match[3].length() ? std::stoull(match[3]) : 0) : first;
     if (first == 0 || (last != 0 && last < first)) {
-      wrong(*source, "expected a step, or FIRST:LAST, counted from 1");
+      wrong(*source, "expected " + kExpected.at("FIRST[:LAST]"));
     }
   }
   if (settings.trace.empty()) return;
@@ -321,9 +322,9 @@ void read_trace(const Given& given, Settings& settings) {
 }
 
 void read_record(const Given& given, Settings& settings) {
-  constexpr uint64_t kBytes = uint64_t{64} << 20;  // where no size is given
   const Source* size = given.find("record_size");
-  const uint64_t bytes = size != nullptr ? Given::size(*size, std::nullopt) : kBytes;
+  const uint64_t bytes =
+      size != nullptr ? Given::size(*size, std::nullopt) : parse_size(kRecordSize, std::nullopt);
   const std::string path = given.text("record");
   if (path.empty()) return;
   const std::filesystem::path whole = std::filesystem::absolute(path);
@@ -334,7 +335,7 @@ void read_record(const Given& given, Settings& settings) {
 
 // Refuses what only a Python job can have.
 void refuse_others(const Given& given) {
-  for (const char* key : {"trust", "replay", "keep", "plan"}) {
+  for (const std::string& key : kPythonOnly) {
     const Source* source = given.find(key);
     if (source != nullptr) wrong(*source, "only in a Python job");
   }
@@ -345,7 +346,7 @@ std::string describe(const Settings& settings, const std::string& policy,
   std::string text = "budget " + settings.budget + " on " +
                      (settings.device == "cuda" ? "each " : "") + settings.device +
                      (settings.device == "cuda" ? " device" : "");
-  if (settings.plugin.value("allocator", "arena") == "native") {
+  if (settings.plugin.value("allocator", kArena) == kNative) {
     text += ", by PyTorch's own allocator";
   }
   if (!settings.plugin.value("rematerialize", true)) return text + ", nothing is evicted";
@@ -386,17 +387,17 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
   settings.device = given.one_of("device", kDevices, has_gpu ? "cuda" : "cpu");
   const bool on_cpu = settings.device == "cpu";
   Names policies = kPolicies;
-  policies.insert(policies.end(), {"default", "none"});
+  policies.insert(policies.end(), {kDefaultPolicy, kNoPolicy});
   const auto old = kOldPolicies.find(given.text("policy"));
   std::string policy =
-      old != kOldPolicies.end() ? old->second : given.one_of("policy", policies, "default");
-  if (policy == "default") policy = kPolicies.front();
+      old != kOldPolicies.end() ? old->second : given.one_of("policy", policies, kDefaultPolicy);
+  if (policy == kDefaultPolicy) policy = kPolicies.front();
   const std::string chaos = read_chaos(given);
   plugin = {{"device", settings.device}, {"chaos", chaos}};
   plugin["raw_access"] = true;
   settings.budget = read_budget(given, settings.device, chaos, plugin);
   read_entries(given, plugin);
-  const std::string allocator = plugin.value("allocator", "arena");
+  const std::string allocator = plugin.value("allocator", kArena);
   read_room(given, plugin);
   const std::string offload = read_offload(given, settings.device, plugin);
   read_trace(given, settings);
@@ -405,8 +406,8 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
   settings.quiet = given.flag("quiet");
   given.flag("top");
   given.flag("required");
-  if (policy == "none" || allocator == "native") {
-    for (const char* key : {"chaos", "trace", "record", "offload"}) {
+  if (policy == kNoPolicy || allocator == kNative) {
+    for (const std::string& key : kNeedEviction) {
       const Source* source = given.find(key);
       if (source == nullptr || source->second == "none") continue;
       wrong(*source, "expected none where nothing is evicted: policy " + policy + ", allocator " +
@@ -416,13 +417,13 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
   } else {
     plugin["policy"] = policy;
   }
-  if (on_cpu && policy == "none") {
+  if (on_cpu && policy == kNoPolicy) {
     wrong(*given.find("policy"), "on cpu expected one that evicts, or device cuda");
   }
   if (chaos.starts_with("offload") && offload.empty()) {
     wrong(*given.find("chaos"), "expected the setting offload with it");
   }
-  if (on_cpu && allocator != "arena") {
+  if (on_cpu && allocator != kArena) {
     wrong(*given.find("allocator"), "on cpu expected arena, or device cuda");
   }
   settings.description = describe(settings, policy, offload, chaos);
@@ -431,7 +432,7 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
 
 bool Settings::is_same_request(const Settings& other) const {
   nlohmann::json mine = plugin, others = other.plugin;
-  if (budget.starts_with("auto") && other.budget.starts_with("auto")) {
+  if (budget.starts_with(kAuto) && other.budget.starts_with(kAuto)) {
     mine.erase("budget_bytes");
     others.erase("budget_bytes");
   }

@@ -1,6 +1,6 @@
 // The settings of a program without Python: from its options and, behind them, TIDEPOOL_*
-// variables. What they may be, and what is said of a wrong one, is as in the package's
-// _settings.py; a test compares the two. Stateless.
+// variables. The names, the words and what is said of a wrong value come from the package's catalog
+// (_catalog.py); a test compares what is refused with the package's _settings.py. Stateless.
 #pragma once
 
 #include <map>

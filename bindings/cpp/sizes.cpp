@@ -1,7 +1,6 @@
 #include "bindings/cpp/sizes.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -11,28 +10,14 @@
 #include <stdexcept>
 #include <vector>
 
+#include "setting_names.h"
+
 namespace tidepool::cpp {
 namespace {
 
-struct Unit {
-  const char* name;
-  uint64_t bytes;
-};
-constexpr std::array kUnits = {
-    Unit{"B", 1},
-    Unit{"KB", 1000},
-    Unit{"MB", 1000'000},
-    Unit{"GB", 1000'000'000},
-    Unit{"TB", 1000'000'000'000},
-    Unit{"KiB", uint64_t{1} << 10},
-    Unit{"MiB", uint64_t{1} << 20},
-    Unit{"GiB", uint64_t{1} << 30},
-    Unit{"TiB", uint64_t{1} << 40},
-};
-
 uint64_t bytes_of(const std::string& unit) {
-  for (const Unit& each : kUnits) {
-    if (unit == each.name) return each.bytes;
+  for (const auto& [name, bytes] : kUnits) {
+    if (unit == name) return bytes;
   }
   return 0;
 }
@@ -45,12 +30,12 @@ std::string lower(std::string text) {
 
 std::string unknown_unit(const std::string& unit) {
   std::string near, known;
-  for (const Unit& each : kUnits) {
-    const std::string name = lower(each.name);
-    if (name == lower(unit)) near = each.name;
-    if (near.empty() && unit.size() < 3 && name == lower(unit) + "ib") near = each.name;
-    if (near.empty() && unit.size() == 2 && name == lower(unit) + "b") near = each.name;
-    known += std::string(each.name) + ", ";
+  for (const auto& [spelling, bytes] : kUnits) {
+    const std::string name = lower(spelling);
+    if (name == lower(unit)) near = spelling;
+    if (near.empty() && unit.size() < 3 && name == lower(unit) + "ib") near = spelling;
+    if (near.empty() && unit.size() == 2 && name == lower(unit) + "b") near = spelling;
+    known += spelling + ", ";
   }
   const std::string hint = near.empty() ? "" : ", did you mean " + near + "?";
   return "unknown unit '" + unit + "'" + hint + " (known: " + known.substr(0, known.size() - 2) +
@@ -134,7 +119,7 @@ uint64_t parse_size(const std::string& text, std::optional<uint64_t> whole_bytes
   static const std::regex shape(R"(\s*([0-9]+(\.[0-9]+)?)\s*([A-Za-z]*|%)\s*)");
   std::smatch match;
   if (!std::regex_match(text, match, shape)) {
-    throw std::invalid_argument("expected a size such as 8GiB, 8GB, 8589934592 or 80%");
+    throw std::invalid_argument("expected " + kExpected.at("SIZE"));
   }
   const std::string unit = match[3];
   const long double number = std::strtold(match[1].str().c_str(), nullptr);
@@ -175,7 +160,6 @@ uint64_t cpu_memory_bytes(const std::string& root) {
 }
 
 uint64_t cpu_budget_bytes(const std::string& root) {
-  constexpr uint64_t kReserveParts = 8, kLeastReserve = uint64_t{1} << 30;
   uint64_t available = meminfo(root, "MemAvailable");
   for (const Limit& limit : cgroup_limits(root)) {
     available = std::min(available, limit.bytes - std::min(limit.bytes, limit.used_bytes));

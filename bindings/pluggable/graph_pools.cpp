@@ -11,7 +11,7 @@ constexpr size_t kWastedShare = 8;
 
 void GraphPools::begin(PoolId id, StreamFilter filter) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     captures_.emplace_back(id, std::move(filter));
     ++pools_[id].uses;
     ++capture_count_;
@@ -21,7 +21,7 @@ void GraphPools::begin(PoolId id, StreamFilter filter) {
 
 void GraphPools::end(PoolId id) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto capture = std::find_if(captures_.begin(), captures_.end(),
                                 [id](const auto& each) { return each.first == id; });
     TIDEPOOL_CHECK(capture != captures_.end(), "pool (%llu, %llu) ends, which did not begin",
@@ -35,7 +35,7 @@ void GraphPools::end(PoolId id) {
 
 void GraphPools::release(PoolId id) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto pool = pools_.find(id);
     TIDEPOOL_CHECK(pool != pools_.end() && pool->second.uses > 0,
                    "pool (%llu, %llu) is released more often than begun", id.first, id.second);
@@ -47,14 +47,14 @@ void GraphPools::release(PoolId id) {
 
 void GraphPools::reclaim() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (released_.empty() || !captures_.empty()) return;
   }
   // The last replays may be running, on streams that nobody named to us.
   arena_.synchronize();
   std::vector<void*> freed;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!captures_.empty()) return;  // one has begun; the last end() comes back
     for (PoolId id : released_) {
       auto pool = pools_.find(id);
@@ -79,7 +79,7 @@ void GraphPools::reclaim() {
 std::optional<PoolId> GraphPools::pool_of(device::driver::Stream stream) {
   if (capture_count_.load(std::memory_order_relaxed) == 0) [[likely]]
     return std::nullopt;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [id, filter] : captures_) {
     if (filter(stream)) return id;
   }
@@ -101,12 +101,12 @@ void* GraphPools::take(Pool& pool, size_t bytes, device::driver::Stream stream) 
 
 void* GraphPools::allocate(PoolId id, size_t bytes, device::driver::Stream stream) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (void* address = take(pools_[id], bytes, stream)) return address;
   }
   void* address = arena_.allocate(bytes, stream);
   const size_t block_bytes = arena_.block_bytes(address);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   blocks_[address] = {id, bytes, block_bytes, stream, true, false};
   block_count_ = blocks_.size();
   return address;
@@ -116,7 +116,7 @@ bool GraphPools::free(void* address, size_t bytes, device::driver::Stream stream
   if (block_count_.load(std::memory_order_relaxed) == 0) [[likely]]
     return false;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto found = blocks_.find(address);
     if (found == blocks_.end()) return false;
     PoolBlock& block = found->second;
@@ -142,7 +142,7 @@ bool GraphPools::free(void* address, size_t bytes, device::driver::Stream stream
 void GraphPools::record_stream(void* address) {
   if (block_count_.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto found = blocks_.find(address);
   if (found != blocks_.end()) found->second.shared = true;
 }

@@ -12,12 +12,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "allocator/locks/mutex.h"
 #include "cuda/device_arena.h"
 
 namespace tidepool::pluggable {
@@ -61,17 +61,17 @@ class GraphPools {
     std::multimap<std::pair<device::driver::Stream, size_t>, void*> free;
   };
 
-  // Requires: mutex_ held.
-  void* take(Pool& pool, size_t bytes, device::driver::Stream stream);
+  void* take(Pool& pool, size_t bytes, device::driver::Stream stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives back what released pools held.
   void reclaim();
 
   device::DeviceArena& arena_;
-  std::mutex mutex_;
-  std::vector<std::pair<PoolId, StreamFilter>> captures_;
-  std::map<PoolId, Pool> pools_;
-  std::vector<PoolId> released_;  // not given back yet
-  absl::flat_hash_map<void*, PoolBlock> blocks_;
+  Mutex mutex_;
+  std::vector<std::pair<PoolId, StreamFilter>> captures_ ABSL_GUARDED_BY(mutex_);
+  std::map<PoolId, Pool> pools_ ABSL_GUARDED_BY(mutex_);
+  std::vector<PoolId> released_ ABSL_GUARDED_BY(mutex_);  // not given back yet
+  absl::flat_hash_map<void*, PoolBlock> blocks_ ABSL_GUARDED_BY(mutex_);
   std::atomic<size_t> capture_count_{0};
   std::atomic<size_t> block_count_{0};
 };

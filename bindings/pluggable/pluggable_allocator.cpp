@@ -28,7 +28,7 @@ PluggableAllocator& PluggableAllocator::instance() {
 
 void PluggableAllocator::set_budget(const std::string& text) {
   (void)parse_size(text, SIZE_MAX);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   budget_ = text;
 }
 
@@ -49,7 +49,7 @@ PluggableAllocator::Device& PluggableAllocator::make_device(int ordinal) {
         fmt::format("device {}: there are {} CUDA devices", ordinal, count));
   }
   const auto index = static_cast<size_t>(ordinal);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Device* device = devices_[index].load()) return *device;
   const size_t memory_bytes = driver.memory_bytes(ordinal);
   AllocatorConfig config;
@@ -131,7 +131,7 @@ void PluggableAllocator::set_memory_fraction(double fraction, int ordinal) {
   }
   Device* device = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     fractions_[static_cast<size_t>(ordinal)] = fraction;
     device = devices_[static_cast<size_t>(ordinal)].load();
   }

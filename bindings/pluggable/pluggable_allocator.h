@@ -6,10 +6,10 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "allocator/locks/mutex.h"
 #include "bindings/pluggable/graph_pools.h"
 #include "cuda/device_arena.h"
 #include "cuda/driver/driver_library.h"
@@ -59,9 +59,9 @@ class PluggableAllocator {
   [[gnu::noinline]] Device& make_device(int ordinal);
 
   std::array<std::atomic<Device*>, kDevices> devices_{};
-  std::mutex mutex_;
-  std::string budget_;  // empty: as set_budget() says
-  std::array<std::optional<double>, kDevices> fractions_;
+  Mutex mutex_;
+  std::string budget_ ABSL_GUARDED_BY(mutex_);  // empty: as set_budget() says
+  std::array<std::optional<double>, kDevices> fractions_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidepool::pluggable

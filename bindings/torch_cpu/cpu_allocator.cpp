@@ -6,13 +6,9 @@
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/storage/storage_access.h"
 
-namespace tidepool::torch_glue {
-
-void delete_block(void* address) {
+void tidepool::torch_glue::delete_block(void* address) {
   if (address != nullptr) engine_of(c10::Device(c10::kCPU))->runtime().free(address);
 }
-
-}  // namespace tidepool::torch_glue
 
 namespace tidepool::torch_cpu {
 

@@ -32,20 +32,20 @@ struct Memory {
 };
 
 // The costs for a job that is driven by a trace; nullptr if this job is not.
-std::unique_ptr<plan::RecordedCosts> recorded_costs(const Settings& settings) {
+std::unique_ptr<remat::RecordedCosts> recorded_costs(const Settings& settings) {
   const DrivenSettings& driven = settings.driven;
   if (driven.costs_path.empty()) return nullptr;
   if (settings.runtime.trace.recording.path.empty()) {
     throw std::invalid_argument("costs: expected a trace to be recorded, too");
   }
-  return std::make_unique<plan::RecordedCosts>(driven.costs_path);
+  return std::make_unique<remat::RecordedCosts>(driven.costs_path);
 }
 
 std::unique_ptr<CpuBackend> make_backend(const Settings& settings, Memory& memory,
-                                         const plan::RecordedCosts* costs) {
+                                         const remat::RecordedCosts* costs) {
   if (costs == nullptr) return std::make_unique<CpuBackend>(memory.mutex);
   const std::string& log_path = settings.driven.log_path;
-  auto log = log_path.empty() ? nullptr : std::make_unique<plan::WorkLog>(log_path);
+  auto log = log_path.empty() ? nullptr : std::make_unique<remat::WorkLog>(log_path);
   return std::make_unique<DrivenBackend>(memory.allocator, *costs, std::move(log));
 }
 
@@ -60,7 +60,7 @@ std::unique_ptr<remat::Tier> make_tier(const Settings& settings) {
 void attach_cpu(const Settings& settings) {
   if (torch_glue::engines_installed()) throw std::runtime_error("Tidepool is attached already");
   choose_mkl_kernels();
-  const std::unique_ptr<plan::RecordedCosts> costs = recorded_costs(settings);
+  const std::unique_ptr<remat::RecordedCosts> costs = recorded_costs(settings);
   AllocatorConfig config = settings.allocator;
   config.remap_ns_per_page = costs ? costs->facts().map_ns : torch_glue::kHostMapNs;
   config.drain_ns = costs ? costs->facts().drain_ns : 0;  // a CPU's memory is never waited for

@@ -8,12 +8,12 @@ namespace {
 // The storage's number in the trace, or kUnknown. The observer keeps the number + 1 in `observed`,
 // and 0 there for a storage that it does not know.
 uint32_t number_in_trace(const remat::Storage& storage) { return storage.observer_number - 1; }
-static_assert(plan::WorkLog::kUnknown == uint32_t{0} - 1);
+static_assert(remat::WorkLog::kUnknown == uint32_t{0} - 1);
 
 }  // namespace
 
-DrivenBackend::DrivenBackend(BudgetedAllocator& allocator, plan::RecordedCosts costs,
-                             std::unique_ptr<plan::WorkLog> log)
+DrivenBackend::DrivenBackend(BudgetedAllocator& allocator, remat::RecordedCosts costs,
+                             std::unique_ptr<remat::WorkLog> log)
     : CpuBackend(allocator.mutex()),
       allocator_(allocator),
       costs_(std::move(costs)),
@@ -30,7 +30,7 @@ DrivenBackend::Call DrivenBackend::begin(const remat::RecordType& type, const re
 void DrivenBackend::execute(const remat::Replay& replay) {
   if (log_ != nullptr) {
     const auto found = calls_.find(replay.record);
-    log_->replayed(found == calls_.end() ? plan::WorkLog::kUnknown : found->second);
+    log_->replayed(found == calls_.end() ? remat::WorkLog::kUnknown : found->second);
   }
   CpuBackend::execute(replay);
 }

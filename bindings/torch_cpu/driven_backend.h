@@ -19,8 +19,8 @@ class DrivenBackend final : public CpuBackend, private torch_glue::OperatorTimer
  public:
   // `log` may be nullptr. Requires: the job's trace is recorded, too, because that numbers its
   // storages.
-  DrivenBackend(BudgetedAllocator& allocator, plan::RecordedCosts costs,
-                std::unique_ptr<plan::WorkLog> log);
+  DrivenBackend(BudgetedAllocator& allocator, remat::RecordedCosts costs,
+                std::unique_ptr<remat::WorkLog> log);
 
   void execute(const remat::Replay& replay) override;
   bool detach(remat::Storage& storage) override;
@@ -37,8 +37,8 @@ class DrivenBackend final : public CpuBackend, private torch_glue::OperatorTimer
   uint64_t end(const Call&, size_t) override { return cost_ns_; }
 
   BudgetedAllocator& allocator_;
-  plan::RecordedCosts costs_;
-  std::unique_ptr<plan::WorkLog> log_;
+  remat::RecordedCosts costs_;
+  std::unique_ptr<remat::WorkLog> log_;
   uint64_t cost_ns_ = 0;  // the cost of the call that has begun last
   absl::flat_hash_map<const remat::Record*, uint32_t> calls_;
 };

@@ -15,11 +15,9 @@
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/plugin/installation.h"
 
-namespace tidepool::torch_glue {
-
-void delete_block(void* address) { torch_cuda::CudaAllocator::installed()->free(address); }
-
-}  // namespace tidepool::torch_glue
+void tidepool::torch_glue::delete_block(void* address) {
+  torch_cuda::CudaAllocator::installed()->free(address);
+}
 
 namespace tidepool::torch_cuda {
 namespace {

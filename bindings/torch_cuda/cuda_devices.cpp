@@ -210,7 +210,7 @@ std::string CudaDevices::statistics_json() {
   for_each([&](Device& own, DeviceMemory& memory) {
     const DeviceStats both = memory.statistics(own.pools->statistics());
     remat::RuntimeStatistics remat;
-    plan::BackgroundPlannerStatistics planning;
+    remat::BackgroundPlannerStatistics planning;
     if (torch_glue::Engine* engine = memory.engine()) {
       remat = engine->runtime().statistics();
       planning = engine->planning();

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace tidepool {
+namespace tidepool::remat {
 
 template <typename T>
 size_t bytes_of(const std::vector<T>& vector) {
@@ -18,4 +18,4 @@ size_t bytes_of(const Table& table) {
   return table.capacity() * (sizeof(typename Table::value_type) + 1);
 }
 
-}  // namespace tidepool
+}  // namespace tidepool::remat

@@ -5,13 +5,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "remat/plan/background/background_planner.h"
 #include "remat/plan/follow/plan_follower.h"
-#include "remat/plan/search/background_planner.h"
 #include "remat/simulate/job/block_log.h"
 #include "remat/simulate/list_parts.h"
 #include "remat/simulate/simulated_process.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Planning: the BackgroundPlanner of a simulated job, where the job's policy follows plans, or the
@@ -135,4 +135,4 @@ SimulationResult simulate_logged(const Trace& recorded, const SimulationConfig& 
   return result;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

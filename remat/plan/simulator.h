@@ -16,7 +16,7 @@
 #include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Runs all iterations, or up to the first that fails, as a job would. `history` gets all that is
 // done for the job meanwhile; it has blocks. `plans`: a file that the job follows, in place of a
@@ -32,4 +32,4 @@ SimulationResult simulate(const Trace& recorded, const SimulationConfig& config,
 SimulationResult simulate_logged(const Trace& recorded, const SimulationConfig& config,
                                  const std::string& log_path);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

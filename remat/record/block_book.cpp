@@ -1,6 +1,6 @@
 #include "remat/record/block_book.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 uint32_t BlockBook::give(const void* address) {
   const auto found = entries_.find(address);
@@ -24,4 +24,4 @@ void BlockBook::freed(const BlockView& block, bool still_used) {
   RelayingObserver::freed(block, still_used);
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

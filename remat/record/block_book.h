@@ -16,7 +16,7 @@
 #include "remat/lineage/container_bytes.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class BlockBook final : public RelayingObserver {
  public:
@@ -46,4 +46,4 @@ class BlockBook final : public RelayingObserver {
   uint32_t blocks_ = 0;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

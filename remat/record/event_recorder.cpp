@@ -5,19 +5,19 @@
 #include "remat/lineage/lineage.h"
 #include "remat/runtime.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
-const remat::RecordType kCut{"tidepool::cut"};
-const remat::RecordType kRequest{"tidepool::request"};
+const RecordType kCut{"tidepool::cut"};
+const RecordType kRequest{"tidepool::request"};
 
-RootKind kind_of(remat::Role role) {
+RootKind kind_of(Role role) {
   switch (role) {
-    case remat::Role::kParameter:
+    case Role::kParameter:
       return RootKind::kParameter;
-    case remat::Role::kOptimizerState:
+    case Role::kOptimizerState:
       return RootKind::kOptimizerState;
-    case remat::Role::kInput:
+    case Role::kInput:
       return RootKind::kInput;
     default:
       return RootKind::kOther;
@@ -46,12 +46,12 @@ void EventRecorder::add_blocks() {
   blocks_.clear();
 }
 
-uint32_t EventRecorder::make(remat::Storage& storage) {
+uint32_t EventRecorder::make(Storage& storage) {
   storage.observer_number = ++storages_;
   return storages_ - 1;
 }
 
-uint32_t EventRecorder::number_of(remat::Storage& storage) {
+uint32_t EventRecorder::number_of(Storage& storage) {
   if (storage.observer_number != 0) {
     tell_role(storage);
     return storage.observer_number - 1;
@@ -64,14 +64,14 @@ uint32_t EventRecorder::number_of(remat::Storage& storage) {
   return make(storage);
 }
 
-void EventRecorder::make_output(remat::Storage& storage) {
+void EventRecorder::make_output(Storage& storage) {
   make(storage);
-  storage.observed_role = remat::Role::kOther;
+  storage.observed_role = Role::kOther;
   filling_->output_bytes.push_back(storage.current->bytes);
   if (has_blocks_) filling_->output_blocks.push_back(blocks_.give(storage.address));
 }
 
-void EventRecorder::tell_role(remat::Storage& storage) {
+void EventRecorder::tell_role(Storage& storage) {
   if (storage.observed_role == storage.role) [[likely]]
     return;
   if (kind_of(storage.observed_role) == kind_of(storage.role)) return;
@@ -89,12 +89,12 @@ void EventRecorder::begins() {
   in_operator_ = true;
 }
 
-void EventRecorder::ran(const remat::ObservedCall& call) {
+void EventRecorder::ran(const ObservedCall& call) {
   const size_t workspace_bytes = meter_.end();
   if (!recording_) return;
-  for (const remat::Operand& operand : call.operands) {
+  for (const Operand& operand : call.operands) {
     // Contents that an operator makes in memory which nobody has seen: a result.
-    const bool fresh = operand.access == remat::Access::kOverwrite;
+    const bool fresh = operand.access == Access::kOverwrite;
     if (operand.storage->dead) continue;
     if (!fresh || operand.storage->observer_number != 0) number_of(*operand.storage);
   }
@@ -115,8 +115,8 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
   }
   JobEvent& added = append(EventKind::kOperator);
   const uint32_t first_output = storages_;
-  for (const remat::Operand& operand : call.operands) {
-    remat::Storage& storage = *operand.storage;
+  for (const Operand& operand : call.operands) {
+    Storage& storage = *operand.storage;
     if (storage.dead || storage.observer_number > first_output) continue;
     if (storage.observer_number == 0) {
       make_output(storage);
@@ -126,7 +126,7 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
     filling_->operands.push_back({storage.observer_number - 1, operand.access});
     ++event.operands;
   }
-  for (remat::Storage* output : call.outputs) {
+  for (Storage* output : call.outputs) {
     if (output == nullptr || output->dead) continue;
     make_output(*output);
     ++event.outputs;
@@ -135,18 +135,18 @@ void EventRecorder::ran(const remat::ObservedCall& call) {
                            blocks_.changes().end());
   blocks_.clear();
   added = event;
-  auto tell_role_of_made = [&](remat::Storage& storage) {
+  auto tell_role_of_made = [&](Storage& storage) {
     if (!storage.dead && storage.observer_number > first_output) tell_role(storage);
   };
-  for (const remat::Operand& operand : call.operands) tell_role_of_made(*operand.storage);
-  for (remat::Storage* output : call.outputs) {
+  for (const Operand& operand : call.operands) tell_role_of_made(*operand.storage);
+  for (Storage* output : call.outputs) {
     if (output != nullptr) tell_role_of_made(*output);
   }
   made(call);
 }
 
-JobEvents EventRecorder::with_request(std::span<const remat::Operand> operands, size_t bytes) {
-  for (const remat::Operand& operand : operands) {
+JobEvents EventRecorder::with_request(std::span<const Operand> operands, size_t bytes) {
+  for (const Operand& operand : operands) {
     if (!operand.storage->dead) number_of(*operand.storage);
   }
   JobEvents events = *filling_;
@@ -155,27 +155,27 @@ JobEvents EventRecorder::with_request(std::span<const remat::Operand> operands, 
   request.type = &kRequest;
   request.recordable = false;
   request.bytes = bytes + meter_.running_bytes();
-  for (const remat::Operand& operand : operands) {
+  for (const Operand& operand : operands) {
     if (operand.storage->dead) continue;
-    events.operands.push_back({operand.storage->observer_number - 1, remat::Access::kRead});
+    events.operands.push_back({operand.storage->observer_number - 1, Access::kRead});
     ++request.operands;
   }
   events.events.push_back(request);
   return events;
 }
 
-void EventRecorder::cut(remat::Storage& storage) {
+void EventRecorder::cut(Storage& storage) {
   if (!recording_ || storage.observer_number == 0) return;
-  const remat::Operand written{&storage, remat::Access::kUpdate};
+  const Operand written{&storage, Access::kUpdate};
   ran({.type = kCut, .recordable = false, .operands = {&written, 1}});
 }
 
-void EventRecorder::died(remat::Storage& storage) {
+void EventRecorder::died(Storage& storage) {
   if (!recording_ || storage.observer_number == 0) return;
   add(EventKind::kRelease).storage = storage.observer_number - 1;
 }
 
-void EventRecorder::used(remat::Storage& storage, StreamId stream) {
+void EventRecorder::used(Storage& storage, StreamId stream) {
   if (!recording_ || storage.observer_number == 0) return;
   JobEvent& event = add(EventKind::kUse);
   event.storage = storage.observer_number - 1;
@@ -183,10 +183,10 @@ void EventRecorder::used(remat::Storage& storage, StreamId stream) {
 }
 
 // Whatever number an earlier recording gave it.
-void EventRecorder::lives(remat::Storage& storage) {
+void EventRecorder::lives(Storage& storage) {
   storage.observer_number = 0;
   number_of(storage);
   if (!storage.evicted) resident_bytes_ += storage.current->bytes;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -17,9 +17,9 @@
 #include "remat/record/job_events.h"
 #include "remat/record/workspace_meter.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
-class EventRecorder : public remat::JobObserver {
+class EventRecorder : public JobObserver {
  public:
   // The observer that has to hear of all blocks, for the events that are written down.
   AllocatorObserver& allocator_observer() {
@@ -29,11 +29,11 @@ class EventRecorder : public remat::JobObserver {
 
   bool listens() const final { return recording_; }
   void begins() final;
-  void ran(const remat::ObservedCall& call) final;
-  void cut(remat::Storage& storage) final;
-  void died(remat::Storage& storage) final;
-  void used(remat::Storage& storage, StreamId stream) final;
-  void lives(remat::Storage& storage) final;
+  void ran(const ObservedCall& call) final;
+  void cut(Storage& storage) final;
+  void died(Storage& storage) final;
+  void used(Storage& storage, StreamId stream) final;
+  void lives(Storage& storage) final;
   size_t bookkeeping_bytes() const override {
     return filling_->bookkeeping_bytes() + bytes_of(calls_) + blocks_.bookkeeping_bytes();
   }
@@ -48,7 +48,7 @@ class EventRecorder : public remat::JobObserver {
   // leaves an empty one.
   virtual void before_event() {}
   // Is called when an operator's results have been written down.
-  virtual void made(const remat::ObservedCall& call) { (void)call; }
+  virtual void made(const ObservedCall& call) { (void)call; }
 
   bool recording() const { return recording_; }
   // Starts or stops recording. Operators that run at that moment are not measured.
@@ -61,7 +61,7 @@ class EventRecorder : public remat::JobObserver {
   JobEvent& add(EventKind kind);
   // A copy of the list with one more event: the operator of these operands that runs on this
   // thread, and asks for so many more bytes.
-  JobEvents with_request(std::span<const remat::Operand> operands, size_t bytes);
+  JobEvents with_request(std::span<const Operand> operands, size_t bytes);
   std::unique_ptr<JobEvents>& filling() { return filling_; }
   // How many storages have been named so far.
   uint32_t storages() const { return storages_; }
@@ -72,12 +72,12 @@ class EventRecorder : public remat::JobObserver {
  private:
   // The number of a storage that an event is about to name. A storage that is not known becomes a
   // root.
-  uint32_t number_of(remat::Storage& storage);
-  uint32_t make(remat::Storage& storage);
-  void make_output(remat::Storage& storage);
+  uint32_t number_of(Storage& storage);
+  uint32_t make(Storage& storage);
+  void make_output(Storage& storage);
   // Writes down the role of a storage that has a number, if it is another one than was written
   // down.
-  void tell_role(remat::Storage& storage);
+  void tell_role(Storage& storage);
   JobEvent& append(EventKind kind);
   // Writes down what has become of blocks outside of operators.
   void add_blocks();
@@ -88,9 +88,9 @@ class EventRecorder : public remat::JobObserver {
   const bool has_blocks_;
   BlockBook blocks_{meter_};
   bool in_operator_ = false;  // changes of blocks belong to an operator
-  absl::flat_hash_map<const remat::RecordType*, uint64_t> calls_;  // of this step, by operator
+  absl::flat_hash_map<const RecordType*, uint64_t> calls_;  // of this step, by operator
   uint32_t storages_ = 0;
   size_t resident_bytes_ = 0;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

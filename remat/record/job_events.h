@@ -14,7 +14,7 @@
 #include "remat/record/merged_operands.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct JobEvent {
   EventKind kind = EventKind::kStep;
@@ -24,7 +24,7 @@ struct JobEvent {
   uint32_t storage = 0;  // for kRelease, kUse and kRole
   uint32_t stream = 0;
   uint32_t operands = 0, outputs = 0;  // how many the operator has of those in the lists
-  const remat::RecordType* type = nullptr;
+  const RecordType* type = nullptr;
   uint64_t cost_ns = 0;
   uint64_t site = 0;
   const char* place = nullptr;          // as ObservedCall has it
@@ -99,4 +99,4 @@ void play(const JobEvents& job, Sink& sink, bool exactly = false) {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

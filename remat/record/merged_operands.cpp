@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kFew = 16;  // that are searched one by one
@@ -56,4 +56,4 @@ void MergedOperands::merge(std::span<const Operand> operands) {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class MergedOperands {
  public:
@@ -33,4 +33,4 @@ class MergedOperands {
   std::vector<TraceArgument> arguments_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

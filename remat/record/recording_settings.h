@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct RecordingSettings {
   std::string path;
@@ -17,4 +17,4 @@ struct RecordingSettings {
   size_t most_waiting = 256;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Signals are blocked on this thread, as long as this lives.
@@ -35,4 +35,4 @@ void start_service_thread(const char* name, std::function<void()> work) {
   }).detach();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -4,10 +4,10 @@
 
 #include <functional>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // `name`: at most 15 characters. `work` owns all that it uses, and does not throw.
 // Throws: std::system_error if there can be no thread.
 void start_service_thread(const char* name, std::function<void()> work);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -11,7 +11,7 @@
 #include "remat/record/service_thread.h"
 #include "remat/trace/trace_writer.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kChunkEvents = 4096;
@@ -154,7 +154,7 @@ void TraceRecorder::end() {
   if (!gave_up_) hand_over(true);
 }
 
-bool TraceRecorder::step_ended(const remat::StepEnd&) {
+bool TraceRecorder::step_ended(const StepEnd&) {
   ++steps_;
   start_step();
   if (recording()) {
@@ -182,4 +182,4 @@ void TraceRecorder::forked() {
   forked_ = true;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -18,7 +18,7 @@
 #include "remat/record/recording_settings.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class TraceRecorder final : public EventRecorder {
  public:
@@ -35,7 +35,7 @@ class TraceRecorder final : public EventRecorder {
   // Requires: the runtime does not know this observer any more.
   void finish();
 
-  bool step_ended(const remat::StepEnd& end) override;
+  bool step_ended(const StepEnd& end) override;
   size_t bookkeeping_bytes() const override;
   void forked() override;
 
@@ -57,4 +57,4 @@ class TraceRecorder final : public EventRecorder {
   bool forked_ = false;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -13,7 +13,7 @@
 #include "allocator/base/steady_clock.h"
 #include "fmt/format.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr unsigned kRoleShift = 48, kReasonShift = 56;
@@ -77,7 +77,7 @@ WorkRing::~WorkRing() {
 
 void WorkRing::taken(size_t offset, size_t bytes, const char* operator_name) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   const uint16_t label = label_of(operator_name);
   add(WorkKind::kTaken, offset, bytes, 0, label);
   blocks_[offset] = {bytes, 0, label};
@@ -85,7 +85,7 @@ void WorkRing::taken(size_t offset, size_t bytes, const char* operator_name) {
 
 void WorkRing::freed(size_t offset, size_t bytes) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   add(WorkKind::kFreed, offset, bytes);
   blocks_.erase(offset);
 }
@@ -93,7 +93,7 @@ void WorkRing::freed(size_t offset, size_t bytes) {
 void WorkRing::owned(size_t offset, const void* key, const char* maker, uint8_t role,
                      uint8_t reason) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   const auto found = blocks_.find(offset);
   if (found == blocks_.end()) return;
   const uint32_t number = number_of(key);
@@ -110,7 +110,7 @@ void WorkRing::owned(size_t offset, const void* key, const char* maker, uint8_t 
 void WorkRing::evicted(size_t offset, size_t bytes, const void* key, const char* maker,
                        bool copied) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   const uint32_t number = number_of(key);
   const uint16_t label = label_of(maker);
   const uint64_t packed = with_role(bytes, copied ? 1 : 0);
@@ -121,7 +121,7 @@ void WorkRing::evicted(size_t offset, size_t bytes, const void* key, const char*
 void WorkRing::restored(size_t offset, size_t bytes, const void* key, const char* maker,
                         bool copied, const char* needed_by) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   const uint32_t number = number_of(key);
   const uint16_t label = label_of(maker);
   add(WorkKind::kRestored, offset, with_role(bytes, copied ? 1 : 0), number, label);
@@ -134,7 +134,7 @@ void WorkRing::restored(size_t offset, size_t bytes, const void* key, const char
 
 void WorkRing::forgotten(const void* key) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   const auto found = numbers_.find(key);
   if (found == numbers_.end()) return;
   const uint32_t number = found->second;
@@ -144,33 +144,33 @@ void WorkRing::forgotten(const void* key) {
 
 void WorkRing::replayed(const char* operator_name, uint64_t ns) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   add(WorkKind::kReplayed, ns, 0, 0, label_of(operator_name));
 }
 
 void WorkRing::copied(size_t offset, size_t bytes) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   add(WorkKind::kCopied, offset, bytes);
 }
 
 void WorkRing::held(size_t bytes) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   held_ = bytes;
   add(WorkKind::kHeld, 0, bytes);
 }
 
 void WorkRing::limited(size_t bytes) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   limit_ = std::min<uint64_t>(bytes, header_->budget_bytes);
   add(WorkKind::kLimited, 0, limit_);
 }
 
 void WorkRing::step_ended(uint64_t search_ns, uint64_t prices) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   if (prices != prices_) add(WorkKind::kSearched, search_ns - search_ns_, prices - prices_);
   search_ns_ = search_ns;
   prices_ = prices;
@@ -179,13 +179,13 @@ void WorkRing::step_ended(uint64_t search_ns, uint64_t prices) {
 
 void WorkRing::out_of_memory(size_t bytes) {
   if (!open_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const MutexLock guard(mutex_);
   add(WorkKind::kOutOfMemory, 0, bytes);
 }
 
 void WorkRing::finish() {
   if (!open_.exchange(false, std::memory_order_relaxed)) return;
-  const std::lock_guard<std::mutex> guard(mutex_);  // nobody writes any more
+  const MutexLock guard(mutex_);  // nobody writes any more
   header_->ended_ns = now();
   header_->ended = 1;
   const size_t used = layout::kEventsAt + std::min<size_t>(written_, room()) * sizeof(WorkEvent);
@@ -220,7 +220,8 @@ void WorkRing::put(WorkEvent event) {
 // blocks than fit the rest is left out.
 void WorkRing::begin_segment() {
   size_t left = segment_events_ / 2;
-  const auto already = [&](WorkKind kind, uint64_t where, const Block& block) {
+  const auto already = [&](WorkKind kind, uint64_t where,
+                           const Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (left == 0) return;
     --left;
     put({now(), where, block.bytes, block.storage, block.label,
@@ -253,4 +254,4 @@ uint32_t WorkRing::number_of(const void* key) {
   return place->second;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -10,12 +10,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "allocator/locks/mutex.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 enum class WorkKind : uint8_t {
   kTaken = 1,    // a block is handed out: offset, bytes, the operator that asked for it
@@ -124,16 +124,16 @@ class WorkRing {
     uint16_t label;
   };
 
-  // These require the lock.
-  void add(WorkKind kind, uint64_t where, uint64_t bytes, uint32_t storage = 0, uint16_t label = 0);
-  void put(WorkEvent event);
-  void begin_segment();
-  uint16_t label_of(const char* name);
-  uint32_t number_of(const void* key);
+  void add(WorkKind kind, uint64_t where, uint64_t bytes, uint32_t storage = 0, uint16_t label = 0)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void put(WorkEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void begin_segment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint16_t label_of(const char* name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint32_t number_of(const void* key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t now() const;
   size_t room() const { return segment_events_ * kSegments; }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<bool> open_{true};
   int file_ = -1;
   size_t file_bytes_ = 0;
@@ -141,16 +141,18 @@ class WorkRing {
   layout::Header* header_ = nullptr;
   WorkEvent* events_ = nullptr;
   size_t segment_events_ = 0;
-  uint64_t written_ = 0;
   uint64_t began_ns_ = 0;
-  uint32_t storages_ = 0;
-  uint16_t names_ = 0;  // in the file
-  uint64_t held_ = 0, limit_ = 0;
-  uint64_t search_ns_ = 0, prices_ = 0;  // as of the last step
-  absl::flat_hash_map<const char*, uint16_t> labels_;
-  absl::flat_hash_map<const void*, uint32_t> numbers_;
-  absl::flat_hash_map<uint64_t, Block> blocks_;   // by offset
-  absl::flat_hash_map<uint32_t, Block> evicted_;  // by number
+  uint64_t written_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t storages_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint16_t names_ ABSL_GUARDED_BY(mutex_) = 0;  // in the file
+  uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t limit_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t search_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // as of the last step, as the next is
+  uint64_t prices_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<const char*, uint16_t> labels_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<const void*, uint32_t> numbers_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint64_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);   // by offset
+  absl::flat_hash_map<uint32_t, Block> evicted_ ABSL_GUARDED_BY(mutex_);  // by number
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 struct Measurement {
@@ -62,4 +62,4 @@ void WorkspaceMeter::freed(const BlockView& block, bool) {
   now.blocks.erase(std::next(found).base());
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -10,7 +10,7 @@
 
 #include "allocator/base/allocator_observer.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class WorkspaceMeter final : public AllocatorObserver {
  public:
@@ -36,4 +36,4 @@ class WorkspaceMeter final : public AllocatorObserver {
   uint64_t generation_ = 0;  // of measurements that count
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

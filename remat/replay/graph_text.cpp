@@ -8,7 +8,7 @@
 #include "remat/plan/search/gap_search.h"
 #include "remat/plan/search/planner.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -60,4 +60,4 @@ std::string graph_text(const Trace& trace, const GapSearchConfig& search,
   return text;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -10,9 +10,9 @@
 #include "remat/plan/search/gap_search.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 std::string graph_text(const Trace& trace, const GapSearchConfig& search,
                        const EnergyTable& energy);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -15,7 +15,7 @@
 #include "remat/replay/report.h"
 #include "remat/replay/runs.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr int kRefused = 1, kMisused = 2;  // the exit statuses of failures
@@ -126,8 +126,8 @@ int run(int count, char** arguments) {
       return 0;
     }
     if (options.list_policies) {
-      const auto baselines = remat::baseline_names();
-      const auto own = remat::policy_names().first(remat::policy_names().size() - baselines.size());
+      const auto baselines = baseline_names();
+      const auto own = policy_names().first(policy_names().size() - baselines.size());
       fmt::print("{}\n\nbaselines, for comparison:\n{}\n", fmt::join(own, "\n"),
                  fmt::join(baselines, "\n"));
       return 0;
@@ -144,6 +144,6 @@ int run(int count, char** arguments) {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat
 
-int main(int count, char** arguments) { return tidepool::plan::run(count, arguments); }
+int main(int count, char** arguments) { return tidepool::remat::run(count, arguments); }

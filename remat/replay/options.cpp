@@ -8,7 +8,7 @@
 #include "allocator/base/size_text.h"
 #include "fmt/format.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 const char* const kReplayHelp =
     R"(usage: tidepool-replay TRACE... BUDGET [OPTIONS]
@@ -373,4 +373,4 @@ ReplayOptions parse_options(std::span<const std::string> arguments) {
   return out;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

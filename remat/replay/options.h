@@ -14,7 +14,7 @@
 #include "remat/simulate/simulation.h"
 #include "remat/trace/dtr_log.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 enum class TraceFormat : uint8_t { kTidepool, kDtr };
 
@@ -68,4 +68,4 @@ ReplayOptions parse_options(std::span<const std::string> arguments);
 
 extern const char* const kReplayHelp;
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,7 +8,7 @@
 
 #include "fmt/format.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr double kWidth = 760, kHeight = 420;
@@ -145,4 +145,4 @@ std::string overhead_plot(std::span<const Run> runs, const std::string& title) {
   return Plot(runs).draw(title);
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

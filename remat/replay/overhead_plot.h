@@ -7,8 +7,8 @@
 
 #include "remat/replay/runs.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 std::string overhead_plot(std::span<const Run> runs, const std::string& title);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

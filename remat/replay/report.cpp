@@ -6,7 +6,7 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -46,7 +46,7 @@ Json fields_of(const Run& run) {
   out["ghosts"] = result.ghosts;
   out["longest_plan"] = result.longest_plan;
   out["plan_peak_bytes"] = result.plan_peak_bytes;
-  const remat::ForesightStatistics& foresight = result.foresight;
+  const ForesightStatistics& foresight = result.foresight;
   out["foreseen_steps"] = foresight.steps;
   out["foreseen_kept"] = foresight.kept;
   out["foreseen_bytes_error"] = foresight.mean_bytes_error();
@@ -203,4 +203,4 @@ std::string summary_text(std::span<const Run> runs) {
   return text;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

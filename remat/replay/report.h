@@ -6,7 +6,7 @@
 
 #include "remat/replay/runs.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // One JSON object on one line, without the line's end. Figures that a failed run does not have are
 // null.
@@ -26,4 +26,4 @@ std::string table_text(std::span<const LeastBudget> budgets);
 // that fail (holes), and the most that the overhead rises where the budget grows by a step.
 std::string summary_text(std::span<const Run> runs);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -13,7 +13,7 @@
 #include "remat/simulate/memory/lower_bound.h"
 #include "remat/trace/trace_format.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
@@ -34,7 +34,7 @@ SimulationConfig config_for(const ReplayOptions& options, const Run& run) {
   config.granularity = options.page_bytes;
   const bool dtr = options.format == TraceFormat::kDtr;
   config.end_resident = options.end_resident.value_or(dtr);
-  if (!options.lineage_limits.value_or(!dtr)) config.limits = remat::Limits::none();
+  if (!options.lineage_limits.value_or(!dtr)) config.limits = Limits::none();
   return config;
 }
 
@@ -154,4 +154,4 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

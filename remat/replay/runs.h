@@ -14,7 +14,7 @@
 #include "remat/replay/options.h"
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Run: the settings of one simulation, and its result.
 struct Run {
@@ -59,4 +59,4 @@ std::vector<LeastBudget> find_least_budgets(const ReplayOptions& options, const 
 void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<Run>& runs,
                   const std::function<void(size_t done)>& progress);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -53,13 +53,6 @@ Dependents DependentCut::dependents(const Value& value) {
   return found;
 }
 
-bool DependentCut::is_needed(const Value& value) {
-  Dependents found;
-  const Value* from = &value;
-  walk({&from, 1}, &found, true);
-  return !found.evicted.empty();
-}
-
 void DependentCut::cut_dependents(const Dependents& dependents, RootReason reason) {
   TIDEPOOL_CHECK(dependents.evicted.empty(), "%zu evicted dependents would be lost",
                  dependents.evicted.size());

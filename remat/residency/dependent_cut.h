@@ -31,9 +31,6 @@ class DependentCut {
   // values whose storages are being written.
   Dependents dependents(const Value& value);
 
-  // Whether an evicted live value depends on `value`.
-  bool is_needed(const Value& value);
-
   // Makes the dependents, which are live and resident, roots. Requires: no live dependent is
   // evicted.
   void cut_dependents(const Dependents& dependents, RootReason reason);

@@ -6,7 +6,7 @@
 #include "allocator/base/check.h"
 #include "remat/list_operators.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Lists: how many elements an operator's lists have, and how many lists it writes and reads. What
@@ -68,16 +68,16 @@ class Splitter {
   }
 
   std::optional<Lists> lists_of(const TraceOperator& op) const {
-    const remat::ListOperator kind = remat::list_operator_named(trace_.names[op.name]);
+    const ListOperator kind = list_operator_named(trace_.names[op.name]);
     Lists lists{0, 0, 0};
-    if (kind == remat::ListOperator::kForeach) {
+    if (kind == ListOperator::kForeach) {
       lists.elements = op.outputs > 0 ? op.outputs : op.writes;
       if (op.outputs > 0 && op.writes > 0) return std::nullopt;
       lists.written = op.outputs > 0 ? 0 : 1;
       // Behind its lists it reads one tensor at most; more than that are lists whose elements share
       // storages.
       if (lists.elements > 0 && op.reads % lists.elements > 1) return std::nullopt;
-    } else if (kind == remat::ListOperator::kFused) {
+    } else if (kind == ListOperator::kFused) {
       // Parameters, gradients and up to three lists of an optimizer's state.
       constexpr size_t kMostLists = 5;
       lists.written = kMostLists;
@@ -103,7 +103,7 @@ class Splitter {
         element_bytes[k] += bytes(reads[n * lists->elements + k]);
       }
     }
-    const std::vector<size_t> ends = remat::list_part_ends(element_bytes, most_bytes_);
+    const std::vector<size_t> ends = list_part_ends(element_bytes, most_bytes_);
     if (ends.empty()) return add_part(op, kWhole, 0, 1, op.cost_ns);
     double all = 0;
     for (const size_t each : element_bytes) all += static_cast<double>(each);
@@ -164,7 +164,7 @@ Trace with_list_parts(const Trace& trace, size_t most_bytes) {
 
 JobTrace::JobTrace(const Trace& trace, const SimulationConfig& config) : whole_(trace) {
   if (config.tier.capacity_bytes == 0 || !config.offloads_roots) return;
-  parts_ = with_list_parts(trace, config.budget_bytes / remat::kListShare);
+  parts_ = with_list_parts(trace, config.budget_bytes / kListShare);
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,7 +8,7 @@
 #include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Returns the trace with such operators in parts of as many elements as take at most `most_bytes`,
 // but at least one. A part takes the operator's time by its share of the operands' bytes. Storages
@@ -32,4 +32,4 @@ class JobTrace {
   std::optional<Trace> parts_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,11 +8,11 @@
 #include "remat/restore/restoration_error.h"
 #include "remat/simulate/job/step_trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
-remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
-  remat::RuntimeConfig out;
+RuntimeConfig runtime_config(const SimulationConfig& config) {
+  RuntimeConfig out;
   out.policy = config.policy;
   out.limits = config.limits;
   out.prefetches = config.prefetches;
@@ -21,7 +21,7 @@ remat::RuntimeConfig runtime_config(const SimulationConfig& config) {
   return out;
 }
 
-std::unique_ptr<remat::Tier> make_tier(const TierModel& model, SimulatedJob& job) {
+std::unique_ptr<Tier> make_tier(const TierModel& model, SimulatedJob& job) {
   if (model.capacity_bytes == 0) return nullptr;
   auto tier = std::make_unique<SimulatedTier>(model, job.counts().compute_ns);
   job.set_tier(tier.get());
@@ -102,7 +102,7 @@ bool SimulatedProcess::run_iteration(SimulationResult* result, const StepEnded& 
   } catch (const TimeIsUp& error) {
     result->status = SimulationStatus::kThrash;
     result->reason = error.what();
-  } catch (const remat::RestorationError& error) {
+  } catch (const RestorationError& error) {
     result->status = SimulationStatus::kThrash;
     result->reason = error.what();
   }
@@ -150,4 +150,4 @@ void SimulatedProcess::report(SimulationResult* result) {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

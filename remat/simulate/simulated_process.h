@@ -11,7 +11,7 @@
 #include "remat/simulate/job/simulated_job.h"
 #include "remat/simulate/simulation.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class SimulatedProcess {
  public:
@@ -20,13 +20,13 @@ class SimulatedProcess {
   // Throws: as check_policy().
   static std::unique_ptr<SimulatedProcess> make(const Trace& trace, const SimulationConfig& config);
 
-  void learn(const remat::StepHistory& step_history) { runtime_.learn(step_history); }
-  void set_plan(const remat::StepPlan& plan) {
+  void learn(const StepHistory& step_history) { runtime_.learn(step_history); }
+  void set_plan(const StepPlan& plan) {
     const DeviceLock lock(runtime_.mutex());
     runtime_.set_plan(plan);
   }
-  const remat::Runtime& runtime() const { return runtime_; }
-  remat::Runtime& runtime() { return runtime_; }
+  const Runtime& runtime() const { return runtime_; }
+  Runtime& runtime() { return runtime_; }
   BudgetedAllocator& allocator() { return allocator_; }
   // Does what SimulatedJob::set_log() does.
   void set_log(WorkLog* log) { job_.set_log(log); }
@@ -48,7 +48,7 @@ class SimulatedProcess {
   struct Sums {
     JobCounts job;
     AllocatorStatistics allocator;
-    remat::RuntimeStatistics runtime;
+    RuntimeStatistics runtime;
     uint64_t at_ns = 0;
   };
 
@@ -62,8 +62,8 @@ class SimulatedProcess {
   DeviceMutex mutex_;
   BudgetedAllocator allocator_;
   SimulatedJob job_;
-  remat::Runtime runtime_;
+  Runtime runtime_;
   Sums before_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -3,7 +3,7 @@
 #include "remat/lineage/lineage_store.h"
 #include "remat/policies/table/policy_table.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 const char* name_of(SimulationStatus status) {
   constexpr const char* kNames[] = {"ok", "out_of_memory", "thrash"};
@@ -11,11 +11,11 @@ const char* name_of(SimulationStatus status) {
 }
 
 void check_policy(const std::string& name) {
-  struct Deaf final : remat::LineageStore::Observer {
-    void value_dies(remat::Value&) override {}
+  struct Deaf final : LineageStore::Observer {
+    void value_dies(Value&) override {}
   } observer;
-  remat::LineageStore store(observer);
-  remat::make_policy(name, store);
+  LineageStore store(observer);
+  make_policy(name, store);
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

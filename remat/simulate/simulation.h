@@ -13,7 +13,7 @@
 #include "remat/simulate/memory/simulated_tier.h"
 #include "remat/steps/foresight.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // PlannerConfig: the settings of a search for plans; see remat/plan/search/planner.h.
 struct PlannerConfig {
@@ -50,7 +50,7 @@ struct SimulationConfig {
   size_t budget_bytes = 0;
   uint32_t iterations = 1;    // how often the trace is run; the last iteration is scored
   bool end_resident = false;  // all storages alive at the end have to be resident at once
-  remat::Limits limits;
+  Limits limits;
   bool evict_singly = false;    // DTR's loop in place of windows and selections
   bool partition = false;       // Coop's: cheap results lie at the other end of free memory
   bool record_in_place = true;  // if not, contents written in place are roots
@@ -98,10 +98,10 @@ struct SimulationResult {
   // The share of the budget that was free after a request that had something evicted: the mean.
   double fragmentation = 0;
   uint64_t rematerializations = 0, ghosts = 0;
-  uint64_t longest_plan = 0;     // the most records of one restoration, in all iterations
-  uint64_t plan_peak_bytes = 0;  // the most bytes a restoration was to hold, in all iterations
-  uint64_t prices = 0;           // how many prices searches for room asked for
-  remat::ForesightStatistics foresight;  // of all iterations
+  uint64_t longest_plan = 0;      // the most records of one restoration, in all iterations
+  uint64_t plan_peak_bytes = 0;   // the most bytes a restoration was to hold, in all iterations
+  uint64_t prices = 0;            // how many prices searches for room asked for
+  ForesightStatistics foresight;  // of all iterations
   // Foreseen steps that were simulated, those for which a plan was better than none, and such plans
   // that were taken back, in all iterations.
   uint64_t foreseen_tried = 0, foreseen_plans = 0, foreseen_plans_taken_back = 0;
@@ -115,4 +115,4 @@ struct SimulationResult {
 // Throws: std::invalid_argument naming an unknown policy and the known ones.
 void check_policy(const std::string& name);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

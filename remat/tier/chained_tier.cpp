@@ -62,7 +62,7 @@ std::optional<TierSlot> ChainedTier::store(const void* from, size_t bytes,
   copy->bytes = bytes;
   if (!forked_) copy->on_host = store_on_host(from, bytes, users);
   const bool stored = !forked_ && (copy->on_host || store_in_file(*copy, from, users));
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   if (!stored) {
     ++counts_.refusals;
     return std::nullopt;
@@ -88,7 +88,7 @@ std::optional<TierSlot> ChainedTier::store_on_host(const void* from, size_t byte
 }
 
 bool ChainedTier::move_oldest() {
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   const auto found = std::find_if(oldest_.begin(), oldest_.end(),
                                   [](const Copy* copy) { return copy->loading == 0; });
   if (found == oldest_.end()) return false;
@@ -111,7 +111,7 @@ bool ChainedTier::move_oldest() {
 
 bool ChainedTier::store_in_file(Copy& copy, const void* from, std::span<const StreamId> users) {
   if (!file_->has_room(copy.bytes)) return false;
-  const auto guard = lock_in_parent(buffers_mutex_, forked_);
+  const ParentLock guard(buffers_mutex_, forked_);
   CopyEngine& engine = host_->engine();
   try {
     for (const StreamId user : users) engine.order_after(kOut, user);
@@ -156,7 +156,7 @@ void ChainedTier::load(TierSlot slot, void* to, StreamId user) {
   const uint64_t start = steady_now_ns();
   std::optional<TierSlot> on_host;
   {
-    const auto guard = lock_in_parent(mutex_, forked_);
+    const ParentLock guard(mutex_, forked_);
     on_host = copy.on_host;
     if (on_host) ++copy.loading;  // it does not move meanwhile
   }
@@ -164,15 +164,15 @@ void ChainedTier::load(TierSlot slot, void* to, StreamId user) {
     try {
       host_->load(*on_host, to, user);
     } catch (...) {
-      const auto guard = lock_in_parent(mutex_, forked_);
+      const ParentLock guard(mutex_, forked_);
       --copy.loading;
       throw;
     }
   } else {
-    const auto guard = lock_in_parent(buffers_mutex_, forked_);
+    const ParentLock guard(buffers_mutex_, forked_);
     load_from_file(copy, static_cast<char*>(to), user);
   }
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   if (on_host) --copy.loading;
   ++counts_.loads;
   counts_.loaded_bytes += copy.bytes;
@@ -195,7 +195,7 @@ void ChainedTier::load_from_file(const Copy& copy, char* to, StreamId user) {
 
 void ChainedTier::drop(TierSlot slot) {
   const std::unique_ptr<Copy> copy(&copy_of(slot));
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   if (copy->on_host) {
     host_->drop(*copy->on_host);
     oldest_.erase(copy->place);
@@ -229,7 +229,7 @@ bool ChainedTier::settle_prices() {
 }
 
 TierStatistics ChainedTier::statistics() const {
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   return counts_;
 }
 
@@ -241,7 +241,7 @@ void ChainedTier::become_forked_child() {
 
 void ChainedTier::check_invariants() const {
   host_->check_invariants();
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   for (auto each = oldest_.begin(); each != oldest_.end(); ++each) {
     TIDEPOOL_CHECK((*each)->on_host && (*each)->chunks.empty() && (*each)->place == each,
                    "invariant 1: %zu bytes", (*each)->bytes);

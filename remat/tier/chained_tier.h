@@ -13,12 +13,12 @@
 #include <cstdlib>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "allocator/locks/mutex.h"
 #include "remat/tier/host_tier.h"
 #include "remat/tier/tier.h"
 
@@ -80,8 +80,9 @@ class ChainedTier final : public Tier {
   // Appends contents to the copy's chunks in the file. False: the file does not take them.
   bool append(Copy& copy, const char* from, size_t bytes);
   void drop_chunks(Copy& copy);
-  // Requires: buffers_mutex_ is held. Throws: as load().
-  void load_from_file(const Copy& copy, char* to, StreamId user);
+  // Throws: as load().
+  void load_from_file(const Copy& copy, char* to, StreamId user)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(buffers_mutex_);
   // How large a part of what is held lies in the file.
   double share_in_file() const;
 
@@ -93,11 +94,12 @@ class ChainedTier final : public Tier {
   // Copies from the device to the file. It has no other use, so that a copy of which nobody knows
   // when it has run, because the device failed, cannot spoil what is on the way in.
   char* out_ = nullptr;
-  double price_share_ = 0;            // as share_in_file() was when prices were settled
-  mutable std::mutex buffers_mutex_;  // guards what is in the buffers; taken first
-  mutable std::mutex mutex_;          // guards what follows
-  std::list<Copy*> oldest_;           // in the host's memory, the one stored first is first
-  TierStatistics counts_;
+  double price_share_ = 0;       // as share_in_file() was when prices were settled
+  mutable Mutex buffers_mutex_;  // guards what is in the buffers; taken first
+  mutable Mutex mutex_;
+  // In the host's memory, the one stored first is first.
+  std::list<Copy*> oldest_ ABSL_GUARDED_BY(mutex_);
+  TierStatistics counts_ ABSL_GUARDED_BY(mutex_);
   bool forked_ = false;
 };
 

@@ -45,7 +45,7 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes, std::spa
   if (forked_) return std::nullopt;
   auto pieces = failed_ ? std::nullopt : extents_.take(whole_units(bytes));
   if (!pieces) {
-    const auto guard = lock_in_parent(mutex_, forked_);
+    const ParentLock guard(mutex_, forked_);
     ++counts_.refusals;
     return std::nullopt;
   }
@@ -57,7 +57,7 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes, std::spa
   const uint64_t start = steady_now_ns();
   threads_.run(transfer);
   const uint64_t ns = steady_now_ns() - start;
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   if (transfer.error != 0) {
     extents_.give(*pieces);
     ++counts_.refusals;
@@ -95,7 +95,7 @@ void FileTier::load(TierSlot slot, void* to, StreamId) {
     throw TierError(fmt::format("{} bytes that were offloaded to the {} cannot be read back: {}",
                                 copy.bytes, describe(), what));
   }
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   load_price_.note(copy.bytes, ns);
   ++counts_.loads;
   counts_.loaded_bytes += copy.bytes;
@@ -115,18 +115,18 @@ void FileTier::drop(TierSlot slot) {
   Copy* const copy = &copy_of(slot);
   extents_.give(copy->pieces);
   delete copy;
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   counts_.held_bytes = extents_.taken();
 }
 
 bool FileTier::settle_prices() {
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   const bool stores = store_price_.settle();
   return load_price_.settle() || stores;
 }
 
 TierStatistics FileTier::statistics() const {
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   return counts_;
 }
 

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "allocator/locks/mutex.h"
 #include "remat/tier/extents.h"
 #include "remat/tier/link_price.h"
 #include "remat/tier/tier.h"
@@ -49,9 +49,10 @@ class FileTier final : public Tier {
   const std::unique_ptr<TransferFile> file_;
   Extents extents_;
   TransferThreads threads_;
-  LinkPrice store_price_{kNsPerByte}, load_price_{kNsPerByte};
-  mutable std::mutex mutex_;  // guards the counts, and what load() has measured
-  TierStatistics counts_;
+  LinkPrice store_price_{kNsPerByte};
+  LinkPrice load_price_{kNsPerByte};  // what it has measured is guarded; its price is not
+  mutable Mutex mutex_;
+  TierStatistics counts_ ABSL_GUARDED_BY(mutex_);
   bool failed_ = false;  // a write has failed; nothing is stored any more
   bool forked_ = false;
 };

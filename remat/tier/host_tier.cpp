@@ -106,7 +106,7 @@ void HostTier::for_each_part(const std::vector<Extent>& pieces, size_t bytes, Vi
 }
 
 std::optional<TierSlot> HostTier::refuse() {
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   ++counts_.refusals;
   return std::nullopt;
 }
@@ -134,7 +134,7 @@ std::optional<TierSlot> HostTier::store(const void* from, size_t bytes,
   }
   copy->bytes = bytes;
   copy->pieces = std::move(*pieces);
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   ++counts_.stores;
   counts_.stored_bytes += bytes;
   counts_.store_ns += steady_now_ns() - start;
@@ -159,7 +159,7 @@ void HostTier::load(TierSlot slot, void* to, StreamId user) {
     done += part.bytes;
   }
   copy.loaded = engine_->record(kIn);
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   ++counts_.loads;
   counts_.loaded_bytes += copy.bytes;
   counts_.load_ns += steady_now_ns() - start;
@@ -168,7 +168,7 @@ void HostTier::load(TierSlot slot, void* to, StreamId user) {
 void HostTier::drop(TierSlot slot) {
   const std::unique_ptr<Copy> copy(&copy_of(slot));
   {
-    const auto guard = lock_in_parent(mutex_, forked_);
+    const ParentLock guard(mutex_, forked_);
     counts_.held_bytes -= whole_units(copy->bytes);
   }
   if (copy->loaded != nullptr) {
@@ -196,7 +196,7 @@ char* HostTier::take_buffer(size_t bytes) {
 }
 
 TierStatistics HostTier::statistics() const {
-  const auto guard = lock_in_parent(mutex_, forked_);
+  const ParentLock guard(mutex_, forked_);
   return counts_;
 }
 

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "allocator/locks/mutex.h"
 #include "allocator/streams/copy_engine.h"
 #include "remat/tier/extents.h"
 #include "remat/tier/tier.h"
@@ -105,8 +105,8 @@ class HostTier final : public Tier {
   Extents extents_{0};
   std::deque<Retired> retired_;  // the one dropped first is first
   uint64_t retired_bytes_ = 0;
-  mutable std::mutex mutex_;  // guards the counts, which load() changes without the device's lock
-  TierStatistics counts_;
+  mutable Mutex mutex_;
+  TierStatistics counts_ ABSL_GUARDED_BY(mutex_);  // load() changes them without the device's lock
   bool forked_ = false;
 };
 

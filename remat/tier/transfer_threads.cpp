@@ -45,7 +45,7 @@ TransferThreads::~TransferThreads() {
     return;
   }
   {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    const MutexLock guard(mutex_);
     ends_ = true;
   }
   work_to_do_.notify_all();
@@ -54,17 +54,20 @@ TransferThreads::~TransferThreads() {
 
 void TransferThreads::work() {
   const Buffer buffer = make_buffer();
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    work_to_do_.wait(lock, [&] { return ends_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    const Chunk chunk = queue_.front();
-    queue_.pop_front();
-    lock.unlock();
-    carry(chunk, buffer.get());
-    lock.lock();
-    if (--chunk.transfer->left_ == 0) chunk_done_.notify_all();
+  while (const std::optional<Chunk> chunk = take()) {
+    carry(*chunk, buffer.get());
+    const MutexLock guard(mutex_);
+    if (--chunk->transfer->left_ == 0) chunk_done_.notify_all();
   }
+}
+
+std::optional<TransferThreads::Chunk> TransferThreads::take() {
+  const MutexLock guard(mutex_);
+  while (!ends_ && queue_.empty()) work_to_do_.wait(mutex_);
+  if (queue_.empty()) return std::nullopt;
+  const Chunk chunk = queue_.front();
+  queue_.pop_front();
+  return chunk;
 }
 
 void TransferThreads::begin(Transfer& transfer) {
@@ -74,7 +77,7 @@ void TransferThreads::begin(Transfer& transfer) {
   transfer.left_ = chunks;
   if (forked_) return;
   {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    const MutexLock guard(mutex_);
     for (size_t k = 0; k < chunks; ++k) queue_.push_back({&transfer, k});
   }
   work_to_do_.notify_all();
@@ -85,8 +88,8 @@ void TransferThreads::wait(Transfer& transfer) {
     const Buffer buffer = make_buffer();
     for (size_t k = 0; k < transfer.sums_.size(); ++k) carry({&transfer, k}, buffer.get());
   } else {
-    std::unique_lock<std::mutex> lock(mutex_);
-    chunk_done_.wait(lock, [&] { return transfer.left_ == 0; });
+    const MutexLock guard(mutex_);
+    while (transfer.left_ != 0) chunk_done_.wait(mutex_);
   }
   finish(transfer);
 }

@@ -11,10 +11,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "allocator/locks/mutex.h"
 #include "remat/tier/extents.h"
 #include "remat/tier/transfer_file.h"
 
@@ -75,16 +76,18 @@ class TransferThreads {
 
   static Buffer make_buffer();
   void work();
+  // Waits for the next chunk to carry; nullopt once there will be none.
+  std::optional<Chunk> take();
   void carry(const Chunk& chunk, char* buffer) const;
   int carry_piece(Transfer::Kind kind, uint64_t offset, char* buffer, size_t bytes) const;
   void finish(Transfer& transfer) const;
 
   TransferFile& file_;
   bool forked_ = false;
-  std::mutex mutex_;
-  std::condition_variable work_to_do_, chunk_done_;
-  std::deque<Chunk> queue_;
-  bool ends_ = false;
+  Mutex mutex_;
+  std::condition_variable_any work_to_do_, chunk_done_;
+  std::deque<Chunk> queue_ ABSL_GUARDED_BY(mutex_);
+  bool ends_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -9,7 +9,7 @@
 #include "remat/trace/json_fields.h"
 #include "remat/trace/parse_lines.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Json = nlohmann::json;
@@ -282,4 +282,4 @@ Trace read_dtr_log(const std::string& path, DtrMutation mutation) {
   return parse_lines(path, DtrLogParser(std::move(name), mutation));
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

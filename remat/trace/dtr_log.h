@@ -17,7 +17,7 @@
 #include "nlohmann/json_fwd.hpp"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // What a MUTATE entry does.
 enum class DtrMutation : uint8_t {
@@ -85,4 +85,4 @@ class DtrLogParser {
 // Throws: TraceError "FILE:LINE: reason"; std::runtime_error if the file cannot be read.
 Trace read_dtr_log(const std::string& path, DtrMutation mutation);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

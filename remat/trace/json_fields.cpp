@@ -6,7 +6,7 @@
 #include "fmt/format.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Json = nlohmann::json;
@@ -99,4 +99,4 @@ void JsonFields::check_all_read() const {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -12,7 +12,7 @@
 
 #include "nlohmann/json.hpp"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Throws: TraceError if the text is not one JSON object.
 nlohmann::json parse_object(std::string_view text);
@@ -48,4 +48,4 @@ class JsonFields {
   std::vector<const char*> read_;  // names of fields, literals
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

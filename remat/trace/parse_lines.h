@@ -7,7 +7,7 @@
 #include "remat/trace/text/text_lines.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 template <typename Parser>
 Trace parse_lines(const std::string& path, Parser parser) {
@@ -23,4 +23,4 @@ Trace parse_lines(const std::string& path, Parser parser) {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

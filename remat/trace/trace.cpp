@@ -7,7 +7,7 @@
 #include "absl/container/inlined_vector.h"
 #include "fmt/format.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // A set of storages' numbers; an operator has a few mostly, and as many as it likes.
@@ -251,4 +251,4 @@ void TraceBuilder::role(uint64_t storage, RootKind role) {
 
 void TraceBuilder::step() { trace_.events.push_back({EventKind::kStep, 0, 0}); }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

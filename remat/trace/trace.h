@@ -22,9 +22,7 @@
 
 #include "remat/lineage/labels.h"
 
-namespace tidepool::plan {
-
-using remat::Access;
+namespace tidepool::remat {
 
 // Index of a storage in its trace.
 enum class StorageIndex : uint32_t {};
@@ -214,4 +212,4 @@ class TraceBuilder {
   std::map<std::string, uint32_t, std::less<>> names_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -9,7 +9,7 @@
 #include "remat/trace/parse_lines.h"
 #include "remat/trace/trace_names.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Json = nlohmann::json;
@@ -252,4 +252,4 @@ Trace TraceParser::finish() {
 
 Trace read_trace(const std::string& path) { return parse_lines(path, TraceParser()); }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

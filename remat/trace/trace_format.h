@@ -12,7 +12,7 @@
 #include "remat/trace/text/text_lines.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Parses a trace line by line. Not thread safe. After an exception it may only be destroyed.
 class TraceParser {
@@ -52,4 +52,4 @@ class TraceParser {
 // cannot be read.
 Trace read_trace(const std::string& path);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

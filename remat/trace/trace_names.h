@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 inline constexpr uint64_t kTraceVersion = 1;
 inline constexpr uint64_t kBlocksVersion = 2;     // the version of traces that have blocks
@@ -16,4 +16,4 @@ inline constexpr std::array<const char*, 6> kKinds = {"other",  "parameter", "in
 // The names of Access's values; a read has none.
 inline constexpr std::array<const char*, 4> kAccesses = {"", "update", "overwrite", "side"};
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

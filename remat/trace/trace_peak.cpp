@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 class Counter {
@@ -86,4 +86,4 @@ TracePeak trace_peak(const Trace& trace) {
   return counter.result();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -7,7 +7,7 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct TracePeak {
   size_t peak_bytes = 0;  // while an operator runs, its outputs and workspace included
@@ -19,4 +19,4 @@ struct TracePeak {
 
 TracePeak trace_peak(const Trace& trace);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

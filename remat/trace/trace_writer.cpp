@@ -7,7 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "remat/trace/trace_names.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Json = nlohmann::json;
@@ -193,4 +193,4 @@ void write_trace(const Trace& trace, const std::string& path) {
   writer.finish();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -9,7 +9,7 @@
 #include "remat/trace/text/text_file.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Writes one trace, compressed if the name of the file ends in ".gz".
 class TraceWriter {
@@ -40,4 +40,4 @@ class TraceWriter {
 
 void write_trace(const Trace& trace, const std::string& path);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

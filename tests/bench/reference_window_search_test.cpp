@@ -25,8 +25,7 @@ TEST_CASE("the reference-shaped search finds windows that fit, and seldom not th
       offset += bytes;
     }
     const size_t wanted = 64 * random.between(1, 20);
-    const std::optional<Window> exact =
-        search_window(EvictionCandidates(items), 0, items.size(), wanted);
+    const std::optional<Window> exact = search_window(PricedLayout(items), 0, items.size(), wanted);
     const std::optional<Window> window = reference_window_search(items, wanted);
     REQUIRE(window.has_value() == exact.has_value());
     if (!window) continue;

@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace tidepool::plan;  // NOLINT: a program of its own
+using namespace tidepool::remat;  // NOLINT: a program of its own
 
 class Liveness {
  public:

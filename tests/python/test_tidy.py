@@ -42,6 +42,10 @@ def test_clean_tree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("path", "text", "message"), [
     ("allocator/a.h", '#include "remat/value.h"\n', 'allocator must not include "remat/value.h"'),
     ("allocator/a.h", "#include <torch/all.h>\n", "allocator must not include <torch/all.h>"),
+    ("allocator/a.h", "namespace tidepool::remat {\nint x;\n}\n",
+     "namespace tidepool::remat; allocator has tidepool"),
+    ("remat/plan/a.h", "namespace tidepool::plan {\nint x;\n}\n",
+     "namespace tidepool::plan; remat has tidepool::remat"),
     ("allocator/a.h", "#include <nlohmann/json.hpp>\n", "must not include <nlohmann/json.hpp>"),
     ("allocator/a.h", "#  include <cuda_runtime.h>\n", "must not include <cuda_runtime.h>"),
     ("allocator/heap/a.h", '#include "allocator/search/b.h"\n', "allocator/heap must not include"),
@@ -91,6 +95,21 @@ def test_finds_one(tmp_path: Path, path: str, text: str, message: str) -> None:
     assert len(found) == 1, found
     assert found[0][0] == path
     assert message in found[0][2]
+
+
+def test_finds_modules_that_import_each_other(tmp_path: Path) -> None:
+    package = tidy.PACKAGE
+    chain = {f"{package}/{path}": text for path, text in {
+        "a.py": "from .inner import b\n",
+        "inner/__init__.py": "",
+        "inner/b.py": "def late():\n    from .. import c\n    return c\n",
+        "c.py": "import os\n",
+    }.items()}
+    plant(tmp_path, CLEAN | chain)
+    assert tidy.check(tmp_path) == []
+    plant(tmp_path, {f"{package}/c.py": "\nfrom .a import x\n"})
+    assert tidy.check(tmp_path) == [
+        (f"{package}/c.py", 2, f"imports {package}/a.py, which imports it")]
 
 
 def test_finds_a_missing_mirrored_test(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ TEST_CASE("one-by-one eviction takes what the policy's paper would") {
     INFO(policy);
     remat::RuntimeConfig config;
     config.policy = policy;
-    plan::ComparisonStrategy loop({.evict_singly = true});
+    remat::ComparisonStrategy loop({.evict_singly = true});
     RematFixture job(10 * 4096, config, &loop);
     constexpr uint32_t kPageWords = 4096 / 8;
     auto* x = job.input(kPageWords);

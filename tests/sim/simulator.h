@@ -67,7 +67,7 @@ class Simulator {
   const Program& program_;
   PrivateHostSpace space_;
   DeviceMutex mutex_;
-  plan::ComparisonStrategy strategy_;  // followed if the program says so
+  remat::ComparisonStrategy strategy_;  // followed if the program says so
   BudgetedAllocator allocator_;
   SimulatedFramework framework_;
   std::unique_ptr<remat::Runtime> runtime_;

@@ -49,7 +49,7 @@ Planning planning_of(const std::string& text) {
 
 TraceSettings trace_settings(const SettingsReader& reader) {
   TraceSettings settings;
-  plan::RecordingSettings& recording = settings.recording;
+  remat::RecordingSettings& recording = settings.recording;
   recording.path = reader.text("path", "");
   recording.first_step = reader.number("first_step", recording.first_step);
   recording.last_step = reader.number("last_step", recording.last_step);
@@ -80,8 +80,8 @@ void read_runtime_settings(const SettingsReader& reader, RuntimeSettings& settin
   config.policy = reader.text("policy", config.policy);
   if (const std::string path = reader.text("plan", ""); !path.empty()) {
     try {
-      settings.plans = std::make_shared<const plan::PlanFile>(plan::read_plan_file(path));
-    } catch (const plan::PlanFileError& error) {
+      settings.plans = std::make_shared<const remat::PlanFile>(remat::read_plan_file(path));
+    } catch (const remat::PlanFileError& error) {
       throw std::invalid_argument(std::string("plan: ") + error.what());
     }
   }

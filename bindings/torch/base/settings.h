@@ -17,8 +17,8 @@ namespace tidepool::torch_glue {
 
 // "trace": what is recorded of a job; without a path nothing is.
 struct TraceSettings {
-  plan::RecordingSettings recording;  // "path", "first_step", "last_step"
-  std::string name;                   // "name": what reports call the job
+  remat::RecordingSettings recording;  // "path", "first_step", "last_step"
+  std::string name;                    // "name": what reports call the job
   bool blocks = false;  // "blocks" (TIDEPOOL_TRACE_BLOCKS): where storages lie is recorded, too
 };
 
@@ -48,7 +48,7 @@ struct RuntimeSettings {
   TraceSettings trace;
   OffloadSettings offload;
   // "plan": a plan file that steps follow, in place of a search; nullptr for none.
-  std::shared_ptr<const plan::PlanFile> plans;
+  std::shared_ptr<const remat::PlanFile> plans;
 };
 
 // Fills in what every plugin takes of the allocator: "budget_bytes" (0: not given), "page_bytes",

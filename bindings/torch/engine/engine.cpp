@@ -43,15 +43,15 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
   if (trace_recorder_ != nullptr) {
     runtime_.set_observer(trace_recorder_.get());
   } else if (settings.plans != nullptr) {
-    follower_ = std::make_unique<plan::PlanFollower>(runtime_, settings.plans);
+    follower_ = std::make_unique<remat::PlanFollower>(runtime_, settings.plans);
     runtime_.set_observer(follower_.get());
   } else if (plans(settings)) {
-    plan::BackgroundPlannerConfig config;
+    remat::BackgroundPlannerConfig config;
     config.job.limits = settings.config.limits;
     config.facts = trace_facts(device, *backend_, allocator);
     config.foresees_at_once = waits_for_plans_;
     if (waits_for_plans_) config.search_niceness = 0;
-    planner_ = std::make_unique<plan::BackgroundPlanner>(runtime_, allocator, config);
+    planner_ = std::make_unique<remat::BackgroundPlanner>(runtime_, allocator, config);
     runtime_.set_observer(planner_.get());
   }
   start_work_recorder(device, allocator, allocator_observer());
@@ -74,8 +74,8 @@ void Engine::end_step() {
   if (waits_for_plans_ && planner_ != nullptr) planner_->wait();
 }
 
-plan::BackgroundPlannerStatistics Engine::planning() const {
-  plan::BackgroundPlannerStatistics statistics;
+remat::BackgroundPlannerStatistics Engine::planning() const {
+  remat::BackgroundPlannerStatistics statistics;
   if (planner_ != nullptr) statistics = planner_->statistics();
   if (follower_ != nullptr) statistics.plans = follower_->found();
   return statistics;

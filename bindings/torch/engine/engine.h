@@ -15,8 +15,8 @@
 #include "bindings/torch/base/settings.h"
 #include "bindings/torch/engine/foreign_copies.h"
 #include "bindings/torch/engine/torch_backend.h"
+#include "remat/plan/background/background_planner.h"
 #include "remat/plan/follow/plan_follower.h"
-#include "remat/plan/search/background_planner.h"
 #include "remat/record/trace_recorder.h"
 #include "remat/runtime.h"
 
@@ -62,7 +62,7 @@ class Engine {
   AllocatorObserver* allocator_observer();
   // A step of the job has ended.
   void end_step();
-  plan::BackgroundPlannerStatistics planning() const;
+  remat::BackgroundPlannerStatistics planning() const;
   // Adds a budget to try to the report of this thread's request, if one can be found.
   void find_budget_to_try(OutOfMemoryReport& report);
   // Completes the trace, and stops a search for a plan; nothing is recorded afterwards.
@@ -73,13 +73,13 @@ class Engine {
   const bool chaos_at_allocations_;
   BudgetedAllocator& allocator_;
   std::unique_ptr<TorchBackend> backend_;
-  std::unique_ptr<plan::TraceRecorder> trace_recorder_;
+  std::unique_ptr<remat::TraceRecorder> trace_recorder_;
   remat::Runtime runtime_;
   ForeignCopies foreign_copies_;
   const bool waits_for_plans_;
   // At most one of these, and only where there is no recorder.
-  std::unique_ptr<plan::BackgroundPlanner> planner_;
-  std::unique_ptr<plan::PlanFollower> follower_;
+  std::unique_ptr<remat::BackgroundPlanner> planner_;
+  std::unique_ptr<remat::PlanFollower> follower_;
   std::atomic<int> captures_{0};
 };
 

@@ -84,7 +84,8 @@ class ForeignCopies {
   void end_step();
   // The bytes of the books, without the copies' contents. Requires: lock held.
   size_t bookkeeping_bytes() const {
-    return bytes_of(entries_) + entries_.size() * sizeof(c10::StorageImpl) + bytes_of(unpaid_);
+    return remat::bytes_of(entries_) + entries_.size() * sizeof(c10::StorageImpl) +
+           remat::bytes_of(unpaid_);
   }
   ForeignCopyStatistics statistics() const;
 

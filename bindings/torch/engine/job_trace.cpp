@@ -23,9 +23,9 @@ std::string numbered_path(const std::string& path, int number) {
   return path.substr(0, end) + "." + std::to_string(number) + path.substr(end);
 }
 
-plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
-                             const BudgetedAllocator& allocator) {
-  plan::TraceFacts facts;
+remat::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
+                              const BudgetedAllocator& allocator) {
+  remat::TraceFacts facts;
   facts.device = device.is_cuda() ? "cuda" : "cpu";
   facts.alignment = device.is_cuda() ? kDeviceAlignment : kHostAlignment;
   if (device.is_cpu()) {
@@ -41,18 +41,18 @@ plan::TraceFacts trace_facts(c10::Device device, const remat::Backend& backend,
   return facts;
 }
 
-std::unique_ptr<plan::TraceRecorder> start_trace_recorder(const TraceSettings& settings,
-                                                          c10::Device device,
-                                                          const remat::Backend& backend,
-                                                          const BudgetedAllocator& allocator) {
+std::unique_ptr<remat::TraceRecorder> start_trace_recorder(const TraceSettings& settings,
+                                                           c10::Device device,
+                                                           const remat::Backend& backend,
+                                                           const BudgetedAllocator& allocator) {
   if (settings.recording.path.empty()) return nullptr;
-  plan::TraceFacts facts = trace_facts(device, backend, allocator);
+  remat::TraceFacts facts = trace_facts(device, backend, allocator);
   facts.name = settings.name;
   facts.blocks = settings.blocks;
-  plan::RecordingSettings recording = settings.recording;
+  remat::RecordingSettings recording = settings.recording;
   recording.path = numbered_path(recording.path, device.has_index() ? device.index() : 0);
   try {
-    return std::make_unique<plan::TraceRecorder>(recording, facts, &say);
+    return std::make_unique<remat::TraceRecorder>(recording, facts, &say);
   } catch (const std::exception& error) {
     say(std::string("no trace: ") + error.what());
     return nullptr;

@@ -42,7 +42,7 @@ void forked() {
 
 }  // namespace
 
-WorkRecorder::WorkRecorder(const std::string& path, size_t bytes, const plan::WorkRingFacts& facts,
+WorkRecorder::WorkRecorder(const std::string& path, size_t bytes, const remat::WorkRingFacts& facts,
                            BudgetedAllocator& allocator, AllocatorObserver* next)
     : RelayingObserver(next), ring_(path, bytes, facts), allocator_(allocator) {}
 
@@ -107,7 +107,8 @@ void start_work_recorder(c10::Device device, BudgetedAllocator& allocator,
                          AllocatorObserver* next) {
   const RecorderSettings& settings = recorder_settings();
   if (settings.path.empty()) return;
-  const plan::WorkRingFacts facts{settings.name, device.str(), allocator.statistics().budget_bytes};
+  const remat::WorkRingFacts facts{settings.name, device.str(),
+                                   allocator.statistics().budget_bytes};
   try {
     const std::string path = numbered_path(settings.path, device.has_index() ? device.index() : 0);
     auto recorder = std::make_unique<WorkRecorder>(path, settings.bytes, facts, allocator, next);

@@ -23,7 +23,7 @@ namespace tidepool::torch_glue {
 class WorkRecorder final : public RelayingObserver {
  public:
   // `next` hears of the allocator, too; nullptr: nobody.
-  WorkRecorder(const std::string& path, size_t bytes, const plan::WorkRingFacts& facts,
+  WorkRecorder(const std::string& path, size_t bytes, const remat::WorkRingFacts& facts,
                BudgetedAllocator& allocator, AllocatorObserver* next);
 
   void evicted(const remat::Storage& storage, const void* address);
@@ -43,7 +43,7 @@ class WorkRecorder final : public RelayingObserver {
   void reserved(size_t bytes) override;
 
  private:
-  plan::WorkRing ring_;
+  remat::WorkRing ring_;
   BudgetedAllocator& allocator_;
 };
 

@@ -23,7 +23,7 @@ nlohmann::json tier_json(const remat::RuntimeStatistics& remat) {
 }  // namespace
 
 nlohmann::json device_json(const AllocatorStatistics& memory, const remat::RuntimeStatistics& remat,
-                           const plan::BackgroundPlannerStatistics& planning) {
+                           const remat::BackgroundPlannerStatistics& planning) {
   nlohmann::json roots = nlohmann::json::object();
   for (size_t k = 1; k < static_cast<size_t>(remat::RootReason::kCount); ++k) {
     roots[remat::kRootReasonNames[k]] = remat.root_bytes[k];

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/budgeted_allocator.h"
-#include "remat/plan/search/background_planner.h"
+#include "remat/plan/background/background_planner.h"
 #include "remat/runtime.h"
 
 namespace tidepool::torch_glue {
 
 nlohmann::json device_json(const AllocatorStatistics& memory, const remat::RuntimeStatistics& remat,
-                           const plan::BackgroundPlannerStatistics& planning);
+                           const remat::BackgroundPlannerStatistics& planning);
 
 }  // namespace tidepool::torch_glue

@@ -5,7 +5,7 @@
 
 #include "allocator/base/check.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // PrefixMaxima: the maxima of a sequence from a point on that moves left, one element at a time.
@@ -189,4 +189,4 @@ ChainCuts least_cuts(const Chain& chain) {
   return result;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // All are bytes. "Other bytes" are all that cutting the chain elsewhere does not change: the
 // gradient on its way back, parameters, and so on.
@@ -61,4 +61,4 @@ inline constexpr size_t kMostPairedLayers = 20'000;
 
 ChainCuts least_cuts(const Chain& chain);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -6,7 +6,7 @@
 #include "remat/plan/chain/held_step.h"
 #include "remat/plan/chain/turn.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kMostTurns = 64;
@@ -80,4 +80,4 @@ ChainPlan plan_chain(const Trace& trace) {
   return trace.operators.empty() ? ChainPlan{} : Planner(trace).run();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

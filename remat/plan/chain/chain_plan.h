@@ -18,7 +18,7 @@
 #include "remat/plan/chain/turn.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct ChainPlan {
   size_t bytes = 0;             // the most that the trace holds with the schedule
@@ -32,4 +32,4 @@ struct ChainPlan {
 
 ChainPlan plan_chain(const Trace& trace);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

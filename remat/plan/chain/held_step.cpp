@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // How long a storage is held if nothing is dropped.
@@ -128,4 +128,4 @@ bool HeldStep::leave_some(Moment turn) {
   return any;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -10,7 +10,7 @@
 #include "remat/plan/chain/turn.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct HeldPeak {
   size_t bytes = 0;
@@ -48,4 +48,4 @@ struct HeldStep {
   std::vector<size_t> waiting() const;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // A storage that is written by a later operator than so many after the one that makes it is no
@@ -110,4 +110,4 @@ void StepValues::find_replayable() {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

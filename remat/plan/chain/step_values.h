@@ -14,7 +14,7 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // A moment of a trace: the number of operators that have run, or the operator that runs next.
 using Moment = uint32_t;
@@ -63,4 +63,4 @@ class StepValues {
   std::vector<Moment> limit_;  // by replayable storage: until when it can be made again
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,6 +1,6 @@
 #include "remat/plan/chain/turn.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kMostPlaces = 1000;  // all pairs of places are tried
@@ -278,4 +278,4 @@ void Turn::add_replays(std::span<const Replay> segments, Schedule& schedule) con
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

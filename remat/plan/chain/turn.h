@@ -15,7 +15,7 @@
 #include "remat/plan/chain/step_values.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Held: bytes that are held while each operator runs.
 class Held {
@@ -169,4 +169,4 @@ class Turn {
   std::vector<Moment> places_;         // the operators behind which cuts may lie, then the last one
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

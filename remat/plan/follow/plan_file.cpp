@@ -16,7 +16,7 @@
 #include "remat/policies/planned.h"
 #include "remat/trace/json_fields.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -36,7 +36,7 @@ uint32_t crc32(std::string_view text) {
 }
 
 Json json_of(const PlannedStep& step) {
-  const remat::StepPlan& plan = step.plan;
+  const StepPlan& plan = step.plan;
   Json out;
   out["digest"] = fmt::format("{:016x}", step.digest);
   out["operators"] = step.operators;
@@ -47,7 +47,7 @@ Json json_of(const PlannedStep& step) {
   if (!plan.weights.empty()) out["weights"] = plan.weights;
   if (!plan.gaps) return out;
   Json gaps = Json::array();
-  for (const remat::DroppedGap& gap : *plan.gaps) {
+  for (const DroppedGap& gap : *plan.gaps) {
     gaps.push_back({gap.output, gap.gap, kWaysToDrop[gap.stays ? 1 : 0]});
   }
   out["gaps"] = gaps;
@@ -73,7 +73,7 @@ size_t index_of(const std::array<const char*, kCount>& names, const std::string&
   return static_cast<size_t>(found - names.begin());
 }
 
-remat::DroppedGap as_gap(const nlohmann::json& entry, size_t outputs) {
+DroppedGap as_gap(const nlohmann::json& entry, size_t outputs) {
   if (!entry.is_array() || entry.size() != 3 || !entry[2].is_string()) {
     throw TraceError("\"gaps\" has an entry that is not [result, gap, how]");
   }
@@ -93,8 +93,8 @@ PlannedStep as_step(const nlohmann::json& object) {
   step.digest = as_hexadecimal(fields.text("digest"), "digest", 16);
   step.operators = fields.count("operators");
   step.outputs = fields.count("outputs");
-  remat::StepPlan& plan = step.plan;
-  const auto names = remat::PlannedPolicy::candidates();
+  StepPlan& plan = step.plan;
+  const auto names = PlannedPolicy::candidates();
   plan.policy = fields.text("policy");
   if (std::find(names.begin(), names.end(), plan.policy) == names.end()) {
     throw TraceError(fmt::format("\"policy\": unknown '{}'", plan.policy));
@@ -222,4 +222,4 @@ PlanFile read_plan_file(const std::string& path) {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -16,13 +16,13 @@
 #include "remat/steps/step_plan.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct PlannedStep {
   uint64_t digest = 0;
   size_t operators = 0;
   size_t outputs = 0;  // how many results have bytes
-  remat::StepPlan plan;
+  StepPlan plan;
 };
 
 struct PlanFile {
@@ -47,4 +47,4 @@ std::string plan_text(const PlanFile& file);
 // Reads a file. Throws: PlanFileError.
 PlanFile read_plan_file(const std::string& path);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,9 +8,9 @@
 #include "remat/plan/search/planner.h"
 #include "remat/simulate/job/step_trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
-PlanFollower::PlanFollower(remat::Runtime& runtime, std::shared_ptr<const PlanFile> file)
+PlanFollower::PlanFollower(Runtime& runtime, std::shared_ptr<const PlanFile> file)
     : runtime_(runtime), file_(std::move(file)) {
   set_recording(!file_->steps.empty());
 }
@@ -19,8 +19,8 @@ size_t PlanFollower::bookkeeping_bytes() const {
   return EventRecorder::bookkeeping_bytes() + bytes_of(outputs_);
 }
 
-void PlanFollower::made(const remat::ObservedCall& call) {
-  for (const remat::Storage* output : call.outputs) {
+void PlanFollower::made(const ObservedCall& call) {
+  for (const Storage* output : call.outputs) {
     if (output == nullptr) continue;
     outputs_.push_back(output->dead ? kNoStorage : output->observer_number - 1);
   }
@@ -36,7 +36,7 @@ void PlanFollower::stop() {
   outputs_ = {};
 }
 
-bool PlanFollower::step_ended(const remat::StepEnd& end) {
+bool PlanFollower::step_ended(const StepEnd& end) {
   start_step();
   if (!recording()) return false;
   add(EventKind::kStep);
@@ -53,7 +53,7 @@ bool PlanFollower::step_ended(const remat::StepEnd& end) {
   return recording();
 }
 
-void PlanFollower::look_up(const remat::StepEnd& end) {
+void PlanFollower::look_up(const StepEnd& end) {
   TraceBuilder builder{TraceFacts()};
   play(*filling(), builder);
   const Trace trace = builder.take();
@@ -71,7 +71,7 @@ void PlanFollower::look_up(const remat::StepEnd& end) {
       if (trace.storages[storage].bytes > 0) results.push_back(storage);
     }
   }
-  remat::StepPlan plan = for_job(planned->plan, results, outputs_);
+  StepPlan plan = for_job(planned->plan, results, outputs_);
   plan.fingerprint = end.fingerprint;
   runtime_.set_plan(plan);
 }
@@ -81,4 +81,4 @@ size_t PlanFollower::found() const {
   return found_.size();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

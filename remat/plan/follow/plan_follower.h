@@ -16,15 +16,15 @@
 #include "remat/record/event_recorder.h"
 #include "remat/runtime.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class PlanFollower final : public EventRecorder {
  public:
   // Requires: the runtime outlives the follower, and its policy follows plans and keeps a history
   // from the beginning on. Does not make itself the runtime's observer.
-  PlanFollower(remat::Runtime& runtime, std::shared_ptr<const PlanFile> file);
+  PlanFollower(Runtime& runtime, std::shared_ptr<const PlanFile> file);
 
-  bool step_ended(const remat::StepEnd& end) override;
+  bool step_ended(const StepEnd& end) override;
   size_t bookkeeping_bytes() const override;
   void forked() override { set_recording(false); }
 
@@ -38,15 +38,15 @@ class PlanFollower final : public EventRecorder {
   static constexpr size_t kMostEvents = 400'000;
 
   void before_event() override;
-  void made(const remat::ObservedCall& call) override;
-  void look_up(const remat::StepEnd& end);
+  void made(const ObservedCall& call) override;
+  void look_up(const StepEnd& end);
   void stop();
 
-  remat::Runtime& runtime_;
+  Runtime& runtime_;
   const std::shared_ptr<const PlanFile> file_;
   std::vector<uint32_t> outputs_;  // operators' outputs as in StepHistory: storages, or kNoStorage
   std::vector<uint64_t> found_;    // the digests of the steps found
   uint32_t steps_ = 0;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

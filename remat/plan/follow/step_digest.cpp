@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 class Digest {
@@ -50,4 +50,4 @@ uint64_t step_digest(const Trace& step, size_t alignment) {
   return digest.sum();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

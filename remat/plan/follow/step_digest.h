@@ -10,9 +10,9 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // The digest of a trace of one step. `alignment`: what sizes are rounded up to, a power of two.
 uint64_t step_digest(const Trace& step, size_t alignment);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,7 +8,7 @@
 #include "remat/simulate/job/step_trace.h"
 #include "remat/simulate/list_parts.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 std::vector<Trace> distinct_steps(const Trace& trace) {
   std::vector<Trace> steps;
@@ -42,7 +42,7 @@ TracePlans find_trace_plans(const Trace& trace, const SimulationConfig& job) {
       ++found.failed;
       continue;
     }
-    const remat::StepPlan& plan = ranked.front().plan;
+    const StepPlan& plan = ranked.front().plan;
     found.file.steps.push_back({step_digest(step, step.facts.alignment), step.operators.size(),
                                 weighted_outputs(step).size(), plan});
     found.overheads.push_back(ranked.front().overhead);
@@ -50,4 +50,4 @@ TracePlans find_trace_plans(const Trace& trace, const SimulationConfig& job) {
   return found;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

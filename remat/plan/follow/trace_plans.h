@@ -9,7 +9,7 @@
 #include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // The steps of a trace, each kind once: the last of those that have one digest.
 std::vector<Trace> distinct_steps(const Trace& trace);
@@ -24,4 +24,4 @@ struct TracePlans {
 // `job` gives memory, budget, limits and the search. Throws: as check_policy().
 TracePlans find_trace_plans(const Trace& trace, const SimulationConfig& job);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -7,7 +7,7 @@
 #include "fmt/format.h"
 #include "remat/trace/json_fields.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 EnergyTable::EnergyTable(const std::string& text) {
   const nlohmann::json object = parse_object(text);
@@ -42,4 +42,4 @@ EnergyTable read_energy_table(const std::string& path) {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

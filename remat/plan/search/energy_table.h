@@ -11,7 +11,7 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class EnergyTable {
  public:
@@ -32,4 +32,4 @@ class EnergyTable {
 // Throws: TraceError naming the file and the reason.
 EnergyTable read_energy_table(const std::string& path);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

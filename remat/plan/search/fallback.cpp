@@ -4,7 +4,7 @@
 
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 size_t fallback_limit(size_t peak_bytes, size_t steps) {
   // The product is split in two, so that it does not overflow.
@@ -41,4 +41,4 @@ SimulationResult with_fallback(const Trace& trace, size_t budget_bytes,
   return first;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

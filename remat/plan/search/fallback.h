@@ -12,7 +12,7 @@
 #include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // A percent of the peak is a whole number of steps.
 inline constexpr size_t kFallbackSteps = 400;
@@ -29,4 +29,4 @@ size_t fallback_limit(size_t peak_bytes, size_t steps);
 SimulationResult with_fallback(const Trace& trace, size_t budget_bytes,
                                const std::function<SimulationResult(size_t limit_bytes)>& run);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -4,7 +4,7 @@
 
 #include "remat/plan/search/planner.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 GapModel::GapModel(const Trace& step, const EnergyTable& energy)
     : by_storage_(step.storages.size(), kNone) {
@@ -211,8 +211,8 @@ GapModel::Outcome GapModel::evaluate(std::span<const GapChoice> choices, size_t 
   return outcome_;
 }
 
-std::vector<remat::DroppedGap> GapModel::dropped(std::span<const GapChoice> choices) const {
-  std::vector<remat::DroppedGap> found;
+std::vector<DroppedGap> GapModel::dropped(std::span<const GapChoice> choices) const {
+  std::vector<DroppedGap> found;
   for (size_t k = 0; k < gaps_.size(); ++k) {
     if (choices[k] == GapChoice::kKept) continue;
     found.push_back(
@@ -225,4 +225,4 @@ std::vector<remat::DroppedGap> GapModel::dropped(std::span<const GapChoice> choi
   return found;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

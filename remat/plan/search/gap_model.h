@@ -20,7 +20,7 @@
 #include "remat/steps/step_plan.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 enum class GapChoice : uint8_t { kKept, kDropped, kDroppedOnce };
 
@@ -67,7 +67,7 @@ class GapModel {
   size_t stages() const { return stages_.size(); }
 
   // The gaps that leave as a plan has them, those after last uses among them.
-  std::vector<remat::DroppedGap> dropped(std::span<const GapChoice> choices) const;
+  std::vector<DroppedGap> dropped(std::span<const GapChoice> choices) const;
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -116,4 +116,4 @@ class GapModel {
   std::vector<uint32_t> order_, stack_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

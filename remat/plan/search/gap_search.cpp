@@ -6,7 +6,7 @@
 
 #include "allocator/base/splitmix.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 class Search {
@@ -160,4 +160,4 @@ std::optional<FoundGaps> find_gaps(GapModel& model, const GapSearchConfig& confi
   return Search(model, config).run();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

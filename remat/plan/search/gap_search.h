@@ -14,7 +14,7 @@
 #include "remat/plan/search/gap_model.h"
 #include "remat/simulate/job/stop_token.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // GapGoal: what is made small, time or energy, and how much of each there may be, as multiples of
 // what the step takes without a budget. POET (Patil et al., ICML 2022) bounds the time.
@@ -41,4 +41,4 @@ struct FoundGaps {
 // Returns the best choices found; nothing if none keeps within the budget and the goal's bounds.
 std::optional<FoundGaps> find_gaps(GapModel& model, const GapSearchConfig& config);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

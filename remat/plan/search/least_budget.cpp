@@ -9,7 +9,7 @@
 #include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kOtherTimes = 2;
@@ -58,4 +58,4 @@ std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& j
   return high;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -12,7 +12,7 @@
 #include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Returns the budget to within a percent. Budgets below `least_bytes` are not tried. One iteration
 // is simulated with the settings `job`, but for its budget. Once the stop token of `job` says so,
@@ -20,4 +20,4 @@ namespace tidepool::plan {
 std::optional<size_t> least_budget(const Trace& trace, const SimulationConfig& job,
                                    size_t least_bytes);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -16,7 +16,7 @@
 #include "remat/steps/step_history.h"
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Plans: the plans for the steps of one trace under one limit. Each is searched for once.
@@ -30,7 +30,7 @@ class Plans {
   void step_ended(SimulatedProcess& process, size_t end, size_t rank) {
     if (!config_.searches_plans()) return;
     note_step(process, end);
-    const remat::StepHistory history = process.runtime().step_history();
+    const StepHistory history = process.runtime().step_history();
     if (history.step() == 2 || history.repeated()) {  // the number of the step that begins
       give(process, steps_.back(), rank);
     }
@@ -42,7 +42,7 @@ class Plans {
   // Gives the process plans for the trace's last steps: all of the trace is known.
   void iteration_ended(SimulatedProcess& process, size_t rank) {
     if (!config_.searches_plans()) return;
-    const size_t most = std::min(steps_.size(), remat::StepHistory::kKinds);
+    const size_t most = std::min(steps_.size(), StepHistory::kKinds);
     for (const Step& step : std::span(steps_).last(most)) give(process, step, rank);
     steps_.clear();
   }
@@ -70,7 +70,7 @@ class Plans {
     const std::vector<RankedPlan>& ranked = found->second;
     if (ranked.empty()) return;
     most_ = std::max(most_, ranked.size());
-    remat::StepPlan plan = ranked[std::min(rank, ranked.size() - 1)].plan;
+    StepPlan plan = ranked[std::min(rank, ranked.size() - 1)].plan;
     plan.fingerprint = step.fingerprint;
     process.set_plan(plan);
   }
@@ -157,4 +157,4 @@ SimulationResult simulate_with_oracle(const Trace& trace, const SimulationConfig
   });
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -10,9 +10,9 @@
 #include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Requires: config.iterations > 1. Throws: as check_policy().
 SimulationResult simulate_with_oracle(const Trace& trace, const SimulationConfig& config);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

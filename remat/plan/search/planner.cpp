@@ -12,10 +12,8 @@
 #include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
-
-using remat::StepPlan;
 
 // The bounds of one search for gaps: a quarter of a second.
 constexpr uint64_t kGapEvaluations = 50'000, kGapOperators = 15'000'000;
@@ -126,7 +124,7 @@ class Search {
   }
 
   void count_work(const SimulatedProcess& process) {
-    const remat::RuntimeStatistics statistics = process.runtime().statistics();
+    const RuntimeStatistics statistics = process.runtime().statistics();
     operators_run_ += statistics.operators_seen + statistics.operators_replayed;
   }
 
@@ -308,7 +306,7 @@ class Search {
   Random random_;
   std::vector<Trace> times_;  // the step with the recorded times, then with perturbed ones
   const std::vector<WeightedOutput> outputs_;
-  remat::StepHistory step_history_;
+  StepHistory step_history_;
   size_t simulations_ = 0;
   uint64_t operators_run_ = 0;
 };
@@ -321,7 +319,7 @@ std::vector<RankedPlan> find_plans(const Trace& step, const SimulationConfig& jo
 }
 
 BestPlan best_plan(const Trace& step, const SimulationConfig& job, const PlannerConfig& config,
-                   std::span<const remat::StepPlan> plans) {
+                   std::span<const StepPlan> plans) {
   return Search(step, job, config).best_of(plans);
 }
 
@@ -335,13 +333,13 @@ std::vector<WeightedOutput> weighted_outputs(const Trace& step) {
   return outputs;
 }
 
-remat::StepPlan for_job(const remat::StepPlan& plan, std::span<const uint32_t> results,
-                        std::span<const uint32_t> made) {
+StepPlan for_job(const StepPlan& plan, std::span<const uint32_t> results,
+                 std::span<const uint32_t> made) {
   std::unordered_map<uint32_t, uint32_t> places;  // by storage, among `made`
   for (uint32_t k = 0; k < made.size(); ++k) {
     if (made[k] != kNoStorage) places.emplace(made[k], k);
   }
-  remat::StepPlan own = plan;
+  StepPlan own = plan;
   if (!plan.weights.empty()) own.weights.assign(made.size(), 1.0F);
   if (plan.gaps) own.gaps->clear();
   std::vector<uint32_t> by_result;
@@ -353,7 +351,7 @@ remat::StepPlan for_job(const remat::StepPlan& plan, std::span<const uint32_t> r
     }
   }
   if (!plan.gaps) return own;
-  for (remat::DroppedGap gap : *plan.gaps) {
+  for (DroppedGap gap : *plan.gaps) {
     gap.output = by_result[gap.output];
     if (gap.output != kNoStorage) own.gaps->push_back(gap);
   }
@@ -370,4 +368,4 @@ Trace with_other_times(const Trace& trace, double spread, uint64_t seed) {
   return other;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

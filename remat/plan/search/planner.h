@@ -24,10 +24,10 @@
 #include "remat/steps/step_plan.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct RankedPlan {
-  remat::StepPlan plan;
+  StepPlan plan;
   double score = 0;     // the mean overhead, searches for room included
   double overhead = 0;  // SimulationResult::overhead with the recorded times
 };
@@ -48,7 +48,7 @@ struct BestPlan {
 };
 // Simulates the step without a plan and with each of `plans`, as find_plans() does its candidates.
 BestPlan best_plan(const Trace& step, const SimulationConfig& job, const PlannerConfig& config,
-                   std::span<const remat::StepPlan> plans);
+                   std::span<const StepPlan> plans);
 
 // Whether a step under a plan has taken more, as such a share, than it should: more than it takes
 // without the plan, by more than measured costs vary.
@@ -70,11 +70,11 @@ inline constexpr uint32_t kNoStorage = UINT32_MAX;
 // The plan by the job's own numbers of outputs. `results`: the storages of the plan's results;
 // `made`: those of the job's outputs (StepHistory), kNoStorage for one that is no storage of the
 // recording.
-remat::StepPlan for_job(const remat::StepPlan& plan, std::span<const uint32_t> results,
-                        std::span<const uint32_t> made);
+StepPlan for_job(const StepPlan& plan, std::span<const uint32_t> results,
+                 std::span<const uint32_t> made);
 
 // The same trace with perturbed times: each operator's time is multiplied by a factor whose
 // logarithm is normally distributed around 0, with `spread` as its standard deviation.
 Trace with_other_times(const Trace& trace, double spread, uint64_t seed);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,5 +1,6 @@
 #include "remat/policies/table/policy_table.h"
 
+#include <iterator>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -36,7 +37,7 @@ std::unique_ptr<Policy> of_nothing(LineageStore&, uint64_t) {
   return std::make_unique<Kind>();
 }
 
-// Names that policies had before, which users may still give; _catalog.py has them, too.
+// Names that policies had before, which users may still give.
 constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {{"need1", "needed-cost"}};
 
 struct Entry {
@@ -44,16 +45,17 @@ struct Entry {
   Make make;
 };
 
-// The one list of policies. bindings/python/tidepool/settings/_catalog.py has their names once
-// more, for where no library is loaded yet; a test compares the two.
-constexpr Entry kPolicies[] = {
+// The one list of policies. The Python package's list of names, for where no library is loaded yet,
+// is made from the text of these arrays by bindings/python/generate_policies.py.
+constexpr Entry kOwnPolicies[] = {
     {"planned",
      [](LineageStore& store, uint64_t) -> std::unique_ptr<Policy> {
        return std::make_unique<PlannedPolicy>(store, &make_policy);
      }},
     {"needed-cost", of_store<NeededCostPolicy>},
     {"next-use", of_store<NextUsePolicy>},
-    // The baselines.
+};
+constexpr Entry kBaselines[] = {
     {"coop", of_store<CoopPolicy>},
     {"dtr", of_store<DtrPolicy>},
     {"dtr-eq", of_store<DtrEqPolicy>},
@@ -69,29 +71,32 @@ constexpr Entry kPolicies[] = {
      }},
 };
 
-constexpr size_t kOwnPolicies = 3;
-static_assert(kPolicies[kOwnPolicies].name == std::string_view("coop"), "the first baseline");
-
 }  // namespace
 
 std::span<const std::string> policy_names() {
   static const std::vector<std::string>* const kNames = [] {
     auto* names = new std::vector<std::string>;
-    for (const Entry& entry : kPolicies) names->emplace_back(entry.name);
+    for (const Entry& entry : kOwnPolicies) names->emplace_back(entry.name);
+    for (const Entry& entry : kBaselines) names->emplace_back(entry.name);
     return names;
   }();
   return *kNames;
 }
 
-std::span<const std::string> baseline_names() { return policy_names().subspan(kOwnPolicies); }
+std::span<const std::string> baseline_names() {
+  return policy_names().subspan(std::size(kOwnPolicies));
+}
 
 std::unique_ptr<Policy> make_policy(const std::string& given, LineageStore& store, uint64_t seed) {
   std::string_view name = given;
   for (const auto& [old_name, now] : kOldNames) {
     if (name == old_name) name = now;
   }
-  for (const Entry& entry : kPolicies) {
-    if (name == entry.name) return entry.make(store, seed);
+  for (const std::span<const Entry> entries :
+       {std::span<const Entry>(kOwnPolicies), std::span<const Entry>(kBaselines)}) {
+    for (const Entry& entry : entries) {
+      if (name == entry.name) return entry.make(store, seed);
+    }
   }
   throw std::invalid_argument(fmt::format("unknown policy '{}'; expected one of {}", name,
                                           fmt::join(policy_names(), ", ")));

@@ -1,6 +1,6 @@
 #include "remat/simulate/job/block_log.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 BlockLog::BlockLog(WorkLog& log, BudgetedAllocator& allocator, AllocatorObserver* next)
     : RelayingObserver(next), log_(log), allocator_(allocator) {
@@ -29,4 +29,4 @@ void BlockLog::page(const void* address, size_t bytes, bool usable) {
   RelayingObserver::page(address, bytes, usable);
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

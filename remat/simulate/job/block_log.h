@@ -9,7 +9,7 @@
 #include "allocator/budgeted_allocator.h"
 #include "remat/simulate/job/work_log.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class BlockLog final : public RelayingObserver {
  public:
@@ -29,4 +29,4 @@ class BlockLog final : public RelayingObserver {
   BudgetedAllocator& allocator_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

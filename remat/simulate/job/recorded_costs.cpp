@@ -7,7 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "remat/trace/json_fields.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 RecordedCosts::RecordedCosts(const std::string& path) : path_(path) {
   std::ifstream file(path);
@@ -48,4 +48,4 @@ uint64_t RecordedCosts::begin_call(std::string_view name) {
   return call.cost_ns;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -12,7 +12,7 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // The name by which a trace notes that contents change unseen. It stands for no call.
 inline constexpr std::string_view kCutName = "tidepool::cut";
@@ -45,4 +45,4 @@ class RecordedCosts {
   size_t next_ = 0;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

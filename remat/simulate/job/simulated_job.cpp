@@ -10,24 +10,22 @@
 #include "remat/simulate/job/recorded_costs.h"
 #include "remat/simulate/memory/coop_placement.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // The body of a record is the number of its operator.
-uint32_t operator_of(const remat::Record& record) {
-  return *static_cast<const uint32_t*>(record.body);
-}
+uint32_t operator_of(const Record& record) { return *static_cast<const uint32_t*>(record.body); }
 
-remat::Role role_of(RootKind kind) {
+Role role_of(RootKind kind) {
   switch (kind) {
     case RootKind::kParameter:
-      return remat::Role::kParameter;
+      return Role::kParameter;
     case RootKind::kOptimizerState:
-      return remat::Role::kOptimizerState;
+      return Role::kOptimizerState;
     case RootKind::kInput:
-      return remat::Role::kInput;
+      return Role::kInput;
     default:
-      return remat::Role::kOther;
+      return Role::kOther;
   }
 }
 
@@ -148,7 +146,7 @@ void SimulatedJob::run_untimed(const TraceEvent& event) {
 
 // Storages without bytes are neither allocated nor tracked.
 void SimulatedJob::begin(StorageIndex index, void* address) {
-  Storage& storage = at(index);
+  JobStorage& storage = at(index);
   TIDEPOOL_CHECK(!storage.alive, "storage %zu is alive already", number(index));
   storage.alive = true;
   storage.address = address;
@@ -157,7 +155,7 @@ void SimulatedJob::begin(StorageIndex index, void* address) {
 }
 
 void SimulatedJob::end(StorageIndex index) {
-  Storage& storage = at(index);
+  JobStorage& storage = at(index);
   TIDEPOOL_CHECK(storage.alive, "storage %zu is dead already", number(index));
   storage.alive = false;
   if (void* address = std::exchange(storage.address, nullptr)) {
@@ -167,13 +165,12 @@ void SimulatedJob::end(StorageIndex index) {
   }
 }
 
-remat::Storage* SimulatedJob::tracked(StorageIndex index) {
-  Storage& storage = at(index);
+Storage* SimulatedJob::tracked(StorageIndex index) {
+  JobStorage& storage = at(index);
   if (storage.tracked == nullptr) {
     const TraceStorage& found = trace_.storages[number(index)];
     const size_t bytes = trace_.facts.blocks ? found.bytes : trace_.aligned(found.bytes);
-    storage.tracked =
-        runtime_->track(&storage, storage.address, bytes, remat::RootReason::kUntracked);
+    storage.tracked = runtime_->track(&storage, storage.address, bytes, RootReason::kUntracked);
     storage.tracked->role = role_of(found.kind);
   }
   return storage.tracked;
@@ -192,11 +189,10 @@ void SimulatedJob::for_each_operand(const TraceOperator& op, Visit&& visit) {
   for (const StorageIndex read : trace_.reads(op)) visit_one(read, Access::kRead);
 }
 
-void SimulatedJob::add_operands(const TraceOperator& op, remat::OperatorCall& call) {
+void SimulatedJob::add_operands(const TraceOperator& op, OperatorCall& call) {
   for_each_operand(op, [&](StorageIndex index, Access access) {
     call.add(tracked(index), access);
-    if (access == Access::kUpdate && !updates_recorded_)
-      call.refuse(remat::RootReason::kUnsupported);
+    if (access == Access::kUpdate && !updates_recorded_) call.refuse(RootReason::kUnsupported);
   });
 }
 
@@ -225,26 +221,26 @@ std::vector<void*> SimulatedJob::allocate_outputs(const TraceOperator& op) {
 void SimulatedJob::run_operator(uint32_t index) {
   const TraceOperator& op = trace_.operators[index];
   if (trace_.names[op.name] == kCutName && op.outputs == 0) return cut(op);
-  remat::OperatorCall call(*runtime_);
+  OperatorCall call(*runtime_);
   {
     DeviceLock lock(allocator_.mutex());
     add_early_outputs(op, call);
     add_operands(op, call);
     call.set_type(types_[op.name], op.site);
-    if (!op.recordable) call.refuse(remat::RootReason::kUnsupported);
+    if (!op.recordable) call.refuse(RootReason::kUnsupported);
     if (call.prepare(lock)) {
-      remat::Record* record = call.begin_record(types_[op.name], sizeof index, op.outputs);
+      Record* record = call.begin_record(types_[op.name], sizeof index, op.outputs);
       *static_cast<uint32_t*>(record->body) = index;
     }
   }
   for_each_operand(op, [&](StorageIndex operand, Access) {
-    const remat::Storage& storage = *tracked(operand);
+    const Storage& storage = *tracked(operand);
     wait_for_transfers(storage.address, storage.current->bytes);
   });
   if (log_ != nullptr) log_->begin_call(calls_[index]);
   const std::vector<void*> addresses = make_outputs(op);
   DeviceLock lock(allocator_.mutex());
-  absl::InlinedVector<remat::Storage*, 4> fresh;
+  absl::InlinedVector<Storage*, 4> fresh;
   for (const StorageIndex output : trace_.outputs(op)) {
     if (!is_made_by(op, output)) continue;
     void* address = addresses[fresh.size()];
@@ -261,22 +257,22 @@ void SimulatedJob::cut(const TraceOperator& op) {
   DeviceLock lock(allocator_.mutex());
   for (const TraceWrite& write : trace_.writes(op)) {
     if (!has_bytes(write.storage)) continue;
-    remat::Storage* storage = tracked(write.storage);
-    const remat::LockedStorage locked(*runtime_, storage);
+    Storage* storage = tracked(write.storage);
+    const LockedStorage locked(*runtime_, storage);
     runtime_->make_resident({&storage, 1}, lock);
-    runtime_->cut(storage, remat::RootReason::kRawWrite, lock);
+    runtime_->cut(storage, RootReason::kRawWrite, lock);
     storage->fixed = true;
   }
 }
 
 void SimulatedJob::restore_all() {
-  std::vector<remat::Storage*> locked;
+  std::vector<Storage*> locked;
   auto unlock = [&] {
-    for (remat::Storage* storage : locked) runtime_->unlock_storage(storage);
+    for (Storage* storage : locked) runtime_->unlock_storage(storage);
   };
   DeviceLock lock(allocator_.mutex());
   try {
-    for (Storage& storage : storages_) {
+    for (JobStorage& storage : storages_) {
       if (!storage.alive || storage.tracked == nullptr) continue;
       runtime_->lock_storage(storage.tracked);
       locked.push_back(storage.tracked);
@@ -299,11 +295,11 @@ void SimulatedJob::drop_results() {
   }
 }
 
-void SimulatedJob::execute(const remat::Replay& replay) {
+void SimulatedJob::execute(const Replay& replay) {
   const uint32_t index = operator_of(*replay.record);
   const TraceOperator& op = trace_.operators[index];
   if (log_ != nullptr) log_->replayed(calls_[index]);
-  const remat::Record& record = *replay.record;
+  const Record& record = *replay.record;
   for (size_t k = 0; k < replay.inputs.size(); ++k) {
     wait_for_transfers(replay.inputs[k], record.edges[k].value->bytes);
   }
@@ -326,8 +322,8 @@ void SimulatedJob::execute(const remat::Replay& replay) {
   }
 }
 
-bool SimulatedJob::detach(remat::Storage& storage) {
-  auto* mine = static_cast<Storage*>(storage.framework_storage);
+bool SimulatedJob::detach(Storage& storage) {
+  auto* mine = static_cast<JobStorage*>(storage.framework_storage);
   if (log_ != nullptr) {
     log_->evicted(static_cast<uint32_t>(mine->index), allocator_.offset(mine->address));
   }
@@ -336,8 +332,8 @@ bool SimulatedJob::detach(remat::Storage& storage) {
   return true;
 }
 
-bool SimulatedJob::attach(remat::Storage& storage, void* address) {
-  auto* mine = static_cast<Storage*>(storage.framework_storage);
+bool SimulatedJob::attach(Storage& storage, void* address) {
+  auto* mine = static_cast<JobStorage*>(storage.framework_storage);
   mine->address = address;
   if (log_ != nullptr) {
     log_->restored(static_cast<uint32_t>(mine->index), allocator_.offset(address));
@@ -345,8 +341,8 @@ bool SimulatedJob::attach(remat::Storage& storage, void* address) {
   return true;
 }
 
-void SimulatedJob::forget(remat::Storage& storage) {
-  static_cast<Storage*>(storage.framework_storage)->tracked = nullptr;
+void SimulatedJob::forget(Storage& storage) {
+  static_cast<JobStorage*>(storage.framework_storage)->tracked = nullptr;
 }
 
 void SimulatedJob::copy(void*, const void*, size_t bytes) {
@@ -379,7 +375,7 @@ bool SimulatedJob::is_made_by(const TraceOperator& op, StorageIndex output) cons
   return !trace_.facts.blocks || trace_.storages[number(output)].block >= first_block(op);
 }
 
-void SimulatedJob::add_early_outputs(const TraceOperator& op, remat::OperatorCall& call) {
+void SimulatedJob::add_early_outputs(const TraceOperator& op, OperatorCall& call) {
   for (const StorageIndex output : trace_.outputs(op)) {
     if (is_made_by(op, output)) continue;
     begin(output, std::exchange(blocks_[trace_.storages[number(output)].block], nullptr));
@@ -444,4 +440,4 @@ void SimulatedJob::replay_with_blocks(const TraceOperator& op, std::span<void*> 
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -22,7 +22,7 @@
 #include "remat/simulate/memory/simulated_tier.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // TimeIsUp: the virtual clock has passed its limit, or a stop was requested.
 class TimeIsUp : public std::runtime_error {
@@ -38,13 +38,13 @@ struct JobCounts {
   double free_share_when_tight = 0;  // the sum of free bytes / budget after each of them
 };
 
-class SimulatedJob final : public remat::Backend {
+class SimulatedJob final : public Backend {
  public:
   // `usable_bytes`: the most bytes that can be handed out at once. `partition`: the strategy that
   // is told from which end each request is cut, as in Coop; nullptr if results are not kept apart.
   SimulatedJob(const Trace& trace, BudgetedAllocator& allocator, size_t usable_bytes,
                ComparisonStrategy* partition = nullptr);
-  void set_runtime(remat::Runtime* runtime) { runtime_ = runtime; }
+  void set_runtime(Runtime* runtime) { runtime_ = runtime; }
   // The runtime's tier; without this call it has none.
   void set_tier(SimulatedTier* tier) { tier_ = tier; }
   // From now on `log` gets a line for each eviction, restoration, replay and copy; nullptr ends
@@ -61,7 +61,7 @@ class SimulatedJob final : public remat::Backend {
   // without Coop's recomputable in-place.
   void set_updates_recorded(bool on) { updates_recorded_ = on; }
 
-  // Runs one event. Throws: OutOfMemory, remat::RestorationError, TimeIsUp.
+  // Runs one event. Throws: OutOfMemory, RestorationError, TimeIsUp.
   void run(const TraceEvent& event);
 
   // Makes all storages that are alive resident at once. Throws: as run().
@@ -76,10 +76,10 @@ class SimulatedJob final : public remat::Backend {
   // The greatest number of bytes that were handed out at once since the last call.
   size_t take_peak_bytes();
 
-  void execute(const remat::Replay& replay) override;
-  bool detach(remat::Storage& storage) override;
-  bool attach(remat::Storage& storage, void* address) override;
-  void forget(remat::Storage& storage) override;
+  void execute(const Replay& replay) override;
+  bool detach(Storage& storage) override;
+  bool attach(Storage& storage, void* address) override;
+  void forget(Storage& storage) override;
   void copy(void* to, const void* from, size_t bytes) override;
   uint64_t copy_ns(size_t bytes) const override;
 
@@ -87,29 +87,29 @@ class SimulatedJob final : public remat::Backend {
   // Does what run() does, but for the time that transfers to and from a tier have taken.
   void run_untimed(const TraceEvent& event);
 
-  struct Storage {
+  struct JobStorage {
     void* address = nullptr;
-    remat::Storage* tracked = nullptr;
+    Storage* tracked = nullptr;
     StorageIndex index{};
     bool alive = false;
   };
 
-  Storage& at(StorageIndex index) { return storages_[number(index)]; }
+  JobStorage& at(StorageIndex index) { return storages_[number(index)]; }
   bool has_bytes(StorageIndex index) const { return trace_.storages[number(index)].bytes > 0; }
   void begin(StorageIndex index, void* address);
   void end(StorageIndex index);
   void run_operator(uint32_t index);
   // The contents of a storage have changed unseen.
   void cut(const TraceOperator& op);
-  remat::Storage* tracked(StorageIndex index);
+  Storage* tracked(StorageIndex index);
   // Calls visit(StorageIndex, Access) for each operand that has bytes.
   template <class Visit>
   void for_each_operand(const TraceOperator& op, Visit&& visit);
-  void add_operands(const TraceOperator& op, remat::OperatorCall& call);
+  void add_operands(const TraceOperator& op, OperatorCall& call);
   // Whether the operator makes the storage. A result that is there before the operator runs is an
   // operand instead.
   bool is_made_by(const TraceOperator& op, StorageIndex output) const;
-  void add_early_outputs(const TraceOperator& op, remat::OperatorCall& call);
+  void add_early_outputs(const TraceOperator& op, OperatorCall& call);
   // Allocates and frees blocks as the operator did. Returns the addresses of its blocks in the
   // order of their allocation, with nullptr for those that it freed itself.
   std::vector<void*> run_changes(const TraceOperator& op, bool replayed);
@@ -126,13 +126,13 @@ class SimulatedJob final : public remat::Backend {
 
   const Trace& trace_;
   BudgetedAllocator& allocator_;
-  remat::Runtime* runtime_ = nullptr;
+  Runtime* runtime_ = nullptr;
   SimulatedTier* tier_ = nullptr;
   const size_t usable_bytes_;
   ComparisonStrategy* const partition_;
-  std::vector<remat::RecordType> types_;  // by the operator's name; records refer to them
-  std::vector<End> ends_;                 // by the operator's name; all low without a partition
-  std::vector<Storage> storages_;
+  std::vector<RecordType> types_;  // by the operator's name; records refer to them
+  std::vector<End> ends_;          // by the operator's name; all low without a partition
+  std::vector<JobStorage> storages_;
   std::vector<void*> blocks_;      // by number; nullptr if it is freed, or a storage has it
   std::vector<uint32_t> calls_;    // by operator: how many calls come before it
   std::vector<uint32_t> created_;  // the storages that operators made in this iteration
@@ -148,4 +148,4 @@ class SimulatedJob final : public remat::Backend {
   WorkLog* log_ = nullptr;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 
 #include "allocator/base/check.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr uint64_t kNone = UINT64_MAX;
@@ -157,4 +157,4 @@ size_t last_step_end(const Trace& trace) {
   return trace.events.size();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -6,7 +6,7 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // The events of `trace` from `begin` up to, but without, `end`, and after them a mark of the step's
 // end. Other marks are left out. Requires: begin <= end <= trace.events.size().
@@ -25,4 +25,4 @@ size_t step_begin(const Trace& trace, size_t end);
 // trace, so that the repeated trace is its steps repeated.
 size_t last_step_end(const Trace& trace);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,7 +8,7 @@
 #include <functional>
 #include <utility>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class StopToken {
  public:
@@ -41,4 +41,4 @@ class StopToken {
   bool late_ = false;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -6,7 +6,7 @@
 
 #include "fmt/format.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 WorkLog::WorkLog(const std::string& path, bool has_blocks)
     : file_(std::fopen(path.c_str(), "we")), has_blocks_(has_blocks) {
@@ -52,4 +52,4 @@ void WorkLog::mapped(size_t offset, size_t bytes, bool usable) {
              file_.get());
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -20,7 +20,7 @@
 #include <memory>
 #include <string>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class WorkLog {
  public:
@@ -56,4 +56,4 @@ class WorkLog {
   uint32_t call_ = 0;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 #include "allocator/arena/page_supply.h"
 #include "allocator/search/room_search.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 bool ComparisonStrategy::evict_cheapest(Arena& arena, StreamId stream) {
   Heap& heap = arena.heap;
@@ -54,4 +54,4 @@ std::optional<Outcome> ComparisonStrategy::reclaim(DeviceLock& lock, const RoomP
   return evict_cheapest(parts.arena, request.stream) ? Outcome::kRetry : Outcome::kNothing;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

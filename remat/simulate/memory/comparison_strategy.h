@@ -18,7 +18,7 @@
 #include "allocator/arena/room_strategy.h"
 #include "allocator/blocks/block_walk.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct ComparisonSettings {
   bool evict_singly = false;
@@ -50,4 +50,4 @@ class ComparisonStrategy final : public RoomStrategy {
   BlockWalk walk_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr std::string_view kDear[] = {
@@ -44,4 +44,4 @@ End coop_placement(std::string_view name) {
   return dear ? End::kLow : End::kHigh;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

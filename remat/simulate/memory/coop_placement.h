@@ -9,7 +9,7 @@
 
 #include "allocator/base/owner.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // The end of free blocks for results of an operator. `name` is the operator's name, with or without
 // namespace and overload ("aten::mm.out", "mm"). Returns kLow for the operators that the authors'
@@ -17,4 +17,4 @@ namespace tidepool::plan {
 // names that OneFlow and PyTorch give them; returns kHigh for all others.
 End coop_placement(std::string_view name);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
@@ -213,4 +213,4 @@ std::optional<double> lower_bound(const Trace& trace, size_t budget_bytes, bool 
   return baseline_ns > 0 ? 1 + *extra_ns / baseline_ns : 1;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

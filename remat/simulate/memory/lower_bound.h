@@ -21,7 +21,7 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // The bound on total compute / baseline, at least 1; nothing if no schedule fits the budget. With
 // `end_resident`, all storages that live at the end have to be resident at once.
@@ -29,4 +29,4 @@ namespace tidepool::plan {
 std::optional<double> lower_bound(const Trace& trace, size_t budget_bytes,
                                   bool end_resident = false);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

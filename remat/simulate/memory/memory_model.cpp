@@ -6,7 +6,7 @@
 #include "allocator/base/sizes.h"
 #include "allocator/space/simulated_space.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kUnit = 64;  // bytes: blocks' alignment on a CPU, which divides all other ones
@@ -109,13 +109,6 @@ void restrict_to(RoomWays ways, AllocatorConfig& config) {
 
 const char* name_of(MemoryModel model) { return kNames[static_cast<size_t>(model)]; }
 
-std::optional<MemoryModel> memory_model_named(std::string_view name) {
-  for (size_t k = 0; k < std::size(kNames); ++k) {
-    if (name == kNames[k]) return static_cast<MemoryModel>(k);
-  }
-  return std::nullopt;
-}
-
 std::optional<SimulatedMemory> make_memory(MemoryModel model, size_t budget_bytes,
                                            size_t granularity,
                                            const ComparisonSettings& comparison) {
@@ -129,4 +122,4 @@ std::optional<SimulatedMemory> make_memory(MemoryModel model, size_t budget_byte
   return memory;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

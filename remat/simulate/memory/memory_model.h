@@ -9,13 +9,12 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 #include "allocator/budgeted_allocator.h"
 #include "allocator/space/address_space.h"
 #include "remat/simulate/memory/comparison_strategy.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 enum class MemoryModel : uint8_t { kExact, kArena, kPages };
 
@@ -28,7 +27,6 @@ enum class RoomWays : uint8_t { kAll, kWindows, kMoves, kPages };
 void restrict_to(RoomWays ways, AllocatorConfig& config);
 
 const char* name_of(MemoryModel model);
-std::optional<MemoryModel> memory_model_named(std::string_view name);
 
 struct SimulatedMemory {
   std::unique_ptr<AddressSpace> space;
@@ -43,4 +41,4 @@ std::optional<SimulatedMemory> make_memory(MemoryModel model, size_t budget_byte
                                            size_t granularity,
                                            const ComparisonSettings& comparison = {});
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,6 +1,6 @@
 #include "remat/simulate/memory/simulated_tier.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 void SimulatedTier::enqueue(uint64_t& free_ns, uint64_t earliest_ns, const void* address,
                             size_t bytes) {
@@ -21,8 +21,8 @@ uint64_t SimulatedTier::until(const void* address, size_t bytes) {
   return over_ns;
 }
 
-std::optional<remat::TierSlot> SimulatedTier::store(const void* from, size_t bytes,
-                                                    std::span<const StreamId>) {
+std::optional<TierSlot> SimulatedTier::store(const void* from, size_t bytes,
+                                             std::span<const StreamId>) {
   if (!has_room(bytes)) {
     ++counts_.refusals;
     return std::nullopt;
@@ -37,10 +37,10 @@ std::optional<remat::TierSlot> SimulatedTier::store(const void* from, size_t byt
   counts_.held_bytes += bytes;
   counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.held_bytes);
   copies_.emplace(++next_slot_, Copy{bytes, out_free_ns_});
-  return remat::TierSlot{next_slot_};
+  return TierSlot{next_slot_};
 }
 
-void SimulatedTier::load(remat::TierSlot slot, void* to, StreamId) {
+void SimulatedTier::load(TierSlot slot, void* to, StreamId) {
   const Copy& copy = copies_.at(static_cast<uint64_t>(slot));
   if (model_.runs_beside) {
     enqueue(in_free_ns_, copy.stored_ns, to, copy.bytes);
@@ -51,10 +51,10 @@ void SimulatedTier::load(remat::TierSlot slot, void* to, StreamId) {
   counts_.loaded_bytes += copy.bytes;
 }
 
-void SimulatedTier::drop(remat::TierSlot slot) {
+void SimulatedTier::drop(TierSlot slot) {
   const auto found = copies_.find(static_cast<uint64_t>(slot));
   counts_.held_bytes -= found->second.bytes;
   copies_.erase(found);
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -16,7 +16,7 @@
 
 #include "remat/tier/tier.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct TierModel {
   size_t capacity_bytes = 0;  // 0: there is no tier
@@ -24,7 +24,7 @@ struct TierModel {
   bool runs_beside = false;   // transfers run while operators do
 };
 
-class SimulatedTier final : public remat::Tier {
+class SimulatedTier final : public Tier {
  public:
   // `now_ns`: the virtual clock, which outlives the tier.
   SimulatedTier(const TierModel& model, const uint64_t& now_ns) : model_(model), now_ns_(now_ns) {}
@@ -33,19 +33,18 @@ class SimulatedTier final : public remat::Tier {
   bool has_room(size_t bytes) const override {
     return counts_.held_bytes + bytes <= model_.capacity_bytes;
   }
-  std::optional<remat::TierSlot> store(const void* from, size_t bytes,
-                                       std::span<const StreamId>) override;
-  void load(remat::TierSlot slot, void* to, StreamId) override;
+  std::optional<TierSlot> store(const void* from, size_t bytes, std::span<const StreamId>) override;
+  void load(TierSlot slot, void* to, StreamId) override;
   bool runs_beside() const override { return model_.runs_beside; }
   // Where transfers run beside, contents lie where nothing compares them (HostTier).
   bool compares() const override { return !model_.runs_beside; }
-  bool matches(remat::TierSlot, const void*) override { return !model_.runs_beside; }
-  void drop(remat::TierSlot slot) override;
+  bool matches(TierSlot, const void*) override { return !model_.runs_beside; }
+  void drop(TierSlot slot) override;
   uint64_t store_ns(size_t bytes) const override { return load_ns(bytes); }
   uint64_t load_ns(size_t bytes) const override {
     return kLatencyNs + static_cast<uint64_t>(static_cast<double>(bytes) / model_.gb_per_second);
   }
-  remat::TierStatistics statistics() const override { return counts_; }
+  TierStatistics statistics() const override { return counts_; }
   void become_forked_child() override {}
 
   // When all transfers to and from the `bytes` at `address` are over; 0 if they are.
@@ -72,7 +71,7 @@ class SimulatedTier final : public remat::Tier {
   std::vector<Transfer> transfers_;            // that may be under way
   std::map<uint64_t, Copy> copies_;            // by slot
   uint64_t next_slot_ = 0;
-  remat::TierStatistics counts_;
+  TierStatistics counts_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -13,7 +13,7 @@
 
 #include "fmt/format.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kChunk = 256u << 10;
@@ -121,4 +121,4 @@ void TextFile::close() {
   if (!written) fail(errno != 0 ? std::strerror(errno) : "the file is incomplete");
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

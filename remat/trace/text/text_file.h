@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class TextFile {
  public:
@@ -32,4 +32,4 @@ class TextFile {
   std::string pending_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,7 +8,7 @@
 
 #include "fmt/format.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kChunk = 256u << 10;
@@ -75,4 +75,4 @@ bool TextLines::next(std::string_view* line) {
   }
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

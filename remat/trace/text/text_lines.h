@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 class TextLines {
  public:
@@ -43,4 +43,4 @@ class TextLines {
   bool ended_ = true;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -85,7 +85,7 @@ TEST_CASE("a selection frees the pages it names, finds them where they exist, an
   for (int round = 0; round < 4000; ++round) {
     std::vector<RoomItem> items = random_items(random);
     size_t wanted = random.between(1, 8);
-    const EvictionCandidates room(items);
+    const PricedLayout room(items);
     selector.lay_out(room);
     std::optional<PageSelection> selection = selector.select(wanted);
     std::optional<uint64_t> best = cheapest(items, wanted);
@@ -123,7 +123,7 @@ TEST_CASE("no page that is not free costs less than the least price, and one cos
   size_t compared = 0;
   for (int round = 0; round < 2000; ++round) {
     const std::vector<RoomItem> items = random_items(random);
-    const EvictionCandidates room(items);
+    const PricedLayout room(items);
     selector.lay_out(room);
     const size_t free = free_pages(items, std::vector<bool>(items.size())).size();
     CHECK(selector.free_pages() == free);
@@ -137,7 +137,7 @@ TEST_CASE("pages that the request itself will use are not taken") {
   std::vector<RoomItem> items = {{0, 4 * kPage, 0, BlockId{1}, RoomKind::kFree},
                                  {4 * kPage, 2 * kPage, 5, BlockId{2}, RoomKind::kEvictable}};
   PageSelector selector(kPage);
-  const EvictionCandidates room(items);
+  const PricedLayout room(items);
   selector.lay_out(room);
   CHECK(selector.select(4)->victims.empty());
   selector.lay_out(room);
@@ -155,7 +155,7 @@ TEST_CASE("what could not be had leaves no trace in the next selection") {
   size_t compared = 0;
   for (int round = 0; round < 4000; ++round) {
     const std::vector<RoomItem> items = random_items(random);
-    const EvictionCandidates room(items);
+    const PricedLayout room(items);
     const size_t end = items.back().end();
     selector.lay_out(room);
     for (int attempt = 0; attempt < 8; ++attempt) {
@@ -187,7 +187,7 @@ TEST_CASE("small blocks are weighed with all that shares their page") {
   }
   items.push_back({kPage, kPage, 100, BlockId{2}, RoomKind::kEvictable});
   PageSelector selector(kPage);
-  const EvictionCandidates room(items);
+  const PricedLayout room(items);
   selector.lay_out(room);
   std::optional<PageSelection> selection = selector.select(1);
   REQUIRE(selection);
@@ -202,7 +202,7 @@ TEST_CASE("a block of many pages takes as few steps as one of three, and each ha
     items.push_back({offset, (3 + i % 5 * 1000) * kPage, 10 + i, BlockId{1}, RoomKind::kEvictable});
   }
   PageSelector selector(kPage);
-  const EvictionCandidates room(items);
+  const PricedLayout room(items);
   selector.lay_out(room);
   CHECK(selector.attainable() == items.back().end() / kPage);
   const auto selection = selector.select(4003 + 3003);
@@ -218,7 +218,7 @@ TEST_CASE("victims beyond the first few candidates are the same as with all in o
     items.push_back({offset, 2 * kPage, 1000 - i, BlockId{1}, RoomKind::kEvictable});
   }
   PageSelector selector(kPage);
-  const EvictionCandidates room(items);
+  const PricedLayout room(items);
   selector.lay_out(room);
   const auto selection = selector.select(600);
   REQUIRE(selection);

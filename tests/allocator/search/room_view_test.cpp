@@ -27,7 +27,7 @@ struct World : test::ArenaWorld {
 TEST_CASE("all blocks are listed in order, with barriers for what stays") {
   World world;
   world.view.list_all(world.request, Listing::kEvictions);
-  const EvictionCandidates& list = world.view.list();
+  const PricedLayout& list = world.view.list();
   REQUIRE(list.size() == 5);  // and the hole
   CHECK(list[0].price == 7);
   CHECK(list.kind(1) == RoomKind::kBarrier);
@@ -78,7 +78,7 @@ TEST_CASE("an excerpt has barriers for whatever lies between its blocks") {
   world.arena.merge_free_blocks();
   CHECK(world.view.find_free_pages(StreamId::kDefault));
   world.view.list_shortlist(world.request, list);
-  const EvictionCandidates& listed = world.view.list();
+  const PricedLayout& listed = world.view.list();
   REQUIRE(listed.size() == 4);
   CHECK(listed.kind(0) == RoomKind::kFree);
   CHECK(listed.kind(1) == RoomKind::kBarrier);

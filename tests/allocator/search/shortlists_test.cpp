@@ -20,10 +20,10 @@ struct Layout {
   explicit Layout(const std::vector<RoomItem>& given) : blocks(size_t{1} << 40) {
     std::vector<RoomItem> items = given;
     for (RoomItem& item : items) item.block = blocks.append(item.bytes, Zone::kTransient);
-    room = EvictionCandidates(items);
+    room = PricedLayout(items);
   }
   BlockList blocks;
-  EvictionCandidates room;
+  PricedLayout room;
 };
 
 std::vector<RoomItem> evictable(size_t count, size_t bytes) {
@@ -59,7 +59,7 @@ TEST_CASE("a list holds the cheapest by what they give, and its limit is what wa
                        random.chance(80) ? RoomKind::kEvictable : RoomKind::kBarrier});
     }
     const Layout layout(items);
-    const EvictionCandidates& room = layout.room;
+    const PricedLayout& room = layout.room;
     const size_t zone_begin = random.below(room.size() + 1);
     const size_t zone_end = random.between(zone_begin, room.size());
     const Wanted wanted{64 * random.between(1, 100), random.chance(70) ? kPage : 0,

@@ -13,7 +13,7 @@ namespace {
 using Items = std::vector<RoomItem>;
 
 std::optional<Window> search(const Items& items, size_t bytes) {
-  return search_window(EvictionCandidates(items), 0, items.size(), bytes);
+  return search_window(PricedLayout(items), 0, items.size(), bytes);
 }
 
 Items random_layout(test::Random& random, size_t most_blocks) {
@@ -75,7 +75,7 @@ struct Tally {
 // All rounds use one list, as an arena does.
 Tally compare(uint64_t seed, int rounds, size_t most_blocks, size_t most_bytes) {
   test::Random random(seed);
-  EvictionCandidates room;
+  PricedLayout room;
   Tally tally;
   for (int round = 0; round < rounds; ++round) {
     const Items items = random_layout(random, most_blocks);

@@ -50,6 +50,8 @@ def clean(monkeypatch):
         ("offload", "host:1GiB,disk"), ("offload", "host:1GiB,file:/no/such:1GiB"),
         ("offload", "host:0,file:/tmp:1GiB"), ("trace_steps", "0"), ("trace_steps", "3:2"),
         ("trace_steps", "x"))),
+    *({"budget": "1GiB", "device": "cuda", "policy": "none", key: text} for key, text in (
+        ("chaos", "op"), ("trace", "x.jsonl"), ("offload", "host:1GiB"))),
 ])
 def test_wrong_options_get_the_same_message(library, given):
     with pytest.raises(_settings.SettingsError) as expected:
@@ -95,7 +97,7 @@ def test_options_of_an_older_program_are_shorter(library):
     assert library.tidepool_enable(ctypes.byref(options)) == CANNOT_ATTACH
 
 
-@pytest.mark.parametrize("key", ["trust", "replay", "keep"])
+@pytest.mark.parametrize("key", [each.key for each in _catalog.SETTINGS if each.python_only])
 def test_what_only_python_jobs_have_is_refused(library, monkeypatch, key):
     monkeypatch.setenv(f"TIDEPOOL_{key.upper()}", "mylib::op")
     code, message = enable(library, budget="1GiB")

@@ -1,11 +1,15 @@
 """Settings: sources and their order, and that every error names the input and what is right."""
 
-import re
+import sys
 from pathlib import Path
 
 import pytest
 from tidepool.settings import _catalog, _conf, _offload, _settings, _sizes
 from tidepool.settings._settings import SettingsError, resolve
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bindings" / "python"))
+
+import generate_policies
 
 
 def test_defaults():
@@ -193,9 +197,12 @@ def test_the_backend_alone_means_all_of_a_gpus_memory():
 
 
 def test_policies_are_those_of_the_runtime():
-    source = (Path(__file__).parents[3] / "remat/policies/table/policy_table.cpp").read_text()
-    table = source.split("kPolicies[] = {", 1)[1].split("\n};", 1)[0]
-    assert tuple(re.findall(r'^    \{"([^"]+)"', table, re.MULTILINE)) == _catalog.POLICIES
+    table = generate_policies.TABLE.read_text(encoding="utf-8")
+    assert generate_policies.text(table) == generate_policies.NAMES.read_text(encoding="utf-8")
+    more = table.replace('    {"coop",', '    {"newest", nothing},\n    {"coop",')
+    assert '    "newest",\n    "coop",' in generate_policies.text(more)
+    with pytest.raises(generate_policies.TableError, match="kBaselines"):
+        generate_policies.text(table.replace("kBaselines[]", "kOthers[]"))
 
 
 @pytest.mark.parametrize("size", [4 << 30, 123456789])

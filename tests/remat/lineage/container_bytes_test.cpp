@@ -5,7 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "tests/support/catch.h"
 
-namespace tidepool {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("a container takes what it has room for") {
@@ -21,4 +21,4 @@ TEST_CASE("a container takes what it has room for") {
 }
 
 }  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::remat

@@ -4,7 +4,7 @@
 #include "remat/simulate/simulation.h"
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // The step under a budget of this part of its peak, where bytes are fungible.
 inline SimulationConfig job_of(const Trace& step, double ratio) {
@@ -15,4 +15,4 @@ inline SimulationConfig job_of(const Trace& step, double ratio) {
   return job;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

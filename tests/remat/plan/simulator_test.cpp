@@ -6,7 +6,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -397,4 +397,4 @@ TEST_CASE("with a tier roots leave before anything has used them, unless they ar
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -4,7 +4,7 @@
 #include "tests/remat/record/block_views.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 const void* at(uintptr_t address) { return reinterpret_cast<const void*>(address); }
@@ -58,4 +58,4 @@ TEST_CASE("what was there before has no number, and the next one hears of all") 
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -6,7 +6,7 @@
 
 #include "allocator/base/allocator_observer.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 inline BlockView block(uintptr_t address, size_t bytes) {
   BlockView view;
@@ -15,4 +15,4 @@ inline BlockView block(uintptr_t address, size_t bytes) {
   return view;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -9,13 +9,13 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Records every other step, each as a list of its own.
 class EverySecond final : public EventRecorder {
  public:
-  bool step_ended(const remat::StepEnd&) override {
+  bool step_ended(const StepEnd&) override {
     start_step();
     if (recording()) {
       add(EventKind::kStep);
@@ -26,7 +26,7 @@ class EverySecond final : public EventRecorder {
     return recording();
   }
   void forked() override {}
-  void made(const remat::ObservedCall& call) override { results += call.outputs.size(); }
+  void made(const ObservedCall& call) override { results += call.outputs.size(); }
 
   std::unique_ptr<JobEvents> recorded;
   size_t results = 0;
@@ -53,7 +53,7 @@ TEST_CASE("each recording numbers storages anew, whatever numbers they had befor
   BudgetedAllocator allocator(*memory.space, mutex, memory.config);
   SimulatedJob job(trace, allocator, 10'000);
   EverySecond recorder;
-  remat::Runtime runtime(allocator, job, {});
+  Runtime runtime(allocator, job, {});
   allocator.set_observer(&recorder.allocator_observer());
   runtime.set_observer(&recorder);
   job.set_runtime(&runtime);
@@ -81,4 +81,4 @@ TEST_CASE("each recording numbers storages anew, whatever numbers they had befor
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

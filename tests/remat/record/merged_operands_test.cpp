@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Operand = MergedOperands::Operand;
@@ -61,4 +61,4 @@ TEST_CASE("arguments are kept where merging loses their order or number") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

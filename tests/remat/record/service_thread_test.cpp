@@ -8,7 +8,7 @@
 
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("a thread of ours has its name, and takes no signals; the caller still does") {
@@ -33,4 +33,4 @@ TEST_CASE("a thread of ours has its name, and takes no signals; the caller still
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -18,7 +18,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -61,7 +61,7 @@ struct RecordedJob {
   BudgetedAllocator allocator;
   SimulatedJob job;
   TraceRecorder recorder;
-  remat::Runtime runtime;
+  Runtime runtime;
 };
 
 std::string record(const Trace& trace, size_t budget, uint64_t* replayed = nullptr) {
@@ -281,4 +281,4 @@ TEST_CASE("where storages lie is recorded, and what lies between them") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -13,7 +13,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kSmall = 1;  // bytes; the ring has as many as it needs at least
@@ -198,4 +198,4 @@ TEST_CASE("a file that cannot be made is named") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 #include "tests/remat/record/block_views.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("a workspace is what is allocated at the fullest, less what is left") {
@@ -57,4 +57,4 @@ TEST_CASE("only the thread that runs an operator is measured, and one meter at a
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -10,7 +10,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("each kind of step is a graph, after a heading") {
@@ -41,4 +41,4 @@ TEST_CASE("each kind of step is a graph, after a heading") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

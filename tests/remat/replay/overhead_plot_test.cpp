@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -46,4 +46,4 @@ TEST_CASE("a plot of nothing, and of one point, is a plot") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

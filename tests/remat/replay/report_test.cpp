@@ -3,7 +3,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -113,4 +113,4 @@ TEST_CASE("a table shows each run, and why a single one failed") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

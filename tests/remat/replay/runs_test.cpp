@@ -6,7 +6,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 ReplayOptions grid_of(std::vector<double> ratios) {
@@ -117,4 +117,4 @@ TEST_CASE("a trace is read in the format that is named, with the prices that are
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

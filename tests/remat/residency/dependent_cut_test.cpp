@@ -25,8 +25,7 @@ TEST_CASE("dependents are found through dead values, and no further than live on
   CHECK(found.resident[0] == near->current);
   REQUIRE(found.evicted.size() == 1);
   CHECK(found.evicted[0] == aside->current);
-  CHECK(built.dependent_cut.is_needed(*x->current));
-  CHECK(!built.dependent_cut.is_needed(*far->current));
+  CHECK(built.dependent_cut.dependents(*far->current).evicted.empty());
 }
 
 TEST_CASE("a dying root is retained for evicted dependents, and only for them") {
@@ -143,7 +142,7 @@ TEST_CASE("contents that are being overwritten count as dead, and lose their lin
   Storage* reader = built.result({written});
   built.evict(reader);
   written->writing = true;
-  CHECK(built.dependent_cut.is_needed(*x->current));
+  CHECK(built.dependent_cut.dependents(*x->current).evicted.size() == 1);
   written->writing = false;
   built.install(reader);
   written->writing = true;

@@ -8,7 +8,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // What an operator reads, writes and makes, as text.
@@ -103,4 +103,4 @@ TEST_CASE("with a tier a job runs whose operator on lists is larger than the bud
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

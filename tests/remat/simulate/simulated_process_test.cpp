@@ -6,7 +6,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 SimulationConfig tight(size_t budget_bytes) {
@@ -76,4 +76,4 @@ TEST_CASE("on a CPU pages are those that jobs have, unless told otherwise") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

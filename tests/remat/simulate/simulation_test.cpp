@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -24,4 +24,4 @@ TEST_CASE("searches for room count as far as the device has to wait for them") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -3,7 +3,7 @@
 #include "remat/trace/trace.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -62,4 +62,4 @@ TEST_CASE("a count has a greatest value where one is given") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

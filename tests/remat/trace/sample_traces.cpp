@@ -12,7 +12,7 @@
 #include "remat/trace/trace_format.h"
 #include "tests/support/random.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 template <typename Parser>
@@ -219,4 +219,4 @@ std::string TemporaryFile::read() const {
   return bytes.str();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -7,7 +7,7 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // A network of `layers` equal ones, forward and backward: every layer's output is read again in the
 // backward pass, in reverse order. One root. The gradient of the first layer lives at the end.
@@ -47,4 +47,4 @@ class TemporaryFile {
   std::string path_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

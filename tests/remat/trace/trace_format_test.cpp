@@ -6,7 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -249,4 +249,4 @@ TEST_CASE("blocks that cannot be are refused") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -3,7 +3,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("the peak counts outputs and workspace beside all that lives") {
@@ -57,4 +57,4 @@ TEST_CASE("roots that die lower the floor") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

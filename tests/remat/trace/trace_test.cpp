@@ -3,7 +3,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("a builder numbers storages and keeps what operators do") {
@@ -119,4 +119,4 @@ TEST_CASE("an operator of more operands than 16 bits count") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -4,7 +4,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("what is written is read again, plain and compressed") {
@@ -65,4 +65,4 @@ TEST_CASE("places are written once, before the first operator that is called the
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

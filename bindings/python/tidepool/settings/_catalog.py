@@ -1,31 +1,49 @@
 """The catalog of settings: their names, what they may be, and what is said of them.
 
-The command line's options and help, docs/settings.md and the names that C++ programs may give
-(bindings/cpp/generate_setting_names.py) come from it.
+The command line's options and help, docs/settings.md and what the library for C++ programs takes
+and says (bindings/cpp/generate_setting_names.py) come from it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# As in remat/policies/table/policy_table.cpp, which has the list; the default first. The baselines
-# are for comparison.
-OWN_POLICIES = ("planned", "needed-cost", "next-use")
-POLICIES = (*OWN_POLICIES, "coop", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps", "dte",
-            "delta", "random")
+from ._policies import BASELINES, OWN_POLICIES
+
+POLICIES = (*OWN_POLICIES, *BASELINES)  # the default first
 DEFAULT_POLICY = "default"  # another name for the first
 NO_POLICY = "none"  # on cuda: a caching allocator with a budget, which evicts nothing
 DEVICES = ("cpu", "cuda")
 ROOM = ("windows", "moves", "remap")  # ways to make room, for comparison
+SUFFICIENT_ROOM = ("windows", "remap")  # one of these has to be among the ways
+CHAOS = ("none", "op", "alloc", "random:SEED", "bounded", "bounded:SEED", "offload:SEED")
 PLANNING = ("background", "wait", "off")  # what `planned` does while the job runs
 ALLOCATORS = ("arena", "native")  # on cuda; native: PyTorch's own under the budget, to debug
 AUTO = "auto"  # a budget: what there is
+RECORD_SIZE = "64MiB"  # where none is given
+YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")  # in any case
+UNITS = {  # of sizes, in bytes
+    "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}
+# What `auto` leaves on the CPU to all that is no tensor: one of so many parts of the free memory,
+# and at least so many bytes, where these are at most half of it.
+RESERVE_PARTS = 8
+LEAST_RESERVE = 2**30
+# By what a value looks like (Setting.value): what an error says was expected.
+EXPECTED = {
+    "1 or 0": "1 or 0",
+    "NUMBER": "a whole number above zero",
+    "SIZE": "a size such as 8GiB, 8GB, 8589934592 or 80%",
+    "FIRST[:LAST]": "a step, or FIRST:LAST, counted from 1",
+    "WHERE:SIZE": "host:SIZE, such as host:64GiB, file:FOLDER:SIZE, such as file:/scratch:1TiB, "
+                  "or none",
+}
 PREFIX = "TIDEPOOL_"
 REQUIRED = "TIDEPOOL_REQUIRED"  # 1: a process that cannot have Tidepool ends
 
-# Names that settings and policies had before, which jobs may still give.
-OLD_KEYS = {"handle": "page"}
-OLD_POLICIES = {"need1": "needed-cost"}  # old name: kOldNames in policy_table.cpp
+OLD_KEYS = {"handle": "page"}  # names that settings had before, which jobs may still give
 
 
 @dataclass(frozen=True)
@@ -34,7 +52,7 @@ class Setting:
 
     One with an `entry` needs nothing else in the package or in bindings/cpp/: it is checked as
     `choices` or else `value` says, and goes to the plugin. The others are read by name, in
-    _settings.py and in bindings/cpp/settings.cpp.
+    _settings.py and in bindings/cpp/settings.cpp, by the words and texts of this file.
     """
 
     key: str  # TIDEPOOL_KEY is its variable, tidepool_key its key in PyTorch's settings
@@ -46,6 +64,8 @@ class Setting:
     switch: str = ""  # the option, where it takes no value and has a name of its own
     entry: str = ""  # of the plugin's JSON, that gets the value: "limits.depth"
     choices: tuple[str, ...] = ()  # what it may be, the default first; else see _settings.VALUES
+    needs_eviction: bool = False  # refused where nothing is evicted
+    python_only: bool = False  # refused in C++ programs
 
     @property
     def option(self) -> str:
@@ -80,26 +100,28 @@ SETTINGS = (
             "host:SIZE,file:FOLDER:SIZE a file below it; file:FOLDER:SIZE on the CPU. "
             "Also what no operator can make again (parameters, gradients, the optimizer's state) "
             "is then evicted, by a copy, and results where reading costs less than recomputing. "
-            "[What to expect](offload.md).", (*_BOTH, "probe")),
+            "[What to expect](offload.md).", (*_BOTH, "probe"), needs_eviction=True),
     Setting("trust", "FILE", "", "the job's own operators that may be run again (for verify: check "
             "them, and write the file)",
             "On the CPU. What operators outside of PyTorch make (`torch.library`, extensions) is "
             "kept, unless a file that `tidepool verify --trust FILE` has written says that running "
             "them again gave the same bits. "
-            "[What is checked](guide.md#may-my-own-operators-be-run-again).", (*_BOTH, "probe")),
+            "[What is checked](guide.md#may-my-own-operators-be-run-again).", (*_BOTH, "probe"),
+            python_only=True),
     Setting("replay", "OPERATORS", "", "operators to run again although they are not checked: "
-            "mylib::op,mylib::other", "With `trust` or without.", (*_BOTH, "probe")),
+            "mylib::op,mylib::other", "With `trust` or without.", (*_BOTH, "probe"),
+            python_only=True),
     Setting("keep", "OPERATORS", "", "operators never to run again, whatever the file says", "",
-            (*_BOTH, "probe")),
+            (*_BOTH, "probe"), python_only=True),
     Setting("stats", "FILE", "", "write statistics at exit, JSON",
             "[What is in it](guide.md#statistics).", ("run",)),
     Setting("trace", "FILE[.gz]", "", "record what the job does, for tidepool-replay; needs no "
-            "budget", "[The format](trace-format.md).", ("run",)),
+            "budget", "[The format](trace-format.md).", ("run",), needs_eviction=True),
     Setting("trace_steps", "FIRST[:LAST]", "all",
             "record these steps only, counted from 1; FIRST: is all from there on", "", ("run",)),
     Setting("record", "FILE", "", "record what is done for the job, for tidepool report",
-            "[What is in it](work-ring.md).", ("run",)),
-    Setting("record_size", "SIZE", "64MiB", "how large the recording may be", "", ("run",)),
+            "[What is in it](work-ring.md).", ("run",), needs_eviction=True),
+    Setting("record_size", "SIZE", RECORD_SIZE, "how large the recording may be", "", ("run",)),
     Setting("chaos", "MODE", "none",
             "evict on purpose, for tests: op (the default of a bare --chaos), alloc, random:SEED, "
             "offload:SEED, or bounded[:SEED], with which jobs of any length end; give it as "
@@ -110,7 +132,7 @@ SETTINGS = (
             "the job. New and freed bytes are overwritten, and what comes back is compared with "
             "what was evicted (`contents_compared`, `contents_different` in the statistics; "
             "`chaos_coverage` has by operator how many results were `made`, and how many of them "
-            "were evicted and `restored` at least once).", _BOTH),
+            "were evicted and `restored` at least once).", _BOTH, needs_eviction=True),
     Setting("required", "1 or 0", "0; run sets 1",
             "run without Tidepool, after one line that says why, where it cannot attach or cannot "
             "keep the budget",
@@ -128,7 +150,8 @@ SETTINGS = (
             "`off`: no plan. A job that is traced, or under chaos, has none.",
             entry="planning", choices=PLANNING),
     Setting("plan", "FILE", "", "plans that steps follow, in place of a search",
-            "A file that [`tidepool plan`](plans.md) has written from a trace of the job.", _BOTH),
+            "A file that [`tidepool plan`](plans.md) has written from a trace of the job.", _BOTH,
+            python_only=True),
     Setting("limit_bookkeeping", "SIZE", "256MiB", "the most memory for the history of tensors",
             "It is beside the budget. Beyond it the tensors that have been resident for longest "
             "are kept instead of their history, and where none is resident new ones have none. The "
@@ -151,6 +174,7 @@ SETTINGS = (
     Setting("poison", "1 or 0", "0", "overwrite freed memory, for tests", entry="poison"),
 )
 KEYS = tuple(setting.key for setting in SETTINGS)
+NEED_EVICTION = tuple(setting.key for setting in SETTINGS if setting.needs_eviction)
 # Known, but no settings of a user: what the shim leaves for `backend:tidepool`, who writes the
 # statistics and the trace and speaks for all, what `verify` asks of its jobs, what asks for all
 # tests; what drives a job by a trace of itself (bindings/torch_cpu/settings.h).

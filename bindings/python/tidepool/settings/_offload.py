@@ -6,9 +6,7 @@ import os
 from dataclasses import dataclass
 
 from . import _sizes
-
-EXPECTED = ("expected host:SIZE, such as host:64GiB, file:FOLDER:SIZE, such as file:/scratch:1TiB, "
-            "or none")
+from ._catalog import EXPECTED
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def _file(text: str) -> FileTier:
     kind, _, rest = text.partition(":")
     folder, colon, size = rest.rpartition(":")
     if kind != "file" or not colon or not folder:
-        raise ValueError(EXPECTED)
+        raise ValueError(f"expected {EXPECTED['WHERE:SIZE']}")
     capacity = _capacity(size)
     folder = os.path.abspath(os.path.expanduser(folder))
     if not os.path.isdir(folder):

@@ -19,24 +19,30 @@ from . import _offload, _sizes, _trace_file
 from ._catalog import (
     ALLOCATORS,
     AUTO,
+    CHAOS,
     DEFAULT_POLICY,
     DEVICES,
+    EXPECTED,
     KEYS,
+    NEED_EVICTION,
+    NO,
     NO_POLICY,
     OLD_KEYS,
-    OLD_POLICIES,
     PASSIVE,
     POLICIES,
     PREFIX,
+    RECORD_SIZE,
     REQUIRED,
     RESERVED,
     ROOM,
     SETTINGS,
+    SUFFICIENT_ROOM,
+    YES,
     Setting,
 )
+from ._policies import OLD_POLICIES
 
 _PARTS = 10**9  # a device's memory, while its size is not known
-_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 class SettingsError(ValueError):
@@ -58,7 +64,7 @@ class Settings:
     trace: str | None = None  # a file for the job's trace
     trace_steps: tuple[int, int | None] = (1, None)  # the first and the last that it has
     record: str | None = None  # a file for what is done for the job
-    record_bytes: int = 64 << 20
+    record_bytes: int = _sizes.parse_size(RECORD_SIZE)
     room: tuple[str, ...] = ROOM
     entries: Mapping[str, object] = field(default_factory=dict)  # see Setting.entry; no defaults
     quiet: bool = False
@@ -153,7 +159,7 @@ def asked_for(environ: Mapping[str, str]) -> bool:
 
 def required(environ: Mapping[str, str]) -> bool:
     """Return whether a process that cannot have Tidepool must end, rather than run without it."""
-    return environ.get(REQUIRED, "").strip().lower() not in ("", *_NO)
+    return environ.get(REQUIRED, "").strip().lower() not in ("", *NO)
 
 
 def resolve(arguments: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
@@ -200,7 +206,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         trace=given["trace"][1] if "trace" in given else None,
         trace_steps=_parsed(given, "trace_steps", _trace_file.steps_in, (1, None)),
         record=given["record"][1] if "record" in given else None,
-        record_bytes=_size(given.get("record_size", ("", "64MiB")), None),
+        record_bytes=_size(given.get("record_size", ("", RECORD_SIZE)), None),
         room=_room(given),
         entries=_entries(given),
         quiet=_flag(given, "quiet"),
@@ -211,7 +217,7 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         keep=_parsed(given, "keep", _trust_file.operators_in, ()),
     )
     _flag(given, "required")  # read by `required`, which takes what is not 0 for 1
-    for key in ("chaos", "trace", "record", "offload"):
+    for key in NEED_EVICTION:
         if getattr(settings, key) not in (None, "none") and not settings.rematerializes():
             raise _wrong(*given[key], "expected none where nothing is evicted: "
                                       f"policy {settings.policy}, allocator {settings.allocator}")
@@ -288,8 +294,8 @@ def _room(given: Mapping) -> tuple[str, ...]:
         if way not in ROOM:
             raise _wrong(origin, text, f"expected some of {', '.join(ROOM)}, joined by +"
                                        f"{nearest(way, ROOM)}")
-    if "windows" not in ways and "remap" not in ways:
-        raise _wrong(origin, text, "expected windows or remap among them")
+    if not set(SUFFICIENT_ROOM) & set(ways):
+        raise _wrong(origin, text, f"expected {' or '.join(SUFFICIENT_ROOM)} among them")
     return ways
 
 
@@ -334,33 +340,32 @@ def _chaos(given: Mapping) -> str:
     if "chaos" not in given:
         return "none"
     origin, text = given["chaos"]
-    if text in ("none", "op", "alloc", "bounded"):
+    seeded = tuple(form.removesuffix(":SEED") for form in CHAOS if form.endswith(":SEED"))
+    mode, colon, seed = text.partition(":")
+    if re.fullmatch("[0-9]+", seed) and mode in seeded or not colon and mode in CHAOS:
         return text
-    if re.fullmatch(r"(random|bounded|offload):[0-9]+", text):
-        return text
-    valid = ("none", "op", "alloc", "random:SEED", "bounded", "bounded:SEED", "offload:SEED")
-    for mode in ("random", "bounded", "offload"):
+    for mode in seeded:
         if text.startswith(mode):
             raise _wrong(origin, text,
                          f"expected {mode}:SEED with a whole number, such as {mode}:7")
-    raise _wrong(origin, text, f"expected one of {', '.join(valid)}{nearest(text, valid)}")
+    raise _wrong(origin, text, f"expected one of {', '.join(CHAOS)}{nearest(text, CHAOS)}")
 
 
 def _flag(given: Mapping, key: str) -> bool:
     if key not in given:
         return False
     origin, text = given[key]
-    if text.lower() in _YES:
+    if text.lower() in YES:
         return True
-    if text.lower() in _NO:
+    if text.lower() in NO:
         return False
-    raise _wrong(origin, text, "expected 1 or 0")
+    raise _wrong(origin, text, f"expected {EXPECTED['1 or 0']}")
 
 
 def _positive(source: tuple[str, str]) -> int:
     origin, text = source
     if not re.fullmatch(r"[0-9]+", text) or int(text) == 0:
-        raise _wrong(origin, text, "expected a whole number above zero")
+        raise _wrong(origin, text, f"expected {EXPECTED['NUMBER']}")
     return int(text)
 
 

@@ -7,16 +7,10 @@ import re
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
 
-UNITS = {
-    "B": 1,
-    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}
+from ._catalog import EXPECTED, LEAST_RESERVE, RESERVE_PARTS, UNITS
+
 _BY_LOWER_CASE = {unit.lower(): unit for unit in UNITS}
 _SHAPE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", re.ASCII)
-_EXPECTED = "a size such as 8GiB, 8GB, 8589934592 or 80%"
-_RESERVE_PARTS = 8  # one of so many parts of the memory is left to what is no tensor
-_LEAST_RESERVE = 2**30  # but at least so many bytes, where that is at most half of it
 
 
 def parse_size(text: str, device_bytes: int | None = None) -> int:
@@ -31,7 +25,7 @@ def parse_size(text: str, device_bytes: int | None = None) -> int:
     """
     match = _SHAPE.fullmatch(text)
     if not match:
-        raise ValueError(f"expected {_EXPECTED}")
+        raise ValueError(f"expected {EXPECTED['SIZE']}")
     number, unit = Decimal(match[1]), match[2]
     if unit == "%":
         return _share(number, device_bytes)
@@ -102,7 +96,7 @@ def cpu_budget_bytes(root: Path = Path("/")) -> int:
     """
     free = [max(limit - used, 0) for limit, used in cgroup_limits(root)]
     available = min([meminfo(root, "MemAvailable") or _physical_memory_bytes(root), *free])
-    reserve = max(available // _RESERVE_PARTS, min(_LEAST_RESERVE, available // 2))
+    reserve = max(available // RESERVE_PARTS, min(LEAST_RESERVE, available // 2))
     return available - reserve
 
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from ._catalog import EXPECTED
+
 OWNER_VARIABLE = "TIDEPOOL_TRACE_OWNER"
 _STARTS = (b"\x1f\x8b", b'{"tidepool_trace"')  # of a compressed file, and of a trace
 RECORD_STARTS = (b"TideWork",)
@@ -63,5 +65,5 @@ def steps_in(text: str) -> tuple[int, int | None]:
     first = int(found[1]) if found else 0
     last = (int(found[3]) if found[3] else None) if found and found[2] else first
     if first == 0 or (last is not None and last < first):
-        raise ValueError("expected a step, or FIRST:LAST, counted from 1")
+        raise ValueError(f"expected {EXPECTED['FIRST[:LAST]']}")
     return first, last

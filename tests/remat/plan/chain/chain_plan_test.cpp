@@ -10,7 +10,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // PlannedRun: does what a plan says, buffer by buffer. A value is a hash of its operator and of
@@ -280,4 +280,4 @@ TEST_CASE("a small result that is read early does not have its segment run early
 TEST_CASE("a trace without operators has an empty plan") { CHECK(plan_chain(Trace{}).bytes == 0); }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -7,7 +7,7 @@
 #include "allocator/base/splitmix.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Layers: the sizes of a simple chain.
@@ -155,4 +155,4 @@ TEST_CASE("chains without a cut") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

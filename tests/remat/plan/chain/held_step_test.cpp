@@ -6,7 +6,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kLayers = 12, kBytes = 1000;
@@ -55,4 +55,4 @@ TEST_CASE("a step in which nothing is read twice has no turn") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -3,7 +3,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr auto kInput = StorageIndex{0}, kFirst = StorageIndex{1}, kSecond = StorageIndex{2};
@@ -69,4 +69,4 @@ TEST_CASE("a storage that is settled limits what is made of it") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kLayers = 12;
@@ -68,4 +68,4 @@ TEST_CASE("a schedule drops what lies between its cuts, and runs that once more"
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,7 +8,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 PlanFile sample() {
@@ -102,4 +102,4 @@ TEST_CASE("a plan is found by what its step does") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

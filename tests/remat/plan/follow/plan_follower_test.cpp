@@ -8,7 +8,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 SimulationConfig half_of(const Trace& trace, uint32_t iterations) {
@@ -69,7 +69,7 @@ TEST_CASE("the plan of another job changes nothing") {
 TEST_CASE("a plan of gaps is followed: what it drops leaves, and nothing else") {
   const Trace trace = network_trace(24, 100'000);
   PlanFile file = *plans_for(trace);
-  remat::StepPlan& plan = file.steps[0].plan;
+  StepPlan& plan = file.steps[0].plan;
   plan = {};
   plan.gaps.emplace();
   // Of the layers' results, which are read by the next layer and then by their gradient, every
@@ -87,4 +87,4 @@ TEST_CASE("a plan of gaps is followed: what it drops leaves, and nothing else") 
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

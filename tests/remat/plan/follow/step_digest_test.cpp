@@ -6,7 +6,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 Trace step(const std::string& lines) {
@@ -45,4 +45,4 @@ TEST_CASE("sizes count rounded up") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("each kind of step is planned for once") {
@@ -34,4 +34,4 @@ TEST_CASE("a step that runs under no plan is left out") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -7,7 +7,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -38,4 +38,4 @@ TEST_CASE("a table that is none is refused, with what is wrong") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

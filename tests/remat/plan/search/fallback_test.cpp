@@ -7,7 +7,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // A simulation that succeeds under the limits given.
@@ -78,4 +78,4 @@ TEST_CASE("whatever holes a policy has, what runs under a budget runs under ever
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -6,7 +6,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // x -> a -> b -> c, each of 100 bytes; then d is made of c and a, and all but d dies.
@@ -46,7 +46,7 @@ TEST_CASE("what is dropped in a gap is made again at its end") {
   CHECK(outcome.peak_at == 3);
   CHECK(outcome.excess_bytes == 50);
   CHECK(model.dropped(dropped) ==
-        std::vector<remat::DroppedGap>{{0, 1, false}, {0, 2, false}, {1, 1, false}, {2, 1, false}});
+        std::vector<DroppedGap>{{0, 1, false}, {0, 2, false}, {1, 1, false}, {2, 1, false}});
 }
 
 // The forward part of a network keeps a result for each layer; the backward part reads them in
@@ -79,4 +79,4 @@ TEST_CASE("with nothing dropped the model takes no more than the trace's peak, a
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

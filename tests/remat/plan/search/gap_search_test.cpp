@@ -8,7 +8,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // The least time of all choices within the budget; nothing if there are none.
@@ -128,4 +128,4 @@ TEST_CASE("a search may be told to stop, and one seed decides what it finds") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

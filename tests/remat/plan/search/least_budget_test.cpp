@@ -5,7 +5,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 SimulationConfig pages() {
@@ -79,4 +79,4 @@ TEST_CASE("the first guess saves a quarter of the simulations") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -8,7 +8,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("who looks ahead knows the trace in the second iteration, also if the first failed") {
@@ -137,4 +137,4 @@ TEST_CASE("with plans, what runs under a budget runs under every greater one") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -10,7 +10,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 Trace step_of(uint64_t seed) {
@@ -158,4 +158,4 @@ TEST_CASE("other times are other by as much as asked, and the rest is the same")
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Counts what it hears of.
@@ -45,4 +45,4 @@ TEST_CASE("blocks and pages are logged, and another observer hears of them, too"
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -3,7 +3,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -50,4 +50,4 @@ TEST_CASE("files that are no trace are refused, with the line") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

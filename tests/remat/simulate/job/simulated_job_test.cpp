@@ -4,7 +4,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 struct World {
@@ -20,7 +20,7 @@ struct World {
     allocator.check_invariants();
   }
   // The one that has so many bytes.
-  remat::Storage* storage_of(size_t bytes) {
+  Storage* storage_of(size_t bytes) {
     for (const BlockView& block : allocator.blocks()) {
       if (block.requested_bytes == bytes) return runtime.find(block.address);
     }
@@ -32,7 +32,7 @@ struct World {
   DeviceMutex mutex;
   BudgetedAllocator allocator;
   SimulatedJob job;
-  remat::Runtime runtime;
+  Runtime runtime;
 };
 
 Trace two_operators() {
@@ -78,15 +78,15 @@ TEST_CASE("a storage is to the runtime what the trace says, from there on") {
 )");
   World world(trace, 1000);
   for (size_t k = 0; k < 3; ++k) world.job.run(trace.events[k]);
-  remat::Storage* const root = world.storage_of(10);
-  remat::Storage* const result = world.storage_of(20);
+  Storage* const root = world.storage_of(10);
+  Storage* const result = world.storage_of(20);
   REQUIRE(root != nullptr);
   REQUIRE(result != nullptr);
-  CHECK(root->role == remat::Role::kInput);
-  CHECK(result->role == remat::Role::kOther);
+  CHECK(root->role == Role::kInput);
+  CHECK(result->role == Role::kOther);
   for (size_t k = 3; k < 6; ++k) world.job.run(trace.events[k]);
-  CHECK(root->role == remat::Role::kParameter);
-  CHECK(result->role == remat::Role::kOptimizerState);
+  CHECK(root->role == Role::kParameter);
+  CHECK(result->role == Role::kOptimizerState);
   world.check();
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("partitioning puts what is cheap at the other end") {
     DeviceMutex mutex;
     BudgetedAllocator allocator(*memory.space, mutex, memory.config);
     SimulatedJob job(trace, allocator, 1 << 20, memory.strategy.get());
-    remat::Runtime runtime(allocator, job, {});
+    Runtime runtime(allocator, job, {});
     job.set_runtime(&runtime);
     for (const TraceEvent& event : trace.events) job.run(event);
     const std::vector<BlockView> blocks = allocator.blocks();
@@ -239,4 +239,4 @@ TEST_CASE("what is done for a job is logged with the numbers of its trace") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

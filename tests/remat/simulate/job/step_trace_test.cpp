@@ -5,7 +5,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 const char* const kTwoSteps = R"({"tidepool_trace":1,"name":"t","device":"cuda","alignment":512}
@@ -116,4 +116,4 @@ TEST_CASE("the whole of a trace of one step is that step") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

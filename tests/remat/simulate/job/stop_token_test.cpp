@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("a stop token says stop once that is requested, and goes on saying so") {
@@ -31,4 +31,4 @@ TEST_CASE("a stop token says stop once its time is over, without a request") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

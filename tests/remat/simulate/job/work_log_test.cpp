@@ -3,7 +3,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("every line is in the file at once") {
@@ -47,4 +47,4 @@ TEST_CASE("a log that cannot be written is refused") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -7,7 +7,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using test::FakeOwner;
@@ -245,4 +245,4 @@ TEST_CASE("a cheap block lies at the high end of the window that goes for it") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

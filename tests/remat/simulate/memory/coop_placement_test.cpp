@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 TEST_CASE("convolutions and matrix products are dear, all else is cheap") {
@@ -18,4 +18,4 @@ TEST_CASE("convolutions and matrix products are dear, all else is cheap") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -5,7 +5,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // While c runs: 40 bytes of its own, a's and b's results besides, and the root.
@@ -87,4 +87,4 @@ TEST_CASE("no policy goes below the bound, and it does not grow with the budget"
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

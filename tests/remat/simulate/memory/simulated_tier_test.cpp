@@ -7,7 +7,7 @@ namespace {
 
 TEST_CASE("a simulated tier counts what fits, and the time that transfers take") {
   const uint64_t now_ns = 0;
-  plan::SimulatedTier tier({100'000, 2, false}, now_ns);
+  remat::SimulatedTier tier({100'000, 2, false}, now_ns);
   const auto slot = tier.store(nullptr, 60'000, {});
   REQUIRE(slot.has_value());
   CHECK_FALSE(tier.store(nullptr, 60'000, {}).has_value());
@@ -23,7 +23,7 @@ TEST_CASE("a simulated tier counts what fits, and the time that transfers take")
 
 TEST_CASE("transfers run beside operators, one at a time in each direction") {
   uint64_t now_ns = 0;
-  plan::SimulatedTier tier({1'000'000, 1, true}, now_ns);
+  remat::SimulatedTier tier({1'000'000, 1, true}, now_ns);
   char memory[3000] = {};
   const uint64_t each_ns = tier.load_ns(1000);
   const auto first = tier.store(memory, 1000, {});

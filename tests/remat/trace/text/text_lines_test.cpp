@@ -6,7 +6,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& path) {
@@ -74,4 +74,4 @@ TEST_CASE("a file that is not there is named") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

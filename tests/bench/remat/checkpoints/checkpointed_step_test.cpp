@@ -1,15 +1,15 @@
-#include "remat/plan/checkpoints/checkpointed_step.h"
+#include "bench/remat/checkpoints/checkpointed_step.h"
 
 #include <algorithm>
 #include <span>
 #include <vector>
 
 #include "remat/trace/trace_peak.h"
-#include "tests/remat/plan/checkpoints/block_network.h"
+#include "tests/bench/remat/checkpoints/block_network.h"
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kWide = 100, kNarrow = 10;
@@ -88,4 +88,4 @@ TEST_CASE("blocks of one size serve steps of other sizes") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,4 +1,4 @@
-#include "allocator/search/eviction_candidates.h"
+#include "allocator/search/priced_layout.h"
 
 #include <algorithm>
 
@@ -6,12 +6,12 @@
 
 namespace tidepool {
 
-EvictionCandidates::EvictionCandidates(std::span<const RoomItem> items) {
+PricedLayout::PricedLayout(std::span<const RoomItem> items) {
   start(items.size());
   for (const RoomItem& item : items) add(item);
 }
 
-void EvictionCandidates::start(size_t blocks) {
+void PricedLayout::start(size_t blocks) {
   size_ = 0;
   least_price_ = UINT64_MAX;
   barriers_.clear();
@@ -21,7 +21,7 @@ void EvictionCandidates::start(size_t blocks) {
   details_.resize(blocks + 1);
 }
 
-void EvictionCandidates::add(const RoomItem& item) {
+void PricedLayout::add(const RoomItem& item) {
   TIDEPOOL_CHECK(size_ + 1 < offsets_.size(), "more than %zu blocks", size_);
   Detail& detail = details_[size_];
   detail.block = item.block;
@@ -40,19 +40,19 @@ void EvictionCandidates::add(const RoomItem& item) {
   ++size_;
 }
 
-size_t EvictionCandidates::index_at(size_t offset) const {
+size_t PricedLayout::index_at(size_t offset) const {
   const auto end = offsets_.begin() + static_cast<ptrdiff_t>(size_ + 1);
   const auto after = std::upper_bound(offsets_.begin(), end, offset);
   TIDEPOOL_CHECK(after != offsets_.begin() && after != end, "no block at %zu", offset);
   return static_cast<size_t>(after - offsets_.begin()) - 1;
 }
 
-std::span<const uint32_t> EvictionCandidates::barriers(size_t first, size_t stop) const {
+std::span<const uint32_t> PricedLayout::barriers(size_t first, size_t stop) const {
   auto begin = std::lower_bound(barriers_.begin(), barriers_.end(), first);
   return {begin, std::lower_bound(begin, barriers_.end(), stop)};
 }
 
-void EvictionCandidates::check_invariants() const {
+void PricedLayout::check_invariants() const {
   TIDEPOOL_CHECK(offsets_[0] == 0, "(1) the list starts at %zu", offsets_[0]);
   size_t barriers = 0;
   uint64_t least = UINT64_MAX;

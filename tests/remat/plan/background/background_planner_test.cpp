@@ -1,4 +1,4 @@
-#include "remat/plan/search/background_planner.h"
+#include "remat/plan/background/background_planner.h"
 
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 #include "tests/remat/trace/sample_traces.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr size_t kBytes = 100'000;
@@ -19,8 +19,8 @@ size_t budget_of(const Trace& trace, double ratio) {
   return static_cast<size_t>(static_cast<double>(trace_peak(trace).peak_bytes) * ratio);
 }
 
-remat::RuntimeConfig planned() {
-  remat::RuntimeConfig config;
+RuntimeConfig planned() {
+  RuntimeConfig config;
   config.policy = "planned";
   config.step_history_at_once = false;
   return config;
@@ -79,7 +79,7 @@ struct PlannedJob {
   DeviceMutex mutex;
   BudgetedAllocator allocator;
   SimulatedJob job;
-  remat::Runtime runtime;
+  Runtime runtime;
   BackgroundPlanner planner;
 };
 
@@ -116,7 +116,7 @@ TEST_CASE("a plan whose steps replay more than those before it is taken back") {
   PlannedJob job(trace, 0.5, planner_of(trace, 200));
   const uint64_t without = job.steps(4);
   REQUIRE(job.planner.statistics().plans == 1);
-  remat::StepPlan bad;
+  StepPlan bad;
   bad.fingerprint = job.runtime.step_history().last_fingerprint();
   bad.policy = "size";
   {
@@ -283,4 +283,4 @@ TEST_CASE("nothing is said of a job whose first step is too long to be remembere
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,4 +1,4 @@
-#include "remat/plan/search/recorded_step.h"
+#include "remat/plan/background/recorded_step.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "remat/lineage/lineage.h"
 #include "remat/plan/search/planner.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // The bytes of all storages of a recording, in the order of its events.
@@ -24,7 +24,7 @@ std::vector<size_t> storage_bytes(const JobEvents& job) {
 
 }  // namespace
 
-void RecordedStep::note_storage(const remat::Storage& storage) {
+void RecordedStep::note_storage(const Storage& storage) {
   if (storage.dead || storage.observer_number == 0) return;
   if (by_number.size() <= storage.step_number) {
     by_number.resize(storage.step_number + 1, kNoStorage);
@@ -32,15 +32,15 @@ void RecordedStep::note_storage(const remat::Storage& storage) {
   by_number[storage.step_number] = storage.observer_number - 1;
 }
 
-void RecordedStep::note(const remat::ObservedCall& call) {
+void RecordedStep::note(const ObservedCall& call) {
   positions.push_back(call.position);
-  for (const remat::Storage* output : call.outputs) {
+  for (const Storage* output : call.outputs) {
     if (output == nullptr) continue;
     outputs.push_back(output->dead ? kNoStorage : output->observer_number - 1);
   }
-  if (call.position == remat::ObservedCall::kNoPosition) return;  // storages may have no numbers
-  for (const remat::Operand& operand : call.operands) note_storage(*operand.storage);
-  for (const remat::Storage* output : call.outputs) {
+  if (call.position == ObservedCall::kNoPosition) return;  // storages may have no numbers
+  for (const Operand& operand : call.operands) note_storage(*operand.storage);
+  for (const Storage* output : call.outputs) {
     if (output != nullptr) note_storage(*output);
   }
 }
@@ -58,16 +58,15 @@ Trace RecordedStep::trace(const TraceFacts& facts) const {
   return builder.take();
 }
 
-remat::StepPlan RecordedStep::for_job(const remat::StepPlan& plan, const Trace& trace) const {
+StepPlan RecordedStep::for_job(const StepPlan& plan, const Trace& trace) const {
   std::vector<uint32_t> results;
   for (const WeightedOutput& output : weighted_outputs(trace)) {
     results.push_back(static_cast<uint32_t>(number(output.storage)));
   }
-  return plan::for_job(plan, results, outputs);
+  return remat::for_job(plan, results, outputs);
 }
 
-Trace foreseen_trace(const RecordedStep& step, const remat::StepList& foreseen,
-                     const TraceFacts& facts) {
+Trace foreseen_trace(const RecordedStep& step, const StepList& foreseen, const TraceFacts& facts) {
   JobEvents job = *step.events;
   const std::vector<size_t> before = storage_bytes(job);
   std::vector<size_t> bytes = before;
@@ -100,4 +99,4 @@ Trace foreseen_trace(const RecordedStep& step, const remat::StepList& foreseen,
   return builder.take();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

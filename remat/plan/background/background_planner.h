@@ -25,14 +25,14 @@
 
 #include "allocator/budgeted_allocator.h"
 #include "allocator/locks/mutex.h"
-#include "remat/plan/search/recorded_step.h"
-#include "remat/plan/search/size_planner.h"
+#include "remat/plan/background/recorded_step.h"
+#include "remat/plan/background/size_planner.h"
 #include "remat/record/event_recorder.h"
 #include "remat/runtime.h"
 #include "remat/simulate/simulation.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct BackgroundPlannerConfig {
   PlannerConfig planner;
@@ -66,15 +66,15 @@ class BackgroundPlanner final : public EventRecorder {
  public:
   // Requires: the runtime and the allocator outlive the planner, and the runtime's policy follows
   // plans. Does not make itself the runtime's observer.
-  BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator& allocator,
+  BackgroundPlanner(Runtime& runtime, BudgetedAllocator& allocator,
                     const BackgroundPlannerConfig& config);
   // Requires: the runtime does not know this observer any more.
   ~BackgroundPlanner();
   BackgroundPlanner(const BackgroundPlanner&) = delete;
   BackgroundPlanner& operator=(const BackgroundPlanner&) = delete;
 
-  bool step_ended(const remat::StepEnd& end) override;
-  void foreseen(const remat::StepHistory& history) override;
+  bool step_ended(const StepEnd& end) override;
+  void foreseen(const StepHistory& history) override;
   // The bytes of the recording. A search has memory of its own while it runs.
   size_t bookkeeping_bytes() const override;
   void forked() override;
@@ -110,14 +110,14 @@ class BackgroundPlanner final : public EventRecorder {
   };
 
   void before_event() override;
-  void made(const remat::ObservedCall& call) override;
+  void made(const ObservedCall& call) override;
   void go_on_beginning();
   Kind* find_kind(uint64_t fingerprint);
-  Kind& note_step(const remat::StepEnd& end, const remat::StepEnd& before);
+  Kind& note_step(const StepEnd& end, const StepEnd& before);
   void watch_search(uint64_t fingerprint);
   void finish_search();
-  void start_recording(const remat::StepEnd& end);
-  void start_search(const remat::StepEnd& end, Kind& kind);
+  void start_recording(const StepEnd& end);
+  void start_search(const StepEnd& end, Kind& kind);
   void judge_plan(Kind& kind);
   bool start(std::shared_ptr<Search> search);
   // The facts of the job's device, with prices as they are known now.
@@ -125,7 +125,7 @@ class BackgroundPlanner final : public EventRecorder {
   void find(Search& search) const;
   bool is_searching() const;
 
-  remat::Runtime& runtime_;
+  Runtime& runtime_;
   BudgetedAllocator& allocator_;
   const BackgroundPlannerConfig config_;
 
@@ -139,7 +139,7 @@ class BackgroundPlanner final : public EventRecorder {
   uint32_t repeats_ = 0;               // steps in a row that did what an earlier step did
   uint32_t alike_ = 0;                 // steps in a row that did so with whatever sizes
   uint32_t patience_ = 1;              // the repeats that are needed before a step is recorded
-  remat::StepEnd last_;
+  StepEnd last_;
   std::vector<Kind> kinds_;  // in the order of their last steps
   std::unique_ptr<RecordedStep> recording_;
   std::shared_ptr<Search> last_search_;
@@ -156,4 +156,4 @@ class BackgroundPlanner final : public EventRecorder {
   BackgroundPlannerStatistics statistics_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

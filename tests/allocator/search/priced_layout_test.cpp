@@ -1,4 +1,4 @@
-#include "allocator/search/eviction_candidates.h"
+#include "allocator/search/priced_layout.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
@@ -21,7 +21,7 @@ std::vector<RoomItem> random_items(test::Random& random) {
 
 TEST_CASE("a list gives back its blocks and their sums, whatever it held before") {
   test::Random random(5);
-  EvictionCandidates room;
+  PricedLayout room;
   for (int round = 0; round < 2000; ++round) {
     const std::vector<RoomItem> items = random_items(random);
     room.start(items.size());
@@ -57,7 +57,7 @@ TEST_CASE("a list gives back its blocks and their sums, whatever it held before"
 }
 
 TEST_CASE("only evictable blocks have a price") {
-  EvictionCandidates room;
+  PricedLayout room;
   room.start(2);
   room.add({0, 64, 7, BlockId{1}, RoomKind::kBarrier});
   room.add({64, 64, 9, BlockId{2}, RoomKind::kEvictable});

@@ -18,7 +18,7 @@
 #include "remat/plan/chain/turn.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Blocks: by block, whether it runs under a checkpoint.
 using CheckpointedBlocks = std::vector<bool>;
@@ -66,4 +66,4 @@ class CheckpointedStep {
   std::vector<size_t> saved_bytes_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

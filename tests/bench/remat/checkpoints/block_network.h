@@ -7,7 +7,7 @@
 
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // Each block makes a wide value of `wide` bytes, in 10 ns, and from that its output of `narrow`
 // bytes, in 5 ns; its backward pass reads its input and its wide value. Storages: the input is 0,
@@ -43,4 +43,4 @@ inline Trace block_network(size_t wide, size_t narrow) {
   return builder.take();
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

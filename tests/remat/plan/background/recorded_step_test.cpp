@@ -1,4 +1,4 @@
-#include "remat/plan/search/recorded_step.h"
+#include "remat/plan/background/recorded_step.h"
 
 #include <vector>
 
@@ -6,10 +6,10 @@
 #include "remat/plan/search/planner.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
-const remat::RecordType kType{"make"};
+const RecordType kType{"make"};
 
 // w and x are roots; 0: a = make(w, x), with a workspace  1: b = make(a); then x dies.
 RecordedStep recorded() {
@@ -39,8 +39,8 @@ RecordedStep recorded() {
 }
 
 // The step, with x of another size.
-remat::StepList foreseen() {
-  remat::StepList list;
+StepList foreseen() {
+  StepList list;
   list.entries = {{1, 0, 0, 2}, {1, 100, 2, 1}};
   list.operands = {0, 1, 2};
   list.bytes = {3000, 5000, 12'000, 6000};
@@ -68,7 +68,7 @@ TEST_CASE("a foreseen step has the recorded one's events with other sizes and ti
 TEST_CASE("what is not foreseen stays as it was recorded") {
   RecordedStep step = recorded();
   step.by_number = {1, kNoStorage, 2};
-  step.positions = {0, remat::ObservedCall::kNoPosition};
+  step.positions = {0, ObservedCall::kNoPosition};
   const Trace trace = foreseen_trace(step, foreseen(), TraceFacts());
   CHECK(trace.storages[0].bytes == 5000);
   CHECK(trace.storages[3].bytes == 2000);
@@ -90,10 +90,10 @@ TEST_CASE("a step is simulated without the memory that no storage of it has") {
 TEST_CASE("a plan for the trace is one for the job by its own numbers of outputs") {
   RecordedStep step = recorded();
   step.outputs = {kNoStorage, 2, 3};
-  remat::StepPlan plan;
+  StepPlan plan;
   plan.weights = {2, 4};
   CHECK(step.for_job(plan, step.trace(TraceFacts())).weights == std::vector<float>{1, 2, 4});
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,4 +1,4 @@
-#include "remat/plan/search/size_planner.h"
+#include "remat/plan/background/size_planner.h"
 
 #include <algorithm>
 #include <exception>
@@ -7,7 +7,7 @@
 #include "remat/record/service_thread.h"
 #include "remat/trace/trace_peak.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr uint64_t kFreeNs = 100'000'000;  // what simulations may take whatever the job takes
@@ -16,7 +16,7 @@ constexpr uint32_t kMostCaution = 64;
 
 }  // namespace
 
-SizePlanner::SizePlanner(remat::Runtime& runtime, const SizePlannerConfig& config)
+SizePlanner::SizePlanner(Runtime& runtime, const SizePlannerConfig& config)
     : runtime_(runtime), config_(config) {}
 
 SizePlanner::~SizePlanner() = default;
@@ -58,7 +58,7 @@ void SizePlanner::add(uint64_t form, std::shared_ptr<const RecordedStep> recorde
 void SizePlanner::add_plans(uint64_t form, std::span<const RankedPlan> plans) {
   Form* const found = find(form);
   if (found == nullptr || found->recorded == nullptr) return;
-  std::vector<remat::StepPlan> best;
+  std::vector<StepPlan> best;
   for (const RankedPlan& each : plans) {
     if (each.plan.is_none() || best.size() == kPlansOfSearch) continue;
     best.push_back(each.plan);
@@ -79,8 +79,8 @@ bool SizePlanner::has_time() {
   return may;
 }
 
-void SizePlanner::foreseen(const remat::StepHistory& history, const TraceFacts& facts) {
-  const remat::StepList& list = history.expected_list();
+void SizePlanner::foreseen(const StepHistory& history, const TraceFacts& facts) {
+  const StepList& list = history.expected_list();
   Form* const form = find(list.form);
   if (form == nullptr || form->recorded == nullptr || form->plans.empty()) return;
   if (form->left_alone > 0) {
@@ -144,7 +144,7 @@ void SizePlanner::finish(const std::shared_ptr<Attempt>& attempt) {
   changed_.notify_all();
 }
 
-void SizePlanner::step_ended(const remat::StepEnd& end, double share) {
+void SizePlanner::step_ended(const StepEnd& end, double share) {
   computed_ns_ = end.computed_ns;
   Form& form = note_form(end.form);
   if (form.last != end.fingerprint) ++form.sizes;
@@ -156,7 +156,7 @@ void SizePlanner::step_ended(const remat::StepEnd& end, double share) {
   mutex_.unlock();
   if (!over || !attempt->plan) return;
   // From now on the plan is for what the step really was, which bytes may tell from the foreseen.
-  remat::StepPlan plan = *attempt->plan;
+  StepPlan plan = *attempt->plan;
   if (takes_more(share, attempt->share)) {
     plan = {};
     form.left_alone = form.caution;
@@ -192,11 +192,11 @@ size_t SizePlanner::bookkeeping_bytes() const {
   size_t bytes = bytes_of(forms_);
   for (const Form& form : forms_) {
     if (form.recorded != nullptr) bytes += form.recorded->bookkeeping_bytes();
-    for (const remat::StepPlan& plan : form.plans) {
+    for (const StepPlan& plan : form.plans) {
       bytes += bytes_of(plan.weights) + (plan.gaps ? bytes_of(*plan.gaps) : 0);
     }
   }
   return bytes;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,11 +1,11 @@
-#include "remat/plan/checkpoints/checkpointed_step.h"
+#include "bench/remat/checkpoints/checkpointed_step.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "allocator/base/check.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Takes out what no checkpoint should touch, and returns what waits at the turn.
@@ -109,4 +109,4 @@ CheckpointedCost CheckpointedStep::measuring_cost() const {
   return cost;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,4 +1,4 @@
-#include "remat/plan/search/background_planner.h"
+#include "remat/plan/background/background_planner.h"
 
 #include <sys/resource.h>
 #include <time.h>
@@ -16,7 +16,7 @@
 #include "remat/record/service_thread.h"
 #include "remat/simulate/job/step_trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 constexpr uint32_t kMostPatience = 64;
@@ -45,7 +45,7 @@ struct BackgroundPlanner::Search {
   // What was found, once the search is over: plans for the recorded step's trace, the best first,
   // and the best of them for the job, if it is better than none.
   std::vector<RankedPlan> ranked;
-  std::optional<remat::StepPlan> plan;
+  std::optional<StepPlan> plan;
 };
 
 namespace {
@@ -63,7 +63,7 @@ SizePlannerConfig sizes_config(const BackgroundPlannerConfig& config, size_t pag
 
 }  // namespace
 
-BackgroundPlanner::BackgroundPlanner(remat::Runtime& runtime, BudgetedAllocator& allocator,
+BackgroundPlanner::BackgroundPlanner(Runtime& runtime, BudgetedAllocator& allocator,
                                      const BackgroundPlannerConfig& config)
     : runtime_(runtime),
       allocator_(allocator),
@@ -83,11 +83,11 @@ size_t BackgroundPlanner::bookkeeping_bytes() const {
          sizes_.bookkeeping_bytes();
 }
 
-void BackgroundPlanner::made(const remat::ObservedCall& call) {
+void BackgroundPlanner::made(const ObservedCall& call) {
   if (phase_ != Phase::kBeginning) recording_->note(call);
 }
 
-void BackgroundPlanner::foreseen(const remat::StepHistory& history) {
+void BackgroundPlanner::foreseen(const StepHistory& history) {
   if (!forked_) sizes_.foreseen(history, facts());
 }
 
@@ -97,9 +97,9 @@ void BackgroundPlanner::before_event() {
   if (phase_ == Phase::kBeginning) filling() = std::make_unique<JobEvents>();
 }
 
-bool BackgroundPlanner::step_ended(const remat::StepEnd& end) {
+bool BackgroundPlanner::step_ended(const StepEnd& end) {
   if (end.step != 0 && end.step == last_.step) return recording();  // the step had no operators
-  const remat::StepEnd before = std::exchange(last_, end);
+  const StepEnd before = std::exchange(last_, end);
   start_step();
   if (forked_) return false;
   repeats_ = end.repeated ? repeats_ + 1 : 0;
@@ -150,8 +150,7 @@ BackgroundPlanner::Kind* BackgroundPlanner::find_kind(uint64_t fingerprint) {
   return nullptr;
 }
 
-BackgroundPlanner::Kind& BackgroundPlanner::note_step(const remat::StepEnd& end,
-                                                      const remat::StepEnd& before) {
+BackgroundPlanner::Kind& BackgroundPlanner::note_step(const StepEnd& end, const StepEnd& before) {
   Kind kind;
   kind.fingerprint = end.fingerprint;
   if (const Kind* const known = find_kind(end.fingerprint)) kind = *known;
@@ -194,7 +193,7 @@ void BackgroundPlanner::finish_search() {
   ++statistics_.plans;
 }
 
-void BackgroundPlanner::start_recording(const remat::StepEnd& end) {
+void BackgroundPlanner::start_recording(const StepEnd& end) {
   phase_ = Phase::kRecording;
   filling()->clear();
   forget_storages();
@@ -204,7 +203,7 @@ void BackgroundPlanner::start_recording(const remat::StepEnd& end) {
   set_recording(true);
 }
 
-void BackgroundPlanner::start_search(const remat::StepEnd& end, Kind& kind) {
+void BackgroundPlanner::start_search(const StepEnd& end, Kind& kind) {
   patience_ = std::min(patience_ * 2, kMostPatience);
   if (!recording()) {  // the step was too long
     kind.searched = true;
@@ -235,7 +234,7 @@ void BackgroundPlanner::judge_plan(Kind& kind) {
   kind.planned_shares += kind.share;
   if (--kind.trial_steps > 0) return;
   if (!takes_more(kind.planned_shares / kTrialSteps, kind.share_before)) return;
-  remat::StepPlan none;
+  StepPlan none;
   none.fingerprint = kind.fingerprint;
   runtime_.set_plan(none);
   const MutexLock guard(mutex_);
@@ -287,7 +286,7 @@ void BackgroundPlanner::find(Search& search) const {
   job.stop = &search.stop;
   search.ranked = find_plans(trace, job, config_.planner);
   if (search.stop.stop_requested() || search.ranked.empty()) return;
-  const remat::StepPlan& best = search.ranked.front().plan;
+  const StepPlan& best = search.ranked.front().plan;
   if (best.is_none()) return;
   search.plan = search.recorded->for_job(best, trace);
   search.plan->fingerprint = search.recorded->fingerprint;
@@ -383,4 +382,4 @@ BackgroundPlannerStatistics BackgroundPlanner::statistics() const {
   return statistics;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

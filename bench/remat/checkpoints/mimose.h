@@ -17,9 +17,9 @@
 #include <span>
 #include <vector>
 
-#include "remat/plan/checkpoints/checkpointed_step.h"
+#include "bench/remat/checkpoints/checkpointed_step.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 // a + b x + c x², fitted by least squares. With fewer than three different x the degree is lower.
 class Quadratic {
@@ -63,4 +63,4 @@ class Mimose {
   std::map<double, CheckpointedBlocks> plans_;
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

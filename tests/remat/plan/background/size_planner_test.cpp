@@ -1,4 +1,4 @@
-#include "remat/plan/search/size_planner.h"
+#include "remat/plan/background/size_planner.h"
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // A step of a network whose layers make results of random multiples of `size`, and take random
@@ -112,9 +112,9 @@ TEST_CASE("the best of some plans is found for a step, and none where none is be
   const std::vector<RankedPlan> ranked = find_plans(step, job, job.planner);
   REQUIRE(!ranked.empty());
   REQUIRE(!ranked.front().plan.is_none());
-  remat::StepPlan bad;
+  StepPlan bad;
   bad.policy = "size";
-  const std::vector<remat::StepPlan> plans{bad, ranked.front().plan};
+  const std::vector<StepPlan> plans{bad, ranked.front().plan};
   const BestPlan best = best_plan(step, job, job.planner, plans);
   REQUIRE(best.plan);
   CHECK(*best.plan == 1);
@@ -124,4 +124,4 @@ TEST_CASE("the best of some plans is found for a step, and none where none is be
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -15,7 +15,7 @@
 #include "remat/steps/step_plan.h"
 #include "remat/trace/trace.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct RecordedStep {
   std::unique_ptr<JobEvents> events;
@@ -29,14 +29,14 @@ struct RecordedStep {
   uint64_t fingerprint = 0;
 
   // Notes what an operator has met and made. Requires: the events have it, and StepHistory, too.
-  void note(const remat::ObservedCall& call);
+  void note(const ObservedCall& call);
 
   // The settings with which the step is simulated, of a job's with `job`. A budget of 0 stands for
   // the limit.
   SimulationConfig simulated_as(SimulationConfig job) const;
   Trace trace(const TraceFacts& facts) const;
   // A plan for the step's trace as one for the job.
-  remat::StepPlan for_job(const remat::StepPlan& plan, const Trace& trace) const;
+  StepPlan for_job(const StepPlan& plan, const Trace& trace) const;
 
   size_t bookkeeping_bytes() const {
     return (events ? events->bookkeeping_bytes() : 0) + bytes_of(outputs) + bytes_of(by_number) +
@@ -44,13 +44,12 @@ struct RecordedStep {
   }
 
  private:
-  void note_storage(const remat::Storage& storage);
+  void note_storage(const Storage& storage);
 };
 
 // The step's trace with the bytes and times of `foreseen`. Storages and operators that it does not
 // tell of stay as recorded; workspaces are as much larger as what their operators read and make.
 // Requires: both are of one form. Throws: TraceError if sizes or times are too large.
-Trace foreseen_trace(const RecordedStep& step, const remat::StepList& foreseen,
-                     const TraceFacts& facts);
+Trace foreseen_trace(const RecordedStep& step, const StepList& foreseen, const TraceFacts& facts);
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -22,12 +22,12 @@
 #include <vector>
 
 #include "allocator/locks/mutex.h"
+#include "remat/plan/background/recorded_step.h"
 #include "remat/plan/search/planner.h"
-#include "remat/plan/search/recorded_step.h"
 #include "remat/runtime.h"
 #include "remat/steps/step_history.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 
 struct SizePlannerConfig {
   PlannerConfig planner;
@@ -50,7 +50,7 @@ struct SizePlannerStatistics {
 
 class SizePlanner {
  public:
-  SizePlanner(remat::Runtime& runtime, const SizePlannerConfig& config);
+  SizePlanner(Runtime& runtime, const SizePlannerConfig& config);
   // Requires: no simulation is under way.
   ~SizePlanner();
   SizePlanner(const SizePlanner&) = delete;
@@ -64,10 +64,10 @@ class SizePlanner {
   void add_plans(uint64_t form, std::span<const RankedPlan> plans);
 
   // Simulates the step that is foreseen. `facts`: the device's.
-  void foreseen(const remat::StepHistory& history, const TraceFacts& facts);
+  void foreseen(const StepHistory& history, const TraceFacts& facts);
   // A step has ended. `share`: what it took for replays and searches, as a share of its operators'
   // time.
-  void step_ended(const remat::StepEnd& end, double share);
+  void step_ended(const StepEnd& end, double share);
 
   void wait();
   // Tells simulations to end soon, and begins no other. Returns whether they have, by then.
@@ -87,20 +87,20 @@ class SizePlanner {
     size_t sizes = 0;     // how often a step was of another size than the one before it
     size_t searches = 0;  // how many of its steps were recorded
     std::shared_ptr<const RecordedStep> recorded;
-    std::vector<remat::StepPlan> plans;
+    std::vector<StepPlan> plans;
     uint32_t left_alone = 0;  // how many foreseen steps are still left alone
     uint32_t caution = 1;     // how many will be after the next plan that is taken back
   };
   // Attempt: the simulation of a foreseen step.
   struct Attempt {
-    remat::StepList foreseen;
+    StepList foreseen;
     std::shared_ptr<const RecordedStep> recorded;
-    std::vector<remat::StepPlan> plans;
+    std::vector<StepPlan> plans;
     TraceFacts facts;
     StopToken stop;
     // What was found: a plan for the job, and what the step takes without one beyond its
     // operators' time, as a share of that.
-    std::optional<remat::StepPlan> plan;
+    std::optional<StepPlan> plan;
     double share = 0;
     uint64_t took_ns = 0;
     bool over = false;  // guarded by mutex_; before, all this is the simulating thread's
@@ -114,7 +114,7 @@ class SizePlanner {
   void simulate(Attempt& attempt) const;
   void finish(const std::shared_ptr<Attempt>& attempt);
 
-  remat::Runtime& runtime_;
+  Runtime& runtime_;
   const SizePlannerConfig config_;
 
   // What follows is guarded by the device's lock.
@@ -130,4 +130,4 @@ class SizePlanner {
   uint64_t last_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // what the last simulation took
 };
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,4 +1,4 @@
-#include "remat/plan/checkpoints/mimose.h"
+#include "bench/remat/checkpoints/mimose.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "allocator/base/check.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 // Blocks that free more than this share of what the first of a bucket frees belong to it.
@@ -122,4 +122,4 @@ const CheckpointedBlocks& Mimose::plan(double size, size_t budget_bytes) {
   return found->second;
 }
 
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

@@ -1,9 +1,9 @@
-#include "remat/plan/checkpoints/mimose.h"
+#include "bench/remat/checkpoints/mimose.h"
 
-#include "tests/remat/plan/checkpoints/block_network.h"
+#include "tests/bench/remat/checkpoints/block_network.h"
 #include "tests/support/catch.h"
 
-namespace tidepool::plan {
+namespace tidepool::remat {
 namespace {
 
 using Point = Quadratic::Point;
@@ -86,4 +86,4 @@ TEST_CASE("Mimose rounds sizes up, and keeps its plans") {
 }
 
 }  // namespace
-}  // namespace tidepool::plan
+}  // namespace tidepool::remat

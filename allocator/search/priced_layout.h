@@ -1,4 +1,4 @@
-// EvictionCandidates: the blocks of an arena in address order, as one search for room sees them,
+// PricedLayout: the blocks of an arena in address order, as one search for room sees them,
 // with sums from the start of the list, so that what a run of blocks holds or costs takes two
 // reads. Made anew for each search, because prices change all the time. Not thread safe.
 // Invariants: (1) the first block starts at offset 0, and each other one where the one before it
@@ -39,10 +39,10 @@ struct RoomItem {
   size_t end() const { return offset + bytes; }
 };
 
-class EvictionCandidates {
+class PricedLayout {
  public:
-  EvictionCandidates() { start(0); }
-  explicit EvictionCandidates(std::span<const RoomItem> items);
+  PricedLayout() { start(0); }
+  explicit PricedLayout(std::span<const RoomItem> items);
 
   // Empties the list; up to `blocks` can be added then.
   void start(size_t blocks);
