@@ -283,6 +283,30 @@ TEST_CASE("contents move before pages where a page costs far more to map elsewhe
   }
 }
 
+TEST_CASE("contents move before pages only where looking at all blocks takes less than pages do") {
+  constexpr uint64_t kCopyNs = 5;
+  constexpr uint64_t kSearchNs = 17 * 50;  // sixteen blocks and the hole behind them
+  for (const bool shortlists : {false, true}) {
+    for (const uint64_t saved_ns : {uint64_t{30}, kSearchNs - 10, kSearchNs + 10}) {
+      AllocatorConfig config = World::config(true);
+      config.drain_ns = 4 * 2 * kCopyNs + saved_ns;  // of two pages
+      test::AllocatorWorld world(config, shortlists);
+      world.reclaimer.copy_price = kCopyNs;
+      Owners owners;
+      for (int i = 0; i < 16; ++i) owners.push_back(world.owned(kPage, 100, true));
+      // Two pages that are free lie apart, and what lies beside one of them may move to the other.
+      for (const size_t i : {1, 4}) world.free(owners[i]);
+      owners[5]->move_price = 3;
+      world.allocator.allocate(2 * kPage);
+      // Without shortlists, moving pages needs a search of all blocks as well.
+      const bool moves = !shortlists || saved_ns > kSearchNs;
+      CHECK(world.reclaimer.moved.empty() == !moves);
+      CHECK(world.allocator.statistics().remaps == (moves ? 0 : 1));
+      world.allocator.check_invariants();
+    }
+  }
+}
+
 TEST_CASE("the wait before pages move counts once, and makes few pages dearer than many") {
   for (const bool waits : {false, true}) {
     for (const size_t count : {2, 8}) {
