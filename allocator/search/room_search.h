@@ -77,18 +77,14 @@ class RoomSearch {
  private:
   // How much longer a page takes where pages are dear. The prices are measured, so that a small
   // difference may be chance.
-  static constexpr double kFarLonger = 4;
-  // What a search for contents to move takes for each block, in ns: about what it was measured to
-  // take among thousands of blocks. It is a constant, so that the same requests always have the
-  // same answers.
-  static constexpr double kSearchNsPerBlock = 50;
+  static constexpr double kFarLonger = 2;
 
   // Adds the time between its beginning and its end to the counts.
   class Timer;
 
-  // What moving contents takes longer than moving pages because it looks at all blocks, in ns: 0
-  // where every search does.
-  double full_search_ns(const Request& request) const;
+  // By how much the search for contents to move takes longer than that for pages, in ns: it looks
+  // at all blocks, which shortlists save the other where they may serve.
+  double added_search_ns(const Request& request) const;
   Wanted wanted_by(const Request& request) const;
   RoomPlan window_or_nothing(const std::optional<Window>& window);
   // Selects pages for the request; nullopt also if no selection can cost less than the window.
