@@ -12,6 +12,10 @@ namespace tidepool {
 class AddressSpace;
 class RoomStrategy;
 
+// AllocatorConfig::search_ns_per_block where memory is the host's: about what was measured among
+// thousands of blocks. It is a constant, so that the same requests always have the same answers.
+inline constexpr uint64_t kHostSearchNsPerBlock = 50;
+
 struct AllocatorConfig {
   size_t budget_bytes = 0;  // hard cap on committed bytes
   // Below the cap memory is taken only while the device keeps so much for others: libraries,
@@ -31,6 +35,9 @@ struct AllocatorConfig {
   uint64_t remap_ns_per_page = 0;
   uint64_t drain_ns = 0;
   bool measure_remaps = false;
+  // What a search among all blocks takes for each of them, in the same unit, where requests wait
+  // for it; 0 where they do not, because the device works meanwhile.
+  uint64_t search_ns_per_block = 0;
   RoomStrategy* strategy = nullptr;  // outlives the allocator
 };
 

@@ -44,7 +44,12 @@ bool RoomSearch::pages_are_dear(const Request& request) const {
   const size_t page_bytes = arena_.page_bytes();
   const size_t pages = round_up(request.bytes, page_bytes) / page_bytes;
   const auto copy_ns = static_cast<double>(arena_.reclaimer->copy_ns(pages * page_bytes));
-  return copy_ns > 0 && arena_.remap_ns(pages) > kFarLonger * copy_ns;
+  return copy_ns > 0 && arena_.remap_ns(pages) > kFarLonger * copy_ns + added_search_ns(request);
+}
+
+double RoomSearch::added_search_ns(const Request& request) const {
+  if (!is_quick(request)) return 0;
+  return static_cast<double>(arena_.config.search_ns_per_block * arena_.heap.blocks().count());
 }
 
 // Where moving pages costs less than moving their contents, contents move only where nothing else

@@ -41,9 +41,10 @@ class RoomSearch {
   bool can_move_contents(const Request& request) const;
   // Whether contents move before anything is evicted. Requires: begun.
   bool moves_come_first(const Request& request) const;
-  // Whether mapping a page elsewhere takes far longer than copying what it holds. On GPUs it does:
-  // an H100 takes 52 us to map a page of any size up to 64 MiB elsewhere, and 1.4 us to copy 2 MiB.
-  // Pages are never dear for a long-lived request, which pays for them once.
+  // Whether mapping pages elsewhere takes far longer than copying what they hold, the search for
+  // what to copy included. On GPUs it does: an H100 takes 52 us to map a page of any size up to 64
+  // MiB elsewhere, and 1.4 us to copy 2 MiB. Pages are never dear for a long-lived request, which
+  // pays for them once.
   bool pages_are_dear(const Request& request) const;
 
   // A plan of new pages, if the budget has room for enough.
@@ -76,11 +77,14 @@ class RoomSearch {
  private:
   // How much longer a page takes where pages are dear. The prices are measured, so that a small
   // difference may be chance.
-  static constexpr double kFarLonger = 4;
+  static constexpr double kFarLonger = 2;
 
   // Adds the time between its beginning and its end to the counts.
   class Timer;
 
+  // By how much the search for contents to move takes longer than that for pages, in ns: it looks
+  // at all blocks, which shortlists save the other where they may serve.
+  double added_search_ns(const Request& request) const;
   Wanted wanted_by(const Request& request) const;
   RoomPlan window_or_nothing(const std::optional<Window>& window);
   // Selects pages for the request; nullopt also if no selection can cost less than the window.

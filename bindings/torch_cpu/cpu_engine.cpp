@@ -65,6 +65,7 @@ void attach_cpu(const Settings& settings) {
   config.remap_ns_per_page = costs ? costs->facts().map_ns : torch_glue::kHostMapNs;
   config.drain_ns = costs ? costs->facts().drain_ns : 0;  // a CPU's memory is never waited for
   config.measure_remaps = costs == nullptr;
+  config.search_ns_per_block = kHostSearchNsPerBlock;
   auto memory = std::make_unique<Memory>(config);
   if (settings.logs_allocations) {
     g_allocation_log = new AllocationLog;

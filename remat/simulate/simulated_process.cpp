@@ -41,6 +41,7 @@ std::unique_ptr<SimulatedProcess> SimulatedProcess::make(const Trace& trace,
   if (on_gpu && memory->config.placement.has_numbers()) memory->config.placement = kWithoutNumbers;
   memory->config.remap_ns_per_page = trace.facts.map_ns;
   memory->config.drain_ns = trace.facts.drain_ns;
+  memory->config.search_ns_per_block = on_gpu ? 0 : kHostSearchNsPerBlock;
   restrict_to(config.ways, memory->config);
   return std::unique_ptr<SimulatedProcess>(new SimulatedProcess(trace, config, std::move(*memory)));
 }

@@ -265,8 +265,8 @@ TEST_CASE("where moves are preferred they come before pages, and pages where the
 }
 
 TEST_CASE("contents move before pages where a page costs far more to map elsewhere than to copy") {
-  for (const uint64_t page_ns : {5, 20, 21}) {
-    const bool moves = page_ns > 4 * 5;
+  for (const uint64_t page_ns : {5, 10, 11}) {
+    const bool moves = page_ns > 2 * 5;
     AllocatorConfig config = World::config(true);
     config.remap_ns_per_page = page_ns;
     test::AllocatorWorld world(config);
@@ -283,12 +283,37 @@ TEST_CASE("contents move before pages where a page costs far more to map elsewhe
   }
 }
 
+TEST_CASE("contents move before pages only where looking at all blocks takes less than pages do") {
+  constexpr uint64_t kCopyNs = 5;
+  constexpr uint64_t kSearchNs = 17 * 50;  // sixteen blocks and the hole behind them
+  for (const bool shortlists : {false, true}) {
+    for (const uint64_t saved_ns : {uint64_t{30}, kSearchNs - 10, kSearchNs + 10}) {
+      AllocatorConfig config = World::config(true);
+      config.search_ns_per_block = 50;
+      config.drain_ns = 2 * 2 * kCopyNs + saved_ns;  // of two pages
+      test::AllocatorWorld world(config, shortlists);
+      world.reclaimer.copy_price = kCopyNs;
+      Owners owners;
+      for (int i = 0; i < 16; ++i) owners.push_back(world.owned(kPage, 100, true));
+      // Two pages that are free lie apart, and what lies beside one of them may move to the other.
+      for (const size_t i : {1, 4}) world.free(owners[i]);
+      owners[5]->move_price = 3;
+      world.allocator.allocate(2 * kPage);
+      // Without shortlists, moving pages needs a search of all blocks as well.
+      const bool moves = !shortlists || saved_ns > kSearchNs;
+      CHECK(world.reclaimer.moved.empty() == !moves);
+      CHECK(world.allocator.statistics().remaps == (moves ? 0 : 1));
+      world.allocator.check_invariants();
+    }
+  }
+}
+
 TEST_CASE("the wait before pages move counts once, and makes few pages dearer than many") {
   for (const bool waits : {false, true}) {
     for (const size_t count : {2, 8}) {
       AllocatorConfig config = World::config(true);
       config.remap_ns_per_page = 5;
-      config.drain_ns = waits ? 100 : 0;
+      config.drain_ns = waits ? 40 : 0;
       test::AllocatorWorld world(config);
       world.reclaimer.copy_price = 5;
       Owners owners;
@@ -299,7 +324,7 @@ TEST_CASE("the wait before pages move counts once, and makes few pages dearer th
         owners[2 * k + 1]->move_price = 3;
       }
       world.allocator.allocate(count * kPage);
-      const bool moves = waits && 100 + count * 5 > 4 * count * 5;
+      const bool moves = waits && 40 + count * 5 > 2 * count * 5;
       CHECK(world.reclaimer.moved.empty() == !moves);
       CHECK(world.allocator.statistics().remaps == (moves ? 0 : 1));
       world.allocator.check_invariants();

@@ -50,11 +50,12 @@ def test_an_ample_device_evicts_nothing(jobs):
 
 @pytest.mark.parametrize("job", JOBS if FULL else JOBS[:2])
 @pytest.mark.parametrize("budget", ["auto", "100%"])
-def test_others_may_take_memory_and_give_it_back_at_any_moment(jobs, job, budget):
+@pytest.mark.parametrize("share", SHARES)
+def test_others_may_take_memory_and_give_it_back_at_any_moment(jobs, job, budget, share):
     """What is free of the device changes every few calls, by an eighth of what others use."""
     expected = plain(jobs)[job]
     others = (expected["allocated_peak"] - expected["fixed"]) // PAGE * PAGE
-    memory = memory_for(expected, 0.6) + others
+    memory = memory_for(expected, share) + others
     found = jobs.json("value_jobs.py", *STEPS, "--watch", job, budget=budget, environ=ENVIRON,
                       memory=memory, granularity="64KiB", outside=others, outside_every=7)
     assert found[job]["steps"] == expected["steps"]
