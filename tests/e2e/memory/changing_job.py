@@ -3,7 +3,8 @@
     python changing_job.py --out digests.json --steps 200 gpt:sgd [--least BYTES --most BYTES]
 
 Without sizes it trains alone, whether Tidepool is attached or not. It writes each step's digests
-as `train_job.py` does. From the return of each call on, no more may be held than it said.
+as `train_job.py` does. The first step has the least budget, whatever the threads' pace. From the
+return of each call on, no more may be held than it said.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -34,14 +36,15 @@ class Budgets:
         self.changes = {"own thread": 0, "other thread": 0}
         self.refusals = 0
         self.problem = ""
-        self.over = threading.Event()
+        self.begun, self.over = threading.Event(), threading.Event()
 
-    def change(self, where: str) -> None:
+    def change(self, where: str, budget: int | None = None) -> None:
+        """Set a budget, by chance if none is given."""
         import tidepool
 
         with self.lock:
             try:
-                allowed = tidepool.set_budget(self.chance.randint(*self.range))
+                allowed = tidepool.set_budget(budget or self.chance.randint(*self.range))
             except torch.OutOfMemoryError:
                 self.refusals += 1
                 return
@@ -51,10 +54,14 @@ class Budgets:
             self.changes[where] += 1
 
     def at_module(self, *_: object) -> None:
-        if self.chance.random() < CHANCE_PER_MODULE:
+        if self.begun.is_set() and self.chance.random() < CHANCE_PER_MODULE:
             self.change("own thread")
 
+    def after_step(self, *_: object) -> None:
+        self.begun.set()
+
     def keep_changing(self) -> None:
+        self.begun.wait()
         pauses = random.Random(8)
         while not self.over.wait(pauses.random() * PAUSE_SECONDS):
             self.change("other thread")
@@ -75,14 +82,18 @@ def main() -> None:
         result = run_case(options.case, options)
     else:
         budgets = Budgets(options.least, options.most)
+        budgets.change("own thread", options.least)
         other = threading.Thread(target=budgets.keep_changing)
         other.start()
-        handle = register_module_forward_pre_hook(budgets.at_module)
+        handles = [register_module_forward_pre_hook(budgets.at_module),
+                   register_optimizer_step_post_hook(budgets.after_step)]
         try:
             result = run_case(options.case, options)
         finally:
-            handle.remove()
+            for handle in handles:
+                handle.remove()
             budgets.over.set()
+            budgets.begun.set()
             other.join()
         result |= {"changes": budgets.changes, "refusals": budgets.refusals,
                    "problem": budgets.problem}
