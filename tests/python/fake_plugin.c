@@ -101,7 +101,9 @@ size_t tidepool_kernel_library(const char* name, char* out, size_t capacity) {
   if (capacity > 0) out[0] = '\0';
   return 1;
 }
-void tidepool_note_own_kernel(void) { note("own kernel", ""); }
+void tidepool_note_own_kernel(int of_pytorch) {
+  note("own kernel", of_pytorch ? "of PyTorch" : "");
+}
 int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }
 const void* tidepool_known_operator(const char* name) { return note("known", name), name; }
 int tidepool_are_as_known(const void* const* operators, size_t count) {

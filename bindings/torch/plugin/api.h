@@ -142,10 +142,10 @@ TIDEPOOL_EXPORT void tidepool_judge_operators(bool (*judge)(const char* name, co
 // tidepool_attach().
 TIDEPOOL_EXPORT size_t tidepool_kernel_library(const char* name, char* out, size_t capacity);
 
-// Says that a kernel of the job's, for one of PyTorch's operators, is about to be registered, or
-// runs on the calling thread. An operator that calls it inside is not recorded, nor is any draw
-// from then on.
-TIDEPOOL_EXPORT void tidepool_note_own_kernel();
+// Says that a kernel which the job has registered, for an operator of PyTorch's (1) or of another
+// library whose operators are recorded (0), runs on the calling thread, or is about to be
+// registered. An operator that calls it inside is not recorded; with 1, no draw is from then on.
+TIDEPOOL_EXPORT void tidepool_note_own_kernel(int of_pytorch);
 
 // These stand around what a program without Python calls of LibTorch's: functions that read tensors
 // by their addresses, such as torch::save, during which everything is resident; and those that

@@ -215,9 +215,9 @@ size_t tidepool_kernel_library(const char* name, char* out, size_t capacity) {
   return give_text(op ? kernel_library(*op) : "", out, capacity);
 }
 
-void tidepool_note_own_kernel() {
+void tidepool_note_own_kernel(int of_pytorch) {
   ++t_own_kernels;
-  g_has_own_kernels.store(true, std::memory_order_relaxed);
+  if (of_pytorch != 0) g_has_own_kernels.store(true, std::memory_order_relaxed);
 }
 
 void tidepool_region(int entering) { entering != 0 ? enter_region() : leave_region(); }

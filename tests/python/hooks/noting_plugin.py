@@ -17,6 +17,7 @@ class NotingPlugin:
     """Has the functions of tidepool.job._plugin.Plugin that hooks call."""
 
     fails = False  # whether settling runs out of memory
+    draws_are_recorded = True
 
     def __init__(self):
         self.calls: list[str] = []
@@ -60,5 +61,6 @@ class NotingPlugin:
     def distrust(self, name):
         self.calls.append(name)
 
-    def note_own_kernel(self):
-        pass
+    def note_own_kernel(self, of_pytorch):
+        if of_pytorch:
+            self.draws_are_recorded = False

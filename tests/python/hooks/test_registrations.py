@@ -31,9 +31,23 @@ def mine(a):
     return torch.zeros_like(a) + 7
 
 x = torch.ones(3)
+other = torch.library.Library("torchvision", "FRAGMENT")
+other.define("f_of_test(Tensor x) -> Tensor")
+other.impl("f_of_test", mine, "CPU")
+torch.ops.torchvision.f_of_test(x)
+note("another library's")
+def its_own(a):
+    return a
+its_own.__module__ = "torchvision.of_test"
+other.impl("f_of_test", its_own, "AutocastCPU")
+note("its own, above")
+other.impl("f_of_test", mine, "AutogradCPU")
+note("another's, above")
+seen["draws without"] = plugin.draws_are_recorded
 lib = torch.library.Library("aten", "IMPL")
 lib.impl("special_erfcx", mine, "CPU")
 note("impl")
+seen["draws"] = plugin.draws_are_recorded
 seen["result"] = torch.special.erfcx(x).tolist()
 lib.impl(torch.ops.aten.special_i0e.default, mine, "CPU")
 lib.impl("aten::add.Tensor", lambda a, b: a, "SparseCPU")
@@ -131,6 +145,13 @@ def test_what_pytorch_does_for_another_device_is_no_replacement(seen):
     assert seen["PyTorch's own, on another device"] == []
     assert seen["PyTorch's own"] == settled("aten::special_log_ndtr")
     assert seen["another device"] == settled("aten::special_zeta")
+
+
+def test_draws_are_recorded_until_a_kernel_may_run_inside_of_one(seen):
+    assert seen["another library's"] == settled("torchvision::f_of_test")
+    assert seen["its own, above"] == []
+    assert seen["another's, above"] == settled("torchvision::f_of_test")
+    assert seen["draws without"] and not seen["draws"]
 
 
 def test_what_is_not_replaced_passes(seen):

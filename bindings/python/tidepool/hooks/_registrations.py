@@ -22,6 +22,9 @@ NAMESPACES = ("aten", "torchvision")  # only operators of these are ever recorde
 # Keys whose kernels compute nothing: shapes alone, or a trace of the program.
 WITHOUT_DATA = ("Fake", "Functionalize", "Meta", "PreDispatch", "Python", "PythonDispatcher",
                 "PythonTLSSnapshot")
+# What the keys begin with whose kernels pass on to those that are recorded. A library that says
+# here how its own operators are differentiated or cast, as torchvision does, replaces nothing.
+ABOVE_RESULTS = ("Autograd", "Autocast")
 # What the keys of a device's kernels end in, such as AutogradCUDA.
 _KEY_ENDS = {"cpu": "CPU", "cuda": "CUDA"}
 _EVERY_OPERATOR = "_"  # the namespace of fallbacks
@@ -82,23 +85,30 @@ class Registrations:
             # PyTorch has kernels in Python for some operators, and puts them in late.
             if used_key.endswith(self._other_keys) and args and _is_of_pytorch(args[0]):
                 return call_as_caller(original, library, name, key, *args, **kwargs)
-            if args and operator.split("::")[0] in NAMESPACES:
-                args = (self._noting(args[0]), *args[1:])
+            namespace = operator.split("::")[0]
+            if (args and namespace != "aten" and _name_of(used_key).startswith(ABOVE_RESULTS)
+                    and (_is_of_pytorch(args[0]) or _is_of(namespace, args[0]))):
+                return call_as_caller(original, library, name, key, *args, **kwargs)
+            if args and namespace in NAMESPACES:
+                args = (self._noting(args[0], namespace == "aten"), *args[1:])
             return self._register(library, operator, used_key, functools.partial(
                 original, library, name, key, *args, **kwargs))
 
         return impl
 
-    def _noting(self, kernel):
-        """Return a kernel that tells when it runs: another operator may call it inside."""
+    def _noting(self, kernel, of_pytorch: bool):
+        """Return a kernel that tells when it runs: another operator may call it inside.
+
+        Operators that draw are PyTorch's, and call no other library's.
+        """
         if not inspect.isroutine(kernel) and not hasattr(kernel, "__wrapped__"):
             return kernel  # PyTorch's own mark of a kernel that falls through, and the like
-        if not _is_of_pytorch(kernel):
-            self._plugin.note_own_kernel()  # before it can run inside of an operator that draws
+        if of_pytorch and not _is_of_pytorch(kernel):
+            self._plugin.note_own_kernel(True)  # before it can run inside of an operator that draws
 
         @functools.wraps(kernel)
         def noting(*args, **kwargs):
-            self._plugin.note_own_kernel()
+            self._plugin.note_own_kernel(of_pytorch)
             return call_as_caller(kernel, *args, **kwargs)
 
         return noting
@@ -144,7 +154,7 @@ class Registrations:
 
     def _register(self, library, operator: str, key: str, register):
         namespace = operator.split("::")[0]
-        if key.split(".")[-1] in WITHOUT_DATA or namespace not in (*NAMESPACES, _EVERY_OPERATOR):
+        if _name_of(key) in WITHOUT_DATA or namespace not in (*NAMESPACES, _EVERY_OPERATOR):
             return call_as_caller(register)
         with self._plugin.settling():
             result = call_as_caller(register)
@@ -153,8 +163,16 @@ class Registrations:
             return result
 
 
+def _name_of(key: str) -> str:
+    return key.split(".")[-1]
+
+
+def _is_of(package: str, kernel) -> bool:
+    return (getattr(kernel, "__module__", None) or "").startswith(f"{package}.")
+
+
 def _is_of_pytorch(kernel) -> bool:
-    return (getattr(kernel, "__module__", None) or "").startswith("torch.")
+    return _is_of("torch", kernel)
 
 
 def follow_registrations(plugin, torch, device: str,

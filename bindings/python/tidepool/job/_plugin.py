@@ -61,7 +61,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_distrust": (None, [_TEXT]),
     "tidepool_judge_operators": (None, [_JUDGE]),
     "tidepool_kernel_library": (_SIZE, [_TEXT, _TEXT, _SIZE]),
-    "tidepool_note_own_kernel": (None, []),
+    "tidepool_note_own_kernel": (None, [ctypes.c_int]),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
     "tidepool_known_operator": (_ADDRESS, [_TEXT]),
     "tidepool_are_as_known": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE]),
