@@ -113,9 +113,9 @@ class Library:
         self.name = name
         self.said = {"plain": train(name, "plain")}
         for way in ("ample", *(each for each in ways if each != "ample")):
-            share = way.removeprefix("r=")
-            self.said[way] = train(name, way) if share == way else train_with(
-                name, way, float(share), self.said["ample"])
+            self.said[way] = (
+                train_with(name, way, float(way.removeprefix("r=")), self.said["ample"])
+                if way.startswith("r=") else train(name, way))
 
     def rows(self) -> Iterator[tuple[float | None, str]]:
         """Return for each model the share of activations that may go, and its row."""

@@ -14,7 +14,6 @@ namespace tidepool {
 
 class PrivateHostSpace final : public LedgerSpace {
  public:
-  // The system's page on most machines: small budgets need small pages (allocator_config.cpp).
   // The page of most systems. Pages as small as that are for small budgets, whose requests fail
   // when few pages are all that they have; allocator_config.h chooses larger ones.
   static constexpr size_t kGranularity = size_t{4} << 10;

@@ -82,8 +82,8 @@ def outcomes(lab, request, summary):
 
 
 def marked(case: Case):
-    marks = [pytest.mark.torch_floor] if str(case) in FLOOR else []
-    return pytest.param(case, id=str(case), marks=marks)
+    return pytest.param(case, id=str(case),
+                        marks=[pytest.mark.torch_floor] if str(case) in FLOOR else [])
 
 
 @pytest.mark.parametrize("case", [marked(case) for case in CASES])

@@ -82,12 +82,8 @@ class Registrations:
                 namespace = self._namespace_with(name)
             operator = name if "::" in name else f"{namespace}::{name}"
             used_key = str(key) or usual_key
-            # PyTorch has kernels in Python for some operators, and puts them in late.
-            if used_key.endswith(self._other_keys) and args and _is_of_pytorch(args[0]):
-                return call_as_caller(original, library, name, key, *args, **kwargs)
             namespace = operator.split("::")[0]
-            if (args and namespace != "aten" and _name_of(used_key).startswith(ABOVE_RESULTS)
-                    and (_is_of_pytorch(args[0]) or _is_of(namespace, args[0]))):
+            if args and self._replaces_nothing(namespace, used_key, args[0]):
                 return call_as_caller(original, library, name, key, *args, **kwargs)
             if args and namespace in NAMESPACES:
                 args = (self._noting(args[0], namespace == "aten"), *args[1:])
@@ -95,6 +91,14 @@ class Registrations:
                 original, library, name, key, *args, **kwargs))
 
         return impl
+
+    def _replaces_nothing(self, namespace: str, key: str, kernel) -> bool:
+        """Return whether a kernel says nothing new of results that are recorded."""
+        # PyTorch has kernels in Python for some operators, and puts them in late.
+        if key.endswith(self._other_keys) and _is_of_pytorch(kernel):
+            return True
+        return (namespace != "aten" and _name_of(key).startswith(ABOVE_RESULTS)
+                and (_is_of_pytorch(kernel) or _is_of(namespace, kernel)))
 
     def _noting(self, kernel, of_pytorch: bool):
         """Return a kernel that tells when it runs: another operator may call it inside.
