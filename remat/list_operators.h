@@ -1,7 +1,10 @@
 // List operators: operators that do the same to each element of their lists of tensors, one by one
-// (PyTorch's `_foreach_` and fused optimizers' operators). Where there is a tier, one whose
-// operands are too large to be resident together runs on parts of its lists, in order, in a job and
-// in its simulation alike. The results are the same, because no element's depends on another's.
+// (PyTorch's `_foreach_` and fused optimizers' operators). Where memory is short, one runs on parts
+// of its lists, in order, in a job and in its simulation alike. The results are the same, because
+// no element's depends on another's. Where contents without lineage can be offloaded, parts are as
+// large as may be: what they have written leaves by a copy. Elsewhere each element is a part: a
+// call that writes one tensor is recorded, one that writes several is not, and what it has written
+// would stay.
 // Stateless.
 #pragma once
 
@@ -12,9 +15,6 @@
 #include <vector>
 
 namespace tidepool::remat {
-
-// The operands of a part take one part in kListShare of the budget at most.
-inline constexpr size_t kListShare = 4;
 
 enum class ListOperator : uint8_t { kNone, kForeach, kFused };
 
@@ -30,14 +30,49 @@ inline ListOperator list_operator_named(std::string_view name) {
   return ListOperator::kNone;
 }
 
-// The ends of the parts, in elements: {2, 3, 7} for the parts 0 to 1, 2, and 3 to 6. Each part has
-// as many elements as take at most `most_bytes`, but at least one. Empty: all fit in one.
+// ListCut: how operators on lists are cut into parts.
+struct ListCut {
+  size_t most_bytes = SIZE_MAX;   // that the operands of a part of several elements take
+  size_t alone_bytes = SIZE_MAX;  // an element whose operands take this is a part of its own
+};
+
+// The cut of an operator in a job under this budget. `live_bytes`: what the job's tensors take,
+// resident or evicted, and the operator's results. Where contents without lineage stay, nothing is
+// cut while all that lives has room, as after a backward pass, nor what writes several lists.
+// Elements so small that thousands have room stay together, because a call costs more than they.
+inline ListCut list_cut(ListOperator kind, size_t budget_bytes, size_t live_bytes,
+                        bool offloads_roots) {
+  constexpr size_t kOffloadedShare = 4;
+  constexpr size_t kShare = 16;
+  constexpr size_t kAloneShare = 4096;
+  if (offloads_roots) return {budget_bytes / kOffloadedShare, SIZE_MAX};
+  if (live_bytes <= budget_bytes || kind == ListOperator::kFused) return {};
+  return {budget_bytes / kShare, budget_bytes / kAloneShare};
+}
+
+// Whether the results of the operator on lists of this name are as large as its first list; else
+// they are numbers.
+inline bool maps_to_list(std::string_view name) {
+  for (const std::string_view prefix :
+       {"aten::_foreach_norm", "aten::_foreach_max", "aten::_foreach_powsum"}) {
+    if (name.starts_with(prefix) && !name.starts_with("aten::_foreach_maximum")) return false;
+  }
+  return true;
+}
+
+// The ends of the parts, in elements: {2, 3, 7} for the parts 0 to 1, 2, and 3 to 6. Each has at
+// least one element. Empty: all are one part, because their operands take at most
+// `cut.most_bytes`.
 inline std::vector<size_t> list_part_ends(std::span<const size_t> element_bytes,
-                                          size_t most_bytes) {
+                                          const ListCut& cut) {
   std::vector<size_t> ends;
-  size_t sum = 0;
+  size_t all = 0;
+  for (const size_t bytes : element_bytes) all += bytes;
+  if (all <= cut.most_bytes) return ends;
+  size_t sum = 0;  // of the part that is being filled
   for (size_t k = 0; k < element_bytes.size(); ++k) {
-    if (sum > 0 && sum + element_bytes[k] > most_bytes) {
+    const bool is_alone = element_bytes[k] >= cut.alone_bytes || sum >= cut.alone_bytes;
+    if (k > 0 && (is_alone || sum + element_bytes[k] > cut.most_bytes)) {
       ends.push_back(k);
       sum = 0;
     }

@@ -193,6 +193,12 @@ bool Runtime::recording() const { return calls_.recording.load(std::memory_order
 
 bool Runtime::has_lineage() const { return contents_.store.records() > 0; }
 
+ListCut Runtime::list_cut(ListOperator kind, size_t result_bytes) const {
+  const size_t live_bytes =
+      contents_.allocator.allocated_bytes() + contents_.residency.absent_bytes() + result_bytes;
+  return remat::list_cut(kind, contents_.allocator.limit_bytes(), live_bytes, offloads_roots());
+}
+
 void Runtime::pause_evicting(DeviceLock& lock) { restore_and_freeze(lock, true); }
 
 // `all`: also what has a copy, and needs no operator to be restored.

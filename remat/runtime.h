@@ -24,6 +24,7 @@
 #include "remat/lineage/backend.h"
 #include "remat/lineage/content_check.h"
 #include "remat/lineage/lineage.h"
+#include "remat/list_operators.h"
 #include "remat/observation.h"
 #include "remat/restore/contents.h"
 #include "remat/restore/mover.h"
@@ -169,6 +170,9 @@ class Runtime final : public Reclaimer {
   bool offloads() const { return contents_.residency.copies.enabled(); }  // there is a tier
   // Whether contents without lineage may be evicted, too.
   bool offloads_roots() const { return contents_.residency.offloads_roots(); }
+  // How an operator on lists that runs now is cut, whose results take `result_bytes`. Requires:
+  // lock held.
+  ListCut list_cut(ListOperator kind, size_t result_bytes) const;
   // For how long the job has waited for the tier so far. Requires: offloads().
   uint64_t tier_wait_ns() const {
     const TierStatistics counts = contents_.residency.copies.tier()->statistics();

@@ -137,6 +137,7 @@ void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
 }
 
 bool Versions::end_storage(Storage* storage, void* address) {
+  contents_.residency.ends(*storage);
   Value& value = *std::exchange(storage->current, nullptr);
   contents_.residency.unlist(*storage);
   storage->dead = true;

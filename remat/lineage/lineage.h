@@ -91,6 +91,7 @@ struct alignas(64) Storage {
   bool will_be_refilled = false;  // the job frees its bytes only to save room, and fills it again
   Role role = Role::kOther;
   Role observed_role = Role::kOther;  // the JobObserver's: the role that it has noted last
+  bool absent = false;  // its bytes were given up, and count among Residency::absent_bytes()
   void* framework_storage = nullptr;  // PyTorch: its c10::StorageImpl, held weakly
   void* address = nullptr;            // start of its bytes; nullptr while evicted
   void* backend_notes =

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "remat/plan/search/least_budget.h"
 #include "remat/plan/search/oracle.h"
+#include "remat/simulate/list_parts.h"
 #include "remat/simulate/memory/lower_bound.h"
 #include "remat/trace/trace_format.h"
 
@@ -119,7 +120,8 @@ void execute_runs(const ReplayOptions& options, const Trace& trace, std::vector<
         std::optional<WorkLog> history;
         if (!options.history_path.empty()) history.emplace(options.history_path, true);
         if (config.tier.capacity_bytes == 0) {  // it does not know of copies
-          runs[k].lower_bound = lower_bound(trace, config.budget_bytes, config.end_resident);
+          const JobTrace in_job(trace, config);
+          runs[k].lower_bound = lower_bound(*in_job, config.budget_bytes, config.end_resident);
         }
         runs[k].result = options.oracle ? simulate_with_oracle(trace, config)
                          : options.log_path.empty()

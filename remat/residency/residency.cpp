@@ -118,6 +118,7 @@ bool Residency::evict(Storage& storage) {
   }
   storage.address = nullptr;
   storage.evicted = true;
+  set_absent(storage, true);
   unlist(storage);
   ++evictions;
   evicted_bytes += storage.current->bytes;
@@ -160,11 +161,22 @@ bool Residency::install(Storage& storage, void* address) {
   allocator_.set_owner(address, &storage);
   storage.address = address;
   storage.evicted = false;
+  set_absent(storage, false);
   if (storage.current->producer != nullptr) list(storage);
   ++rematerializations;
   check.restored(*storage.current, address);
   availability_changed(*storage.current);
   return true;
+}
+
+void Residency::set_absent(Storage& storage, bool absent) {
+  if (storage.absent == absent) return;
+  storage.absent = absent;
+  if (absent) {
+    absent_bytes_ += storage.current->bytes;
+  } else {
+    absent_bytes_ -= storage.current->bytes;
+  }
 }
 
 bool Residency::set_aside(Storage& storage) {
@@ -244,8 +256,10 @@ void Residency::check_invariants(const LineageStore& store) const {
     ++listed;
   }
   size_t expected = 0;
+  size_t absent = 0;
   store.for_each_storage([&](const Storage& storage) {
     if (storage.current == nullptr) return;
+    absent += storage.absent ? storage.current->bytes : 0;
     const bool in_list = !storage.evicted && storage.current->producer != nullptr;
     TIDEPOOL_CHECK(in_list == (storage.next != nullptr),
                    "invariant 1: evicted %d, lineage %d, listed %d", storage.evicted,
@@ -256,6 +270,8 @@ void Residency::check_invariants(const LineageStore& store) const {
                    "invariant 3: block %p is not its storage's", storage.address);
   });
   TIDEPOOL_CHECK(listed == expected, "invariant 1: %zu listed, %zu expected", listed, expected);
+  TIDEPOOL_CHECK(absent == absent_bytes_, "invariant 4: %zu bytes absent, %zu counted", absent,
+                 absent_bytes_);
   size_t with_bytes = 0;
   store.for_each_value([&](const Value& value) { with_bytes += value.kept != nullptr; });
   TIDEPOOL_CHECK(with_bytes == kept_.size(), "invariant 2: %zu kept, %zu listed", with_bytes,

@@ -6,7 +6,8 @@
 // thread safe: the device's lock is held.
 // Invariants: (1) the list holds exactly the resident storages whose value has a producer; (2)
 // kept() holds exactly the values with `kept` bytes, each with its index as kept_slot; (3) a kept
-// block has no owner, a resident storage's block has the storage as its owner.
+// block has no owner, a resident storage's block has the storage as its owner; (4) absent_bytes()
+// is the sum over the storages that are `absent`.
 #pragma once
 
 #include <cstddef>
@@ -103,6 +104,11 @@ class Residency {
     return storage->previous != &list_ ? storage->previous : nullptr;
   }
 
+  // How many bytes the evicted storages had that are alive.
+  size_t absent_bytes() const { return absent_bytes_; }
+  // A storage ends; its value is still there.
+  void ends(Storage& storage) { set_absent(storage, false); }
+
   // Stops evictions until thaw() has been called as often. (In a forked child it never is.)
   void freeze() { ++frozen_; }
   void thaw() { --frozen_; }
@@ -132,6 +138,7 @@ class Residency {
   uint64_t moves = 0;
 
  private:
+  void set_absent(Storage& storage, bool absent);
   // Whether the storage's contents have no lineage, but may go by a copy for which there is a
   // place.
   bool leaves_by_copy(const Storage& storage) const;
@@ -151,6 +158,7 @@ class Residency {
   bool roots_leave_ = true;
   Storage list_;  // head of the ring
   std::vector<Value*> kept_;
+  size_t absent_bytes_ = 0;
   uint64_t now_ = 1;
   uint32_t frozen_ = 0;
 };

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "allocator/base/check.h"
 #include "remat/list_operators.h"
+#include "remat/trace/trace_peak.h"
 
 namespace tidepool::remat {
 namespace {
@@ -20,8 +20,11 @@ constexpr Lists kWhole{1, 1, 1};  // one element, which is all of the operator
 
 class Splitter {
  public:
-  Splitter(const Trace& trace, size_t most_bytes)
-      : trace_(trace), most_bytes_(most_bytes), builder_(trace.facts) {}
+  Splitter(const Trace& trace, size_t budget_bytes, bool offloads_roots)
+      : trace_(trace),
+        budget_bytes_(budget_bytes),
+        offloads_roots_(offloads_roots),
+        builder_(trace.facts) {}
 
   Trace run() {
     for (const TraceEvent& event : trace_.events) add(event);
@@ -31,14 +34,19 @@ class Splitter {
  private:
   void add(const TraceEvent& event) {
     switch (event.kind) {
-      case EventKind::kRoot:
-        builder_.root(trace_.storages[event.index].bytes, trace_.storages[event.index].kind);
+      case EventKind::kRoot: {
+        const TraceStorage& root = trace_.storages[event.index];
+        builder_.root(root.bytes, root.kind, root.block);
+        begin(static_cast<StorageIndex>(event.index));
         break;
+      }
       case EventKind::kOperator:
         add_operator(trace_.operators[event.index]);
         break;
       case EventKind::kRelease:
         builder_.release(event.index);
+        live_bytes_ -= trace_.facts.blocks ? blocks_[trace_.storages[event.index].block]
+                                           : trace_.aligned_bytes(StorageIndex{event.index});
         break;
       case EventKind::kUse:
         builder_.use(event.index, event.stream);
@@ -50,8 +58,37 @@ class Splitter {
         builder_.step();
         break;
       case EventKind::kBlock:
-        TIDEPOOL_CHECK(false, "a trace with blocks is not split");
+        builder_.block(trace_.block_changes[event.index]);
+        change(trace_.block_changes[event.index]);
+        break;
     }
+  }
+
+  // In a trace with blocks these are what is held, and storages lie in them.
+  void begin(StorageIndex storage) {
+    if (!trace_.facts.blocks) live_bytes_ += trace_.aligned_bytes(storage);
+  }
+  void change(const BlockChange& change) {
+    if (change.bytes == 0) {
+      live_bytes_ -= blocks_[change.block];
+      return;
+    }
+    blocks_.push_back(trace_.aligned(change.bytes));
+    live_bytes_ += blocks_.back();
+  }
+
+  // Whether it can be seen in which part each block is allocated: they are the results'.
+  bool knows_blocks(const TraceOperator& op) const {
+    if (!trace_.facts.blocks) return true;
+    const auto changes = trace_.changes(op);
+    const auto outputs = trace_.outputs(op);
+    const size_t arguments = trace_.arguments(op).size();
+    return (arguments == 0 || arguments == op.writes + op.reads) &&
+           std::equal(changes.begin(), changes.end(), outputs.begin(), outputs.end(),
+                      [&](const BlockChange& change, StorageIndex output) {
+                        return change.bytes > 0 &&
+                               change.block == trace_.storages[number(output)].block;
+                      });
   }
 
   size_t bytes(StorageIndex storage) const { return trace_.storages[number(storage)].bytes; }
@@ -90,8 +127,10 @@ class Splitter {
   }
 
   void add_operator(const TraceOperator& op) {
+    for (const StorageIndex output : trace_.outputs(op)) begin(output);
+    for (const BlockChange& each : trace_.changes(op)) change(each);
     const std::optional<Lists> lists = lists_of(op);
-    if (!lists) return add_part(op, kWhole, 0, 1, op.cost_ns);
+    if (!lists || !knows_blocks(op)) return add_part(op, kWhole, 0, 1, op.cost_ns);
     const auto writes = trace_.writes(op);
     const auto reads = trace_.reads(op);
     std::vector<size_t> element_bytes(lists->elements);
@@ -103,7 +142,9 @@ class Splitter {
         element_bytes[k] += bytes(reads[n * lists->elements + k]);
       }
     }
-    const std::vector<size_t> ends = list_part_ends(element_bytes, most_bytes_);
+    const std::vector<size_t> ends =
+        list_part_ends(element_bytes, list_cut(list_operator_named(trace_.names[op.name]),
+                                               budget_bytes_, live_bytes_, offloads_roots_));
     if (ends.empty()) return add_part(op, kWhole, 0, 1, op.cost_ns);
     double all = 0;
     for (const size_t each : element_bytes) all += static_cast<double>(each);
@@ -126,6 +167,9 @@ class Splitter {
     writes_.clear();
     reads_.clear();
     output_bytes_.clear();
+    output_blocks_.clear();
+    changes_.clear();
+    arguments_.clear();
     const auto belongs = [&](size_t place) {
       const size_t element = place % lists.elements;
       return begin <= element && element < end;
@@ -141,30 +185,50 @@ class Splitter {
     }
     const auto outputs = trace_.outputs(op);
     for (size_t k = 0; k < outputs.size(); ++k) {
-      if (belongs(k)) output_bytes_.push_back(bytes(outputs[k]));
+      if (!belongs(k)) continue;
+      output_bytes_.push_back(bytes(outputs[k]));
+      if (trace_.facts.blocks) {
+        output_blocks_.push_back(trace_.storages[number(outputs[k])].block);
+      }
+    }
+    const auto changes = trace_.changes(op);
+    for (size_t k = 0; k < changes.size(); ++k) {
+      if (belongs(k)) changes_.push_back(changes[k]);
+    }
+    const auto arguments = trace_.arguments(op);
+    const size_t in_lists = (lists.written + lists.read) * lists.elements;
+    for (size_t k = 0; k < arguments.size(); ++k) {
+      if (k >= in_lists || belongs(k)) arguments_.push_back(arguments[k]);
     }
     builder_.call({trace_.names[op.name], ns, reads_, writes_, output_bytes_, op.workspace_bytes,
-                   op.site, op.stream, op.draws, op.recordable});
+                   op.site, op.stream, op.draws, op.recordable, changes_, output_blocks_,
+                   arguments_});
   }
 
   const Trace& trace_;
-  const size_t most_bytes_;
+  const size_t budget_bytes_;
+  const bool offloads_roots_;
+  size_t live_bytes_ = 0;
+  std::vector<size_t> blocks_;  // bytes, by number
   TraceBuilder builder_;
   std::vector<TraceWrite> writes_;
   std::vector<uint64_t> reads_;
   std::vector<size_t> output_bytes_;
+  std::vector<uint32_t> output_blocks_;
+  std::vector<BlockChange> changes_;
+  std::vector<TraceArgument> arguments_;
 };
 
 }  // namespace
 
-Trace with_list_parts(const Trace& trace, size_t most_bytes) {
-  if (trace.facts.blocks) return trace;
-  return Splitter(trace, most_bytes).run();
+Trace with_list_parts(const Trace& trace, size_t budget_bytes, bool offloads_roots) {
+  return Splitter(trace, budget_bytes, offloads_roots).run();
 }
 
 JobTrace::JobTrace(const Trace& trace, const SimulationConfig& config) : whole_(trace) {
-  if (config.tier.capacity_bytes == 0 || !config.offloads_roots) return;
-  parts_ = with_list_parts(trace, config.budget_bytes / kListShare);
+  const bool offloads_roots = config.tier.capacity_bytes > 0 && config.offloads_roots;
+  if (!offloads_roots && trace_peak(trace).peak_bytes <= config.budget_bytes) return;
+  parts_ = with_list_parts(trace, config.budget_bytes, offloads_roots);
 }
 
 }  // namespace tidepool::remat

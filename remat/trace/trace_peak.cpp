@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "remat/list_operators.h"
+
 namespace tidepool::remat {
 namespace {
 
@@ -57,15 +59,17 @@ class Counter {
     for (const BlockChange& change : trace_.changes(op)) see(change);
     const size_t workspace = trace_.facts.blocks ? 0 : trace_.aligned(op.workspace_bytes);
     size_t least = roots_ + workspace;
+    // One on lists may run on parts of them, of which each takes next to nothing.
+    const bool is_whole = list_operator_named(trace_.names[op.name]) == ListOperator::kNone;
     for (const StorageIndex read : trace_.reads(op)) {
-      if (!is_root(read)) least += trace_.aligned_bytes(read);
+      if (is_whole && !is_root(read)) least += trace_.aligned_bytes(read);
     }
     for (const TraceWrite& write : trace_.writes(op)) {
-      if (!is_root(write.storage)) least += trace_.aligned_bytes(write.storage);
+      if (is_whole && !is_root(write.storage)) least += trace_.aligned_bytes(write.storage);
     }
     for (const StorageIndex output : trace_.outputs(op)) {
       start(output);
-      least += trace_.aligned_bytes(output);
+      if (is_whole) least += trace_.aligned_bytes(output);
     }
     peak_.peak_bytes = std::max(peak_.peak_bytes, live_ + workspace);
     peak_.floor_bytes = std::max(peak_.floor_bytes, least);

@@ -80,6 +80,7 @@ class LineageBuilder final : public remat::Backend {
   // The storage dies; its bytes go unless `retained` says otherwise.
   bool die(remat::Storage* storage) {
     DeviceLock lock(mutex);
+    residency.ends(*storage);
     remat::Value& value = *std::exchange(storage->current, nullptr);
     value.storage = nullptr;
     residency.unlist(*storage);

@@ -262,7 +262,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
   keeps_operands = is_collective(qualified_name) || qualified_name == "aten::_lazy_clone" ||
                    (!is_trusted_ && !writes && !returns_tensor);
-  if (host_is_foreign()) varies = variation_of(schema.name());
+  varies = host_is_foreign() ? variation_of(schema.name()) : host_variation_of(qualified_name);
   if (varies == Variation::kTransposed) {
     switch_argument = schema.argumentIndexWithName("transposed").value_or(-1);
   }
@@ -271,7 +271,10 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   // sizes.
   is_metadata &= is_trusted_ && !std::string_view(qualified_name).starts_with("aten::_nested");
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
-  maps_lists = is_trusted_ && works_by_element(schema);
+  if (is_trusted_ && works_by_element(schema)) {
+    maps_lists = remat::list_operator_named(schema.name());
+    makes_lists = !writes && remat::maps_to_list(schema.name());
+  }
 }
 
 void OperatorInfo::apply_hidden_writes(const c10::FunctionSchema& schema) {

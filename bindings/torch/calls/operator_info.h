@@ -13,6 +13,7 @@
 #include <string>
 
 #include "remat/lineage/lineage.h"
+#include "remat/list_operators.h"
 
 namespace tidepool::torch_glue {
 
@@ -31,6 +32,7 @@ enum class Variation : uint8_t {
   kAlgorithms,   // with deterministic algorithms on
   kConvolution,  // with deterministic algorithms on, all of them or cuDNN's
   kTransposed,   // as kConvolution, or if the operator's own switch is off
+  kPlaces,       // on the CPU: if it writes each place once, or on one thread
 };
 // Whether results may vary under the present switches; see
 // bindings/torch/calls/varying_operators.h.
@@ -54,7 +56,10 @@ struct OperatorInfo : remat::RecordType {
   bool overwrites = false;  // writes all of its one written argument and never reads it
   bool replayable = true;   // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
-  bool maps_lists = false;  // works on the elements of its lists one by one
+  // Whether it works on the elements of its lists one by one, and whether its results are then as
+  // large as they.
+  remat::ListOperator maps_lists = remat::ListOperator::kNone;
+  bool makes_lists = false;
   bool returns_tensor = false;
   bool draws_by_default_only =
       false;  // takes no generator, and a replay has an equivalent that does

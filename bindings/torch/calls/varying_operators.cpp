@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bindings/torch/base/name_lists.h"
+#include "bindings/torch/state/numeric_state.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -125,9 +126,16 @@ Variation variation_of(const std::string& qualified_name) {
   return Variation::kNone;
 }
 
+Variation host_variation_of(std::string_view qualified_name) {
+  constexpr std::array kIndexed = {"aten::index_put", "aten::index_put_", "aten::_index_put_impl",
+                                   "aten::_index_put_impl_", "aten::_unsafe_index_put"};
+  return lists(kIndexed, qualified_name) ? Variation::kPlaces : Variation::kNone;
+}
+
 bool may_vary(Variation variation) {
   const at::Context& context = at::globalContext();
   if (context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly()) return false;
+  if (variation == Variation::kPlaces) return NumericState::threads_now() != 1;
   return variation == Variation::kAlgorithms || !context.deterministicCuDNN();
 }
 

@@ -18,7 +18,6 @@
 #include "bindings/torch/intercept/raw_readers.h"
 #include "bindings/torch/intercept/record_stream.h"
 #include "bindings/torch/intercept/typed_operator.h"
-#include "remat/list_operators.h"
 
 namespace tidepool::torch_glue {
 
@@ -36,18 +35,6 @@ void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
-// The most bytes that the operands of an operator on lists should have at once. Where contents
-// without lineage are not offloaded they stay in any case.
-size_t most_bytes_at_once() {
-  size_t most = SIZE_MAX;
-  for_each_engine([&](Engine& engine) {
-    if (!engine.runtime().offloads_roots()) return;
-    DeviceLock lock(engine.mutex());
-    most = std::min(most, engine.allocator().limit_bytes() / remat::kListShare);
-  });
-  return most;
-}
-
 void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (g_operators_pending.load(std::memory_order_relaxed)) [[unlikely]]
     rescan_operators();
@@ -57,8 +44,8 @@ void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
     run_below(op, keys, stack);
     return;
   }
-  if (info.maps_lists) {
-    const auto ends = part_ends(info, *stack, most_bytes_at_once());
+  if (info.maps_lists != remat::ListOperator::kNone) {
+    const auto ends = part_ends(info, *stack);
     const auto run = [&](Stack* part) { run_boxed(op, keys, part); };
     if (!ends.empty()) return run_parts(info, stack, ends, run);
   }

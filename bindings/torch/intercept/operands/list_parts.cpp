@@ -1,8 +1,10 @@
 #include "bindings/torch/intercept/operands/list_parts.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "bindings/torch/engine/engine.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/list_operators.h"
 
@@ -18,6 +20,18 @@ size_t storage_bytes(const c10::IValue& value) {
   return storage != nullptr ? storage->nbytes() : 0;
 }
 
+// The smallest parts that a device asks for.
+remat::ListCut cut_of(remat::ListOperator kind, size_t result_bytes) {
+  remat::ListCut least;
+  for_each_engine([&](Engine& engine) {
+    DeviceLock lock(engine.mutex());
+    const remat::ListCut cut = engine.runtime().list_cut(kind, result_bytes);
+    least.most_bytes = std::min(least.most_bytes, cut.most_bytes);
+    least.alone_bytes = std::min(least.alone_bytes, cut.alone_bytes);
+  });
+  return least;
+}
+
 c10::IValue part_of(const c10::IValue& value, size_t begin, size_t end) {
   const c10::List<c10::IValue> whole = value.toList();
   c10::impl::GenericList part(whole.elementType());
@@ -28,8 +42,9 @@ c10::IValue part_of(const c10::IValue& value, size_t begin, size_t end) {
 
 }  // namespace
 
-std::vector<size_t> part_ends(const OperatorInfo& info, const Stack& stack, size_t most_bytes) {
+std::vector<size_t> part_ends(const OperatorInfo& info, const Stack& stack) {
   std::vector<size_t> bytes;  // by element
+  size_t first_bytes = 0;     // of the first list
   const auto arguments = torch::jit::last(stack, info.argument_count);
   for (const c10::IValue& value : arguments) {
     if (!value.isList()) continue;
@@ -38,8 +53,9 @@ std::vector<size_t> part_ends(const OperatorInfo& info, const Stack& stack, size
     if (bytes.empty()) bytes.resize(elements.size());
     if (elements.size() != bytes.size()) return {};
     for (size_t k = 0; k < bytes.size(); ++k) bytes[k] += storage_bytes(elements[k]);
+    if (first_bytes == 0) first_bytes = std::accumulate(bytes.begin(), bytes.end(), size_t{0});
   }
-  return remat::list_part_ends(bytes, most_bytes);
+  return remat::list_part_ends(bytes, cut_of(info.maps_lists, info.makes_lists ? first_bytes : 0));
 }
 
 void run_parts(const OperatorInfo& info, Stack* stack, const std::vector<size_t>& ends,

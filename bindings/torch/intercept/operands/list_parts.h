@@ -1,5 +1,5 @@
 // List parts: a call of an operator on lists (remat/list_operators.h) is run on parts of its lists,
-// in order, where its operands are too large to be resident together.
+// in order, where memory is short.
 // Stateless.
 #pragma once
 
@@ -15,9 +15,8 @@
 namespace tidepool::torch_glue {
 
 // The ends of the parts as remat::list_part_ends() has them. Empty: the call is to run whole,
-// because it fits, or its lists are not of one length.
-std::vector<size_t> part_ends(const OperatorInfo& info, const torch::jit::Stack& stack,
-                              size_t most_bytes);
+// because it fits, or its lists are not of one length. Takes the devices' locks.
+std::vector<size_t> part_ends(const OperatorInfo& info, const torch::jit::Stack& stack);
 
 // Runs `run` on a stack for each part, and replaces the arguments on `stack` by the results of all.
 void run_parts(const OperatorInfo& info, torch::jit::Stack* stack, const std::vector<size_t>& ends,
