@@ -56,9 +56,10 @@ struct StepEnd {
   uint64_t form = 0;           // that of this step: a fingerprint without sizes
   bool form_repeated = false;  // it did what a remembered step did, of whatever sizes
   size_t outputs = 0;          // how many it had, as a policy that looks ahead counts them
-  uint64_t evictions = 0;      // since the start, as the next three
+  uint64_t evictions = 0;      // since the start, as the next four
   uint64_t computed_ns = 0;    // what the job's own operators have cost
   uint64_t replayed_ns = 0;    // what the replayed operators cost when they ran first
+  uint64_t waited_ns = 0;      // for a tier
   uint64_t prices = 0;         // how many prices searches for room have asked for
   size_t allocated_bytes = 0;  // by the allocator, now
 };

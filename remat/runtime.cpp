@@ -154,6 +154,7 @@ void Runtime::tell_step_ended() {
   end.evictions = contents_.residency.evictions;
   end.computed_ns = contents_.residency.now();
   end.replayed_ns = restorer_.statistics.replayed_cost_ns;
+  end.waited_ns = offloads() ? tier_wait_ns() : 0;
   end.prices = contents_.allocator.prices();
   end.allocated_bytes = contents_.allocator.allocated_bytes();
   observation_.step_ended(end, contents_.store);

@@ -173,6 +173,7 @@ class Runtime final : public Reclaimer {
   // How an operator on lists that runs now is cut, whose results take `result_bytes`. Requires:
   // lock held.
   ListCut list_cut(ListOperator kind, size_t result_bytes) const;
+  const Tier* tier() const { return contents_.residency.copies.tier(); }  // nullptr: there is none
   // For how long the job has waited for the tier so far. Requires: offloads().
   uint64_t tier_wait_ns() const {
     const TierStatistics counts = contents_.residency.copies.tier()->statistics();

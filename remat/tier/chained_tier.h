@@ -33,6 +33,7 @@ class ChainedTier final : public Tier {
   ChainedTier& operator=(const ChainedTier&) = delete;
 
   std::string describe() const override { return host_->describe() + " and " + file_->describe(); }
+  uint64_t most_bytes() const override { return host_->most_bytes() + file_->most_bytes(); }
   bool has_room(size_t bytes) const override {
     return host_->has_room(bytes) || file_->has_room(bytes);
   }

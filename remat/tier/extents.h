@@ -28,6 +28,7 @@ class Extents {
   std::optional<std::vector<Extent>> take(uint64_t bytes);
   void give(const std::vector<Extent>& pieces);
 
+  uint64_t capacity() const { return capacity_; }
   uint64_t taken() const { return taken_; }
   uint64_t room() const { return capacity_ - taken_; }
   void check_invariants() const;

@@ -26,6 +26,7 @@ class FileTier final : public Tier {
   // In that file, which lies in the folder.
   FileTier(std::unique_ptr<TransferFile> file, std::string folder, uint64_t capacity);
   std::string describe() const override { return "file in " + folder_; }
+  uint64_t most_bytes() const override { return failed_ ? 0 : extents_.capacity(); }
   bool has_room(size_t bytes) const override;
   std::optional<TierSlot> store(const void* from, size_t bytes,
                                 std::span<const StreamId> users) override;

@@ -31,6 +31,7 @@ class HostTier final : public Tier {
   HostTier& operator=(const HostTier&) = delete;
 
   std::string describe() const override { return "host's memory"; }
+  uint64_t most_bytes() const override { return exhausted_ ? held_ : capacity_; }
   bool has_room(size_t bytes) const override;
   std::optional<TierSlot> store(const void* from, size_t bytes,
                                 std::span<const StreamId> users) override;
@@ -51,8 +52,6 @@ class HostTier final : public Tier {
     size_t bytes;
   };
   CopyEngine& engine() { return *engine_; }
-  // The most bytes that the tier could hold, were it empty.
-  uint64_t most_bytes() const { return exhausted_ ? held_ : capacity_; }
   // Waits until the contents are on the host, where they lie in these parts. Throws: DeviceError.
   std::span<const Part> wait_until_stored(TierSlot slot);
   // Page-locked memory beside the contents, which is kept until the end. It takes at most a quarter

@@ -43,6 +43,8 @@ class Tier {
   // Where the contents go, in a user's words.
   virtual std::string describe() const = 0;
 
+  // The most bytes that it could hold, were it empty.
+  virtual uint64_t most_bytes() const = 0;
   // Whether contents of so many bytes would find room now.
   virtual bool has_room(size_t bytes) const = 0;
   // Copies `bytes` from the block at `from`, after all that `users` have been given, the streams

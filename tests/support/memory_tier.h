@@ -27,6 +27,7 @@ class MemoryTier final : public remat::Tier {
   explicit MemoryTier(const Settings& settings) : settings_(settings) {}
 
   std::string describe() const override { return "memory of a test"; }
+  uint64_t most_bytes() const override { return settings_.capacity; }
   bool has_room(size_t bytes) const override {
     return counts_.held_bytes + bytes <= settings_.capacity;
   }

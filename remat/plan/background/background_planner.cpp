@@ -157,9 +157,9 @@ BackgroundPlanner::Kind& BackgroundPlanner::note_step(const StepEnd& end, const 
   std::erase_if(kinds_, [&](const Kind& other) { return other.fingerprint == kind.fingerprint; });
   if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
   const double own_ns = static_cast<double>(end.computed_ns - before.computed_ns);
-  const double share =
-      static_cast<double>(end.replayed_ns - before.replayed_ns) / std::max(own_ns, 1.0) +
-      config_.planner.search_share(end.prices - before.prices, own_ns);
+  const uint64_t lost_ns = end.replayed_ns - before.replayed_ns + end.waited_ns - before.waited_ns;
+  const double share = static_cast<double>(lost_ns) / std::max(own_ns, 1.0) +
+                       config_.planner.search_share(end.prices - before.prices, own_ns);
   if (!kind.searched) kind.share_before = (kind.share + share) / 2;
   kind.share = share;
   kind.evicted = end.evictions != before.evictions;
@@ -200,6 +200,8 @@ void BackgroundPlanner::start_recording(const StepEnd& end) {
   *recording_ = {};
   recording_->limit_bytes = allocator_.limit_bytes();
   recording_->allocated_bytes = end.allocated_bytes;
+  recording_->tier = model_of(runtime_.tier());
+  recording_->offloads_roots = runtime_.offloads_roots();
   set_recording(true);
 }
 
@@ -298,11 +300,14 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
   std::shared_ptr<const JobEvents> events;
   uint32_t first_steps = 0;
   size_t first_end = 0;
+  SimulationConfig job = config_.job;
   {
     const DeviceLock lock(allocator_.mutex());
     events = beginning_;
     first_steps = first_steps_;
     first_end = first_end_;
+    job.tier = model_of(runtime_.tier());
+    job.offloads_roots = runtime_.offloads_roots();
     if (phase_ == Phase::kBeginning && recording()) {
       const auto operands = runtime_.running_operands();
       events = std::make_shared<JobEvents>(with_request(operands, report.requested_bytes));
@@ -314,7 +319,6 @@ void BackgroundPlanner::find_budget_to_try(OutOfMemoryReport& report) {
     TraceBuilder builder(facts());
     play(*events, builder);
     const Trace trace = builder.take();
-    SimulationConfig job = config_.job;
     job.policy = "planned";
     job.most_overhead = kMostTryingOverhead;
     StopToken stop;

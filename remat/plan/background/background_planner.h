@@ -102,8 +102,8 @@ class BackgroundPlanner final : public EventRecorder {
     bool evicted = false;      // whether the last such step had to evict
     bool searched = false;     // whether no search has to begin for this kind
     uint32_t trial_steps = 0;  // how many steps under a new plan are still to be judged
-    // The time that the last such step took for replays and, by estimate, for searches for room, as
-    // a share of its operators' time.
+    // The time that the last such step took for replays, waits for a tier and, by estimate,
+    // searches for room, as a share of its operators' time.
     double share = 0;
     double share_before = 0;    // the mean of `share` over two steps without a plan
     double planned_shares = 0;  // the sum of `share` over the steps under the new plan

@@ -49,6 +49,8 @@ SimulationConfig RecordedStep::simulated_as(SimulationConfig job) const {
   if (job.budget_bytes == 0) job.budget_bytes = limit_bytes;
   const size_t known_bytes = std::min(resident_bytes, allocated_bytes);
   job.budget_bytes -= std::min(allocated_bytes - known_bytes, job.budget_bytes);
+  job.tier = tier;
+  job.offloads_roots = offloads_roots;
   return job;
 }
 

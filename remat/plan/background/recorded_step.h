@@ -27,12 +27,14 @@ struct RecordedStep {
   size_t allocated_bytes = 0;       // the bytes allocated then
   size_t resident_bytes = 0;        // those of them that belonged to storages
   uint64_t fingerprint = 0;
+  TierModel tier;               // the job's
+  bool offloads_roots = false;  // whether contents without lineage could go there
 
   // Notes what an operator has met and made. Requires: the events have it, and StepHistory, too.
   void note(const ObservedCall& call);
 
-  // The settings with which the step is simulated, of a job's with `job`. A budget of 0 stands for
-  // the limit.
+  // The settings with which the step is simulated, of a job's with `job` and the step's tier. A
+  // budget of 0 stands for the limit.
   SimulationConfig simulated_as(SimulationConfig job) const;
   Trace trace(const TraceFacts& facts) const;
   // A plan for the step's trace as one for the job.

@@ -2,6 +2,18 @@
 
 namespace tidepool::remat {
 
+TierModel model_of(const Tier* tier) {
+  if (tier == nullptr) return {};
+  constexpr size_t kMany = size_t{1} << 30;
+  const uint64_t ns =
+      tier->store_ns(kMany) + tier->load_ns(kMany) - tier->store_ns(0) - tier->load_ns(0);
+  TierModel model;
+  model.capacity_bytes = tier->most_bytes();
+  model.gb_per_second = 2.0 * static_cast<double>(kMany) / std::max<double>(ns, 1);
+  model.runs_beside = tier->runs_beside();
+  return model;
+}
+
 void SimulatedTier::enqueue(uint64_t& free_ns, uint64_t earliest_ns, const void* address,
                             size_t bytes) {
   const uint64_t start_ns = std::max({free_ns, earliest_ns, now_ns_, until(address, bytes)});

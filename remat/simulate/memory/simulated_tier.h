@@ -24,12 +24,17 @@ struct TierModel {
   bool runs_beside = false;   // transfers run while operators do
 };
 
+// The model of a tier: the speed at which what goes out and comes back takes as long as there.
+// nullptr: that of none.
+TierModel model_of(const Tier* tier);
+
 class SimulatedTier final : public Tier {
  public:
   // `now_ns`: the virtual clock, which outlives the tier.
   SimulatedTier(const TierModel& model, const uint64_t& now_ns) : model_(model), now_ns_(now_ns) {}
 
   std::string describe() const override { return "simulated tier"; }
+  uint64_t most_bytes() const override { return model_.capacity_bytes; }
   bool has_room(size_t bytes) const override {
     return counts_.held_bytes + bytes <= model_.capacity_bytes;
   }

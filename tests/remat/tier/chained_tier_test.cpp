@@ -34,6 +34,7 @@ class WatchedTier final : public Tier {
  public:
   WatchedTier(std::unique_ptr<Tier> file, World& world) : file_(std::move(file)), world_(world) {}
   std::string describe() const override { return file_->describe(); }
+  uint64_t most_bytes() const override { return file_->most_bytes(); }
   bool has_room(size_t bytes) const override { return file_->has_room(bytes); }
   std::optional<TierSlot> store(const void* from, size_t bytes,
                                 std::span<const StreamId> users) override {

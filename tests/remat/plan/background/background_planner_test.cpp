@@ -37,18 +37,26 @@ BackgroundPlannerConfig planner_of(const Trace& trace, size_t simulations) {
 // A process whose job does in each step what a trace says, all of it or its beginning. The search
 // for a plan is waited for at each step's end.
 struct PlannedJob {
-  PlannedJob(const Trace& trace, double ratio, BackgroundPlannerConfig config)
+  PlannedJob(const Trace& trace, double ratio, BackgroundPlannerConfig config,
+             const TierModel& tier = {})
       : trace_(trace),
         memory(*make_memory(MemoryModel::kPages, budget_of(trace, ratio), 0)),
         allocator(*memory.space, mutex, memory.config),
         job(trace, allocator, memory.config.budget_bytes),
-        runtime(allocator, job, planned()),
+        runtime(allocator, job, planned(), make_tier(tier)),
         planner(runtime, allocator, config) {
     allocator.set_observer(&planner.allocator_observer());
     runtime.set_observer(&planner);
     job.set_runtime(&runtime);
   }
   ~PlannedJob() { runtime.set_observer(nullptr); }
+
+  std::unique_ptr<remat::Tier> make_tier(const TierModel& model) {
+    if (model.capacity_bytes == 0) return nullptr;
+    auto tier = std::make_unique<SimulatedTier>(model, job.counts().compute_ns);
+    job.set_tier(tier.get());
+    return tier;
+  }
 
   // Runs a step of so many events and drops what they made. Returns what it computed.
   uint64_t step(size_t events = SIZE_MAX) {
@@ -270,6 +278,36 @@ TEST_CASE("a job whose first steps are known is told a budget under which they r
       static_cast<double>(report.budget_to_try_bytes) / static_cast<double>(budget_of(trace, 1));
   PlannedJob next(trace, ratio, planner_of(trace, 0));
   next.steps(2);
+}
+
+// An operator for each of twelve roots, whose result dies at once.
+Trace roots_trace() {
+  TraceBuilder builder{TraceFacts()};
+  for (int k = 0; k < 12; ++k) builder.root(kBytes, RootKind::kParameter);
+  for (uint64_t k = 0; k < 12; ++k) {
+    const std::vector<uint64_t> reads = {k};
+    const std::vector<size_t> outputs = {kBytes};
+    builder.release(builder.call({"op", 1'000'000, reads, {}, outputs}));
+  }
+  builder.step();
+  return builder.take();
+}
+
+TEST_CASE("a budget to try is one for a job that has the job's tier") {
+  const Trace trace = roots_trace();
+  const auto budget_to_try = [&](const TierModel& tier) {
+    PlannedJob job(trace, 1.1, planner_of(trace, 0), tier);
+    job.steps(2);
+    OutOfMemoryReport report;
+    report.budget_bytes = 2 * kBytes;
+    job.planner.find_budget_to_try(report);
+    return report.budget_to_try_bytes;
+  };
+  const size_t without = budget_to_try({});
+  const size_t with = budget_to_try({.capacity_bytes = 5 * kBytes, .gb_per_second = 1000});
+  CHECK(without > 12 * kBytes);
+  CHECK(with > 6 * kBytes);
+  CHECK(with < without - 4 * kBytes);
 }
 
 TEST_CASE("nothing is said of a job whose first step is too long to be remembered") {

@@ -87,6 +87,19 @@ TEST_CASE("a step is simulated without the memory that no storage of it has") {
   CHECK(step.bookkeeping_bytes() > 0);
 }
 
+TEST_CASE("a step is simulated with the tier that the job has") {
+  RecordedStep step = recorded();
+  step.tier = {.capacity_bytes = 1000, .gb_per_second = 12, .runs_beside = true};
+  for (const bool roots : {false, true}) {
+    step.offloads_roots = roots;
+    const SimulationConfig job = step.simulated_as({});
+    CHECK(job.tier.capacity_bytes == 1000);
+    CHECK(job.tier.gb_per_second == 12);
+    CHECK(job.tier.runs_beside);
+    CHECK(job.offloads_roots == roots);
+  }
+}
+
 TEST_CASE("a plan for the trace is one for the job by its own numbers of outputs") {
   RecordedStep step = recorded();
   step.outputs = {kNoStorage, 2, 3};

@@ -1,6 +1,9 @@
 #include "remat/simulate/memory/simulated_tier.h"
 
+#include <cmath>
+
 #include "tests/support/catch.h"
+#include "tests/support/memory_tier.h"
 
 namespace tidepool {
 namespace {
@@ -43,6 +46,20 @@ TEST_CASE("transfers run beside operators, one at a time in each direction") {
   CHECK(tier.statistics().load_ns + tier.statistics().store_ns == 0);
   tier.note_wait(5);
   CHECK(tier.statistics().load_ns == 5);
+}
+
+TEST_CASE("a model takes as long as its tier, both ways together") {
+  CHECK(remat::model_of(nullptr).capacity_bytes == 0);
+  const MemoryTier tier({.capacity = 1000, .ns_per_byte = 0.5, .runs_beside = true});
+  const remat::TierModel model = remat::model_of(&tier);
+  CHECK(model.capacity_bytes == 1000);
+  CHECK(std::abs(model.gb_per_second - 2) < 0.01);
+  CHECK(model.runs_beside);
+  const uint64_t now_ns = 0;
+  const remat::TierModel given{100'000, 25, false};
+  const remat::SimulatedTier simulated(given, now_ns);
+  CHECK(std::abs(remat::model_of(&simulated).gb_per_second - 25) < 0.01);
+  CHECK_FALSE(remat::model_of(&simulated).runs_beside);
 }
 
 }  // namespace
