@@ -169,6 +169,10 @@ StreamUse BudgetedAllocator::use_so_far(StreamId stream) {
   return {stream, parts_->arena.streams.clocks().open(stream)};
 }
 
+void BudgetedAllocator::close_uses_locked(StreamId stream, std::shared_ptr<Fence> fence) {
+  parts_->arena.streams.close_uses(stream, std::move(fence));
+}
+
 void BudgetedAllocator::order_after(StreamId stream, StreamUse use, DeviceLock& lock) {
   parts_->arena.order_after(lock, stream, use);
 }

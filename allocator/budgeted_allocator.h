@@ -69,6 +69,9 @@ class BudgetedAllocator {
   // A use of memory that ends with all the work that `stream` has been given so far. It stands for
   // work on a block that the block's user does not know of. Requires: lock held.
   StreamUse use_so_far(StreamId stream);
+  // Has who waits for the stream's uses so far wait for `fence` only, which was recorded after the
+  // work of all of them. Requires: lock held.
+  void close_uses_locked(StreamId stream, std::shared_ptr<Fence> fence);
   // Makes the work that `stream` gets from now on run after `use`. Throws: DeviceError, also while
   // suspended. Requires: lock held; it is released while the device is told.
   void order_after(StreamId stream, StreamUse use, DeviceLock& lock);

@@ -51,7 +51,8 @@ class StreamClocks {
 
   // Ends the open epoch, for which a fence is recorded next, and returns it.
   Epoch close(StreamId stream) { return at(stream).open++; }
-  // Adds a fence that was recorded after close() had returned `use.epoch`.
+  // Adds a fence that was recorded after all work of the epoch `use.epoch`, which close() has
+  // returned.
   void add_fence(StreamUse use, std::shared_ptr<Fence> fence);
 
   struct Milestone {
@@ -62,6 +63,7 @@ class StreamClocks {
   Milestone milestone_for(StreamUse use) const;
   // All fences that are not known to have passed, the earlier ones of a stream first.
   std::vector<Milestone> milestones() const;
+  size_t milestones(StreamId stream) const { return at(stream).fences.size(); }
   bool has_milestone(StreamId stream) const { return !at(stream).fences.empty(); }
 
   void note_passed(StreamUse use);

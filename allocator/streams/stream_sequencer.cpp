@@ -1,5 +1,7 @@
 #include "allocator/streams/stream_sequencer.h"
 
+#include <utility>
+
 #include "allocator/base/check.h"
 #include "allocator/base/device_error.h"
 
@@ -117,6 +119,12 @@ bool StreamSequencer::order_after(DeviceLock& lock, StreamId stream, StreamUses&
   uses.clear();
   if (!idle) uses.push_back({stream, clocks_.open(stream)});
   return true;
+}
+
+void StreamSequencer::close_uses(StreamId stream, std::shared_ptr<Fence> fence) {
+  if (!can_order() || !clocks_.knows(stream) || clocks_.milestones(stream) >= kMostFences) return;
+  const Epoch closed = clocks_.close(stream);
+  clocks_.add_fence({stream, closed}, std::move(fence));
 }
 
 bool StreamSequencer::wait_for(DeviceLock& lock, StreamUses& uses) {

@@ -5,6 +5,7 @@
 // docs/life-of-an-allocation.md, "Streams".
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,6 +47,9 @@ class StreamSequencer {
   // Makes work that `stream` is given from now on run after `uses`, in whose place one use by
   // `stream` stands then. False, with the uses unchanged, if the device refuses; error() says why.
   bool order_after(DeviceLock& lock, StreamId stream, StreamUses& uses);
+  // Has who waits for the stream's uses so far wait for `fence` only, and not for what the stream
+  // is given before that wait. `fence` was recorded after the work of all these uses.
+  void close_uses(StreamId stream, std::shared_ptr<Fence> fence);
   // Has the host wait until the uses have passed, and empties them. False as order_after().
   bool wait_for(DeviceLock& lock, StreamUses& uses);
   // Waits for all work on the device, so that all uses so far have passed. False as order_after().
@@ -63,6 +67,10 @@ class StreamSequencer {
   const std::string& error() const { return error_; }
 
  private:
+  // Of one stream so many fences are kept at most that nobody has waited for: each search for one
+  // looks at all.
+  static constexpr size_t kMostFences = 256;
+
   using Fences = std::vector<StreamClocks::Milestone>;
 
   // Returns a fence for each use that has not passed, recorded now if there is none. If a stream

@@ -102,6 +102,10 @@ bool Residency::copy_out(Value& value, void* address) {
   const TierStreams* const streams = copies.streams();
   if (streams == nullptr) return copies.make(value, address, {});
   const std::vector<StreamId> users = allocator_.users(address);
+  // Who waits for earlier copies need not wait for this one.
+  if (auto earlier = copies.tier()->last(CopyDirection::kOut)) {
+    allocator_.close_uses_locked(streams->out, std::move(earlier));
+  }
   // The block is used until the copy has run, also by one of which only a part was enqueued.
   allocator_.record_stream_locked(address, streams->out);
   return copies.make(value, address, users);

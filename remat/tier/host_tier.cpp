@@ -130,8 +130,10 @@ std::optional<TierSlot> HostTier::store(const void* from, size_t bytes,
     // A copy may be under way to what was taken; copies out run in order, so that the next one may
     // take it.
     if (pieces) extents_.give(*pieces);
+    last_out_ = nullptr;
     return refuse();
   }
+  last_out_ = copy->stored;
   copy->bytes = bytes;
   copy->pieces = std::move(*pieces);
   const ParentLock guard(mutex_, forked_);
@@ -154,11 +156,13 @@ void HostTier::load(TierSlot slot, void* to, StreamId user) {
   engine_->order_after(kIn, user);
   engine_->wait(kIn, *copy.stored);
   size_t done = 0;
+  last_in_ = nullptr;  // what follows may fail half way
   for (const Part& part : copy.parts) {
     engine_->copy(kIn, static_cast<char*>(to) + done, part.host, part.bytes);
     done += part.bytes;
   }
   copy.loaded = engine_->record(kIn);
+  last_in_ = copy.loaded;
   const ParentLock guard(mutex_, forked_);
   ++counts_.loads;
   counts_.loaded_bytes += copy.bytes;

@@ -43,6 +43,9 @@ class HostTier final : public Tier {
   uint64_t store_ns(size_t bytes) const override { return ns(bytes, out_ns_per_byte_); }
   uint64_t load_ns(size_t bytes) const override { return ns(bytes, in_ns_per_byte_); }
   const TierStreams* streams() const override { return &streams_; }
+  std::shared_ptr<Fence> last(CopyDirection direction) const override {
+    return direction == CopyDirection::kOut ? last_out_ : last_in_;
+  }
   TierStatistics statistics() const override;
   void become_forked_child() override { forked_ = true; }
 
@@ -102,7 +105,9 @@ class HostTier final : public Tier {
   uint64_t held_ = 0;                   // by all slabs
   bool exhausted_ = false;
   Extents extents_{0};
-  std::deque<Retired> retired_;  // the one dropped first is first
+  std::shared_ptr<Fence> last_out_;  // passes when all copies out have run; null: not known
+  std::shared_ptr<Fence> last_in_;   // the same of copies in
+  std::deque<Retired> retired_;      // the one dropped first is first
   uint64_t retired_bytes_ = 0;
   mutable Mutex mutex_;
   TierStatistics counts_ ABSL_GUARDED_BY(mutex_);  // load() changes them without the device's lock

@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 
 #include "allocator/base/stream_id.h"
+#include "allocator/streams/copy_engine.h"
 
 namespace tidepool::remat {
 
@@ -59,6 +61,9 @@ class Tier {
   // The streams on which copies run that store() and load() only enqueue: the caller orders other
   // work after them. nullptr: both return when the bytes have been copied.
   virtual const TierStreams* streams() const { return nullptr; }
+  // Passes when all copies so far in a direction have run, on their stream. nullptr: there was
+  // none, or that is not known.
+  virtual std::shared_ptr<Fence> last(CopyDirection) const { return nullptr; }
   // Whether load() returns before the bytes have been copied, and they come while operators run: a
   // load that begins early then costs the job less time.
   virtual bool runs_beside() const { return streams() != nullptr; }

@@ -42,6 +42,31 @@ TEST_CASE("a stream waits once for a use of another, and for none of its own") {
   CHECK_FALSE(world.calls.any());
 }
 
+TEST_CASE("who waits for uses that have a fence of their own does not wait for later work") {
+  World world;
+  constexpr Address kFirst{4096}, kSecond{8192};
+  CHECK(world.order.launch(kOther, kFirst, 512).empty());
+  StreamUses uses{world.use(kOther)};
+  world.sequencer.close_uses(kOther, world.order.record(kOther));
+  CHECK(world.order.launch(kOther, kSecond, 512).empty());
+  CHECK(world.sequencer.order_after(world.lock, StreamId::kDefault, uses));
+  CHECK(world.order.records == 1);
+  CHECK(world.order.launch(StreamId::kDefault, kFirst, 512).empty());
+  CHECK_FALSE(world.order.launch(StreamId::kDefault, kSecond, 512).empty());  // did not wait
+  StreamUses later{world.use(kOther)};
+  CHECK(world.sequencer.order_after(world.lock, StreamId::kDefault, later));
+  CHECK(world.order.records == 2);
+  world.sequencer.clocks().check_invariants();
+}
+
+TEST_CASE("a stream keeps no more fences that nobody waits for than can be searched") {
+  World world;
+  for (int k = 0; k < 1000; ++k) world.sequencer.close_uses(kOther, world.order.record(kOther));
+  CHECK(world.sequencer.clocks().milestones(kOther) < 1000);
+  StreamUses uses{world.use(kOther)};
+  CHECK(world.sequencer.order_after(world.lock, StreamId::kDefault, uses));
+}
+
 TEST_CASE("what the host has waited for has passed for everyone") {
   World world;
   StreamUses uses{world.use(kOther)};
