@@ -23,7 +23,7 @@ struct Settings {
   // At one call in so many others begin to use another part of outside_bytes, which no call is told
   // of; 0: all of it, always. Which calls, and how much, the seed decides.
   uint64_t outside_changes_every = 0;
-  uint64_t outside_seed = 0;  // it counts from the start of a process
+  uint64_t outside_seed = 0;                               // it counts from the start of a process
   size_t host_bytes = std::numeric_limits<size_t>::max();  // that can be page-locked
   size_t mapping_limit = std::numeric_limits<size_t>::max();
   // How often an event or stream whose work the host has not waited for answers "not ready".
@@ -54,8 +54,9 @@ void apply_setting(Settings& settings, const std::string& name, const std::strin
 // Reads FAKE_CUDA_DEVICES, _MEMORY, _OUTSIDE, _OUTSIDE_EVERY, _OUTSIDE_SEED, _HOST_MEMORY,
 // _MAPPING_LIMIT, _LATE (a number, or "asked"), _CLOCK, _SPEED, _TOUCH, _PEERS, _FATAL, _LOG,
 // _LOG_ENTRIES, _BLAS_WORKSPACE, _DNN_WORKSPACE, _GRANULARITY, _FAIL and _PRICE. Sizes are bytes or
-// end in KiB, MiB or GiB; _MEMORY takes several, with commas. CUDA_VISIBLE_DEVICES leaves out as many devices
-// as it does not name. Throws: std::invalid_argument naming a variable that is unknown or wrong.
+// end in KiB, MiB or GiB; _MEMORY takes several, with commas. CUDA_VISIBLE_DEVICES leaves out as
+// many devices as it does not name. Throws: std::invalid_argument naming a variable that is unknown
+// or wrong.
 Settings settings_from_environment();
 
 }  // namespace tidepool::fake_cuda
