@@ -22,7 +22,7 @@ With b and a, in this order, one line each gives the verdict on prices and bits 
 Each part of a stage is kept in build/gpu-check as soon as it is done, and bench/results has
 gpu-STAGE-DATE.json, and the same in Markdown, as far as it has come. A call ends after --seconds;
 --resume goes on behind what is done; a part that went wrong counts as done, unless --part names it.
-Exit status: 0; 1 where something was wrong; 3 where nothing was, but there is more to do.
+Exit status: 3 where there is more to do; else 1 where something was wrong, or 0.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wrong |= stage.wrong()
     if not finished:
         print("There is more to do: call again with --resume", flush=True)
-    return 1 if wrong else 0 if finished else UNFINISHED
+    return UNFINISHED if not finished else 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """What the price of moving a page does to the ways of making room: a sweep over recorded traces.
 
 Usage: python bench/prices.py [NETWORK...] [--policy P] [--iterations N] [--corners] [--smoke]
-       [--markdown FILE] [--svg FILE]
+       [--pages-only] [--page MIB] [--markdown FILE] [--svg FILE]
 
 Each point is one run of tidepool-replay, of a GPU's trace, under one set of prices: of mapping a
 page elsewhere, of the wait for the device before that, and of copies within the device. Every way
 of making room is tried alone, and then all of them, of which the allocator takes the cheapest.
+Windows and moves alone have a slab, which holds the budget to the byte, or with --pages-only whole
+pages, as all ways together have: what is left between the two is what whole pages cost.
 The table has the geometric means of the overheads, and the points at which the best of the ways
 alone is beaten by more than TOLERANCE. A failure counts as FAILED; a point that all fail is left
 out.
@@ -35,9 +37,8 @@ COPY_GBS = (1000, 3000)
 PAGE_MIB = (2, 16)
 RATIOS = (0.7, 0.5, 0.3)
 NETWORKS = ("resnet50", "gpt", "unet", "vit", "treelstm", "statespace")
-# The memory of each way, and what it may do there. A slab needs no pages that can move.
-WAYS = {"windows": ("arena", "windows"), "moves": ("arena", "moves"), "pages": ("pages", "pages"),
-        "all": ("pages", "all")}
+# The memory of each way. A slab needs no pages that can move.
+WAYS = {"windows": "arena", "moves": "arena", "pages": "pages", "all": "pages"}
 ALONE = ("windows", "moves", "pages")
 TOLERANCE = 0.01
 
@@ -66,30 +67,30 @@ class Point:
     ratio: float
     way: str
     prices: Prices
+    memory: str
 
     def asked(self) -> Point:
         """Return the point with the same answer that is run: a slab's pages cost nothing."""
-        if WAYS[self.way][0] != "arena":
+        if self.memory != "arena":
             return self
         prices = Prices(0, 0, self.prices.copy_gbs if self.way == "moves" else COPY_GBS[0],
                         PAGE_MIB[0])
-        return Point(self.network, self.ratio, self.way, prices)
+        return Point(self.network, self.ratio, self.way, prices, self.memory)
 
 
-def all_prices(corners: bool) -> list[Prices]:
+def all_prices(corners: bool, page_mib: Sequence[int]) -> list[Prices]:
     """Return the prices of the sweep, or only its four corners: pages and waits, free or dear."""
     if corners:
-        return [Prices(map_us, drain_ms, COPY_GBS[0], PAGE_MIB[0])
+        return [Prices(map_us, drain_ms, COPY_GBS[0], page_mib[0])
                 for map_us in (MAP_US[0], MAP_US[-1]) for drain_ms in (DRAIN_MS[0], DRAIN_MS[-1])]
-    return [Prices(*each) for each in itertools.product(MAP_US, DRAIN_MS, COPY_GBS, PAGE_MIB)]
+    return [Prices(*each) for each in itertools.product(MAP_US, DRAIN_MS, COPY_GBS, page_mib)]
 
 
 def overhead(point: Point, policy: str, iterations: int) -> float | None:
     """Run one point; return its overhead, None if it fails."""
-    memory, ways_there = WAYS[point.way]
     question = policy_bench.Point(
-        "", "", policy, memory, point.ratio, iterations,
-        " ".join([*point.prices.options(), "--ways", ways_there]))
+        "", "", policy, point.memory, point.ratio, iterations,
+        " ".join([*point.prices.options(), "--ways", point.way]))
     return policy_bench.answer(question, ways.trace_of(point.network),
                                policy_bench.program())["overhead"]
 
@@ -171,6 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--policy", default="needed-cost")
     parser.add_argument("--iterations", type=int, default=2)
     parser.add_argument("--corners", action="store_true", help="only the four extreme prices")
+    parser.add_argument("--pages-only", action="store_true",
+                        help="every way alone in whole pages, too")
+    parser.add_argument("--page", type=int, action="append", metavar="MIB",
+                        help=f"only pages of this size (default: {PAGE_MIB})")
     parser.add_argument("--smoke", action="store_true", help="one network, one budget, the corners")
     parser.add_argument("--most", type=int, default=20, help="points named, the worst first")
     parser.add_argument("--jobs", type=int, default=2)
@@ -181,8 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     networks = options.networks or (NETWORKS[:1] if options.smoke else
                                     corpus.networks() if corners else NETWORKS)
     ratios = RATIOS[1:2] if options.smoke else RATIOS
-    points = [Point(network, ratio, way, prices) for prices in all_prices(corners)
-              for network in networks for ratio in ratios for way in WAYS]
+    points = [Point(network, ratio, way, prices, "pages" if options.pages_only else memory)
+              for prices in all_prices(corners, options.page or PAGE_MIB)
+              for network in networks for ratio in ratios for way, memory in WAYS.items()]
     rows = rows_of(ways.overheads(
         points, lambda point: overhead(point, options.policy, options.iterations), options.jobs))
     above = sum(excess(row) > TOLERANCE for row in rows.values())

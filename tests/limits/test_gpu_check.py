@@ -281,6 +281,12 @@ def test_a_call_goes_on_where_the_last_one_stopped(rehearsed):
     assert run() == 0 and ran == ["one", "two", "three"]
 
 
+def test_what_went_wrong_does_not_hide_that_there_is_more_to_do(rehearsed):
+    run, ran, _ = rehearsed
+    assert run(one=finding("it failed"), two=finding(unfinished=True)) == gpu_check.UNFINISHED
+    assert run("--resume") == 1 and ran == ["two", "three"]
+
+
 def test_a_part_ends_with_all_that_it_started(tmp_path):
     mark = tmp_path / "mark"
     script = f"(sleep 2; touch {mark}) & echo '{{\"fact\": \"a\", \"value\": 1}}'; wait"

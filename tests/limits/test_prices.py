@@ -32,5 +32,9 @@ def test_what_is_above_the_best_way_alone_is_found():
     (found,) = [line for line in prices.worst(rows, 5) if line.startswith("| gpt")]
     assert "+5.0%" in found and "| 75 |" in found
     # A slab has no pages that move: it is run once for all their prices.
-    asked = {prices.Point("gpt", 0.5, "windows", each).asked() for each in (dear, cheap)}
+    asked = {prices.Point("gpt", 0.5, "windows", each, "arena").asked()
+             for each in (dear, cheap)}
     assert len(asked) == 1
+    # In whole pages it is run for each.
+    asked = {prices.Point("gpt", 0.5, "windows", each, "pages").asked() for each in (dear, cheap)}
+    assert len(asked) == 2

@@ -58,6 +58,33 @@ TEST_CASE("allocations are memory of the current device, up to what it has") {
   CHECK(cuda.machine.memory(0).used_bytes() + cuda.machine.memory(1).used_bytes() == 0);
 }
 
+std::vector<size_t> free_by_call(uint64_t seed) {
+  const size_t others = size_t{4} << 30;
+  Driver cuda({.outside_bytes = others, .outside_changes_every = 5, .outside_seed = seed});
+  std::vector<size_t> found(300);
+  for (size_t& free : found) {
+    size_t total = 0;
+    REQUIRE(cuda.info(&free, &total) == kOk);
+    CHECK((total - others <= free && free <= total));
+  }
+  return found;
+}
+
+TEST_CASE("others take memory and give it back at moments and in amounts that a seed decides") {
+  const std::vector<size_t> found = free_by_call(1);
+  CHECK(found == free_by_call(1));
+  CHECK(found != free_by_call(2));
+  size_t taken = 0;
+  size_t given_back = 0;
+  for (size_t call = 1; call < found.size(); ++call) {
+    taken += found[call] < found[call - 1] ? 1 : 0;
+    given_back += found[call] > found[call - 1] ? 1 : 0;
+  }
+  CHECK(taken > 15);
+  CHECK(given_back > 15);
+  CHECK(taken + given_back < 100);
+}
+
 TEST_CASE("the runtime's last error stays until it is asked for") {
   Driver cuda({.memory_bytes = {kPage}});
   void* memory = nullptr;

@@ -232,6 +232,8 @@ void notice_thread() {
   // another.
   if (t_known || is_thread_intercepted() || at::in_parallel_region()) [[likely]]
     return;
+  // Only replays and what runs below an intercepted operator exclude the key.
+  if (c10::impl::tls_local_dispatch_key_set().excluded_.has(kInterceptionKey)) return;
   t_known = true;  // restoring allocates, too
   try {
     stop_for_unseen_thread();

@@ -34,9 +34,9 @@ bool is_thread_intercepted();
 void distrust_operators(std::string_view name);
 
 // Is called when a thread allocates. A thread that is not intercepted works on tensors unseen,
-// unless it is a worker of a kernel or was switched off by set_thread_intercepted(). Then this says
-// so on stderr, once, restores everything, and stops evictions for good. (A thread that only frees
-// computes nothing.) Throws: OutOfMemory if what is evicted does not fit.
+// unless it is a worker of a kernel, replays, or was switched off by set_thread_intercepted(). Then
+// this says so on stderr, once, restores everything, and stops evictions for good. (A thread that
+// only frees computes nothing.) Throws: OutOfMemory if what is evicted does not fit.
 void notice_thread();
 
 // Whether an operator is only a composition of others, which are seen in its place.

@@ -32,16 +32,19 @@ Machine::Machine(Settings wanted)
       virtual_memory(devices_, settings),
       order(settings, book),
       log(settings.log_entries),
-      links_(devices_.size()) {
+      links_(devices_.size()),
+      others_(settings.outside_seed) {
   for (const FailureRule& rule : settings.failures) book.fail(rule);
   for (const Price& price : settings.prices) book.set_price(price);
 }
 
 void Machine::change_outside() {
-  const uint64_t every = settings.outside_changes_every;
-  // Eighths in an order that looks like chance, and is the same each time.
-  const uint64_t eighths = every == 0 ? 8 : calls_++ / every * 5 % 9;
-  for (const auto& memory : devices_) memory->set_outside(settings.outside_bytes / 8 * eighths);
+  size_t bytes = settings.outside_bytes;
+  if (const uint64_t every = settings.outside_changes_every; every > 0) {
+    if (others_() % every != 0) return;
+    bytes = others_() % (bytes + 1);
+  }
+  for (const auto& memory : devices_) memory->set_outside(bytes);
 }
 
 void Machine::note(LogEntry entry) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -102,7 +103,7 @@ class Machine {
   };
   std::vector<Links> links_;
 
-  uint64_t calls_ = 0;
+  std::mt19937_64 others_;  // whose numbers are the same in every standard library
 };
 
 // The machine of this process, made from the environment when it is first asked for. Settings that

@@ -68,6 +68,7 @@ const std::map<std::string_view, Reader>& readers() {
       {"OUTSIDE", [](Settings& s, const std::string& t) { s.outside_bytes = bytes(t); }},
       {"OUTSIDE_EVERY",
        [](Settings& s, const std::string& t) { s.outside_changes_every = count(t); }},
+      {"OUTSIDE_SEED", [](Settings& s, const std::string& t) { s.outside_seed = count(t); }},
       {"HOST_MEMORY", [](Settings& s, const std::string& t) { s.host_bytes = bytes(t); }},
       {"MAPPING_LIMIT", [](Settings& s, const std::string& t) { s.mapping_limit = count(t); }},
       {"LATE",

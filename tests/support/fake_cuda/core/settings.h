@@ -20,9 +20,10 @@ struct Settings {
   // By device; devices beyond the list have as much as the last of it.
   std::vector<size_t> memory_bytes = {size_t{8} << 30};
   size_t outside_bytes = 0;  // of each device, in use by others: contexts, libraries, processes
-  // Every so many calls others use another share of outside_bytes, which no call is told of; 0: all
-  // of it, always.
+  // At one call in so many others begin to use another part of outside_bytes, which no call is told
+  // of; 0: all of it, always. Which calls, and how much, the seed decides.
   uint64_t outside_changes_every = 0;
+  uint64_t outside_seed = 0;                               // it counts from the start of a process
   size_t host_bytes = std::numeric_limits<size_t>::max();  // that can be page-locked
   size_t mapping_limit = std::numeric_limits<size_t>::max();
   // How often an event or stream whose work the host has not waited for answers "not ready".
@@ -50,11 +51,12 @@ struct Settings {
 // Sets one of DEVICES, MEMORY, … (below) from text. Throws: std::invalid_argument.
 void apply_setting(Settings& settings, const std::string& name, const std::string& text);
 
-// Reads FAKE_CUDA_DEVICES, _MEMORY, _OUTSIDE, _OUTSIDE_EVERY, _HOST_MEMORY, _MAPPING_LIMIT, _LATE
-// (a number, or "asked"), _CLOCK, _SPEED, _TOUCH, _PEERS, _FATAL, _LOG, _LOG_ENTRIES,
-// _BLAS_WORKSPACE, _DNN_WORKSPACE, _GRANULARITY, _FAIL and _PRICE. Sizes are bytes or end in KiB,
-// MiB or GiB; _MEMORY takes several, with commas. CUDA_VISIBLE_DEVICES leaves out as many devices
-// as it does not name. Throws: std::invalid_argument naming a variable that is unknown or wrong.
+// Reads FAKE_CUDA_DEVICES, _MEMORY, _OUTSIDE, _OUTSIDE_EVERY, _OUTSIDE_SEED, _HOST_MEMORY,
+// _MAPPING_LIMIT, _LATE (a number, or "asked"), _CLOCK, _SPEED, _TOUCH, _PEERS, _FATAL, _LOG,
+// _LOG_ENTRIES, _BLAS_WORKSPACE, _DNN_WORKSPACE, _GRANULARITY, _FAIL and _PRICE. Sizes are bytes or
+// end in KiB, MiB or GiB; _MEMORY takes several, with commas. CUDA_VISIBLE_DEVICES leaves out as
+// many devices as it does not name. Throws: std::invalid_argument naming a variable that is unknown
+// or wrong.
 Settings settings_from_environment();
 
 }  // namespace tidepool::fake_cuda
