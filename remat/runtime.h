@@ -24,7 +24,7 @@
 #include "remat/lineage/backend.h"
 #include "remat/lineage/content_check.h"
 #include "remat/lineage/lineage.h"
-#include "remat/list_operators.h"
+#include "remat/lineage/list_operators.h"
 #include "remat/observation.h"
 #include "remat/restore/contents.h"
 #include "remat/restore/mover.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "remat/list_operators.h"
+#include "remat/lineage/list_operators.h"
 #include "remat/trace/trace_peak.h"
 
 namespace tidepool::remat {

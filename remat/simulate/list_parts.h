@@ -1,5 +1,5 @@
 // list_parts: a trace as a job runs it: with operators on lists in parts where memory is short
-// (remat/list_operators.h).
+// (remat/lineage/list_operators.h).
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "remat/list_operators.h"
+#include "remat/lineage/list_operators.h"
 
 namespace tidepool::remat {
 namespace {

@@ -13,7 +13,7 @@
 #include "bindings/torch/calls/kernel_library.h"
 #include "bindings/torch/calls/operator_evidence.h"
 #include "bindings/torch/calls/varying_operators.h"
-#include "remat/list_operators.h"
+#include "remat/lineage/list_operators.h"
 
 namespace tidepool::torch_glue {
 namespace {

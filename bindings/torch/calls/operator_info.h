@@ -13,7 +13,7 @@
 #include <string>
 
 #include "remat/lineage/lineage.h"
-#include "remat/list_operators.h"
+#include "remat/lineage/list_operators.h"
 
 namespace tidepool::torch_glue {
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "bindings/torch/base/cycle_clock.h"
-#include "bindings/torch/calls/indexed_places.h"
 #include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
@@ -117,35 +116,19 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
   if (!info_.replayable || !trusted_ || inside_) call().refuse(remat::RootReason::kUnsupported);
   // The threads of a pool round as the thread did that started them.
   if (!NumericState::rounds_as_usual()) call().refuse(remat::RootReason::kUnsupported);
-  const bool may_be_known = info_.varies == Variation::kPlaces;  // once it has run
-  if (info_.varies != Variation::kNone && !may_be_known &&
+  // What writes at places is known once it has run.
+  if (info_.varies != Variation::kNone && info_.varies != Variation::kPlaces &&
       (info_.varies != Variation::kTransposed || switched_) && may_vary(info_.varies)) {
     call().refuse(remat::RootReason::kVaries);
   }
   // What an optimizer updates depends on the whole step, which restoring it would repeat; unless
   // all is of its own making, such as the root of a moment.
-  if (in_optimizer_ && info_.writes && !info_.overwrites && !reads_optimizer_state_only()) {
+  if (in_optimizer_ && info_.writes && !info_.overwrites &&
+      !seen_.all_are(remat::Role::kOptimizerState)) {
     call().refuse(remat::RootReason::kPartialWrite);
   }
   if (reads_foreign_) [[unlikely]]
     mark_inputs();
-}
-
-bool InterceptedCall::reads_optimizer_state_only() const {
-  return std::all_of(seen_.begin(), seen_.end(), [](const Seen& seen) {
-    return seen.storage == nullptr || seen.storage->role == remat::Role::kOptimizerState;
-  });
-}
-
-// Of an operator whose arguments are the written tensor, its indices, and the values.
-bool InterceptedCall::writes_places_once() const {
-  absl::InlinedVector<const c10::TensorImpl*, 4> indices;
-  for (size_t k = 1; k + 1 < seen_.slots(); ++k) {
-    // What the operator has written are other indices now.
-    if (seen_[k].storage != nullptr && seen_[k].storage == seen_[0].storage) return false;
-    indices.push_back(seen_[k].tensor);
-  }
-  return are_places_distinct(*seen_[0].tensor, {indices.data(), indices.size()});
 }
 
 // Marks storages that are filled from foreign memory as inputs of the job.
@@ -444,7 +427,9 @@ void InterceptedCall::finish() {
   const uint64_t cost_ns = timer_ != nullptr
                                ? timer_->end(timed_, seen_.bytes() + shown_bytes(outputs_))
                                : CycleClock::ns_since(kernel_start_);
-  if (!draw_.end(engine())) call().refuse(remat::RootReason::kVaries);
+  const bool met_twice = info_.varies == Variation::kPlaces && body_ != nullptr &&
+                         may_vary(info_.varies) && !seen_.name_places_once();
+  if (!draw_.end(engine()) || met_twice) call().refuse(remat::RootReason::kVaries);
   untrusted_.reset();
   note_operator(nullptr);
   // The number of threads is known only now: a thread's first parallel kernel decides it.
@@ -455,10 +440,6 @@ void InterceptedCall::finish() {
     call().refuse(remat::RootReason::kUnsupported);
   }
   if (copies_foreign_) verify_foreign();
-  if (info_.varies == Variation::kPlaces && body_ != nullptr && may_vary(info_.varies) &&
-      !writes_places_once()) {
-    call().refuse(remat::RootReason::kVaries);
-  }
   DeviceLock lock(engine().mutex());
   if (copies_foreign_ && reads_foreign_) [[unlikely]]
     mark_inputs();

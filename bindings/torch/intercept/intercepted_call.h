@@ -94,8 +94,6 @@ class InterceptedCall {
   void hold_elsewhere();
   void prepare_in_capture(DeviceLock& lock);
   remat::Access access_of(const Seen& seen) const;
-  bool reads_optimizer_state_only() const;
-  bool writes_places_once() const;
   void mark_inputs();
   void add_operands(DeviceLock& lock);
   bool may_copy(const Seen& seen) const;

@@ -163,12 +163,14 @@ TEST_CASE("with a tier a job runs whose operator on lists is larger than the bud
 TEST_CASE("what an operator on lists has written can be made again without a tier") {
   const Trace trace = lists_trace(
       2,
-      R"({"op":"aten::_foreach_sqrt","ns":60,"in":[3,4,5],"out":[[7,100],[8,200],[9,300]]}
-{"op":"aten::_foreach_div_.Scalar","ns":60,"write":[[7,"update"],[8,"update"],[9,"update"]],"in":[6]}
-{"op":"aten::_foreach_addcdiv_.Scalar","ns":60,"write":[[0,"update"],[1,"update"],[2,"update"]],"in":[7,8,9]}
-{"release":7}
-{"release":8}
-{"release":9})",
+      R"({"op":"aten::_foreach_sqrt","ns":60,"in":[3,4,5],"out":[[7,100],[8,200],[9,300]]})"
+      "\n"
+      R"({"op":"aten::_foreach_div_.Scalar","ns":60,)"
+      R"("write":[[7,"update"],[8,"update"],[9,"update"]],"in":[6]})"
+      "\n"
+      R"({"op":"aten::_foreach_addcdiv_.Scalar","ns":60,)"
+      R"("write":[[0,"update"],[1,"update"],[2,"update"]],"in":[7,8,9]})"
+      "\n{\"release\":7}\n{\"release\":8}\n{\"release\":9}",
       5);
   SimulationConfig config;
   config.memory = MemoryModel::kExact;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings/torch/calls/call_body.h"
+#include "bindings/torch/calls/indexed_places.h"
 #include "bindings/torch/intercept/operands/tensor_components.h"
 #include "bindings/torch/storage/storage_access.h"
 
@@ -61,6 +62,22 @@ void CallArguments::find_shared() {
     if (places[k].first != places[k - 1].first) continue;
     all_[places[k].second].shared = all_[places[k - 1].second].shared = true;
   }
+}
+
+bool CallArguments::all_are(remat::Role role) const {
+  return std::all_of(all_.begin(), all_.end(), [role](const Argument& argument) {
+    return argument.storage == nullptr || argument.storage->role == role;
+  });
+}
+
+bool CallArguments::name_places_once() const {
+  absl::InlinedVector<const c10::TensorImpl*, 4> indices;
+  for (size_t k = 1; k + 1 < slots_; ++k) {
+    // What the operator has written are other indices now.
+    if (all_[k].storage != nullptr && all_[k].storage == all_[0].storage) return false;
+    indices.push_back(all_[k].tensor);
+  }
+  return are_places_distinct(*all_[0].tensor, {indices.data(), indices.size()});
 }
 
 uint64_t CallArguments::timing_key(const OperatorInfo& info) const {

@@ -71,6 +71,11 @@ class CallArguments {
 
   // Marks arguments whose storage another one has, too.
   void find_shared();
+  // Whether all that are tracked have this role.
+  bool all_are(remat::Role role) const;
+  // Of an operator whose arguments are the written tensor, its indices, and the values, once it has
+  // run: whether it has written each place once at most (bindings/torch/calls/indexed_places.h).
+  bool name_places_once() const;
   // Equal for calls of the operator that take equally long.
   uint64_t timing_key(const OperatorInfo& info) const;
   // What the tensors show.

@@ -6,7 +6,7 @@
 
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "remat/list_operators.h"
+#include "remat/lineage/list_operators.h"
 
 namespace tidepool::torch_glue {
 namespace {

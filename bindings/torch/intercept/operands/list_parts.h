@@ -1,6 +1,5 @@
-// List parts: a call of an operator on lists (remat/list_operators.h) is run on parts of its lists,
-// in order, where memory is short.
-// Stateless.
+// List parts: a call of an operator on lists (remat/lineage/list_operators.h) is run on parts of
+// its lists, in order, where memory is short. Stateless.
 #pragma once
 
 #include <ATen/core/function_schema.h>
