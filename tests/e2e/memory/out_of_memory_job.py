@@ -39,11 +39,12 @@ def one_request() -> None:
 
 
 def parameters_and_gradients() -> None:
-    """Take a step of a loaded model with 36 MiB of parameters and as many of clipped gradients."""
+    """Take a step of a loaded model with 36 MiB of parameters and as many of unscaled gradients."""
     model = loaded(nn.Sequential(*[nn.Linear(1024, 1024, bias=False) for _ in range(9)]))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    model(torch.randn(8, 1024)).square().mean().backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    scaler.scale(model(torch.randn(8, 1024)).square().mean()).backward()
+    scaler.unscale_(optimizer)  # writes gradients and a flag at once, which is not recorded
     optimizer.step()
 
 
