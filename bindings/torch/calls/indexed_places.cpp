@@ -33,6 +33,8 @@ const int64_t* data_of(const c10::TensorImpl& index) {
 
 bool are_places_distinct(const c10::TensorImpl& written,
                          c10::ArrayRef<const c10::TensorImpl*> indices) {
+  // The places of an expanded tensor may be the same memory.
+  if (!written.is_non_overlapping_and_dense()) return false;
   const auto present = std::count_if(indices.begin(), indices.end(), is_present);
   const c10::TensorImpl* first = nullptr;
   std::vector<Index> found;

@@ -10,9 +10,9 @@ namespace tidepool::torch_glue {
 
 // `written`: the tensor that is written or copied; `indices`: as PyTorch's `index_put_` takes them,
 // one for each of its first dimensions, nullptr or undefined for a whole dimension. They are
-// resident CPU tensors. False also where that is not looked at: if indices are of several shapes or
-// not contiguous, or if there are few for the places that they may name.
-// O(indices + places / 64).
+// resident CPU tensors. False also where that is not looked at: if the tensor has gaps or overlaps,
+// if indices are of several shapes or not contiguous, or if there are few for the places that they
+// may name. O(indices + places / 64).
 bool are_places_distinct(const c10::TensorImpl& written,
                          c10::ArrayRef<const c10::TensorImpl*> indices);
 
