@@ -30,6 +30,10 @@ inline ListOperator list_operator_named(std::string_view name) {
   return ListOperator::kNone;
 }
 
+inline bool is_list_operator(std::string_view name) {
+  return list_operator_named(name) != ListOperator::kNone;
+}
+
 // ListCut: how operators on lists are cut into parts.
 struct ListCut {
   size_t most_bytes = SIZE_MAX;   // that the operands of a part of several elements take
@@ -53,11 +57,8 @@ inline ListCut list_cut(ListOperator kind, size_t budget_bytes, size_t live_byte
 // Whether the results of the operator on lists of this name are as large as its first list; else
 // they are numbers.
 inline bool maps_to_list(std::string_view name) {
-  for (const std::string_view prefix :
-       {"aten::_foreach_norm", "aten::_foreach_max", "aten::_foreach_powsum"}) {
-    if (name.starts_with(prefix) && !name.starts_with("aten::_foreach_maximum")) return false;
-  }
-  return true;
+  return name != "aten::_foreach_norm" && name != "aten::_foreach_max" &&
+         name != "aten::_foreach_powsum";
 }
 
 // The ends of the parts, in elements: {2, 3, 7} for the parts 0 to 1, 2, and 3 to 6. Each has at

@@ -98,14 +98,20 @@ bool Residency::is_better_copied(Storage& storage) {
   return copying_price(storage, now) < forgetting_price(storage, now);
 }
 
+void Residency::close_copies(CopyDirection direction) {
+  const TierStreams* const streams = copies.streams();
+  if (streams == nullptr) return;
+  std::shared_ptr<Fence> earlier = copies.tier()->last(direction);
+  if (earlier == nullptr) return;
+  const bool is_out = direction == CopyDirection::kOut;
+  allocator_.close_uses_locked(is_out ? streams->out : streams->in, std::move(earlier));
+}
+
 bool Residency::copy_out(Value& value, void* address) {
   const TierStreams* const streams = copies.streams();
   if (streams == nullptr) return copies.make(value, address, {});
   const std::vector<StreamId> users = allocator_.users(address);
-  // Who waits for earlier copies need not wait for this one.
-  if (auto earlier = copies.tier()->last(CopyDirection::kOut)) {
-    allocator_.close_uses_locked(streams->out, std::move(earlier));
-  }
+  close_copies(CopyDirection::kOut);
   // The block is used until the copy has run, also by one of which only a part was enqueued.
   allocator_.record_stream_locked(address, streams->out);
   return copies.make(value, address, users);

@@ -109,6 +109,9 @@ class Residency {
   // A storage ends; its value is still there.
   void ends(Storage& storage) { set_absent(storage, false); }
 
+  // Has who waits for the tier's copies so far in a direction not wait for the next one, too.
+  void close_copies(CopyDirection direction);
+
   // Stops evictions until thaw() has been called as often. (In a forked child it never is.)
   void freeze() { ++frozen_; }
   void thaw() { --frozen_; }

@@ -163,11 +163,8 @@ void Restorer::load_into(void* block, Value& value, StreamId stream, DeviceLock&
   Copies& copies = contents_.residency.copies;
   const TierSlot slot = copies.slot_of(value);
   const TierStreams* const streams = copies.streams();
-  // Who waits for earlier loads need not wait for this one. Loads come one after the other, because
-  // they have the turn.
-  if (auto earlier = copies.tier()->last(CopyDirection::kIn); streams != nullptr && earlier) {
-    contents_.allocator.close_uses_locked(streams->in, std::move(earlier));
-  }
+  // Loads come one after the other, because they have the turn.
+  contents_.residency.close_copies(CopyDirection::kIn);
   try {
     {
       Unlocked unlocked(lock);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "remat/lineage/list_operators.h"
-#include "remat/trace/trace_peak.h"
+#include "remat/trace/live_bytes.h"
 
 namespace tidepool::remat {
 namespace {
@@ -12,11 +12,12 @@ namespace {
 // Lists: how many elements an operator's lists have, and how many lists it writes and reads. What
 // it reads behind these is single tensors, such as a factor for all elements.
 struct Lists {
+  ListOperator kind;
   size_t elements;
   size_t written;
   size_t read;
 };
-constexpr Lists kWhole{1, 1, 1};  // one element, which is all of the operator
+constexpr Lists kWhole{ListOperator::kNone, 1, 1, 1};  // one element, which is all of the operator
 
 class Splitter {
  public:
@@ -24,6 +25,7 @@ class Splitter {
       : trace_(trace),
         budget_bytes_(budget_bytes),
         offloads_roots_(offloads_roots),
+        live_(trace),
         builder_(trace.facts) {}
 
   Trace run() {
@@ -37,7 +39,7 @@ class Splitter {
       case EventKind::kRoot: {
         const TraceStorage& root = trace_.storages[event.index];
         builder_.root(root.bytes, root.kind, root.block);
-        begin(static_cast<StorageIndex>(event.index));
+        live_.begin(static_cast<StorageIndex>(event.index));
         break;
       }
       case EventKind::kOperator:
@@ -45,8 +47,7 @@ class Splitter {
         break;
       case EventKind::kRelease:
         builder_.release(event.index);
-        live_bytes_ -= trace_.facts.blocks ? blocks_[trace_.storages[event.index].block]
-                                           : trace_.aligned_bytes(StorageIndex{event.index});
+        live_.end(static_cast<StorageIndex>(event.index));
         break;
       case EventKind::kUse:
         builder_.use(event.index, event.stream);
@@ -59,22 +60,9 @@ class Splitter {
         break;
       case EventKind::kBlock:
         builder_.block(trace_.block_changes[event.index]);
-        change(trace_.block_changes[event.index]);
+        live_.change(trace_.block_changes[event.index]);
         break;
     }
-  }
-
-  // In a trace with blocks these are what is held, and storages lie in them.
-  void begin(StorageIndex storage) {
-    if (!trace_.facts.blocks) live_bytes_ += trace_.aligned_bytes(storage);
-  }
-  void change(const BlockChange& change) {
-    if (change.bytes == 0) {
-      live_bytes_ -= blocks_[change.block];
-      return;
-    }
-    blocks_.push_back(trace_.aligned(change.bytes));
-    live_bytes_ += blocks_.back();
   }
 
   // Whether it can be seen in which part each block is allocated: they are the results'.
@@ -105,16 +93,15 @@ class Splitter {
   }
 
   std::optional<Lists> lists_of(const TraceOperator& op) const {
-    const ListOperator kind = list_operator_named(trace_.names[op.name]);
-    Lists lists{0, 0, 0};
-    if (kind == ListOperator::kForeach) {
+    Lists lists{list_operator_named(trace_.names[op.name]), 0, 0, 0};
+    if (lists.kind == ListOperator::kForeach) {
       lists.elements = op.outputs > 0 ? op.outputs : op.writes;
       if (op.outputs > 0 && op.writes > 0) return std::nullopt;
       lists.written = op.outputs > 0 ? 0 : 1;
       // Behind its lists it reads one tensor at most; more than that are lists whose elements share
       // storages.
       if (lists.elements > 0 && op.reads % lists.elements > 1) return std::nullopt;
-    } else if (kind == ListOperator::kFused) {
+    } else if (lists.kind == ListOperator::kFused) {
       // Parameters, gradients and up to three lists of an optimizer's state.
       constexpr size_t kMostLists = 5;
       lists.written = kMostLists;
@@ -127,8 +114,8 @@ class Splitter {
   }
 
   void add_operator(const TraceOperator& op) {
-    for (const StorageIndex output : trace_.outputs(op)) begin(output);
-    for (const BlockChange& each : trace_.changes(op)) change(each);
+    for (const StorageIndex output : trace_.outputs(op)) live_.begin(output);
+    for (const BlockChange& change : trace_.changes(op)) live_.change(change);
     const std::optional<Lists> lists = lists_of(op);
     if (!lists || !knows_blocks(op)) return add_part(op, kWhole, 0, 1, op.cost_ns);
     const auto writes = trace_.writes(op);
@@ -142,9 +129,8 @@ class Splitter {
         element_bytes[k] += bytes(reads[n * lists->elements + k]);
       }
     }
-    const std::vector<size_t> ends =
-        list_part_ends(element_bytes, list_cut(list_operator_named(trace_.names[op.name]),
-                                               budget_bytes_, live_bytes_, offloads_roots_));
+    const std::vector<size_t> ends = list_part_ends(
+        element_bytes, list_cut(lists->kind, budget_bytes_, live_.bytes(), offloads_roots_));
     if (ends.empty()) return add_part(op, kWhole, 0, 1, op.cost_ns);
     double all = 0;
     for (const size_t each : element_bytes) all += static_cast<double>(each);
@@ -208,8 +194,7 @@ class Splitter {
   const Trace& trace_;
   const size_t budget_bytes_;
   const bool offloads_roots_;
-  size_t live_bytes_ = 0;
-  std::vector<size_t> blocks_;  // bytes, by number
+  LiveBytes live_;
   TraceBuilder builder_;
   std::vector<TraceWrite> writes_;
   std::vector<uint64_t> reads_;
@@ -227,7 +212,7 @@ Trace with_list_parts(const Trace& trace, size_t budget_bytes, bool offloads_roo
 
 JobTrace::JobTrace(const Trace& trace, const SimulationConfig& config) : whole_(trace) {
   const bool offloads_roots = config.tier.capacity_bytes > 0 && config.offloads_roots;
-  if (!offloads_roots && trace_peak(trace).peak_bytes <= config.budget_bytes) return;
+  if (std::none_of(trace.names.begin(), trace.names.end(), is_list_operator)) return;
   parts_ = with_list_parts(trace, config.budget_bytes, offloads_roots);
 }
 

@@ -217,7 +217,7 @@ namespace {
 bool works_by_element(const c10::FunctionSchema& schema) {
   // A tensor of that name has an entry for each element.
   const auto scalars = schema.argumentIndexWithName("scalars");
-  return remat::list_operator_named(schema.name()) != remat::ListOperator::kNone &&
+  return remat::is_list_operator(schema.name()) &&
          !(scalars && schema.arguments()[*scalars].type()->str() == "Tensor") &&
          std::all_of(schema.returns().begin(), schema.returns().end(),
                      [](const auto& result) { return result.type()->str() == "Tensor[]"; });

@@ -97,7 +97,7 @@ TEST_CASE("without a tier each element is a part once not all that lives has roo
   CHECK(difference(with_list_parts(trace, kLive, false), trace).empty());
   CHECK(all_operands(with_list_parts(trace, kLive - 1, false)) ==
         std::vector<std::string>{"r0 r3 o4 10", "r1 r3 o5 20", "r2 r3 o6 30"});
-  // Three storages of 100 to 300 bytes are small beside a large one, and stay together.
+  // Two storages of 100 and 300 bytes are small beside a large one, and stay together.
   const Trace with_large = trace_of(
       R"({"tidepool_trace":1,"name":"lists","device":"cpu"})"
       "\n{\"root\":0,\"bytes\":100}\n{\"root\":1,\"bytes\":300}\n{\"root\":2,\"bytes\":1000000}\n"
