@@ -13,6 +13,8 @@ and a plot for each network. --largest looks for the largest batch under caps in
     r=0.5, ...    Tidepool: fixed bytes and half    compile      torch.compile, half of the
                   of the rest                                    activations (on CUDA)
     as-checkpoint Tidepool under what checkpoint reserves
+    unplanned:r=0.5, unplanned:as-checkpoint, ... (only where asked for)
+                  the same without plans; see --wait-for-plans
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 STOCK = ("plain", "expandable", "checkpoint", "selective", "save_on_cpu", "compile")
 WAYS = ("plain", "ample", "checkpoint", "r=0.5", "as-checkpoint", "selective", "expandable",
         *(f"r={share:g}" for share in SHARES if share != 0.5), "save_on_cpu", "compile")
+UNPLANNED = "unplanned:"
 ONLY_CUDA = ("expandable", "compile")  # compiling for a CPU needs a compiler, and shows nothing
 LARGEST_WAYS = ("plain", "tidepool", "checkpoint", "expandable")
 CAPS_MIB = (16384, 10240, 24576)  # the one with a goal first
@@ -58,6 +61,7 @@ class Scale:
     warm: int = 2
     steps: int = 5
     batch: int | None = None  # instead of the network's own
+    planning: str = "background"
 
     def arguments(self) -> list[str]:
         return ["--device", self.device, "--scale", self.scale, "--warm", str(self.warm),
@@ -66,7 +70,9 @@ class Scale:
     def ways(self, wanted: Sequence[str] | None = None) -> list[str]:
         """Return the ways of this device, or those of them that are wanted, in a good order."""
         here = [way for way in WAYS if self.device == "cuda" or way not in ONLY_CUDA]
-        return [way for way in here if wanted is None or way in wanted]
+        if wanted is None:
+            return here
+        return [each for way in here for each in (way, UNPLANNED + way) if each in wanted]
 
 
 class Points:
@@ -106,6 +112,7 @@ def environment(way: str, scale: Scale) -> dict[str, str]:
         environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     if scale.scale == "small":  # cuBLAS's usual workspaces are larger than all the rest
         environ["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
+    environ["TIDEPOOL_PLANNING"] = "off" if way.startswith(UNPLANNED) else scale.planning
     return {**measure.with_package(environ), "TIDEPOOL_QUIET": "1"}
 
 
@@ -149,6 +156,7 @@ class Bench:
         Raises:
             LookupError: the way that it follows from failed.
         """
+        way = way.removeprefix(UNPLANNED)
         if way in STOCK:
             return None
         if way == "ample":
@@ -237,7 +245,8 @@ def mark(scale: Scale) -> str:
     said = measure.CARRIED / "COMMIT"
     commit = said.read_text().strip()[:12] if measure.uses_carried() else run.commit()
     return f"{commit}, {scale.scale}, {scale.device}, {scale.warm}+{scale.steps} steps" + (
-        f", batch {scale.batch}" if scale.batch else "")
+        f", batch {scale.batch}" if scale.batch else "") + (
+        ", waiting for plans" if scale.planning == "wait" else "")
 
 
 def sections(benches: Sequence[Bench]) -> Iterator[str]:
@@ -261,12 +270,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("networks", nargs="*", metavar="NETWORK",
                         help=f"which (default: all of {', '.join(NETWORKS)})")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    parser.add_argument("--scale", choices=("full", "small"), default="full")
+    parser.add_argument("--scale", choices=("full", "medium", "small"), default="full")
     parser.add_argument("--ways", type=lambda text: text.split(","),
                         help="between commas (default: all)")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5, help="of a process, after the warm-up")
     parser.add_argument("--warm", type=int, default=2, help="steps before those that count")
+    parser.add_argument("--wait-for-plans", action="store_true",
+                        help="steps wait for the search; the warm-up has to be longer than it")
     parser.add_argument("--batch", type=int, help="instead of the network's own")
     parser.add_argument("--largest", action="store_true", help="look for the largest batches")
     parser.add_argument("--caps", type=lambda text: [int(each) for each in text.split(",")],
@@ -278,7 +289,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     for name, given, known in (("network", options.networks, NETWORKS),
                                ("way", options.ways or [], WAYS)):
-        unknown = [each for each in given if each not in known]
+        unknown = [each for each in given if each.removeprefix(UNPLANNED) not in known]
         if unknown:
             parser.error(f"no {name} {', '.join(unknown)} (there are: {', '.join(known)})")
     return options
@@ -287,7 +298,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for and write the results; return the exit status."""
     options = parse(arguments)
-    scale = Scale(options.device, options.scale, options.warm, options.steps, options.batch)
+    scale = Scale(options.device, options.scale, options.warm, options.steps, options.batch,
+                  "wait" if options.wait_for_plans else "background")
     options.out.mkdir(parents=True, exist_ok=True)
     points = Points(options.out / "points.jsonl", mark(scale))
     benches = [Bench(network, scale, points) for network in options.networks or NETWORKS]

@@ -11,7 +11,7 @@ import measure
 MIB = 1 << 20
 SLOWER = 1.4  # times plain's per item: what a larger batch may cost
 COLUMNS = ("way", "budget, MiB", "reserved, MiB", "ms a step", "10 %", "90 %", "items/s",
-           "time / plain", "memory / plain", "bits", "evictions", "runs")
+           "time / plain", "memory / plain", "bits", "evictions", "plans", "runs")
 LARGEST_COLUMNS = ("cap, MiB", "way", "largest batch", "ms an item", "/ plain",
                    f"batch at <= {SLOWER} x plain's time", "/ plain's largest", "note")
 
@@ -91,7 +91,7 @@ class Report:
                 figure(1e3 * last["items"] / found.median, 1),
                 figure(found.median / self.plain.ms if self.plain else None, 3),
                 figure(reserved / whole if reserved and whole else None, 3), self.bits(way),
-                str(last["tidepool"].get("evictions", "-")),
+                *(str(last["tidepool"].get(name, "-")) for name in ("evictions", "step_plans")),
                 f"{len(way.runs)}{'; ' + way.error if way.error else ''}"]
 
     def rows(self) -> list[list[str]]:

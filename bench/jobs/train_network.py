@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("network", choices=NETWORKS)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--scale", choices=("full", "small"), default="full")
+    parser.add_argument("--scale", choices=("full", "medium", "small"), default="full")
     parser.add_argument("--method", choices=METHODS, default="plain")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--warm", type=int, default=2, help="steps before those that count")

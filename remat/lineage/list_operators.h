@@ -42,7 +42,8 @@ struct ListCut {
 
 // The cut of an operator in a job under this budget. `live_bytes`: what the job's tensors take,
 // resident or evicted, and the operator's results. Where contents without lineage stay, nothing is
-// cut while all that lives has room, as after a backward pass, nor what writes several lists.
+// cut while all that lives has room, as after a backward pass, nor what writes several lists. Less
+// than the whole budget is room: some lies between blocks and in pages that are partly used.
 // Elements so small that thousands have room stay together, because a call costs more than they.
 inline ListCut list_cut(ListOperator kind, size_t budget_bytes, size_t live_bytes,
                         bool offloads_roots) {
@@ -50,7 +51,8 @@ inline ListCut list_cut(ListOperator kind, size_t budget_bytes, size_t live_byte
   constexpr size_t kShare = 16;
   constexpr size_t kAloneShare = 4096;
   if (offloads_roots) return {budget_bytes / kOffloadedShare, SIZE_MAX};
-  if (live_bytes <= budget_bytes || kind == ListOperator::kFused) return {};
+  const size_t room_bytes = budget_bytes - budget_bytes / kShare;
+  if (live_bytes <= room_bytes || kind == ListOperator::kFused) return {};
   return {budget_bytes / kShare, budget_bytes / kAloneShare};
 }
 

@@ -11,12 +11,14 @@ LASTING = 4 * PARAMETERS  # with gradients and two moments
 
 
 @pytest.mark.torch_floor
-def test_an_optimizer_on_lists_needs_no_room_for_a_copy_of_all_parameters(tmp_path):
+@pytest.mark.parametrize("room", [
+    pytest.param(PARAMETERS // 3, id="a third of the copy"),
+    pytest.param(PARAMETERS + (8 << 10), id="the copy in bytes, not in whole pages")])
+def test_an_optimizer_on_lists_needs_no_room_for_a_copy_of_all_parameters(tmp_path, room):
     command = [sys.executable, str(JOB)]
     plain = harness.run(command)
     stats = tmp_path / "stats.json"
-    budget = LASTING + PARAMETERS // 3
-    done = harness.run([*harness.attached(budget, stats=stats), *command])
+    done = harness.run([*harness.attached(LASTING + room, stats=stats), *command])
     assert done.returncode == 0, done.stderr
     assert done.stdout == plain.stdout
     assert harness.read_stats(stats)["evictions"] > 0
