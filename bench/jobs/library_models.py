@@ -36,9 +36,9 @@ def timm(name: str, size: int, **options: object) -> Built:
         name, pretrained=False, num_classes=10, **options), size)
 
 
-def torchvision(name: str, size: int) -> Built:
+def torchvision(name: str, size: int, **options: object) -> Built:
     models = importlib.import_module("torchvision.models")
-    return classifier(models.get_model(name, weights=None, num_classes=10), size)
+    return classifier(models.get_model(name, weights=None, num_classes=10, **options), size)
 
 
 def torchvision_segmentation(name: str) -> Built:
@@ -83,12 +83,15 @@ def deformable() -> Built:
     return classifier(model, 48, 4)
 
 
+MASKED = ("bert", "deberta-v2", "electra", "albert")
+
+
 def language(name: str, **options: object) -> Built:
     """Return a causal or masked language model that computes its own loss."""
     library = importlib.import_module("transformers")
     words = torch.randint(3, 500, (2, 64))
     config = library.AutoConfig.for_model(name, **{**TEXT, **options})
-    kind = library.AutoModelForMaskedLM if name in ("bert", "deberta-v2", "roberta") else (
+    kind = library.AutoModelForMaskedLM if name in MASKED else (
         library.AutoModelForSeq2SeqLM if config.is_encoder_decoder else
         library.AutoModelForCausalLM)
     model = kind.from_config(config)
@@ -287,11 +290,14 @@ LIBRARIES: dict[str, dict[str, Callable[[], Built]]] = {
         "mixer": partial(timm, "mixer_s32_224", 64, img_size=64),
         "cait": partial(timm, "cait_xxs24_224", 64, img_size=64, depth=4),
         "coat": partial(timm, "coat_lite_tiny", 64, img_size=64),
+        "densenet": partial(timm, "densenet121", 48),
+        "mobilevit": partial(timm, "mobilevit_xxs", 64),
     },
     "torchvision": {
         "shufflenet": partial(torchvision, "shufflenet_v2_x0_5", 96),
         "squeezenet": partial(torchvision, "squeezenet1_1", 96),
         "mnasnet": partial(torchvision, "mnasnet0_5", 96),
+        "googlenet": partial(torchvision, "googlenet", 96, aux_logits=False),
         "deeplabv3": partial(torchvision_segmentation, "deeplabv3_mobilenet_v3_large"),
         "lraspp": partial(torchvision_segmentation, "lraspp_mobilenet_v3_large"),
         "r3d_18": torchvision_video,
@@ -315,6 +321,11 @@ LIBRARIES: dict[str, dict[str, Callable[[], Built]]] = {
         "bart": partial(language, "bart", d_model=96, encoder_layers=2, decoder_layers=2,
                         encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=256,
                         decoder_ffn_dim=256),
+        "opt": partial(language, "opt", ffn_dim=256, word_embed_proj_dim=96),
+        "gpt_neox": partial(language, "gpt_neox"),
+        "electra": partial(language, "electra", embedding_size=96),
+        "albert": partial(language, "albert", embedding_size=48),
+        "phi3": partial(language, "phi3", num_key_value_heads=2, pad_token_id=0),
         "segformer": partial(labelled, "segformer", hidden_sizes=[16, 32, 48, 64]),
         "wav2vec2": wav2vec2, "whisper": whisper, "clip": clip,
     },
