@@ -3,8 +3,9 @@
 Usage: bench/solvers.py [NAME...] [--shares R,R...] [--seconds N] [-o FILE.csv]
 
 The networks are those of Checkmate's comparison, recorded as shapes with
-their backward and without an optimizer (shape_recorder.py). Budgets are shares of the peak. Needs
-OR-Tools and HiGHS: pip install ortools highspy.
+their backward and without an optimizer (shape_recorder.py). Budgets are shares of the peak. The own
+search takes about a second, and ten; CP-SAT and, for steps that are small enough, the program of
+HiGHS take N. Needs both: pip install ortools highspy.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from tidepool.planning.graph import Graph, graphs_of
 from tidepool.planning.solution import Limits, Solution
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
+from networks.vision import ResNet
+
+SEARCH_SECONDS = (1, 10)  # of the own search
+MILP_OPERATORS = 80  # for more it finds nothing in such times
 COLUMNS = ("network", "operators", "values", "gaps", "share", "solver", "time", "bound", "seconds",
            "proved")
 
@@ -44,6 +51,21 @@ def vgg(counts: tuple[int, ...]) -> nn.Sequential:
         layers += [convolutions(widths[k], widths[k + 1], count), nn.MaxPool2d(2)]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512 * 49, 4096), nn.ReLU(),
                          nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1000))
+
+
+def mobilenet() -> nn.Sequential:
+    """Return MobileNet: convolutions of each channel alone, and of all channels at each point."""
+    widths = (32, 64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
+    strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
+
+    def unit(inputs: int, outputs: int, size: int, stride: int, groups: int = 1) -> list[nn.Module]:
+        return [nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False),
+                nn.BatchNorm2d(outputs), nn.ReLU()]
+
+    layers = unit(3, widths[0], 3, 2)
+    for before, width, stride in zip(widths, widths[1:], strides, strict=False):
+        layers += unit(before, before, 3, stride, before) + unit(before, width, 1, 1)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000))
 
 
 class UNet(nn.Module):
@@ -121,6 +143,8 @@ class SegNet(nn.Module):
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {  # with the batch, of 224 by 224
     "vgg16": (lambda: vgg((2, 2, 3, 3, 3)), 64),
     "vgg19": (lambda: vgg((2, 2, 4, 4, 4)), 64),
+    "mobilenet": (mobilenet, 64),
+    "resnet50": (lambda: ResNet(64, image=224, classes=1000, stem=(7, 2)), 64),
     "unet": (UNet, 16),
     "fcn8": (FCN8, 32),
     "segnet": (SegNet, 16),
@@ -141,11 +165,16 @@ def record(name: str, path: Path) -> None:
             pass
 
 
-def solutions(graph: Graph, seconds: float) -> Iterator[tuple[str, Solution]]:
-    """Yield what each solver has found."""
-    yield "gaps", Solution(list(graph.found), graph.found_ns, None, graph.found_seconds, False)
-    yield "cp-sat", cp_sat.solve(graph, seconds)
-    yield "milp", milp.solve(graph, seconds, Limits())
+def solutions(path: Path, budget: list[str],
+              seconds: float) -> Iterator[tuple[Graph, str, Solution]]:
+    """Yield what each solver has found, and for which graph."""
+    for effort in SEARCH_SECONDS:
+        _, (graph, *_) = graphs_of(path, [*budget, "--graph-seconds", str(effort)])
+        yield graph, f"gaps, {effort} s", Solution(list(graph.found), graph.found_ns, None,
+                                                   graph.found_seconds, proved=False)
+    yield graph, "cp-sat", cp_sat.solve(graph, seconds)
+    if len(graph.costs_ns) <= MILP_OPERATORS:
+        yield graph, "milp", milp.solve(graph, seconds, Limits())
 
 
 def rows(name: str, shares: list[float], seconds: float) -> Iterator[dict]:
@@ -154,9 +183,8 @@ def rows(name: str, shares: list[float], seconds: float) -> Iterator[dict]:
         path = Path(folder) / f"{name}.jsonl.gz"
         record(name, path)
         for share in shares:
-            _, (graph, *_) = graphs_of(path, ["--budget-ratio", str(share)])
-            base = sum(graph.costs_ns)
-            for solver, found in solutions(graph, seconds):
+            for graph, solver, found in solutions(path, ["--budget-ratio", str(share)], seconds):
+                base = sum(graph.costs_ns)
                 yield {"network": name, "operators": len(graph.costs_ns),
                        "values": len(graph.values), "gaps": len(graph.gaps), "share": share,
                        "solver": solver,

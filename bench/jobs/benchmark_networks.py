@@ -63,7 +63,7 @@ TEXT = {"width": 128, "heads": 4, "depth": 4, "vocabulary": 200, "length": 64}
 NETWORKS: dict[str, Network] = {
     # He et al., 2015.
     "resnet50": Network(ResNet, Bottleneck, RESNET, {"blocks": (1, 1), "image": 64},
-                        {"image": 96}, batch=128, medium_batch=8, small_batch=8, adam=False,
+                        {"image": 96}, batch=128, medium_batch=6, small_batch=8, adam=False,
                         images=True),
     "resnet152": Network(ResNet, Bottleneck, {**RESNET, "blocks": (3, 8, 36, 3)},
                          {"blocks": (1, 2), "image": 64}, {"image": 64}, batch=64, small_batch=8,

@@ -86,6 +86,9 @@ void write_graph(const ReplayOptions& options, const Trace& trace) {
   GapSearchConfig search;
   search.budget_bytes = plan_runs(options, trace).front().budget_bytes;
   search.goal = options.goal;
+  if (options.graph_seconds > 0) {
+    search.operators = static_cast<uint64_t>(options.graph_seconds * kOperatorsPerSecond);
+  }
   const EnergyTable energy =
       options.energy_path.empty() ? EnergyTable() : read_energy_table(options.energy_path);
   fmt::print("{}", graph_text(trace, search, energy));

@@ -37,6 +37,8 @@ a virtual clock, and says what a budget would cost. BUDGET is one of:
   --plan FILE            the job follows these plans, as `tidepool run --plan` does
   --write-plan FILE      look for plans for the trace's steps instead of running it
   --graph                write these steps as graphs for solvers, as JSON, instead
+  --graph-seconds N      what the search in each such graph takes, about (default 0.5); the
+                         same N always gives the same
   --energy FILE          with --graph: a table of what operators take in energy
   --least G              with --energy: what the graphs' search makes small: time (default) or
                          energy
@@ -213,6 +215,8 @@ std::vector<Option> finer_options(ReplayOptions& out) {
        [&](Text o, Text v) { out.planner.simulations = parse_number<size_t>(o, v, 0, 1'000'000); }},
       {"--plan", [&](Text, Text v) { out.plan_path = v; }},
       {"--write-plan", [&](Text, Text v) { out.write_plan_path = v; }},
+      {"--graph-seconds",
+       [&](Text o, Text v) { out.graph_seconds = parse_number<double>(o, v, 0.001, 1e6); }},
       {"--energy", [&](Text, Text v) { out.energy_path = v; }},
       {"--least",
        [&](Text o, Text v) {
@@ -284,6 +288,9 @@ void check_plans(const ReplayOptions& options) {
                        std::isfinite(options.goal.most_energy);
   if ((bounded || !options.energy_path.empty()) && !options.graph) {
     throw UsageError("--energy, --least, --most-time and --most-energy go with --graph");
+  }
+  if (options.graph_seconds > 0 && !options.graph) {
+    throw UsageError("--graph-seconds goes with --graph");
   }
   if (bounded && options.energy_path.empty()) {
     throw UsageError("--least, --most-time and --most-energy go with --energy");

@@ -47,6 +47,7 @@ struct ReplayOptions {
   std::string plan_path;           // the plan file that the job follows; empty for none
   std::string write_plan_path;     // look for plans instead, and write this file
   bool graph = false;              // write the steps as graphs instead, for solvers
+  double graph_seconds = 0;        // of the search in these graphs; 0: as long as in jobs
   GapGoal goal;                    // of the search in these graphs
   std::string energy_path;         // the table of what operators take; empty: nothing takes any
   std::string csv_path, svg_path;  // a grid's files; empty for names like that of the trace

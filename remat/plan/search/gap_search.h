@@ -24,10 +24,13 @@ struct GapGoal {
   double most_energy = std::numeric_limits<double>::infinity();
 };
 
+// What a search is bounded by, so that it finds the same each time; each takes some ten ns.
+inline constexpr uint64_t kOperatorsPerSecond = 100'000'000;
+
 struct GapSearchConfig {
   size_t budget_bytes = 0;
   GapGoal goal;
-  uint64_t operators = 50'000'000;  // that the model may run in all, some ten ns each
+  uint64_t operators = kOperatorsPerSecond / 2;  // that the model may run in all
   uint64_t seed = 1;
   StopToken* stop = nullptr;  // once it says so, the search ends with what it has
 };

@@ -21,6 +21,20 @@ def parsed(tmp_path):
          str(tmp_path / "energy"), "--most-time", "1.2", "-o", str(tmp_path / "plan")])
 
 
+def test_the_search_of_gaps_takes_as_long_as_is_said(monkeypatch, parsed):
+    follow_with(monkeypatch, 0)
+    seconds, of_stub = [], command.graphs_of
+
+    def graphs_of(trace, options):
+        seconds.append(float(options[options.index("--graph-seconds") + 1]))
+        return of_stub(trace, options)
+
+    monkeypatch.setattr(command, "graphs_of", graphs_of)
+    for parsed.seconds in (None, 3.5):
+        assert command.main(parsed) == 0
+    assert seconds == [10, 3.5]
+
+
 def follow_with(monkeypatch, beyond: float) -> list[float]:
     """Have plans take this much more than the bound they were looked for; return the bounds."""
     asked = []

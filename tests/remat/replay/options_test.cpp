@@ -93,6 +93,13 @@ TEST_CASE("a budget is a size") {
   CHECK_THROWS_WITH(parsed({"a", "--budget", "much"}), ContainsSubstring("--budget: "));
 }
 
+TEST_CASE("the search in graphs takes as long as is said") {
+  const auto options = parsed({"a", "--budget", "1GiB", "--graph", "--graph-seconds", "2.5"});
+  CHECK(options.graph_seconds == 2.5);
+  CHECK_THROWS_WITH(parsed({"a", "--budget", "1GiB", "--graph-seconds", "2"}),
+                    ContainsSubstring("--graph-seconds goes with --graph"));
+}
+
 TEST_CASE("one run can be logged") {
   CHECK(parsed({"a", "--budget", "1GiB", "--log", "x"}).log_path == "x");
   CHECK(parsed({"a", "--budget", "1GiB", "--iterations", "2", "--history", "x"}).history_path ==

@@ -40,6 +40,7 @@ Exit status: 0; 1 if there is no plan.
 SOLVERS = ("search", "gaps", "cp-sat", "milp")
 _PACKAGES = {"cp-sat": "ortools", "milp": "highspy"}
 # The first iteration shows the step, and the last two follow the plan.
+_SECONDS, _GAPS_SECONDS = 60, 10  # for a step
 _ATTEMPTS = 4  # to keep the bounds when the plan is followed
 _MARGIN = 0.001
 _FOLLOWED = ("--policy", "default", "--iterations", "3")
@@ -59,8 +60,8 @@ def add_parser(commands, shape) -> None:
     parser.add_argument("--budget", required=True, metavar="SIZE",
                         help="8GiB, 8GB, plain bytes, or 50%% of the step's peak")
     parser.add_argument("--solver", choices=SOLVERS, default=SOLVERS[0])
-    parser.add_argument("--seconds", type=float, default=60, metavar="N",
-                        help="the most that a solver takes for a step (default: 60)")
+    parser.add_argument("--seconds", type=float, metavar="N",
+                        help="the most that a solver takes for a step (default: 60, gaps: 10)")
     parser.add_argument("--energy", type=Path, metavar="FILE",
                         help="a table of what operators take in energy (gaps, milp)")
     parser.add_argument("--least", choices=("time", "energy"), default="time",
@@ -82,6 +83,8 @@ def main(parsed: argparse.Namespace) -> int:
         if not plan_file.may_replace(parsed.output):
             raise _Failure(f"{parsed.output}: exists and is no plan file")
         _check(parsed)
+        if parsed.seconds is None:
+            parsed.seconds = _GAPS_SECONDS if parsed.solver == "gaps" else _SECONDS
         parsed.output.write_text(_planned(parsed, _budget(parsed.budget)))
         print(f"wrote {parsed.output}")
     except (GraphError, OSError, _Failure) as error:
@@ -99,7 +102,7 @@ def _planned(parsed: argparse.Namespace, budget: list[str]) -> str:
             if parsed.solver == SOLVERS[0]:
                 _replay(parsed.trace, *budget, "--write-plan", str(draft))
             else:
-                heading, graphs = graphs_of(parsed.trace, [*budget, *_goal(aim)])
+                heading, graphs = graphs_of(parsed.trace, [*budget, *_effort(parsed), *_goal(aim)])
                 draft.write_text(_solved(aim, heading, graphs))
             over = _over_bounds(parsed, _follow(parsed, budget, draft))
             if not over:
@@ -125,6 +128,10 @@ def _check(parsed: argparse.Namespace) -> None:
         raise _Failure(f"the solver {parsed.solver} knows no energy: expected gaps or milp")
     if parsed.tier is not None and parsed.solver != "milp":
         raise _Failure(f"the solver {parsed.solver} knows no tier: expected milp")
+
+
+def _effort(parsed: argparse.Namespace) -> list[str]:
+    return ["--graph-seconds", str(parsed.seconds)] if parsed.solver == "gaps" else []
 
 
 def _goal(parsed: argparse.Namespace) -> list[str]:
