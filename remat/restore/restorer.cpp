@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -19,6 +20,25 @@ using Mode = RestorationPlan::Mode;
 
 bool is_missing(const Storage* storage) {
   return !storage->dead && storage->evicted && !storage->dying;
+}
+
+// What contents are to the job, in a user's words.
+std::string describe(const Value& value) {
+  switch (value.storage != nullptr ? value.storage->role : Role::kOther) {
+    case Role::kParameter:
+      return "a parameter";
+    case Role::kOptimizerState:
+      return "optimizer state";
+    case Role::kInput:
+      return "an input";
+    case Role::kGradient:
+      return "a gradient";
+    case Role::kOther:
+    case Role::kCount:
+      break;
+  }
+  return value.producer != nullptr ? fmt::format("a result of {}", value.producer->type->name)
+                                   : "a tensor that cannot be computed again";
 }
 
 class TurnScope {
@@ -172,6 +192,9 @@ void Restorer::load_into(void* block, Value& value, StreamId stream, DeviceLock&
       copies.tier()->load(slot, block, stream);
     }
     require_equal(&value, block);
+  } catch (const TierError& error) {
+    contents_.allocator.free_locked(block);
+    throw TierError(fmt::format("{} ({})", error.what(), describe(value)));
   } catch (...) {
     contents_.allocator.free_locked(block);
     throw;

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import test_libraries
 from selection import FULL
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-LIBRARIES = ROOT / "build" / "test_libraries"
 # A shared machine may be slow: a job that takes this long hangs.
 TIMEOUT_SECONDS = 1800 if FULL else 300
 
 
 def compile_library(source: str, *flags: str) -> Path:
     """Return the shared library of a C or C++ file of this folder, compiled if it has changed."""
-    path = HERE / source
-    compiler = ["gcc"] if path.suffix == ".c" else ["g++", "-std=c++20"]
-    command = [*compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
-               "-fvisibility=hidden", str(path)]
-    mark = hashlib.sha256(path.read_bytes() + repr((command, flags)).encode()).hexdigest()[:12]
-    library = LIBRARIES / f"{path.stem}_{mark}.so"
-    if not library.exists():
-        LIBRARIES.mkdir(parents=True, exist_ok=True)
-        unfinished = library.with_suffix(f".{os.getpid()}")
-        subprocess.run([*command, *flags, "-o", str(unfinished)], check=True)
-        os.replace(unfinished, library)
-    return library
+    return test_libraries.compile_library(HERE / source, *flags)
 
 
 def compile_with_torch(source: str) -> Path:

@@ -20,7 +20,7 @@ class Jobs:
         self.json = functools.cache(self._json)
 
     def run(self, script: str, *arguments: str, budget: str | None = None,
-            environ: tuple[tuple[str, str], ...] = (),
+            environ: tuple[tuple[str, str], ...] = (), seconds: float = JOB_SECONDS,
             **knobs: standin.Knob) -> subprocess.CompletedProcess[str]:
         """Run a script to its end, by `tidepool run` where a budget is given."""
         made = {**standin.environment(**knobs), "OMP_NUM_THREADS": "1", **dict(environ)}
@@ -29,7 +29,7 @@ class Jobs:
             command = [sys.executable, "-m", "tidepool", "run", "--device", "cuda",
                        "--budget", budget, "--", *command]
         return subprocess.run(command, env=made, text=True, capture_output=True,
-                              timeout=JOB_SECONDS)
+                              timeout=seconds)
 
     def _json(self, script: str, *arguments: str, **options) -> dict:
         done = self.run(script, *arguments, **options)
