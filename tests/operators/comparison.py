@@ -76,8 +76,8 @@ def same(left: object, right: object) -> bool:
 class Bench:
     """Attaches to this process, and runs cases.
 
-    With the chaos `offload`, what is evicted leaves by a copy into a file in `folder`, or not, as
-    chance has it.
+    With the chaos `offload:SEED`, what is evicted leaves by a copy into a file in `folder`, or not,
+    as chance has it.
     """
 
     def __init__(self, chaos: str, device: str, folder: Path) -> None:
@@ -85,8 +85,7 @@ class Bench:
 
         warnings.filterwarnings("ignore")
         tier = {}
-        if chaos == "offload":
-            chaos = "offload:1"
+        if chaos.startswith("offload"):
             tier["offload"] = "host:1GiB" if device == "cuda" else f"file:{folder}:1GiB"
         tidepool.enable(budget=BUDGET, chaos=chaos, device=device, **tier)
         self.device = "cpu" if device == "cpu" else "cuda:0"

@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--database", choices=DATABASES, default="operators")
     parser.add_argument("--shard", default="1/1", help="I/N, from 1/N to N/N")
     parser.add_argument("--full", action="store_true", help="all samples, types and ways")
-    parser.add_argument("--chaos", choices=("alloc", "op", "offload"), default="alloc")
+    parser.add_argument("--chaos", default="alloc", help="alloc, op or offload:SEED")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--varying", action="store_true",
                         help="without Tidepool: which operators vary from run to run?")

@@ -118,13 +118,14 @@ def test_every_entry_gives_the_same_bits(database, folder, summary):
 
 
 @pytest.mark.every_shard
+@pytest.mark.parametrize("seed", (1, 2) if FULL else (1,))
 @pytest.mark.parametrize("database", EXPECTED if FULL else ("composites",))
-def test_every_entry_gives_the_same_bits_with_a_tier(database, folder, disk_path, summary):
+def test_every_entry_gives_the_same_bits_with_a_tier(database, seed, folder, disk_path, summary):
     """What is evicted leaves by a copy or is recomputed, as chance has it."""
-    options = ["--chaos", "offload", *(["--full"] if FULL else [])]
+    options = ["--chaos", f"offload:{seed}", *(["--full"] if FULL else [])]
     groups = run_database(database, folder if FULL else disk_path, *options,
-                          name=f"{database}-offload")
-    judge(groups, f"{database} with a tier", summary)
+                          name=f"{database}-offload-{seed}")
+    judge(groups, f"{database} with a tier, seed {seed}", summary)
 
 
 def judge(groups: dict[str, dict], name: str, summary) -> dict[str, int]:
