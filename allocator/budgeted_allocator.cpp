@@ -160,6 +160,10 @@ void BudgetedAllocator::record_stream_locked(void* address, StreamId user) {
   parts_->arena.heap.add_user(parts_->arena.block_at(address), user);
 }
 
+void BudgetedAllocator::record_use_locked(void* address, StreamUse use) {
+  parts_->arena.heap.add_user(parts_->arena.block_at(address), use);
+}
+
 std::vector<StreamId> BudgetedAllocator::users(const void* address) const {
   return parts_->arena.heap.users(parts_->arena.block_at(address));
 }

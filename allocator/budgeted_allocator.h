@@ -62,8 +62,12 @@ class BudgetedAllocator {
   void record_stream(void* address, StreamId user);
   // record_stream() for a caller who holds the lock.
   void record_stream_locked(void* address, StreamId user);
+  // Says that the block is used, too, but on the stream of `use` no longer than that says: once it
+  // is freed, nobody waits for what the stream is given later. Requires: lock held.
+  void record_use_locked(void* address, StreamUse use);
 
-  // The streams whose work may use the block: its own, and those recorded. Requires: lock held.
+  // Streams whose work so far is all that uses the block: its own, and those recorded, but for uses
+  // after which its own stream has been ordered. Requires: lock held.
   std::vector<StreamId> users(const void* address) const;
 
   // A use of memory that ends with all the work that `stream` has been given so far. It stands for

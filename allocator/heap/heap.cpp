@@ -242,20 +242,29 @@ void Heap::await(BlockId id, StreamUses uses) {
 }
 
 void Heap::add_user(BlockId id, StreamId user) {
-  if (user != blocks_[id].stream) uses_.add(id, {user, 0});
+  if (user != blocks_[id].stream) uses_.add(id, {user, kUntilFreed});
+}
+
+void Heap::add_user(BlockId id, StreamUse use) {
+  if (use.stream != blocks_[id].stream) uses_.add(id, use);
 }
 
 std::vector<StreamId> Heap::users(BlockId id) const {
-  std::vector<StreamId> users{blocks_[id].stream};
-  if (blocks_[id].shared) {
-    for (const StreamUse& use : uses_.of(id)) users.push_back(use.stream);
+  const StreamId own = blocks_[id].stream;
+  std::vector<StreamId> users{own};
+  if (!blocks_[id].shared) return users;
+  for (const StreamUse& use : uses_.of(id)) {
+    const bool comes_before_own = use.epoch != kUntilFreed && clocks_.ordered(own, use);
+    if (!comes_before_own) users.push_back(use.stream);
   }
   return users;
 }
 
 void Heap::release_shared(BlockId id) {
   StreamUses uses = uses_.take(id);
-  for (StreamUse& use : uses) use.epoch = clocks_.open(use.stream);
+  for (StreamUse& use : uses) {
+    if (use.epoch == kUntilFreed) use.epoch = clocks_.open(use.stream);
+  }
   add_use(uses, {blocks_[id].stream, blocks_[id].freed_epoch});
   await(id, std::move(uses));
 }

@@ -86,7 +86,10 @@ class Heap {
   void release(BlockId id);
   // Notes that another stream uses the allocated block, too, until it is freed.
   void add_user(BlockId id, StreamId user);
-  // The streams that use the allocated block, its own among them.
+  // Notes that another stream uses the allocated block, too, but no longer than `use` says.
+  void add_user(BlockId id, StreamUse use);
+  // Streams whose work so far is all that uses the allocated block: what comes after it on all of
+  // these streams comes after every use. Its own stream is among them.
   std::vector<StreamId> users(BlockId id) const;
   // Frees kAwaitingFree blocks whose users have passed. True if there was one. O(shared blocks).
   bool release_passed();
@@ -176,6 +179,9 @@ class Heap {
   bool absorb_next(BlockId id);
   void check_block(BlockId id, const PageTable& pages) const;
   void check_indices(size_t free_bytes, size_t cached_bytes, size_t awaiting_bytes) const;
+
+  // Of a use by a stream's work until the block is freed.
+  static constexpr Epoch kUntilFreed = ~Epoch{0};
 
   const size_t range_bytes_;
   const size_t page_bytes_;

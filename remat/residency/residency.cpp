@@ -112,9 +112,10 @@ bool Residency::copy_out(Value& value, void* address) {
   if (streams == nullptr) return copies.make(value, address, {});
   const std::vector<StreamId> users = allocator_.users(address);
   close_copies(CopyDirection::kOut);
+  const bool made = copies.make(value, address, users);
   // The block is used until the copy has run, also by one of which only a part was enqueued.
-  allocator_.record_stream_locked(address, streams->out);
-  return copies.make(value, address, users);
+  allocator_.record_use_locked(address, allocator_.use_so_far(streams->out));
+  return made;
 }
 
 bool Residency::evict(Storage& storage) {

@@ -187,8 +187,13 @@ void Restorer::load_into(void* block, Value& value, StreamId stream, DeviceLock&
   contents_.residency.close_copies(CopyDirection::kIn);
   try {
     {
+      // The block is used until the copy has run, also by one of which only a part was enqueued.
+      const absl::Cleanup used = [&] {
+        if (streams == nullptr) return;
+        const StreamUse use = contents_.allocator.use_so_far(streams->in);
+        contents_.allocator.record_use_locked(block, use);
+      };
       Unlocked unlocked(lock);
-      if (streams != nullptr) contents_.allocator.record_stream(block, streams->in);
       copies.tier()->load(slot, block, stream);
     }
     require_equal(&value, block);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "allocator/base/sizes.h"
 #include "tests/support/catch.h"
@@ -67,6 +68,36 @@ TEST_CASE("recording the block's own stream changes nothing") {
   world.allocator.free(block);
   CHECK(world.statistics().awaiting_bytes == 0);
   CHECK(world.take(kB, kPage) == block);
+}
+
+TEST_CASE("a use that is known to have ended is waited for, and what came later is not") {
+  World world(2);
+  char* const block = world.take(kA, kPage);
+  char* const other = world.take(kB, kPage);
+  (void)world.streams.launch(kB, Address::of(block), kPage);
+  {
+    DeviceLock lock(world.mutex);
+    world.allocator.record_use_locked(block, world.allocator.use_so_far(kB));
+    CHECK(world.allocator.users(block) == std::vector{kA, kB});
+    world.allocator.close_uses_locked(kB, world.streams.record(kB));
+  }
+  (void)world.streams.launch(kB, Address::of(other), kPage);
+  world.allocator.free(block);
+  CHECK(world.take(kA, kPage) == block);                                     // which does not race
+  CHECK_FALSE(world.streams.launch(kA, Address::of(other), kPage).empty());  // no wait for that
+}
+
+TEST_CASE("who comes after a block's own stream comes after the uses that it has waited for") {
+  World world;
+  char* const block = world.take(kA, kPage);
+  (void)world.streams.launch(kB, Address::of(block), kPage);
+  DeviceLock lock(world.mutex);
+  const StreamUse use = world.allocator.use_so_far(kB);
+  world.allocator.record_use_locked(block, use);
+  world.allocator.order_after(kA, use, lock);
+  CHECK(world.allocator.users(block) == std::vector{kA});
+  world.allocator.record_stream_locked(block, kB);  // it goes on using the block
+  CHECK(world.allocator.users(block) == std::vector{kA, kB});
 }
 
 TEST_CASE("while the budget is ample, new pages come before another stream's memory in use") {

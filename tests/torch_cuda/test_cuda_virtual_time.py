@@ -6,16 +6,33 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from selection import FULL
 from tidepool.job import _plugin
 
 REPLAY = _plugin.LIBRARY_FOLDER / "tidepool-replay"
 LINK = 450  # GB/s each way
+LINKS = (25, 55, 110) if FULL else (55,)  # of which some of what is copied has to be waited for
 # What calls take the host and their streams, in nanoseconds; a page that moves takes 74 us.
 PRICES = ("launch:3000+60000,copy:2000+10000,event_record:300,event_query:300,stream_wait:300,"
           "create:29000,map:2000,access:38000,unmap:34000,release:23000")
-DEVICE = {"memory": "8GiB", "touch": False, "clock": True, "price": PRICES,
-          "speed": f"link:{LINK},memory:1000,threads:20"}
+DEVICE = {"memory": "8GiB", "touch": False, "clock": True, "price": PRICES}
+OFFLOAD = ("TIDEPOOL_OFFLOAD", "host:4GiB")
 ENVIRON = (("CUBLAS_WORKSPACE_CONFIG", ":16:8"), ("TIDEPOOL_PLANNING", "off"))
+
+
+def run(jobs, steps: int, budget: int | str, link: int, *environ: tuple[str, str]) -> dict:
+    """Train on a device with a link of so many GB/s each way."""
+    return jobs.json("timed_job.py", str(steps), budget=str(budget), environ=(*ENVIRON, *environ),
+                     speed=f"link:{link},memory:1000,threads:20", **DEVICE)
+
+
+def simulate(trace: Path, budget: int, link: int, iterations: int) -> dict:
+    """Return what the last of so many simulated steps of the job has cost."""
+    done = subprocess.run([str(REPLAY), str(trace), "--json", "--budget", str(budget), "--tier",
+                           f"4GiB@{link}", "--beside", "yes", "--policy", "planned", "--search",
+                           "0", "--iterations", str(iterations)], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +42,8 @@ def trace(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def ample(jobs, trace) -> dict:
-    recorded = (("TIDEPOOL_TRACE", str(trace)), ("TIDEPOOL_TRACE_STEPS", "4:4"))
-    return jobs.json("timed_job.py", "4", budget="6GiB", environ=(*ENVIRON, *recorded), **DEVICE)
+    return run(jobs, 4, "6GiB", LINK, ("TIDEPOOL_TRACE", str(trace)),
+               ("TIDEPOOL_TRACE_STEPS", "4:4"))
 
 
 def test_steps_repeat_themselves(ample):
@@ -39,13 +56,8 @@ def test_steps_repeat_themselves(ample):
 def test_a_step_takes_as_long_as_its_simulation(jobs, ample, trace):
     """At r = 0.5, with copies to the host's memory beside operators."""
     budget = (ample["fixed"] + ample["allocated_peak"]) // 2
-    found = jobs.json("timed_job.py", "6", budget=str(budget),
-                      environ=(*ENVIRON, ("TIDEPOOL_OFFLOAD", "host:4GiB")), **DEVICE)
-    done = subprocess.run([str(REPLAY), str(trace), "--json", "--budget", str(budget), "--tier",
-                           f"4GiB@{LINK}", "--beside", "yes", "--policy", "planned", "--search",
-                           "0", "--iterations", "6"], text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    simulated = json.loads(done.stdout)
+    found = run(jobs, 6, budget, LINK, OFFLOAD)
+    simulated = simulate(trace, budget, LINK, 6)
     assert found["tidepool"][-1]["fetched_bytes"] > 0
     # Steps differ a little, because what leaves in one need not come back in the same one.
     usual = statistics.median(step["ns"] for step in found["steps"][-3:])
@@ -53,3 +65,17 @@ def test_a_step_takes_as_long_as_its_simulation(jobs, ample, trace):
     assert 1.03 * plain < usual == pytest.approx(simulated["compute_ns"], rel=0.1)
     # The device never waits longer for copies than a step has lost.
     assert all(step["stalled_ns"] <= step["ns"] - plain for step in found["steps"])
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_operators_wait_for_copies_as_long_as_in_simulation(jobs, ample, trace, link):
+    """Under less than what the job has all the time, so that each step copies more than that."""
+    budget = 332 << 20
+    assert budget < ample["fixed"]
+    found = run(jobs, 6, budget, link, OFFLOAD)
+    assert found["tidepool"][-1]["fetched_bytes"] > 4 * budget
+    # One step leaves another state to the next than the one before did.
+    stalled = statistics.median(step["stalled_ns"] for step in found["steps"][-3:])
+    simulated = statistics.median(simulate(trace, budget, link, iterations)["exposed_ns"]
+                                  for iterations in (4, 5, 6))
+    assert stalled == pytest.approx(simulated, rel=0.1)

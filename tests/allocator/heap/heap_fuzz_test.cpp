@@ -82,7 +82,8 @@ class HeapModel {
   };
   struct Live {
     BlockId id;
-    std::set<uint32_t> users;
+    std::set<uint32_t> users;         // until it is freed
+    std::map<uint32_t, Epoch> ended;  // up to when other streams have used it
   };
   using LiveBlocks = std::map<size_t, Live>;  // by offset
 
@@ -167,7 +168,7 @@ class HeapModel {
       expect(covered(unit, stream, waited));
       unit = {Use::kTaken, {}};
     });
-    expect(live_.emplace(block.offset, Live{id, {}}).second);
+    expect(live_.emplace(block.offset, Live{id, {}, {}}).second);
     expect(heap_.allocated_at(block.offset) == id);
   }
 
@@ -190,6 +191,7 @@ class HeapModel {
     for_units(offset, block.end(), [&](Unit& unit) {
       unit.use = Use::kGiven;
       unit.uses[own] = clocks_.open(block.stream);
+      for (const auto& [user, epoch] : live.ended) unit.uses[user] = epoch;
       for (uint32_t user : live.users) unit.uses[user] = clocks_.open(StreamId{user});
     });
     heap_.release(live.id);
@@ -200,8 +202,16 @@ class HeapModel {
   bool use(const Operation& op, uint32_t stream) {
     if (live_.empty()) return false;
     const auto at = some_live(op.a);
-    heap_.add_user(at->second.id, StreamId{stream});
-    if (heap_[at->second.id].stream != StreamId{stream}) at->second.users.insert(stream);
+    const BlockId id = at->second.id;
+    const bool is_other = heap_[id].stream != StreamId{stream};
+    if (op.b % 2 == 0) {
+      heap_.add_user(id, StreamId{stream});
+      if (is_other) at->second.users.insert(stream);
+    } else {
+      const StreamUse use{StreamId{stream}, clocks_.open(StreamId{stream})};
+      heap_.add_user(id, use);
+      if (is_other) at->second.ended[stream] = use.epoch;
+    }
     return true;
   }
 
