@@ -67,4 +67,6 @@ def test_a_call_fails(jobs, summary, tier, faults, every):
         if fault == "kill":
             assert each["ends"].keys() == {"killed"}
         if each["fault"].startswith("read:") and fault not in (*HARMLESS, "kill"):
-            assert each["ends"].keys() == {"RuntimeError"}
+            # A copy that was to come back before it is read is read again when it is.
+            assert "RuntimeError" in each["ends"]
+            assert each["ends"].keys() <= {"RuntimeError", "well"}
