@@ -92,6 +92,9 @@ lib.impl("special_ndtri", mine, "FuncTorchBatched")
 note("a batching rule")
 torch.func.vmap(torch.sin)(torch.ones(2, 2))
 note("vmap")
+from torch.nested._internal import nested_tensor
+import torch.nested._internal.ops  # has a kernel of its own where there was none
+note("nested tensors")
 own._destroy()
 note("own is gone")
 trusted = torch.library.Library("trusted_of_test", "DEF")
@@ -167,6 +170,10 @@ def test_what_is_not_replaced_passes(seen):
 
 def test_a_rule_for_wrappers_replaces_nothing(seen):
     assert seen["a batching rule"] == seen["vmap"] == []
+
+
+def test_a_first_kernel_replaces_nothing(seen):
+    assert {*seen["nested tensors"]} == {"aten::_nested_get_jagged_dummy"}
 
 
 def test_a_kernel_that_is_taken_away(seen):

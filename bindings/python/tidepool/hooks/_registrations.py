@@ -176,7 +176,6 @@ class Registrations:
             return call_as_caller(register)
         if self._is_first(operator, _name_of(key)):
             self._plugin.distrust(operator)
-            self._replacing.add(library)
             return call_as_caller(register)
         with self._plugin.settling():
             result = call_as_caller(register)
