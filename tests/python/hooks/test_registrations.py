@@ -39,7 +39,7 @@ note("another library's")
 def its_own(a):
     return a
 its_own.__module__ = "torchvision.of_test"
-other.impl("f_of_test", mine, "CPU")
+other.impl("f_of_test", mine, "SparseCPU")
 note("another library's, again")
 other.impl("f_of_test", its_own, "AutocastCPU")
 note("its own, above")
