@@ -39,6 +39,8 @@ note("another library's")
 def its_own(a):
     return a
 its_own.__module__ = "torchvision.of_test"
+other.impl("f_of_test", mine, "SparseCPU")
+note("another library's, again")
 other.impl("f_of_test", its_own, "AutocastCPU")
 note("its own, above")
 other.impl("f_of_test", mine, "AutogradCPU")
@@ -86,6 +88,13 @@ note("defined")
 more.impl("new_of_test", mine, "Meta")
 lib.impl("special_ndtri", mine, "PythonTLSSnapshot")
 note("no data")
+lib.impl("special_ndtri", mine, "FuncTorchBatched")
+note("a batching rule")
+torch.func.vmap(torch.sin)(torch.ones(2, 2))
+note("vmap")
+from torch.nested._internal import nested_tensor
+import torch.nested._internal.ops  # has a kernel of its own where there was none
+note("nested tensors")
 own._destroy()
 note("own is gone")
 trusted = torch.library.Library("trusted_of_test", "DEF")
@@ -148,7 +157,8 @@ def test_what_pytorch_does_for_another_device_is_no_replacement(seen):
 
 
 def test_draws_are_recorded_until_a_kernel_may_run_inside_of_one(seen):
-    assert seen["another library's"] == settled("torchvision::f_of_test")
+    assert seen["another library's"] == ["torchvision::f_of_test"]
+    assert seen["another library's, again"] == settled("torchvision::f_of_test")
     assert seen["its own, above"] == []
     assert seen["another's, above"] == settled("torchvision::f_of_test")
     assert seen["draws without"] and not seen["draws"]
@@ -156,6 +166,14 @@ def test_draws_are_recorded_until_a_kernel_may_run_inside_of_one(seen):
 
 def test_what_is_not_replaced_passes(seen):
     assert seen["no data"] == seen["own"] == seen["own is gone"] == seen["defined"] == []
+
+
+def test_a_rule_for_wrappers_replaces_nothing(seen):
+    assert seen["a batching rule"] == seen["vmap"] == []
+
+
+def test_a_first_kernel_replaces_nothing(seen):
+    assert {*seen["nested tensors"]} == {"aten::_nested_get_jagged_dummy"}
 
 
 def test_a_kernel_that_is_taken_away(seen):

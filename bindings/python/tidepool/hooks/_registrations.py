@@ -25,6 +25,10 @@ WITHOUT_DATA = ("Fake", "Functionalize", "Meta", "PreDispatch", "Python", "Pytho
 # What the keys begin with whose kernels pass on to those that are recorded. A library that says
 # here how its own operators are differentiated or cast, as torchvision does, replaces nothing.
 ABOVE_RESULTS = ("Autograd", "Autocast")
+# Keys of torch.func's wrappers: their kernels, too, only pass on what is inside to those that are
+# recorded. PyTorch registers some of them when a job first calls `vmap` or `jvp`.
+OF_WRAPPERS = ("FuncTorchBatched", "FuncTorchBatchedDecomposition", "FuncTorchGradWrapper",
+               "FuncTorchVmapMode")
 # What the keys of a device's kernels end in, such as AutogradCUDA.
 _KEY_ENDS = {"cpu": "CPU", "cuda": "CUDA"}
 _EVERY_OPERATOR = "_"  # the namespace of fallbacks
@@ -94,6 +98,8 @@ class Registrations:
 
     def _replaces_nothing(self, namespace: str, key: str, kernel) -> bool:
         """Return whether a kernel says nothing new of results that are recorded."""
+        if _name_of(key) in OF_WRAPPERS:
+            return True
         # PyTorch has kernels in Python for some operators, and puts them in late.
         if key.endswith(self._other_keys) and _is_of_pytorch(kernel):
             return True
@@ -140,6 +146,14 @@ class Registrations:
 
         return fallback
 
+    def _is_first(self, operator: str, key: str) -> bool:
+        """Return whether no kernel of an operator can have run for what is recorded."""
+        has_kernel = self._compiled._dispatch_has_computed_kernel_for_dispatch_key
+        try:
+            return not any(has_kernel(operator, each) for each in (key, *_KEY_ENDS.values()))
+        except RuntimeError:  # no such operator, or a key that stands for several
+            return False
+
     def _reset(self, original):
         @functools.wraps(original)
         def reset(library):
@@ -159,6 +173,9 @@ class Registrations:
     def _register(self, library, operator: str, key: str, register):
         namespace = operator.split("::")[0]
         if _name_of(key) in WITHOUT_DATA or namespace not in (*NAMESPACES, _EVERY_OPERATOR):
+            return call_as_caller(register)
+        if self._is_first(operator, _name_of(key)):
+            self._plugin.distrust(operator)
             return call_as_caller(register)
         with self._plugin.settling():
             result = call_as_caller(register)
