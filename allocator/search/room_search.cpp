@@ -111,10 +111,11 @@ bool RoomSearch::is_better(const Request& request, const Window& window,
   return window.price <= price_of(*selection);
 }
 
-void RoomSearch::make_shortlist(const Request& request, bool by_pages, size_t taken) {
+void RoomSearch::make_shortlist(const Request& request, bool by_pages, size_t taken,
+                                uint64_t taken_price) {
   shortlists_.choose(view_.list(), view_.zone_begin(request.zone), view_.zone_end(request.zone),
                      arena_.heap.blocks(), wanted_by(request), by_pages ? &selector_ : nullptr,
-                     taken, *arena_.reclaimer);
+                     taken, taken_price, *arena_.reclaimer);
 }
 
 RoomPlan RoomSearch::new_pages(const Request& request) {
@@ -190,7 +191,9 @@ RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
     const size_t taken = selection ? selection->victims.size()
                          : window  ? window->evicted_blocks
                                    : 0;
-    make_shortlist(request, arena_.can_move_pages() && !one_block, taken);
+    const uint64_t price = selection ? price_of(*selection) : window ? window->price : 0;
+    make_shortlist(request, arena_.can_move_pages() && !one_block, taken,
+                   window ? std::min<uint64_t>(price, window->price) : price);
   }
   if (window && is_better(request, *window, selection)) return view_.plan_of(*window);
   if (!selection) return {};

@@ -98,7 +98,7 @@ class RoomSearch {
   bool pages_are_preferred(const Window& window) const;
   bool is_better(const Request& request, const Window& window,
                  const std::optional<PageSelection>& selection);
-  void make_shortlist(const Request& request, bool by_pages, size_t taken);
+  void make_shortlist(const Request& request, bool by_pages, size_t taken, uint64_t taken_price);
 
   Arena& arena_;
   SiteSearch sites_;

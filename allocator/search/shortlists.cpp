@@ -21,7 +21,7 @@ size_t bytes_given(size_t begin, size_t end, bool in_zone, const Wanted& wanted)
 
 uint64_t Shortlist::limit(size_t bytes) const {
   constexpr uint64_t kMost = UINT64_MAX / 2;
-  const double price = left_out * static_cast<double>(bytes);
+  const double price = std::min(left_out * static_cast<double>(bytes), kDearer * taken_price);
   return price < static_cast<double>(kMost) ? static_cast<uint64_t>(price) : kMost;
 }
 
@@ -52,7 +52,7 @@ Shortlist& Shortlists::list_for(const Wanted& wanted) {
 
 void Shortlists::choose(const PricedLayout& room, size_t zone_begin, size_t zone_end,
                         const BlockList& blocks, const Wanted& wanted, const PageSelector* pages,
-                        size_t taken, const Reclaimer& reclaimer) {
+                        size_t taken, uint64_t taken_price, const Reclaimer& reclaimer) {
   candidates_.clear();
   for (size_t i = 0; i < room.size(); ++i) {
     if (room.kind(i) != RoomKind::kEvictable) continue;
@@ -73,6 +73,7 @@ void Shortlists::choose(const PricedLayout& room, size_t zone_begin, size_t zone
   list.wanted = wanted;
   list.entries.clear();
   list.chosen_from = candidates_.size();
+  list.taken_price = static_cast<double>(taken_price);
   const size_t misses = candidates_.size() / kShare;
   list.last_miss = misses > 0 ? miss_ + misses : 0;
   if (misses == 0) return;

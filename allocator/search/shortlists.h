@@ -9,6 +9,9 @@
 // bytes that are wanted, than the cheapest block that was left out cost when the list was made:
 // Shortlist::limit_by_window(), limit_by_pages(). To a request that wants more than the list was
 // made for, a block can give more by as much; so no more is paid than for what the list was for.
+// Nor may anything be taken that costs more than kDearer times what the search took that made the
+// list: where all was locked or dear that was left out, the first limit says nothing, while blocks
+// that were restored or unlocked since then may cost next to nothing.
 // Owns the lists, which refer to blocks; owns no blocks. Not thread safe. Invariants: (1) the
 // blocks of a list are in address order; (2) no two lists are for the same request; (3) a list
 // serves no miss later than one for every kShare of the blocks that it was chosen from. See
@@ -50,6 +53,7 @@ struct Shortlist {
   uint64_t last_miss = 0;  // the last miss that the list may serve; 0: it was never made
   size_t chosen_from = 0;  // so many blocks
   double left_out = 0;     // price by byte of the cheapest block that could have been listed
+  double taken_price = 0;  // of all that the search took that made the list
   std::vector<Entry> entries;
 
   // The greatest price that may be paid for a window, or for pages, for a request.
@@ -61,6 +65,7 @@ struct Shortlist {
   }
 
  private:
+  static constexpr double kDearer = 2;
   uint64_t limit(size_t bytes) const;
 };
 
@@ -94,9 +99,10 @@ class Shortlists {
   // Makes the list for `wanted` anew from the evictable blocks of `room`. Those from index
   // `zone_begin` up to, but without, `zone_end` are in the wanted zone. `pages`: the selector that
   // has laid out `room`, if no single block serves the request; else nullptr. `taken`: how many
-  // blocks such a request takes. `reclaimer`: says which of the blocks may be listed. O(blocks).
+  // blocks such a request takes, and `taken_price` what these cost. `reclaimer`: says which of the
+  // blocks may be listed. O(blocks).
   void choose(const PricedLayout& room, size_t zone_begin, size_t zone_end, const BlockList& blocks,
-              const Wanted& wanted, const PageSelector* pages, size_t taken,
+              const Wanted& wanted, const PageSelector* pages, size_t taken, uint64_t taken_price,
               const Reclaimer& reclaimer);
 
   void check_invariants() const;

@@ -95,6 +95,17 @@ TEST_CASE("nothing is taken for more than what was left out had cost") {
   CHECK(world.shortlisted() == 0);
 }
 
+TEST_CASE("nothing dear is taken for want of what was locked when the list was made") {
+  World world(true);
+  const auto& owners = world.reclaimer.owners();
+  for (FakeOwner* owner : owners) owner->price = 1'000'000;
+  for (size_t k = 0; k < 3; ++k) owners[k]->price = 1000;
+  owners[1]->barrier = owners[2]->barrier = true;
+  CHECK(world.miss(kPage).front() == owners[0]);
+  owners[1]->barrier = owners[2]->barrier = false;
+  for (int k = 0; k < 2; ++k) CHECK(world.miss(kPage).front()->price == 1000);
+}
+
 TEST_CASE("listed blocks that are freed, kept or used again are passed over") {
   World world(true);
   world.miss(kPage);

@@ -13,7 +13,8 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kPage = 1024;
-const test::FakeReclaimer reclaimer;  // lets all blocks be listed
+constexpr uint64_t kAnyPrice = UINT64_MAX;  // was paid when the list was made
+const test::FakeReclaimer reclaimer;        // lets all blocks be listed
 
 // Blocks of given sizes, and a room that lists them.
 struct Layout {
@@ -73,7 +74,8 @@ TEST_CASE("a list holds the cheapest by what they give, and its limit is what wa
     std::sort(all.begin(), all.end());
 
     Shortlists lists;
-    lists.choose(room, zone_begin, zone_end, layout.blocks, wanted, nullptr, 1, reclaimer);
+    lists.choose(room, zone_begin, zone_end, layout.blocks, wanted, nullptr, 1, kAnyPrice,
+                 reclaimer);
     lists.check_invariants();
     lists.count_miss();
     const Shortlist* list = lists.find(wanted);
@@ -105,12 +107,14 @@ TEST_CASE("where only pages serve, small blocks are listed with what shares thei
   const Wanted wanted{3 * kPage, kPage, Zone::kTransient};
   const size_t outside = layout.room.size();
   Shortlists lists;
-  lists.choose(layout.room, outside, outside, layout.blocks, wanted, nullptr, 1, reclaimer);
+  lists.choose(layout.room, outside, outside, layout.blocks, wanted, nullptr, 1, kAnyPrice,
+               reclaimer);
   lists.count_miss();
   CHECK(lists.find(wanted) == nullptr);
   PageSelector selector(kPage);
   selector.lay_out(layout.room);
-  lists.choose(layout.room, outside, outside, layout.blocks, wanted, &selector, 12, reclaimer);
+  lists.choose(layout.room, outside, outside, layout.blocks, wanted, &selector, 12, kAnyPrice,
+               reclaimer);
   lists.check_invariants();
   const Shortlist* const list = lists.find(wanted);
   REQUIRE(list != nullptr);
@@ -126,7 +130,8 @@ TEST_CASE("a list lasts for one miss for each so many blocks, and no longer") {
   Shortlists lists;
   lists.count_miss();
   CHECK(lists.find(wanted) == nullptr);  // none was made
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, kAnyPrice,
+               reclaimer);
   for (int miss = 0; miss < 3; ++miss) {
     lists.count_miss();
     CHECK(lists.find(wanted) != nullptr);
@@ -143,7 +148,8 @@ TEST_CASE("what may not be listed is left out, and has no list last longer") {
   for (size_t k = 0; k < half; ++k) layout.blocks[layout.room[k].block].owner = &unlisted;
   const Wanted wanted{kPage, kPage, Zone::kTransient};
   Shortlists lists;
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, kAnyPrice,
+               reclaimer);
   const Shortlist* const list = lists.find(wanted);
   REQUIRE(list != nullptr);
   CHECK(list->entries.size() == half / Shortlists::kPart);
@@ -162,7 +168,7 @@ TEST_CASE(
   const auto wanted = [](size_t units) { return Wanted{units * kPage, kPage, Zone::kTransient}; };
   const auto make = [&](size_t units) {
     lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(units), nullptr, 1,
-                 reclaimer);
+                 kAnyPrice, reclaimer);
   };
   make(12);
   const Shortlist* const list = lists.find(wanted(12));
@@ -182,11 +188,28 @@ TEST_CASE(
   CHECK(lists.find(wanted(15))->wanted == wanted(14));
 }
 
+TEST_CASE("no more is paid than twice what was taken when the list was made") {
+  std::vector<RoomItem> items = evictable(Shortlists::kShare, kPage);
+  for (RoomItem& item : items) item.price = 1000;
+  const Layout layout(items);
+  const Wanted wanted{kPage, kPage, Zone::kTransient};
+  Shortlists lists;
+  for (const uint64_t taken_price : {uint64_t{0}, uint64_t{10}, uint64_t{499}, uint64_t{501}}) {
+    lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, taken_price,
+                 reclaimer);
+    const Shortlist* const list = lists.find(wanted);
+    REQUIRE(list != nullptr);
+    CHECK(list->limit_by_window(wanted) == std::min<uint64_t>(2 * taken_price, 1000));
+    CHECK(list->limit_by_pages(wanted) == std::min<uint64_t>(2 * taken_price, 1000));
+  }
+}
+
 TEST_CASE("a list of few serves its own size only") {
   const Layout layout(evictable(Shortlists::kMany - 1, kPage));
   Shortlists lists;
   const Wanted wanted{12 * kPage, kPage, Zone::kTransient};
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, kAnyPrice,
+               reclaimer);
   CHECK(lists.find(wanted) != nullptr);
   CHECK(lists.find({12 * kPage + 64, kPage, Zone::kTransient}) == nullptr);
 }
@@ -195,7 +218,8 @@ TEST_CASE("where a request takes many blocks, a list holds enough for several") 
   const Layout layout(evictable(2000, kPage));
   const Wanted wanted{12 * kPage, 0, Zone::kTransient};
   Shortlists lists;
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 12, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 12, kAnyPrice,
+               reclaimer);
   const Shortlist* const list = lists.find(wanted);
   REQUIRE(list != nullptr);
   CHECK(list->entries.size() == Shortlists::kRequests * 12);
@@ -207,7 +231,7 @@ TEST_CASE("each size and zone has a list of its own; the one that ends first mak
   const auto wanted = [](size_t k) { return Wanted{kPage << k, kPage, Zone::kTransient}; };
   for (size_t k = 0; k <= Shortlists::kLists; ++k) {
     lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(k), nullptr, 1,
-                 reclaimer);
+                 kAnyPrice, reclaimer);
     lists.check_invariants();
     if (k == 0) lists.count_miss();  // the first list ends one miss before the others
   }
@@ -216,7 +240,8 @@ TEST_CASE("each size and zone has a list of its own; the one that ends first mak
   CHECK(lists.find({kPage << 1, kPage, Zone::kMedium}) == nullptr);
   CHECK(lists.find({kPage << 1, 0, Zone::kTransient}) == nullptr);
   // Made again, it takes no second place.
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(1), nullptr, 1, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted(1), nullptr, 1, kAnyPrice,
+               reclaimer);
   lists.check_invariants();
   for (size_t k = 1; k <= Shortlists::kLists; ++k) CHECK(lists.find(wanted(k)) != nullptr);
 }
@@ -227,7 +252,8 @@ TEST_CASE("the greatest prices overflow no limit") {
   const Layout layout(items);
   Shortlists lists;
   const Wanted wanted{size_t{1} << 50, 0, Zone::kTransient};
-  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, reclaimer);
+  lists.choose(layout.room, 0, layout.room.size(), layout.blocks, wanted, nullptr, 1, kAnyPrice,
+               reclaimer);
   const Shortlist* list = lists.find(wanted);
   REQUIRE(list != nullptr);
   CHECK(list->limit_by_window(wanted) == UINT64_MAX / 2);
