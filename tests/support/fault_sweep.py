@@ -10,10 +10,14 @@ import ctypes
 import gc
 import json
 import os
+import signal
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
+
+# Faults of disk_faults.c that a job has to get over.
+HARMLESS = ("EINTR", "half", "signal")
 
 
 class DiskFaults:
@@ -106,3 +110,46 @@ def sweep(job: Callable[[int], dict[str, Any]], judge: Callable[[dict[str, Any]]
         problems.append(f"call {n}: {found}")
     return {"calls": found.get("calls", 0), "tried": sum(ends.values()), "ends": ends,
             "problems": problems}
+
+
+def wrong_ending(found: dict[str, Any], plain: list[Any], fault: str, folder: str) -> str:
+    """Return what is wrong with how a job has ended, whatever the fault was at, or nothing.
+
+    Args:
+        found: what `in_child` returned of it, with the `steps` and the `error` of `attempt`.
+        plain: the steps without a fault.
+        folder: where the tier has its file; "" if it has none.
+    """
+    if folder and os.listdir(folder):
+        return "something is left on the disk"
+    if fault == "kill":
+        return "" if found["status"] == -signal.SIGKILL else "it was not killed"
+    if found["status"] != 0:
+        return "it died"
+    if plain[:len(found["steps"])] != found["steps"]:
+        return "other bits"
+    if not found["error"] and len(found["steps"]) < len(plain):
+        return "steps are missing"
+    return ""
+
+
+def try_each(text: str, plain: list[Any], every: int, folder: str,
+             run: Callable[[str, str, int, int], dict[str, Any]],
+             judge: Callable[[dict[str, Any], list[Any], str, str], str]) -> dict[str, Any]:
+    """Sweep over the calls that a fault can have, as `sweep` says.
+
+    Args:
+        text: CALL:FAULT, or CALL:FAULT:COUNT where so many calls go wrong.
+        run: trains, in a child, given the call, the fault, the first call and their count.
+        judge: returns what else is wrong, given what came of it, `plain`, the call and the fault.
+    """
+    call, fault, *count = text.split(":")
+
+    def job(n: int) -> dict[str, Any]:
+        return in_child(lambda: run(call, fault, n, int((*count, 1)[0])))
+
+    def wrong(found: dict[str, Any]) -> str:
+        ending = wrong_ending(found, plain, fault, folder)
+        return ending if ending or fault == "kill" else judge(found, plain, call, fault)
+
+    return sweep(job, wrong, every)

@@ -12,7 +12,6 @@ memory where writing has failed for good.
 
 import gc
 import json
-import os
 import signal
 import sys
 from pathlib import Path
@@ -20,13 +19,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 
 import torch
-from fault_sweep import DiskFaults, attempt, in_child, sweep
+from fault_sweep import HARMLESS, DiskFaults, attempt, try_each
 from offload_job import digest, state_of
 from torch import nn
 
 MIB = 2**20
 WIDTH, LAYERS, BUDGET, STEPS = 256, 6, 4 * MIB, 2  # 6 MiB with gradients and optimizer state
-HARMLESS = ("EINTR", "half", "signal")
 REASONS = {"EIO": "Input/output error", "nothing": "No data available", "odd": "Input/output error",
            "bits": "its checksum is wrong"}
 faults = DiskFaults()
@@ -83,18 +81,8 @@ def offloaded(call, fault, first, count):
 
 
 def judge(found, plain, call, fault):
-    """Return what is wrong with how a job has ended, or nothing."""
-    if os.listdir(folder):
-        return "something is left on the disk"
-    if fault == "kill":
-        return "" if found["status"] == -signal.SIGKILL else "it was not killed"
-    if found["status"] != 0:
-        return "it died"
-    if plain[:len(found["steps"])] != found["steps"]:
-        return "other bits"
+    """Return what is wrong with how a job has ended that was not killed, or nothing."""
     error = found["error"]
-    if not error and len(found["steps"]) < STEPS:
-        return "steps are missing"
     if call == "file":
         return "" if not error or str(folder) in error else "the error does not say where"
     if found["before"] != found["after"]:
@@ -119,23 +107,14 @@ def judge(found, plain, call, fault):
     return "" if all(each in error for each in told) else "the error does not say what happened"
 
 
-def try_each(text, plain, every):
-    """Sweep over the calls that a fault can have, as `sweep` says."""
-    call, fault, *count = text.split(":")
-
-    def job(n):
-        return in_child(lambda: offloaded(call, fault, n, int((*count, 1)[0])))
-
-    return sweep(job, lambda found: judge(found, plain, call, fault),
-                 1 if call == "file" else every)
-
-
 def main():
     torch.set_num_threads(1)  # threads would not be there in forked children
     every = int(sys.argv[2])
     plain = attempt(training(STEPS))["steps"]  # it also imports what children would import each
     for text in sys.argv[3:]:
-        print(json.dumps({"fault": text, **try_each(text, plain, every)}), flush=True)
+        found = try_each(text, plain, 1 if text.startswith("file:") else every, str(folder),
+                         offloaded, judge)
+        print(json.dumps({"fault": text, **found}), flush=True)
 
 
 if __name__ == "__main__":
