@@ -23,7 +23,7 @@ struct PlannerConfig {
   // being tried is tried to its end. The policies get half of that once one of them runs. An
   // operator takes some microseconds to simulate.
   uint64_t operators = 3'000'000;
-  // Each candidate is simulated with the recorded times, and so many times with perturbed ones.
+  // Each candidate is simulated as recorded, and so often with other times in a little less memory.
   size_t perturbed = 2;
   double spread = 0.1;  // the standard deviation of the logarithm of a perturbed time
   // Whether a candidate that runs with the recorded times is accepted where none runs with all

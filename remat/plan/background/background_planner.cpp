@@ -21,6 +21,10 @@ namespace {
 
 constexpr uint32_t kMostPatience = 64;
 constexpr uint32_t kTrialSteps = 2;
+// What a plan may lose in steps after its trial, more than it gains between them, as a share of a
+// step's operators' time. A step may run ten times as long under a plan that has been good for
+// others, where room is made a little differently and more is evicted than was foreseen.
+constexpr double kMostLost = 0.5;
 constexpr uint32_t kFirstSteps = 2;  // the steps that are simulated to find a budget to try
 constexpr uint64_t kMostTryingNs = 2'000'000'000, kMostTryingsNs = 6'000'000'000;
 constexpr double kMostTryingOverhead = 20;
@@ -105,7 +109,10 @@ bool BackgroundPlanner::step_ended(const StepEnd& end) {
   repeats_ = end.repeated ? repeats_ + 1 : 0;
   alike_ = end.form_repeated ? alike_ + 1 : 0;
   Kind& kind = note_step(end, before);
-  sizes_.step_ended(end, kind.share);
+  if (const auto share = sizes_.step_ended(end, kind.share)) {
+    kind.share_before = *share;
+    kind.trial = Trial{.steps = kTrialSteps};
+  }
   if (phase_ == Phase::kBeginning) {
     go_on_beginning();
     return recording();
@@ -121,7 +128,7 @@ bool BackgroundPlanner::step_ended(const StepEnd& end) {
     watch_search(end.fingerprint);
     return false;
   }
-  if (end.repeated && kind.trial_steps > 0) judge_plan(kind);
+  if (end.repeated && kind.trial) judge_plan(kind);
   const Kind* const next = find_kind(end.expected);
   const bool again = next != nullptr && !next->searched && next->evicted && repeats_ > 0;
   // Which size comes next nobody knows.
@@ -160,7 +167,7 @@ BackgroundPlanner::Kind& BackgroundPlanner::note_step(const StepEnd& end, const 
   const uint64_t lost_ns = end.replayed_ns - before.replayed_ns + end.waited_ns - before.waited_ns;
   const double share = static_cast<double>(lost_ns) / std::max(own_ns, 1.0) +
                        config_.planner.search_share(end.prices - before.prices, own_ns);
-  if (!kind.searched) kind.share_before = (kind.share + share) / 2;
+  if (!kind.searched && !kind.trial) kind.share_before = (kind.share + share) / 2;
   kind.share = share;
   kind.evicted = end.evictions != before.evictions;
   return kinds_.emplace_back(kind);
@@ -188,7 +195,7 @@ void BackgroundPlanner::finish_search() {
     return;
   }
   runtime_.set_plan(*last_search_->plan);
-  if (kind != nullptr) kind->trial_steps = kTrialSteps;
+  if (kind != nullptr) kind->trial.emplace();
   const MutexLock guard(mutex_);
   ++statistics_.plans;
 }
@@ -233,9 +240,16 @@ void BackgroundPlanner::start_search(const StepEnd& end, Kind& kind) {
 }
 
 void BackgroundPlanner::judge_plan(Kind& kind) {
-  kind.planned_shares += kind.share;
-  if (--kind.trial_steps > 0) return;
-  if (!takes_more(kind.planned_shares / kTrialSteps, kind.share_before)) return;
+  Trial& trial = *kind.trial;
+  trial.lost += kind.share - tolerated_share(kind.share_before);
+  const bool was_tried = trial.steps == kTrialSteps;
+  if (!was_tried) ++trial.steps;
+  const bool ends_trial = !was_tried && trial.steps == kTrialSteps;
+  if (trial.lost <= (ends_trial ? 0 : kMostLost)) {
+    if (trial.steps == kTrialSteps) trial.lost = std::max(trial.lost, 0.0);
+    return;
+  }
+  kind.trial.reset();
   StepPlan none;
   none.fingerprint = kind.fingerprint;
   runtime_.set_plan(none);

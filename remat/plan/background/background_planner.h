@@ -5,11 +5,12 @@
 // the kind follow from then on (PlannedPolicy). So a job with two optimizers gets two plans, one
 // after the other, and steps that differ now and then, because the job writes its log, do not make
 // a plan obsolete. Where steps do the same with ever other sizes, one of whatever size is recorded
-// and searched, and SizePlanner tries its plans for others. A plan is taken back if its steps
-// replay and search more than the steps before it did. With every search the number of repeated
-// steps doubles that the next search waits for. While nothing is recorded, the planner hears only
-// of the ends of steps. A search that fails, or a lack of threads, is no error: the job goes on
-// with the policy that it has. Owns the search under way. The observer's functions need the
+// and searched, and SizePlanner tries its plans for others. A plan is taken back if its first steps
+// replay and search more than the steps before it did, or if later ones have lost more than half a
+// step (a cumulative sum, Page, Continuous inspection schemes, 1954). With every search the number
+// of repeated steps doubles that the next search waits for. While nothing is recorded, the planner
+// hears only of the ends of steps. A search that fails, or a lack of threads, is no error: the job
+// goes on with the policy that it has. Owns the search under way. The observer's functions need the
 // device's lock; the others must not have it. Thread safe. Invariants: (1) those of EventRecorder;
 // (2) at most one search is under way, and it is told to stop once the job has long done steps of
 // other kinds only.
@@ -96,17 +97,22 @@ class BackgroundPlanner final : public EventRecorder {
  private:
   enum class Phase : uint8_t { kBeginning, kWatching, kRecording, kSearching };
   struct Search;
+  // Trial: how a plan has done in the job.
+  struct Trial {
+    uint32_t steps = 0;  // judged so far, up to kTrialSteps
+    double lost = 0;     // what they took more than tolerated, in shares of a step
+  };
   // Kind: the steps that have one fingerprint.
   struct Kind {
     uint64_t fingerprint = 0;
-    bool evicted = false;      // whether the last such step had to evict
-    bool searched = false;     // whether no search has to begin for this kind
-    uint32_t trial_steps = 0;  // how many steps under a new plan are still to be judged
+    bool evicted = false;   // whether the last such step had to evict
+    bool searched = false;  // whether no search has to begin for this kind
     // The time that the last such step took for replays, waits for a tier and, by estimate,
     // searches for room, as a share of its operators' time.
     double share = 0;
-    double share_before = 0;    // the mean of `share` over two steps without a plan
-    double planned_shares = 0;  // the sum of `share` over the steps under the new plan
+    // `share` without a plan: the mean over two steps, or as simulated.
+    double share_before = 0;
+    std::optional<Trial> trial;  // nothing: the kind has no plan that could be taken back
   };
 
   void before_event() override;

@@ -144,20 +144,21 @@ void SizePlanner::finish(const std::shared_ptr<Attempt>& attempt) {
   changed_.notify_all();
 }
 
-void SizePlanner::step_ended(const StepEnd& end, double share) {
+std::optional<double> SizePlanner::step_ended(const StepEnd& end, double share) {
   computed_ns_ = end.computed_ns;
   Form& form = note_form(end.form);
   if (form.last != end.fingerprint) ++form.sizes;
   form.last = end.fingerprint;
   const auto attempt = std::exchange(attempt_, nullptr);
-  if (attempt == nullptr || end.foreseen != attempt->foreseen.fingerprint) return;
-  if (!mutex_.try_lock()) return;
+  if (attempt == nullptr || end.foreseen != attempt->foreseen.fingerprint) return {};
+  if (!mutex_.try_lock()) return {};
   const bool over = attempt->over;
   mutex_.unlock();
-  if (!over || !attempt->plan) return;
+  if (!over || !attempt->plan) return {};
   // From now on the plan is for what the step really was, which bytes may tell from the foreseen.
   StepPlan plan = *attempt->plan;
-  if (takes_more(share, attempt->share)) {
+  const bool is_bad = share > tolerated_share(attempt->share);
+  if (is_bad) {
     plan = {};
     form.left_alone = form.caution;
     form.caution = std::min(form.caution * 2, kMostCaution);
@@ -166,6 +167,8 @@ void SizePlanner::step_ended(const StepEnd& end, double share) {
   }
   plan.fingerprint = end.fingerprint;
   runtime_.set_plan(plan);
+  if (is_bad) return {};
+  return attempt->share;
 }
 
 void SizePlanner::wait() {

@@ -66,8 +66,8 @@ class SizePlanner {
   // Simulates the step that is foreseen. `facts`: the device's.
   void foreseen(const StepHistory& history, const TraceFacts& facts);
   // A step has ended. `share`: what it took for replays and searches, as a share of its operators'
-  // time.
-  void step_ended(const StepEnd& end, double share);
+  // time. Returns what such a step takes without a plan, as simulated, if it had one and keeps it.
+  std::optional<double> step_ended(const StepEnd& end, double share);
 
   void wait();
   // Tells simulations to end soon, and begins no other. Returns whether they have, by then.

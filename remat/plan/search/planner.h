@@ -6,12 +6,12 @@
 // stretch of the step at random, and keeps what is better (hill climbing). Last come plans that say
 // what is dropped between which uses (gap_search.h): one takes its place if it is better. Each
 // candidate is simulated, after a step without a plan, with the recorded times and again with
-// perturbed ones (PlannerConfig::perturbed); it has to run with all of them, but where
-// PlannerConfig::recorded_times_suffice says otherwise. Its score is the mean overhead, with the
-// time of its searches for room (PlannerConfig::search_share()). A long step is simulated less
-// often. Nothing depends on a clock, unless SimulationConfig::stop has one: the same step gives the
-// same plans. For a running job, background_planner.h makes the search.
-// Thread safe: searches share nothing.
+// perturbed ones and a little less memory (PlannerConfig::perturbed); it has to run with all of
+// them, but where PlannerConfig::recorded_times_suffice says otherwise. Its score is the mean
+// overhead, with the time of its searches for room (PlannerConfig::search_share()). A long step is
+// simulated less often. Nothing depends on a clock, unless SimulationConfig::stop has one: the same
+// step gives the same plans. For a running job, background_planner.h makes the search. Thread safe:
+// searches share nothing.
 #pragma once
 
 #include <cstddef>
@@ -50,11 +50,11 @@ struct BestPlan {
 BestPlan best_plan(const Trace& step, const SimulationConfig& job, const PlannerConfig& config,
                    std::span<const StepPlan> plans);
 
-// Whether a step under a plan has taken more, as such a share, than it should: more than it takes
-// without the plan, by more than measured costs vary.
-inline bool takes_more(double share, double without) {
+// The most that a step under a plan should take, as such a share: what it takes without the plan,
+// and what measured costs vary by.
+inline double tolerated_share(double without) {
   constexpr double kTolerance = 1.05, kToleratedShare = 0.005;
-  return share > kTolerance * without + kToleratedShare;
+  return kTolerance * without + kToleratedShare;
 }
 
 // WeightedOutput: a result that has bytes, for which a plan has a weight.

@@ -138,6 +138,26 @@ TEST_CASE("a plan whose steps replay more than those before it is taken back") {
   CHECK(job.step() == without);
 }
 
+TEST_CASE("a plan that did well at first is taken back if later steps lose by it") {
+  const Trace trace = network(2);
+  PlannedJob job(trace, 0.5, planner_of(trace, 200));
+  const uint64_t without = job.steps(4);
+  job.steps(4);
+  REQUIRE(job.planner.statistics().plans == 1);
+  REQUIRE(job.planner.statistics().taken_back == 0);
+  StepPlan bad;
+  bad.fingerprint = job.runtime.step_history().last_fingerprint();
+  bad.policy = "size";
+  {
+    const DeviceLock lock(job.runtime.mutex());
+    job.runtime.set_plan(bad);
+  }
+  REQUIRE(job.step() > without + without / 40);
+  for (int k = 0; k < 100 && job.planner.statistics().taken_back == 0; ++k) job.step();
+  CHECK(job.planner.statistics().taken_back == 1);
+  CHECK(job.step() == without);
+}
+
 TEST_CASE("a job whose steps keep changing is looked at ever less often") {
   const Trace trace = network(3);
   PlannedJob job(trace, 0.5, planner_of(trace, 20));
