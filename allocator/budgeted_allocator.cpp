@@ -24,6 +24,7 @@ struct BudgetedAllocator::Parts {
 
   void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream);
   void* allocate_free(size_t bytes, PlacementHint hint, StreamId stream);
+  void* allocate_window(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream);
   void* hand_out(BlockId id, size_t bytes);
   bool free_checked(void* address, size_t bytes, StreamId stream);
   Block& block(const void* address) { return arena.heap[arena.block_at(address)]; }
@@ -83,6 +84,17 @@ void* BudgetedAllocator::Parts::allocate_free(size_t bytes, PlacementHint hint, 
   return id != BlockId::kNone ? hand_out(id, bytes) : nullptr;
 }
 
+void* BudgetedAllocator::Parts::allocate_window(DeviceLock& lock, size_t bytes, PlacementHint hint,
+                                                StreamId stream) {
+  const AllocatorConfig& config = arena.config;
+  if (bytes > config.range_bytes || config.strategy != nullptr) return nullptr;
+  const size_t rounded = round_up(bytes, config.alignment);
+  const Zone zone = zone_of(rounded, hint, config);
+  if (stream != StreamId::kDefault) arena.register_stream(stream);
+  const BlockId id = rooms.make_quietly(lock, {bytes, rounded, zone, stream});
+  return id != BlockId::kNone ? hand_out(id, bytes) : nullptr;
+}
+
 bool BudgetedAllocator::Parts::free_checked(void* address, size_t bytes, StreamId stream) {
   const BlockId id = arena.block_at(address);
   const Block& block = arena.heap[id];
@@ -127,6 +139,11 @@ void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint, StreamId str
 
 void* BudgetedAllocator::allocate_free_locked(size_t bytes, PlacementHint hint, StreamId stream) {
   return parts_->allocate_free(bytes, hint, stream);
+}
+
+void* BudgetedAllocator::allocate_window_locked(size_t bytes, PlacementHint hint, StreamId stream,
+                                                DeviceLock& lock) {
+  return parts_->allocate_window(lock, bytes, hint, stream);
 }
 
 void BudgetedAllocator::free(void* address) {

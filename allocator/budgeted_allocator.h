@@ -55,6 +55,10 @@ class BudgetedAllocator {
   // Does as allocate() where a free block of that stream serves the request as it is; nullptr where
   // something would have to be done for it. Fills nothing with poison. Requires: lock held.
   void* allocate_free_locked(size_t bytes, PlacementHint hint, StreamId stream);
+  // Does so also where memory only has to be ordered or committed for it, or a window of blocks
+  // may be evicted at present; nullptr otherwise. Requires: lock held; it may be released for a
+  // while.
+  void* allocate_window_locked(size_t bytes, PlacementHint hint, StreamId stream, DeviceLock& lock);
 
   // Says that work on the stream `user` uses the block, too. After the block is freed, it is not
   // handed out again before the work that this stream has been given by then has run. Takes the

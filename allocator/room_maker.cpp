@@ -58,6 +58,25 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
   throw OutOfMemory(report_shortage(arena_, search_, request));
 }
 
+BlockId RoomMaker::make_quietly(DeviceLock& lock, Request request) {
+  BlockId served = BlockId::kNone;
+  arena_.poll(lock, request.stream);
+  arena_.merge_free_blocks();
+  for (const Attempt attempt : kAttempts) {
+    if (attempt == &RoomMaker::lend_used) break;  // the rest waits, or evicts
+    const Outcome outcome = (this->*attempt)(lock, request, served);
+    if (outcome == Outcome::kServed) return served;
+    if (outcome != Outcome::kNothing) return BlockId::kNone;
+  }
+  if (arena_.reclaimer == nullptr || !arena_.config.allow_windows) return BlockId::kNone;
+  search_.begin();
+  const RoomPlan plan = search_.window_of_evictions(request, {});
+  const auto* const window = std::get_if<WindowPlan>(&plan);
+  if (window == nullptr) return BlockId::kNone;
+  const Outcome outcome = arena_.take_window(lock, request, *window, served);
+  return outcome == Outcome::kServed ? served : BlockId::kNone;
+}
+
 bool RoomMaker::try_last_resorts(DeviceLock& lock, Request& request, bool& gave_back) {
   if (arena_.calls.any()) {  // pages are on their way: of another thread's request
     ++arena_.counts.retries;

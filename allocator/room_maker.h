@@ -23,6 +23,9 @@ class RoomMaker {
   // be ordered. It is not inlined, because its frame would slow down requests that need no room
   // made.
   [[gnu::noinline]] BlockId make_room(DeviceLock& lock, Request request);
+  // Returns an allocated block for a request that is only tried: from what is free, or a window of
+  // what may be evicted. kNone: there is none.
+  [[gnu::noinline]] BlockId make_quietly(DeviceLock& lock, Request request);
   // The configuration's strategy is told of a request, and says from which end of a free block it
   // is cut. Throws: OutOfMemory.
   [[gnu::noinline]] End admit(DeviceLock& lock, Request request);

@@ -212,6 +212,7 @@ void Runtime::restore_and_freeze(DeviceLock& lock, bool all) {
     }
   });
   try {
+    give_up_copies_ahead(lock);
     if (!evicted.all().empty()) contents_.replay_order.before_unasked_work(lock);
     restorer_.restore(evicted.all(), lock);  // leaves out what is being freed
     for (const Storage* storage : evicted.all()) {
@@ -224,6 +225,17 @@ void Runtime::restore_and_freeze(DeviceLock& lock, bool all) {
   }
   evicted.release();
   contents_.queue.something_changed();
+}
+
+// Bytes may be written unseen from now on: not before the copies have read them, and what was
+// copied does not stand for them any more.
+void Runtime::give_up_copies_ahead(DeviceLock& lock) {
+  Copies& copies = contents_.residency.copies;
+  while (Value* const value = copies.last_ahead()) {
+    const StreamUse use = value->hidden_use;
+    copies.drop(*value);
+    if (use.epoch > 0) contents_.allocator.order_all_after(use, lock);
+  }
 }
 
 std::span<const Operand> Runtime::running_operands() const {
@@ -309,6 +321,10 @@ Preference Runtime::preference() const { return contents_.policy->preference(); 
 
 Price Runtime::price(Owner owner, size_t free_beside_bytes) {
   Storage& storage = *static_cast<Storage*>(owner);
+  if (prefetcher_.makes_room()) [[unlikely]] {
+    if (!prefetcher_.has_leave(storage)) return Price::blocked();
+    return contents_.policy->fixed(prefetcher_.price(storage));
+  }
   if (!contents_.residency.evictable(storage)) return Price::blocked();
   return contents_.policy->fixed(contents_.residency.price(storage, free_beside_bytes));
 }
@@ -350,7 +366,13 @@ bool Runtime::move(DeviceLock& lock, Owner owner, void* to) {
 }
 
 bool Runtime::evict(Owner owner) {
-  return contents_.residency.evict(*static_cast<Storage*>(owner));
+  Storage& storage = *static_cast<Storage*>(owner);
+  if (!prefetcher_.enabled()) [[likely]]
+    return contents_.residency.evict(storage);
+  const bool ahead = contents_.residency.copies.is_ahead(*storage.current);
+  if (!contents_.residency.evict(storage)) return false;
+  if (storage.current->copied) prefetcher_.left(storage, ahead);
+  return true;
 }
 
 bool Runtime::give_up_or_wait(DeviceLock& lock) {
@@ -379,6 +401,8 @@ RuntimeStatistics Runtime::statistics() const {
   out.prefetches = prefetcher_.statistics.prefetches;
   out.prefetch_hits = prefetcher_.statistics.hits;
   out.prefetch_wasted_bytes = prefetcher_.statistics.wasted_bytes;
+  out.written_behind_bytes = contents_.residency.copies.ahead.copied_bytes;
+  out.write_behind_wasted_bytes = contents_.residency.copies.ahead.wasted_bytes;
   if (const Tier* tier = contents_.residency.copies.tier()) out.tier = tier->statistics();
   out.rematerializations = contents_.residency.rematerializations;
   out.contents_compared = contents_.residency.check.compared;

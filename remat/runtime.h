@@ -62,6 +62,9 @@ struct RuntimeStatistics {
   // Of the copies brought back, those that came before they were read; how many of these were then
   // read by an operator; and bytes of those that went again, or died, before.
   uint64_t prefetches = 0, prefetch_hits = 0, prefetch_wasted_bytes = 0;
+  // Bytes copied to the tier before they were to leave, and those of them that did not leave by
+  // that copy.
+  uint64_t written_behind_bytes = 0, write_behind_wasted_bytes = 0;
   TierStatistics tier;
   ForesightStatistics foresight;
   uint64_t rematerializations = 0;                 // storages made resident again
@@ -246,6 +249,7 @@ class Runtime final : public Reclaimer {
 
  private:
   void restore_and_freeze(DeviceLock& lock, bool all);
+  void give_up_copies_ahead(DeviceLock& lock);
   Price price_of_time(const Storage& storage, uint64_t ns) const;
   bool end_storage(Storage* storage, void* address);
   void tell_step_ended();

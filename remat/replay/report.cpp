@@ -37,6 +37,9 @@ Json fields_of(const Run& run) {
   out["stored_bytes"] = result.stored_bytes;
   out["loaded_bytes"] = result.loaded_bytes;
   out["exposed_ns"] = result.exposed_ns;
+  out["exposed_out_ns"] = result.exposed_out_ns;
+  out["written_behind_bytes"] = result.written_behind_bytes;
+  out["write_behind_wasted_bytes"] = result.write_behind_wasted_bytes;
   out["prefetches"] = result.prefetches;
   out["prefetch_hits"] = result.prefetch_hits;
   out["windows"] = result.windows;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -72,10 +73,13 @@ double Residency::forgetting_price(Storage& storage, const Circumstances& now) c
 // 0.2 to 0.7 of their peaks, over links of 12, 55 and 450 GB/s, and holds on ten others.
 double Residency::copying_price(const Storage& storage, const Circumstances& now) const {
   constexpr double kFactor = 4;
+  // What was copied ahead leaves and comes back while operators run.
+  constexpr double kFactorAhead = 1;
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const uint64_t ns = copies.cost_ns(*storage.current);
   if (ns == UINT64_MAX) return kNever;
-  return kFactor * policy_.time_price(ns, now).value_or(kNever);
+  const double factor = copies.is_ahead(*storage.current) ? kFactorAhead : kFactor;
+  return factor * policy_.time_price(ns, now).value_or(kNever);
 }
 
 double Residency::price(Storage& storage, size_t free_beside_bytes) const {
@@ -107,15 +111,34 @@ void Residency::close_copies(CopyDirection direction) {
   allocator_.close_uses_locked(is_out ? streams->out : streams->in, std::move(earlier));
 }
 
-bool Residency::copy_out(Value& value, void* address) {
+template <class Make>
+bool Residency::enqueue_copy(Value& value, void* address, Make&& make) {
   const TierStreams* const streams = copies.streams();
-  if (streams == nullptr) return copies.make(value, address, {});
+  if (streams == nullptr) return make(std::span<const StreamId>());
   const std::vector<StreamId> users = allocator_.users(address);
   close_copies(CopyDirection::kOut);
-  const bool made = copies.make(value, address, users);
-  // The block is used until the copy has run, also by one of which only a part was enqueued.
-  allocator_.record_use_locked(address, allocator_.use_so_far(streams->out));
+  const bool made = make(std::span<const StreamId>(users));
+  // The block is used until the copy has run, also by one of which only a part was enqueued. Who
+  // writes the bytes where they are waits for it, too.
+  value.hidden_use = allocator_.use_so_far(streams->out);
+  allocator_.record_use_locked(address, value.hidden_use);
   return made;
+}
+
+bool Residency::copy_out(Value& value, void* address) {
+  if (copies.is_ahead(value)) return true;  // the block's use by that copy was noted then
+  return enqueue_copy(value, address, [&](std::span<const StreamId> users) {
+    return copies.make(value, address, users);
+  });
+}
+
+bool Residency::copy_ahead(Storage& storage, uint64_t over_ns) {
+  Value& value = *storage.current;
+  if (value.copied || !at_rest(storage) || !copies.tier()->stores_beside(value.bytes)) return false;
+  if (value.producer == nullptr && !leaves_by_copy(storage)) return false;
+  return enqueue_copy(value, storage.address, [&](std::span<const StreamId> users) {
+    return copies.make_ahead(value, storage.address, users, over_ns);
+  });
 }
 
 bool Residency::evict(Storage& storage) {
@@ -127,6 +150,7 @@ bool Residency::evict(Storage& storage) {
     storage.dying = true;
     return false;
   }
+  if (copied) copies.left(*storage.current);
   storage.address = nullptr;
   storage.evicted = true;
   set_absent(storage, true);
@@ -146,17 +170,27 @@ bool Residency::evict_and_free(Storage& storage) {
   return true;
 }
 
+// Has one of a few storages copied now, and stay: it leaves the next time, or is written before.
+bool Residency::is_copied_ahead_at_random(Storage& storage) {
+  if (!random_ways_ || copies.streams() == nullptr) return false;
+  return random_ways_->next() % 4 == 0 && copy_ahead(storage, now_);
+}
+
 size_t Residency::evict_everything(uint64_t odds, SplitMix* random) {
   size_t count = 0;
+  const auto evict_or_copy = [&](Storage& storage) {
+    if (odds > 1 && random->next() % odds != 0) return;
+    if (!is_copied_ahead_at_random(storage)) count += evict_and_free(storage);
+  };
   for (Storage* storage = list_.next; storage != &list_;) {
     Storage* next = storage->next;
-    if (odds <= 1 || random->next() % odds == 0) count += evict_and_free(*storage);
+    evict_or_copy(*storage);
     storage = next;
   }
   if (!copies.enabled()) return count;
   store_.for_each_storage([&](Storage& storage) {
     if (storage.dead || storage.current->producer != nullptr || !evictable(storage)) return;
-    if (odds <= 1 || random->next() % odds == 0) count += evict_and_free(storage);
+    evict_or_copy(storage);
   });
   if (odds <= 1 || random->next() % odds == 0) count += offload_retained();
   return count;
@@ -240,6 +274,7 @@ size_t Residency::offload_retained() {
     Value& value = *kept_[k];
     if (value.producer != nullptr || value.storage != nullptr) continue;  // no retained root
     if (value.uses > 0 || value.locks > 0 || !copy_out(value, value.kept)) continue;
+    copies.left(value);
     free_kept(value);
     availability_changed(value);
     ++count;
@@ -261,6 +296,7 @@ void Residency::value_dies(Value& value) {
 }
 
 void Residency::check_invariants(const LineageStore& store) const {
+  copies.check_invariants();
   size_t listed = 0;
   for (const Storage* storage = list_.next; storage != &list_; storage = storage->next) {
     TIDEPOOL_CHECK(storage->next->previous == storage, "a broken list of resident storages");

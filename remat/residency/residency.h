@@ -57,6 +57,11 @@ class Residency {
   // evictable().
   double price(Storage& storage, size_t free_beside_bytes) const;
 
+  // Begins a copy of the storage's bytes, which stay where they are: if they leave before they are
+  // written, they leave at once. `over_ns`: see Copies::make_ahead(). False: they have a copy, may
+  // not leave now, or there is no room for a copy that nobody waits for.
+  bool copy_ahead(Storage& storage, uint64_t over_ns);
+
   // Takes the storage's bytes away. True: the block is the caller's, who takes the owner from it.
   bool evict(Storage& storage);
   // Takes the storage's bytes away and frees the block. False: nothing has happened.
@@ -120,7 +125,8 @@ class Residency {
   void keep_roots() { roots_leave_ = false; }
   bool offloads_roots() const { return roots_leave_ && copies.enabled(); }
 
-  // From now on the way in which something is evicted is random; for chaos.
+  // From now on the way in which something is evicted is random, and so is whether it is copied
+  // ahead; for chaos.
   void choose_ways_at_random(uint64_t seed) { random_ways_.emplace(seed); }
 
   size_t bookkeeping_bytes() const {
@@ -150,8 +156,12 @@ class Residency {
   double forgetting_price(Storage& storage, const Circumstances& now) const;
   double copying_price(const Storage& storage, const Circumstances& now) const;
   bool is_better_copied(Storage& storage);
+  bool is_copied_ahead_at_random(Storage& storage);
   // Makes sure that the tier has a copy of the value's bytes, which are in the block at `address`.
   bool copy_out(Value& value, void* address);
+  // Calls make(users) to enqueue a copy from the block, and notes the use of the block by it.
+  template <class Make>
+  bool enqueue_copy(Value& value, void* address, Make&& make);
 
   BudgetedAllocator& allocator_;
   Backend& backend_;

@@ -3,48 +3,43 @@
 #include <algorithm>
 
 #include "absl/cleanup/cleanup.h"
-#include "allocator/base/check.h"
 #include "remat/restore/storage_locks.h"
+#include "remat/restore/write_behind.h"
 
 namespace tidepool::remat {
 
 Prefetcher::Prefetcher(Contents& contents, Restorer& restorer, const StepHistory* history)
-    : contents_(contents), restorer_(restorer), history_(history) {
+    : contents_(contents),
+      restorer_(restorer),
+      history_(history),
+      storages_(history),
+      write_behind_(std::make_unique<WriteBehind>(contents, storages_, history)) {
   const Tier* const tier = contents.residency.copies.tier();
   enabled_ = history != nullptr && tier != nullptr && tier->runs_beside();
 }
 
-// A storage that the present step has not met is known by the number that it had in the last one.
-bool Prefetcher::is_known(const Storage& storage, uint32_t number) const {
-  if (storage.step_number != number) return false;
-  if (storage.step_seen == history_->step()) return true;
-  return storage.step_seen + 1 == history_->step() && expectation_ == history_->expectation();
+Prefetcher::~Prefetcher() = default;
+
+void Prefetcher::left(const Storage& storage, bool ahead) { write_behind_->left(storage, ahead); }
+
+size_t Prefetcher::bookkeeping_bytes() const {
+  return storages_.bookkeeping_bytes() + write_behind_->bookkeeping_bytes() + bytes_of(due_);
 }
 
 void Prefetcher::before_meeting(std::span<Storage* const> storages) {
   for (Storage* storage : storages) {
-    if (storage == nullptr) continue;
-    if (storage->prefetched) end_prefetch(*storage, !storage->evicted);
-    if (storage->step_seen == history_->step() || storage->step_number >= known_.size()) continue;
-    Storage*& known = known_[storage->step_number];
-    if (known == storage) known = nullptr;  // it will have another number
+    if (storage != nullptr && storage->prefetched) end_prefetch(*storage, !storage->evicted);
   }
+  storages_.before_meeting(storages);
 }
 
 void Prefetcher::after_meeting(std::span<Storage* const> storages) {
-  for (Storage* storage : storages) {
-    if (storage == nullptr || storage->dead || storage->step_seen != history_->step()) continue;
-    const uint32_t number = storage->step_number;
-    if (number >= known_.size()) known_.resize(number + 1);
-    known_[number] = storage;
-  }
+  storages_.after_meeting(storages);
 }
 
 void Prefetcher::forget(Storage& storage) {
   if (storage.prefetched) end_prefetch(storage, false);
-  if (storage.step_number < known_.size() && known_[storage.step_number] == &storage) {
-    known_[storage.step_number] = nullptr;
-  }
+  storages_.forget(storage);
   for (Load& load : due_) {
     if (load.storage == &storage) load.storage = nullptr;
   }
@@ -58,14 +53,8 @@ void Prefetcher::end_prefetch(Storage& storage, bool used) {
 
 void Prefetcher::end_step() {
   link_free_ns_ = 0;
-  const bool alike =
-      history_->matching() && history_->last_fingerprint() == history_->expected_fingerprint();
-  expectation_ = alike ? history_->expectation() : history_->expectation() - 1;
-  if (!alike) return;
-  // By these numbers the next step will call what it makes itself.
-  for (const StepHistory::Output& output : history_->expected_outputs()) {
-    if (output.number < known_.size()) known_[output.number] = nullptr;
-  }
+  storages_.end_step();
+  write_behind_->end_step();
 }
 
 bool Prefetcher::is_missing(const Storage& storage) const {
@@ -92,12 +81,12 @@ void Prefetcher::find_due() {
     }
     for (const uint32_t number : history_->expected_operands(at)) {
       ++looked;
-      Storage* const storage = number < known_.size() ? known_[number] : nullptr;
-      if (storage == nullptr || !is_known(*storage, number) || !is_missing(*storage)) continue;
+      Storage* const storage = storages_.find(number);
+      if (storage == nullptr || !is_missing(*storage)) continue;
       const auto is_same = [&](const Load& load) { return load.storage == storage; };
       if (std::any_of(due_.begin(), due_.end(), is_same)) continue;
       if (due_.size() == kMostLoads) break;
-      due_.push_back({storage, outputs_bytes});
+      due_.push_back({storage, at, outputs_bytes});
       work_ns += tier.load_ns(storage->current->bytes);
       const auto needed_ns = static_cast<uint64_t>(kSlack * static_cast<double>(work_ns));
       if (history_->time_until_ns(at) <= needed_ns) due = due_.size();
@@ -108,6 +97,7 @@ void Prefetcher::find_due() {
 
 void Prefetcher::advance(DeviceLock& lock) {
   if (busy_ || !history_->matching()) return;
+  write_behind_->advance();
   if (contents_.residency.copies.empty()) return;
   find_due();
   busy_ = true;
@@ -125,13 +115,19 @@ void Prefetcher::advance(DeviceLock& lock) {
 bool Prefetcher::fetch(const Load& load, DeviceLock& lock) {
   Storage& storage = *load.storage;
   const size_t bytes = storage.current->bytes;
-  const size_t taken = contents_.allocator.allocated_bytes();
-  if (taken + bytes + load.outputs_bytes > contents_.allocator.limit_bytes()) return false;
+  const size_t wanted = contents_.allocator.allocated_bytes() + bytes + load.outputs_bytes;
+  const size_t limit = contents_.allocator.limit_bytes();
   StorageLocks locked(contents_);
   locked.add(storage);
   if (storage.prefetched) end_prefetch(storage, false);  // it was evicted since
   const uint64_t now_ns = contents_.residency.now();
-  if (!restorer_.prefetch(storage, lock)) return false;
+  if (wanted > limit || !restorer_.prefetch(storage, Restorer::Room::kFree, lock)) {
+    makes_room_for_ = &load;
+    thread_ = RestorationQueue::this_thread();
+    const absl::Cleanup done = [this] { makes_room_for_ = nullptr; };
+    if (wanted > limit + leaving_bytes()) return false;
+    if (!restorer_.prefetch(storage, Restorer::Room::kMade, lock)) return false;
+  }
   storage.last_access = contents_.residency.now();
   storage.prefetched = !storage.dead;
   ++statistics.prefetches;
@@ -141,12 +137,31 @@ bool Prefetcher::fetch(const Load& load, DeviceLock& lock) {
   return true;
 }
 
-void Prefetcher::check_invariants() const {
-  for (size_t number = 0; number < known_.size(); ++number) {
-    const Storage* const storage = known_[number];
-    TIDEPOOL_CHECK(storage == nullptr || (!storage->dead && storage->step_number == number),
-                   "storage %zu is dead, or another one", number);
-  }
+// How much leaves for nothing.
+size_t Prefetcher::leaving_bytes() const {
+  size_t bytes = 0;
+  contents_.residency.copies.for_each_ahead([&](const Value& value) {
+    const Storage* const storage = value.storage;
+    if (storage != nullptr && !storage->evicted && has_leave(*storage)) bytes += value.bytes;
+  });
+  return bytes;
+}
+
+bool Prefetcher::has_leave(const Storage& storage) const {
+  const Residency& residency = contents_.residency;
+  if (!residency.copies.is_ahead(*storage.current) || !residency.at_rest(storage)) return false;
+  if (residency.copies.over_ns(*storage.current) > residency.now()) return false;
+  const StepHistory::Position next = storages_.next_use(storage);
+  return next != StepHistory::kUnknown && next > makes_room_for_->position;
+}
+
+// What is used last is the cheapest.
+double Prefetcher::price(const Storage& storage) const {
+  const Residency& residency = contents_.residency;
+  Circumstances until = residency.circumstances(storage, 0);
+  until.staleness_ns = std::max<uint64_t>(history_->time_until_ns(storages_.next_use(storage)), 1);
+  const uint64_t load_ns = residency.copies.tier()->load_ns(storage.current->bytes);
+  return contents_.policy->time_price(load_ns, until).value_or(0);
 }
 
 }  // namespace tidepool::remat

@@ -1,32 +1,35 @@
 // Prefetcher: brings copies back from a tier before the operators that read them begin, while
 // others run, so that fewer of them have to be waited for. It looks ahead of the job in the step
 // that is expected (StepHistory), and begins a load when the loads up to some later call would
-// otherwise not be over by that call. It takes free room only: nothing is evicted for a load that
-// nobody has asked for yet. At the first difference from the expected step it looks ahead only as
-// far as another step that begins alike says, and where there is none, not at all.
-// That a parameter will be read is known before the step has met it if the step that is expected
-// is like the one before it: then storages that the last step found have its numbers.
-// Owns nothing; refers to living storages, which forget() takes out. Not thread safe: the device's
-// lock is held.
-// Invariant: an entry of known_ is nullptr or a storage that is alive and has its index as number.
+// otherwise not be over by that call. It takes free room, or the room of what leaves for nothing,
+// because a copy of it has been made ahead (WriteBehind), and is used later than what is loaded.
+// Nothing else is evicted for a load that nobody has asked for yet. At the first difference from
+// the expected step it looks ahead only as far as another step that begins alike says, and where
+// there is none, not at all.
+// Refers to living storages, which forget() takes out. Not thread safe: the device's lock is held.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "remat/lineage/container_bytes.h"
 #include "remat/restore/contents.h"
+#include "remat/restore/foreseen_storages.h"
 #include "remat/restore/restorer.h"
 #include "remat/steps/step_history.h"
 
 namespace tidepool::remat {
 
+class WriteBehind;
+
 class Prefetcher {
  public:
   // `history`: the policy's; nullptr: it does not look ahead, and nothing is ever prefetched.
   Prefetcher(Contents& contents, Restorer& restorer, const StepHistory* history);
+  ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
@@ -43,8 +46,18 @@ class Prefetcher {
   // Ends all this.
   void disable() { enabled_ = false; }
 
-  // Begins the loads that are due. May release the lock.
+  // The storage has left by a copy; `ahead`: one that had been made ahead.
+  void left(const Storage& storage, bool ahead);
+  // Begins the copies and loads that are due. May release the lock.
   void advance(DeviceLock& lock);
+
+  // Whether this thread makes room for a load. Then only what has_leave() may be evicted, at
+  // price().
+  bool makes_room() const {
+    return makes_room_for_ != nullptr && thread_ == RestorationQueue::this_thread();
+  }
+  bool has_leave(const Storage& storage) const;
+  double price(const Storage& storage) const;
 
   struct Statistics {
     uint64_t prefetches = 0, prefetched_bytes = 0;
@@ -53,8 +66,8 @@ class Prefetcher {
   };
   Statistics statistics;
 
-  size_t bookkeeping_bytes() const { return bytes_of(known_) + bytes_of(due_); }
-  void check_invariants() const;
+  size_t bookkeeping_bytes() const;
+  void check_invariants() const { storages_.check_invariants(); }
 
  private:
   // So many copies that will be read are looked at, at most; and so many operands.
@@ -64,25 +77,28 @@ class Prefetcher {
   static constexpr double kSlack = 1.5;
 
   struct Load {
-    Storage* storage;      // nullptr: it has died
-    size_t outputs_bytes;  // made by operators before the one that reads it
+    Storage* storage;                // nullptr: it has died
+    StepHistory::Position position;  // of the call that reads it
+    size_t outputs_bytes;            // made by operators before that
   };
 
-  bool is_known(const Storage& storage, uint32_t number) const;
   bool is_missing(const Storage& storage) const;
   void find_due();
   bool fetch(const Load& load, DeviceLock& lock);
+  size_t leaving_bytes() const;
   void end_prefetch(Storage& storage, bool used);
 
   Contents& contents_;
   Restorer& restorer_;
   const StepHistory* const history_;
   bool enabled_;
-  bool busy_ = false;            // a thread is in advance()
-  std::vector<Storage*> known_;  // by number
-  std::vector<Load> due_;        // in the order of their reads
-  uint32_t expectation_ = 0;     // in which numbers of the step before hold
-  uint64_t link_free_ns_ = 0;    // when, on the logical clock, the loads so far will be over
+  ForeseenStorages storages_;
+  const std::unique_ptr<WriteBehind> write_behind_;
+  bool busy_ = false;                     // a thread is in advance()
+  std::vector<Load> due_;                 // in the order of their reads
+  const Load* makes_room_for_ = nullptr;  // one that `thread_` makes room for
+  const void* thread_ = nullptr;
+  uint64_t link_free_ns_ = 0;  // when, on the logical clock, the loads so far will be over
 };
 
 }  // namespace tidepool::remat

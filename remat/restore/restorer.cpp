@@ -157,14 +157,23 @@ void Restorer::load(Value& value, DeviceLock& lock) {
   load_into(block, value, stream, lock);
 }
 
-bool Restorer::prefetch(Storage& storage, DeviceLock& lock) {
+bool Restorer::prefetch(Storage& storage, Room room, DeviceLock& lock) {
   if (!contents_.queue.is_free()) return false;
-  Value& value = *storage.current;
+  const size_t bytes = storage.current->bytes;
   const StreamId stream = contents_.replay_order.stream();
-  void* const block =
-      contents_.allocator.allocate_free_locked(value.bytes, PlacementHint::kTransient, stream);
+  BudgetedAllocator& allocator = contents_.allocator;
+  constexpr PlacementHint kHint = PlacementHint::kTransient;
+  void* const block = room == Room::kFree
+                          ? allocator.allocate_free_locked(bytes, kHint, stream)
+                          : allocator.allocate_window_locked(bytes, kHint, stream, lock);
   if (block == nullptr) return false;
   TurnScope turn(contents_.queue, lock);
+  // The lock may have been released meanwhile.
+  if (!is_missing(&storage) || !storage.current->copied) {
+    allocator.free_locked(block);
+    return false;
+  }
+  Value& value = *storage.current;
   RestorationPlan plan(contents_, Mode::kFirm);  // keeps the value and its copy
   plan.add(value);
   try {

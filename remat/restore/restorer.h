@@ -35,10 +35,12 @@ class Restorer {
   // Throws: as restore(); RestorationError also if one of them is dying.
   void make_resident(std::span<Storage* const> storages, DeviceLock& lock);
 
-  // Brings the storage's copy back before anything reads it, if there is room without evicting
-  // anything, and no thread is restoring. False: nothing has happened. Requires: the storage is
-  // evicted and has a copy, and the tier's loads run beside operators.
-  bool prefetch(Storage& storage, DeviceLock& lock);
+  // Brings the storage's copy back before anything reads it, if there is room, and no thread is
+  // restoring. kFree: in free memory; kMade: also where a window of what may be evicted at this
+  // moment is. False: it has not come back. Requires: the storage is evicted and has a copy, and
+  // the tier's loads run beside operators.
+  enum class Room : uint8_t { kFree, kMade };
+  bool prefetch(Storage& storage, Room room, DeviceLock& lock);
 
   // Makes room from what the restoration under way has made for its later steps, where it does not
   // fit otherwise. False: there is nothing to give up.

@@ -123,6 +123,11 @@ void SimulatedProcess::report(SimulationResult* result) {
   result->stored_bytes = after.runtime.tier.stored_bytes - before_.runtime.tier.stored_bytes;
   result->exposed_ns = after.runtime.tier.load_ns + after.runtime.tier.store_ns -
                        before_.runtime.tier.load_ns - before_.runtime.tier.store_ns;
+  result->exposed_out_ns = after.runtime.tier.store_ns - before_.runtime.tier.store_ns;
+  result->written_behind_bytes =
+      after.runtime.written_behind_bytes - before_.runtime.written_behind_bytes;
+  result->write_behind_wasted_bytes =
+      after.runtime.write_behind_wasted_bytes - before_.runtime.write_behind_wasted_bytes;
   result->prefetches = after.runtime.prefetches - before_.runtime.prefetches;
   result->prefetch_hits = after.runtime.prefetch_hits - before_.runtime.prefetch_hits;
   result->loaded_bytes = after.runtime.tier.loaded_bytes - before_.runtime.tier.loaded_bytes;

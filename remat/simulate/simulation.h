@@ -90,10 +90,13 @@ struct SimulationResult {
   uint64_t operators_replayed = 0;
   uint64_t copied_bytes = 0, remapped_bytes = 0;
   uint64_t stored_bytes = 0, loaded_bytes = 0;  // copied to a tier, and back
-  uint64_t exposed_ns = 0;                      // that the job has waited for these
-  uint64_t prefetches = 0, prefetch_hits = 0;   // brought back early, and those then read
-  uint64_t windows = 0, remaps = 0;             // requests served by a window, or by moving pages
-  size_t peak_bytes = 0;                        // the most bytes handed out at once
+  // That the job has waited for these, and the part of it for copies to the tier.
+  uint64_t exposed_ns = 0, exposed_out_ns = 0;
+  // Copied before the bytes were to leave, and what of that has not left by these copies.
+  uint64_t written_behind_bytes = 0, write_behind_wasted_bytes = 0;
+  uint64_t prefetches = 0, prefetch_hits = 0;  // brought back early, and those then read
+  uint64_t windows = 0, remaps = 0;            // requests served by a window, or by moving pages
+  size_t peak_bytes = 0;                       // the most bytes handed out at once
   size_t reserved_peak_bytes = 0;  // the most bytes held from the device, in all iterations
   // The share of the budget that was free after a request that had something evicted: the mean.
   double fragmentation = 0;

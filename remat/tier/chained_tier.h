@@ -37,6 +37,7 @@ class ChainedTier final : public Tier {
   bool has_room(size_t bytes) const override {
     return host_->has_room(bytes) || file_->has_room(bytes);
   }
+  bool stores_beside(size_t bytes) const override { return host_->has_room(bytes); }
   std::optional<TierSlot> store(const void* from, size_t bytes,
                                 std::span<const StreamId> users) override;
   void load(TierSlot slot, void* to, StreamId user) override;

@@ -49,6 +49,9 @@ class Tier {
   virtual uint64_t most_bytes() const = 0;
   // Whether contents of so many bytes would find room now.
   virtual bool has_room(size_t bytes) const = 0;
+  // Whether contents of so many bytes would be stored beside operators, and nothing else that is
+  // stored would have to move for them.
+  virtual bool stores_beside(size_t bytes) const { return runs_beside() && has_room(bytes); }
   // Copies `bytes` from the block at `from`, after all that `users` have been given, the streams
   // whose work may use the block. nullopt: there is no room, or the tier has failed; nothing has
   // happened then.

@@ -13,6 +13,8 @@ nlohmann::json tier_json(const remat::RuntimeStatistics& remat) {
       {"prefetches", remat.prefetches},
       {"prefetch_hits", remat.prefetch_hits},
       {"prefetch_wasted_bytes", remat.prefetch_wasted_bytes},
+      {"written_behind_bytes", remat.written_behind_bytes},
+      {"write_behind_wasted_bytes", remat.write_behind_wasted_bytes},
       {"exposed_ns", remat.tier.store_ns + remat.tier.load_ns},
       {"tier_bytes", remat.tier.held_bytes},
       {"tier_peak_bytes", remat.tier.peak_bytes},

@@ -99,7 +99,7 @@ void SimulatedJob::wait_for_transfers(const void* address, size_t bytes) {
   const uint64_t until_ns = tier_->until(address, bytes);
   if (until_ns <= counts_.compute_ns) return;
   const uint64_t wait_ns = until_ns - counts_.compute_ns;
-  tier_->note_wait(wait_ns);
+  tier_->note_wait(address, bytes, wait_ns);
   advance(wait_ns);
 }
 

@@ -14,23 +14,32 @@ TierModel model_of(const Tier* tier) {
   return model;
 }
 
-void SimulatedTier::enqueue(uint64_t& free_ns, uint64_t earliest_ns, const void* address,
+void SimulatedTier::enqueue(CopyDirection direction, uint64_t earliest_ns, const void* address,
                             size_t bytes) {
+  uint64_t& free_ns = direction == CopyDirection::kOut ? out_free_ns_ : in_free_ns_;
   const uint64_t start_ns = std::max({free_ns, earliest_ns, now_ns_, until(address, bytes)});
   free_ns = start_ns + load_ns(bytes);
   const auto begin = reinterpret_cast<uintptr_t>(address);
-  transfers_.push_back({begin, begin + bytes, free_ns});
+  transfers_.push_back({begin, begin + bytes, free_ns, direction});
 }
 
 uint64_t SimulatedTier::until(const void* address, size_t bytes) {
   std::erase_if(transfers_, [&](const Transfer& transfer) { return transfer.over_ns <= now_ns_; });
-  const auto begin = reinterpret_cast<uintptr_t>(address);
   uint64_t over_ns = 0;
   for (const Transfer& transfer : transfers_) {
-    const bool overlaps = transfer.begin < begin + bytes && begin < transfer.end;
-    if (overlaps) over_ns = std::max(over_ns, transfer.over_ns);
+    if (transfer.uses(address, bytes)) over_ns = std::max(over_ns, transfer.over_ns);
   }
   return over_ns;
+}
+
+void SimulatedTier::note_wait(const void* address, size_t bytes, uint64_t ns) {
+  const uint64_t over_ns = until(address, bytes);
+  const bool is_out =
+      std::any_of(transfers_.begin(), transfers_.end(), [&](const Transfer& transfer) {
+        return transfer.over_ns == over_ns && transfer.direction == CopyDirection::kOut &&
+               transfer.uses(address, bytes);
+      });
+  (is_out ? counts_.store_ns : counts_.load_ns) += ns;
 }
 
 std::optional<TierSlot> SimulatedTier::store(const void* from, size_t bytes,
@@ -40,7 +49,7 @@ std::optional<TierSlot> SimulatedTier::store(const void* from, size_t bytes,
     return std::nullopt;
   }
   if (model_.runs_beside) {
-    enqueue(out_free_ns_, 0, from, bytes);
+    enqueue(CopyDirection::kOut, 0, from, bytes);
   } else {
     counts_.store_ns += store_ns(bytes);
   }
@@ -55,7 +64,7 @@ std::optional<TierSlot> SimulatedTier::store(const void* from, size_t bytes,
 void SimulatedTier::load(TierSlot slot, void* to, StreamId) {
   const Copy& copy = copies_.at(static_cast<uint64_t>(slot));
   if (model_.runs_beside) {
-    enqueue(in_free_ns_, copy.stored_ns, to, copy.bytes);
+    enqueue(CopyDirection::kIn, copy.stored_ns, to, copy.bytes);
   } else {
     counts_.load_ns += load_ns(copy.bytes);
   }

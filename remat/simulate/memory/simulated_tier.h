@@ -54,8 +54,8 @@ class SimulatedTier final : public Tier {
 
   // When all transfers to and from the `bytes` at `address` are over; 0 if they are.
   uint64_t until(const void* address, size_t bytes);
-  // Says that the job has waited so long for a transfer.
-  void note_wait(uint64_t ns) { counts_.load_ns += ns; }
+  // Says that the job has waited so long for these transfers, for the one that is over last.
+  void note_wait(const void* address, size_t bytes, uint64_t ns);
 
  private:
   struct Copy {
@@ -65,10 +65,16 @@ class SimulatedTier final : public Tier {
   struct Transfer {
     uintptr_t begin, end;
     uint64_t over_ns;
+    CopyDirection direction;
+
+    bool uses(const void* address, size_t bytes) const {
+      const auto first = reinterpret_cast<uintptr_t>(address);
+      return begin < first + bytes && first < end;
+    }
   };
   static constexpr uint64_t kLatencyNs = 10'000;
 
-  void enqueue(uint64_t& free_ns, uint64_t earliest_ns, const void* address, size_t bytes);
+  void enqueue(CopyDirection direction, uint64_t earliest_ns, const void* address, size_t bytes);
 
   const TierModel model_;
   const uint64_t& now_ns_;

@@ -68,6 +68,104 @@ TEST_CASE("what has no lineage leaves by a copy, and comes back from it") {
   job.check();
 }
 
+MemoryTier::Settings link_that_runs_beside() {
+  MemoryTier::Settings settings;
+  settings.runs_beside = true;
+  settings.compares = false;
+  return settings;
+}
+
+// Has the contents copied while they stay.
+bool copy_ahead(RematFixture& job, Tensor tensor) {
+  DeviceLock lock(job.mutex);
+  return job.runtime.call_context().contents.residency.copy_ahead(*job.framework.tracked(tensor),
+                                                                  1);
+}
+
+TEST_CASE("what was copied ahead leaves for nothing, unless it was written") {
+  OffloadingJob offloading(0.001, 1 << 20, link_that_runs_beside());
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  const Tensor made = job.pure({input}, 64, 1'000'000);
+  REQUIRE(copy_ahead(job, input));
+  CHECK_FALSE(copy_ahead(job, input));  // it has a copy
+  REQUIRE(copy_ahead(job, made));
+  CHECK_FALSE(input->evicted);
+  CHECK(offloading.stored.size() == 2);
+  CHECK(job.statistics().written_behind_bytes == 1024);
+  job.check();
+  SECTION("when its room is wanted") {
+    CHECK(job.evict(input));
+    CHECK(job.evict(made));
+    CHECK(offloading.stored.size() == 2);
+    CHECK(job.statistics().offloads == 2);
+    CHECK(job.matches(input));
+    CHECK(job.matches(made));
+    CHECK(job.statistics().operators_replayed == 0);
+    CHECK(job.statistics().write_behind_wasted_bytes == 0);
+  }
+  SECTION("a write makes the copy invalid") {
+    job.update(input);
+    CHECK_FALSE(job.value(input).copied);
+    CHECK(job.statistics().write_behind_wasted_bytes == 0);  // of the old contents `made` was made
+    CHECK(job.evict(input));
+    CHECK(offloading.stored.size() == 3);
+    CHECK(job.evict(made));
+    CHECK(job.matches(input));
+    CHECK(job.matches(made));
+  }
+  SECTION("what may be written unseen needs another copy") {
+    {
+      DeviceLock lock(job.mutex);
+      job.runtime.pause_evicting(lock);
+    }
+    CHECK_FALSE(job.value(input).copied);
+    CHECK_FALSE(copy_ahead(job, input));
+    CHECK(job.statistics().write_behind_wasted_bytes == 1024);
+    input->words()[3] ^= 1;
+    input->expected[3] ^= 1;
+    {
+      DeviceLock lock(job.mutex);
+      job.runtime.resume_evicting();
+    }
+    CHECK(job.evict(input));
+    CHECK(offloading.stored.size() == 3);
+    CHECK(job.matches(input));
+  }
+  SECTION("what dies before was copied in vain") {
+    job.drop(made);
+    CHECK(job.statistics().write_behind_wasted_bytes == 512);
+    CHECK(job.statistics().tier.held_bytes == 512);
+  }
+  job.check();
+}
+
+TEST_CASE("copies ahead take no room from what has to leave") {
+  MemoryTier::Settings settings = link_that_runs_beside();
+  settings.capacity = 1024;
+  OffloadingJob offloading(0.001, 1 << 20, settings);
+  RematFixture& job = offloading.job;
+  RematFixture::Tensors inputs;
+  for (int k = 0; k < 3; ++k) inputs.push_back(job.input());
+  REQUIRE(copy_ahead(job, inputs[0]));
+  REQUIRE(copy_ahead(job, inputs[1]));
+  CHECK_FALSE(copy_ahead(job, inputs[2]));
+  CHECK(job.evict(inputs[2]));
+  CHECK(job.value(inputs[0]).copied);  // what was copied last gives way
+  CHECK_FALSE(job.value(inputs[1]).copied);
+  CHECK(job.evict(inputs[0]));
+  CHECK_FALSE(job.evict(inputs[1]));  // what has left stays
+  for (const Tensor input : inputs) CHECK(job.matches(input));
+  CHECK(job.statistics().tier.peak_bytes <= settings.capacity);
+  job.check();
+}
+
+TEST_CASE("nothing is copied ahead where copies are waited for") {
+  OffloadingJob offloading;
+  CHECK_FALSE(copy_ahead(offloading.job, offloading.job.input()));
+  offloading.job.check();
+}
+
 TEST_CASE("the cheaper of forgetting and copying is taken") {
   const bool dear = GENERATE(false, true);
   OffloadingJob offloading(dear ? 100 : 0.001);

@@ -1,0 +1,73 @@
+#include "remat/restore/foreseen_storages.h"
+
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/lineage_builder.h"
+
+namespace tidepool {
+namespace {
+
+using remat::Storage;
+
+// Steps of calls that read one storage each, and make one.
+struct Steps {
+  void call(uint64_t site, Storage* read, Storage* made = nullptr) {
+    storages.before_meeting({&read, 1});
+    const remat::StepHistory::Call call = history.begin(site, {&read, 1}, now_ns += 10);
+    storages.after_meeting({&read, 1});
+    if (made == nullptr) return;
+    storages.before_meeting({&made, 1});
+    history.finish(call, {&made, 1});
+    storages.after_meeting({&made, 1});
+  }
+  void end() {
+    history.end_step(now_ns += 10);
+    storages.end_step();
+    storages.check_invariants();
+  }
+
+  remat::StepHistory history;
+  remat::ForeseenStorages storages{&history};
+  uint64_t now_ns = 0;
+};
+
+TEST_CASE("what two steps alike have in common is known before the third has met it") {
+  LineageBuilder built;
+  Storage* const first = built.root();
+  Storage* const second = built.root();
+  Storage* const made = built.root();
+  Steps steps;
+  for (int k = 0; k < 2; ++k) {
+    steps.call(1, first, made);
+    steps.call(2, second);
+    steps.end();
+  }
+  const uint32_t number = second->step_number;
+  CHECK(steps.storages.find(number) == second);
+  CHECK(steps.storages.next_use(*second) == 1);
+  CHECK(steps.storages.find(made->step_number) == nullptr);  // the step will make another
+  CHECK_FALSE(steps.storages.is_met(*second));
+  steps.call(1, first, made);
+  CHECK(steps.storages.find(made->step_number) == made);
+  CHECK(steps.storages.next_use(*first) == remat::StepHistory::kNever);
+  SECTION("it dies") {
+    steps.storages.forget(*second);
+    CHECK(steps.storages.find(number) == nullptr);
+    CHECK_FALSE(steps.storages.is_known(*second));
+  }
+  SECTION("the step meets it") {
+    steps.call(2, second);
+    CHECK(steps.storages.is_met(*second));
+    CHECK(steps.storages.find(number) == second);
+  }
+  SECTION("the step is another one") {
+    steps.call(3, first);
+    CHECK(steps.storages.find(number) == nullptr);
+    CHECK(steps.storages.next_use(*second) == remat::StepHistory::kUnknown);
+  }
+  steps.storages.check_invariants();
+}
+
+}  // namespace
+}  // namespace tidepool
