@@ -73,7 +73,7 @@ double Residency::forgetting_price(Storage& storage, const Circumstances& now) c
 // 0.2 to 0.7 of their peaks, over links of 12, 55 and 450 GB/s, and holds on ten others.
 double Residency::copying_price(const Storage& storage, const Circumstances& now) const {
   constexpr double kFactor = 4;
-  // What was copied ahead leaves and comes back while operators run.
+  // What was copied ahead leaves and comes back while operators run, if the link is not busy.
   constexpr double kFactorAhead = 1;
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const uint64_t ns = copies.cost_ns(*storage.current);

@@ -121,12 +121,13 @@ bool Prefetcher::fetch(const Load& load, DeviceLock& lock) {
   locked.add(storage);
   if (storage.prefetched) end_prefetch(storage, false);  // it was evicted since
   const uint64_t now_ns = contents_.residency.now();
-  if (wanted > limit || !restorer_.prefetch(storage, Restorer::Room::kFree, lock)) {
+  {
     makes_room_for_ = &load;
     thread_ = RestorationQueue::this_thread();
     const absl::Cleanup done = [this] { makes_room_for_ = nullptr; };
-    if (wanted > limit + leaving_bytes()) return false;
-    if (!restorer_.prefetch(storage, Restorer::Room::kMade, lock)) return false;
+    const size_t leaving = leaving_bytes();
+    const Restorer::Room room = leaving > 0 ? Restorer::Room::kMade : Restorer::Room::kFree;
+    if (wanted > limit + leaving || !restorer_.prefetch(storage, room, lock)) return false;
   }
   storage.last_access = contents_.residency.now();
   storage.prefetched = !storage.dead;

@@ -163,9 +163,10 @@ bool Restorer::prefetch(Storage& storage, Room room, DeviceLock& lock) {
   const StreamId stream = contents_.replay_order.stream();
   BudgetedAllocator& allocator = contents_.allocator;
   constexpr PlacementHint kHint = PlacementHint::kTransient;
-  void* const block = room == Room::kFree
-                          ? allocator.allocate_free_locked(bytes, kHint, stream)
-                          : allocator.allocate_window_locked(bytes, kHint, stream, lock);
+  void* block = allocator.allocate_free_locked(bytes, kHint, stream);
+  if (block == nullptr && room == Room::kMade) {
+    block = allocator.allocate_window_locked(bytes, kHint, stream, lock);
+  }
   if (block == nullptr) return false;
   TurnScope turn(contents_.queue, lock);
   // The lock may have been released meanwhile.

@@ -1,13 +1,13 @@
 // WriteBehind: begins copies to a tier before the bytes are to leave, while the link has nothing
 // else to do, so that room is there at once when it is wanted. It writes down what has left by a
 // copy in each kind of step, and during which call. In the next step of this kind it copies what
-// will leave for some time, once nothing uses it any more until then, what leaves first before the
-// others; also what left in the step of this kind before the last one, because where neighbouring
-// blocks leave together, now these and now those do. Where that takes the link a small part of the
-// step, what is used latest is copied, too, while the link is idle, until as much may leave at once
-// as one call wanted at most: for what leaves otherwise than before. At the first difference from
-// the expected step it stops. Owns these lists; refers to no storage. Not thread safe: the device's
-// lock is held.
+// will leave for some time, once nothing uses it any more until then, what leaves first before
+// the others; also what left in the step of this kind before the last one, because where
+// neighbouring blocks leave together, now these and now those do. Where that takes the link a small
+// part of the step, what is used latest is copied, too, while the link is idle, until as much may
+// leave at once as one call wanted at most: for what leaves otherwise than before. At the first
+// difference from the expected step it stops.
+// Owns these lists; refers to no storage. Not thread safe: the device's lock is held.
 #pragma once
 
 #include <cstddef>

@@ -160,7 +160,7 @@ TEST_CASE("copies ahead take no room from what has to leave") {
   job.check();
 }
 
-TEST_CASE("nothing is copied ahead where copies are waited for") {
+TEST_CASE("a copy that would be waited for is not made ahead") {
   OffloadingJob offloading;
   CHECK_FALSE(copy_ahead(offloading.job, offloading.job.input()));
   offloading.job.check();

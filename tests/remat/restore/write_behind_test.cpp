@@ -35,7 +35,10 @@ remat::RuntimeConfig config_of(const char* policy) {
 struct SteppingJob {
   explicit SteppingJob(const MemoryTier::Settings& settings = link_of(0.01))
       : job(7 * 4096, config_of("next-use"), nullptr, std::make_unique<MemoryTier>(settings)) {
-    for (int k = 0; k < 8; ++k) parameters.push_back(job.input(kPageWords));
+    for (int k = 0; k < 8; ++k) {
+      parameters.push_back(job.input(kPageWords));
+      job.update(parameters.back());  // what no operator has seen stays
+    }
   }
 
   void read(size_t parameter) { job.drop(job.pure({parameters[parameter]}, kPageWords, 400)); }
@@ -108,7 +111,7 @@ struct World {  // outlives the job
 };
 struct DeviceJob : World, RematFixture {
   DeviceJob()
-      : RematFixture(1 << 20, config_of("next-use"), nullptr,
+      : RematFixture(5 * 4096, config_of("next-use"), nullptr,
                      std::make_unique<remat::HostTier>(
                          std::make_unique<test::SimulatedCopies>(World::copies), 1 << 20, 1000)) {
     allocator.set_stream_order(&copies.streams);
