@@ -23,6 +23,7 @@ Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeCo
           chaos_,      config.step_history_at_once ? contents_.policy->step_history() : nullptr} {
   if (config.compares_restored) contents_.residency.check.enable_refusals();
   if (!config.offloads_roots) contents_.residency.keep_roots();
+  if (!config.notices_raw_writes) contents_.residency.copy_no_roots_ahead();
   if (!config.prefetches) prefetcher_.disable();
   allocator.set_reclaimer(this);
 }

@@ -49,6 +49,9 @@ struct RuntimeConfig {
   bool prefetches = true;
   // Whether contents without lineage may leave by copies, too.
   bool offloads_roots = true;
+  // Whether writes through raw pointers begin other contents. If not, what has no lineage is copied
+  // only when it leaves: such a write would be lost with its bytes.
+  bool notices_raw_writes = true;
   // Whether contents that come back otherwise than they were evicted are an error.
   bool compares_restored = false;
   Limits limits;

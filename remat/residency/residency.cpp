@@ -135,7 +135,8 @@ bool Residency::copy_out(Value& value, void* address) {
 bool Residency::copy_ahead(Storage& storage, uint64_t over_ns) {
   Value& value = *storage.current;
   if (value.copied || !at_rest(storage) || !copies.tier()->stores_beside(value.bytes)) return false;
-  if (value.producer == nullptr && !leaves_by_copy(storage)) return false;
+  const bool is_root = value.producer == nullptr;
+  if (is_root && (!copies_roots_ahead_ || !leaves_by_copy(storage))) return false;
   return enqueue_copy(value, storage.address, [&](std::span<const StreamId> users) {
     return copies.make_ahead(value, storage.address, users, over_ns);
   });

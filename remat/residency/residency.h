@@ -123,6 +123,8 @@ class Residency {
 
   // From now on contents without lineage stay where they are.
   void keep_roots() { roots_leave_ = false; }
+  // From now on contents without lineage are copied only when they leave.
+  void copy_no_roots_ahead() { copies_roots_ahead_ = false; }
   bool offloads_roots() const { return roots_leave_ && copies.enabled(); }
 
   // From now on the way in which something is evicted is random, and so is whether it is copied
@@ -169,6 +171,7 @@ class Residency {
   LineageStore& store_;
   std::optional<SplitMix> random_ways_;
   bool roots_leave_ = true;
+  bool copies_roots_ahead_ = true;
   Storage list_;  // head of the ring
   std::vector<Value*> kept_;
   size_t absent_bytes_ = 0;

@@ -11,6 +11,7 @@
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/engine/job_trace.h"
 #include "bindings/torch/engine/work_recorder.h"
+#include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {
 
@@ -26,6 +27,12 @@ bool plans(const RuntimeSettings& settings) {
          settings.config.chaos == remat::Chaos::kNone;
 }
 
+remat::RuntimeConfig runtime_config(const RuntimeSettings& settings) {
+  remat::RuntimeConfig config = settings.config;
+  config.notices_raw_writes = tripwire::kAvailable;
+  return config;
+}
+
 }  // namespace
 
 Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
@@ -36,7 +43,7 @@ Engine::Engine(c10::Device device, BudgetedAllocator& allocator,
       allocator_(allocator),
       backend_(std::move(backend)),
       trace_recorder_(start_trace_recorder(settings.trace, device, *backend_, allocator)),
-      runtime_(allocator, *backend_, settings.config, std::move(tier)),
+      runtime_(allocator, *backend_, runtime_config(settings), std::move(tier)),
       foreign_copies_(*this, allocator.statistics().budget_bytes),
       waits_for_plans_(settings.planning == Planning::kWait) {
   runtime_.set_recording(settings.recording);

@@ -140,6 +140,21 @@ TEST_CASE("what was copied ahead leaves for nothing, unless it was written") {
   job.check();
 }
 
+TEST_CASE("what may be written unseen at any time is not copied ahead") {
+  remat::RuntimeConfig config;
+  config.notices_raw_writes = false;
+  OffloadingJob offloading(0.001, 1 << 20, link_that_runs_beside(), config);
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  CHECK_FALSE(copy_ahead(job, input));
+  CHECK(copy_ahead(job, job.pure({input}, 64, 1'000'000)));
+  input->words()[3] ^= 1;
+  input->expected[3] ^= 1;
+  CHECK(job.evict(input));
+  CHECK(job.matches(input));
+  job.check();
+}
+
 TEST_CASE("copies ahead take no room from what has to leave") {
   MemoryTier::Settings settings = link_that_runs_beside();
   settings.capacity = 1024;
