@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "allocator/arena/arena.h"
 #include "allocator/arena/page_supply.h"
@@ -23,6 +24,7 @@ struct BudgetedAllocator::Parts {
   Parts(AddressSpace& space, const AllocatorConfig& config) : arena(space, config) {}
 
   void* allocate(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream);
+  std::optional<Request> tried_request(size_t bytes, PlacementHint hint, StreamId stream);
   void* allocate_free(size_t bytes, PlacementHint hint, StreamId stream);
   void* allocate_window(DeviceLock& lock, size_t bytes, PlacementHint hint, StreamId stream);
   void* hand_out(BlockId id, size_t bytes);
@@ -74,24 +76,28 @@ void* BudgetedAllocator::Parts::hand_out(BlockId id, size_t bytes) {
   return arena.address_of(id).pointer();
 }
 
-void* BudgetedAllocator::Parts::allocate_free(size_t bytes, PlacementHint hint, StreamId stream) {
+// A request for which nothing fails if it is not served. Nothing: it cannot even be tried.
+std::optional<Request> BudgetedAllocator::Parts::tried_request(size_t bytes, PlacementHint hint,
+                                                               StreamId stream) {
   const AllocatorConfig& config = arena.config;
-  if (bytes > config.range_bytes || config.strategy != nullptr) return nullptr;
+  if (bytes > config.range_bytes || config.strategy != nullptr) return std::nullopt;
   const size_t rounded = round_up(bytes, config.alignment);
-  const Zone zone = zone_of(rounded, hint, config);
   if (stream != StreamId::kDefault) arena.register_stream(stream);
-  const BlockId id = arena.heap.take_free(zone, rounded, stream, End::kLow);
+  return Request{bytes, rounded, zone_of(rounded, hint, config), stream};
+}
+
+void* BudgetedAllocator::Parts::allocate_free(size_t bytes, PlacementHint hint, StreamId stream) {
+  const auto request = tried_request(bytes, hint, stream);
+  if (!request) return nullptr;
+  const BlockId id = arena.heap.take_free(request->zone, request->bytes, stream, End::kLow);
   return id != BlockId::kNone ? hand_out(id, bytes) : nullptr;
 }
 
 void* BudgetedAllocator::Parts::allocate_window(DeviceLock& lock, size_t bytes, PlacementHint hint,
                                                 StreamId stream) {
-  const AllocatorConfig& config = arena.config;
-  if (bytes > config.range_bytes || config.strategy != nullptr) return nullptr;
-  const size_t rounded = round_up(bytes, config.alignment);
-  const Zone zone = zone_of(rounded, hint, config);
-  if (stream != StreamId::kDefault) arena.register_stream(stream);
-  const BlockId id = rooms.make_quietly(lock, {bytes, rounded, zone, stream});
+  const auto request = tried_request(bytes, hint, stream);
+  if (!request) return nullptr;
+  const BlockId id = rooms.make_quietly(lock, *request);
   return id != BlockId::kNone ? hand_out(id, bytes) : nullptr;
 }
 

@@ -24,6 +24,15 @@ class MemoryTier final : public remat::Tier {
     std::vector<uint64_t>* log = nullptr;  // the bytes of each store
   };
 
+  // A link whose copies run beside operators, and cannot be compared with contents.
+  static Settings beside(double ns_per_byte) {
+    Settings settings;
+    settings.ns_per_byte = ns_per_byte;
+    settings.runs_beside = true;
+    settings.compares = false;
+    return settings;
+  }
+
   explicit MemoryTier(const Settings& settings) : settings_(settings) {}
 
   std::string describe() const override { return "memory of a test"; }

@@ -15,6 +15,12 @@
 
 namespace tidepool {
 
+inline remat::RuntimeConfig config_of(const char* policy) {
+  remat::RuntimeConfig config;
+  config.policy = policy;
+  return config;
+}
+
 class RematFixture {
  public:
   using Tensor = sim::SimulatedStorage*;

@@ -68,13 +68,6 @@ TEST_CASE("what has no lineage leaves by a copy, and comes back from it") {
   job.check();
 }
 
-MemoryTier::Settings link_that_runs_beside() {
-  MemoryTier::Settings settings;
-  settings.runs_beside = true;
-  settings.compares = false;
-  return settings;
-}
-
 // Has the contents copied while they stay.
 bool copy_ahead(RematFixture& job, Tensor tensor) {
   DeviceLock lock(job.mutex);
@@ -83,7 +76,7 @@ bool copy_ahead(RematFixture& job, Tensor tensor) {
 }
 
 TEST_CASE("what was copied ahead leaves for nothing, unless it was written") {
-  OffloadingJob offloading(0.001, 1 << 20, link_that_runs_beside());
+  OffloadingJob offloading(0.001, 1 << 20, MemoryTier::beside(0.001));
   RematFixture& job = offloading.job;
   const Tensor input = job.input();
   const Tensor made = job.pure({input}, 64, 1'000'000);
@@ -143,7 +136,7 @@ TEST_CASE("what was copied ahead leaves for nothing, unless it was written") {
 TEST_CASE("what may be written unseen at any time is not copied ahead") {
   remat::RuntimeConfig config;
   config.notices_raw_writes = false;
-  OffloadingJob offloading(0.001, 1 << 20, link_that_runs_beside(), config);
+  OffloadingJob offloading(0.001, 1 << 20, MemoryTier::beside(0.001), config);
   RematFixture& job = offloading.job;
   const Tensor input = job.input();
   CHECK_FALSE(copy_ahead(job, input));
@@ -156,7 +149,7 @@ TEST_CASE("what may be written unseen at any time is not copied ahead") {
 }
 
 TEST_CASE("copies ahead take no room from what has to leave") {
-  MemoryTier::Settings settings = link_that_runs_beside();
+  MemoryTier::Settings settings = MemoryTier::beside(0.001);
   settings.capacity = 1024;
   OffloadingJob offloading(0.001, 1 << 20, settings);
   RematFixture& job = offloading.job;
@@ -303,15 +296,9 @@ TEST_CASE("copies that cannot be read back are an error, and nothing else is los
   job.check();
 }
 
-remat::RuntimeConfig with_delta() {
-  remat::RuntimeConfig config;
-  config.policy = "delta";
-  return config;
-}
-
 // A copy of 512 bytes takes 1 + 49 ns each way.
 TEST_CASE("delta copies what takes no longer to copy than its operator took") {
-  OffloadingJob offloading(49.0 / 512, 1 << 20, {}, with_delta());
+  OffloadingJob offloading(49.0 / 512, 1 << 20, {}, config_of("delta"));
   RematFixture& job = offloading.job;
   const Tensor input = job.input();
   const Tensor before = job.pure({input}, 64, 1'000'000);
@@ -334,7 +321,7 @@ TEST_CASE("delta copies what takes no longer to copy than its operator took") {
 TEST_CASE("delta lets contents without lineage go where nothing else makes room") {
   constexpr size_t kBudget = 8 * 4096;
   constexpr uint32_t kWords = 3 * 4096 / 8;
-  OffloadingJob offloading(0.001, kBudget, {}, with_delta());
+  OffloadingJob offloading(0.001, kBudget, {}, config_of("delta"));
   RematFixture& job = offloading.job;
   const Tensor input = job.input(kWords);
   const Tensor made = job.pure({input}, kWords, 100);
@@ -352,7 +339,7 @@ TEST_CASE("delta lets contents without lineage go where nothing else makes room"
 TEST_CASE("delta forgets what finds no room in the tier") {
   MemoryTier::Settings settings;
   settings.capacity = 512;
-  OffloadingJob offloading(0.001, 1 << 20, settings, with_delta());
+  OffloadingJob offloading(0.001, 1 << 20, settings, config_of("delta"));
   RematFixture& job = offloading.job;
   const Tensor input = job.input();
   const Tensor made = job.pure({input}, 64, 100);

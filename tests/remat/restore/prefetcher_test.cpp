@@ -14,23 +14,11 @@ namespace {
 
 using Tensor = RematFixture::Tensor;
 
-MemoryTier::Settings link_that_runs_beside() {
-  MemoryTier::Settings settings;
-  settings.ns_per_byte = 1;  // 512 ns for 64 words of 8 bytes
-  settings.runs_beside = true;
-  settings.compares = false;
-  return settings;
-}
-
-remat::RuntimeConfig config_of(const char* policy) {
-  remat::RuntimeConfig config;
-  config.policy = policy;
-  return config;
-}
+constexpr double kNsPerByte = 1;  // 512 ns for 64 words of 8 bytes
 
 // A job whose steps read its parameters one after the other, each by an operator of 400 ns.
 struct SteppingJob {
-  explicit SteppingJob(const MemoryTier::Settings& settings = link_that_runs_beside(),
+  explicit SteppingJob(const MemoryTier::Settings& settings = MemoryTier::beside(kNsPerByte),
                        size_t budget_bytes = 1 << 20)
       : job(budget_bytes, config_of("next-use"), nullptr, std::make_unique<MemoryTier>(settings)) {
     for (int k = 0; k < 4; ++k) parameters.push_back(job.input());
@@ -99,7 +87,7 @@ TEST_CASE("what the next operators read is brought back before they begin") {
 }
 
 TEST_CASE("a load that has time is not begun early") {
-  MemoryTier::Settings settings = link_that_runs_beside();
+  MemoryTier::Settings settings = MemoryTier::beside(kNsPerByte);
   settings.ns_per_byte = 0.1;  // 52 ns, less than an operator takes
   SteppingJob stepping(settings);
   stepping.step();
@@ -112,7 +100,7 @@ TEST_CASE("a load that has time is not begun early") {
 }
 
 TEST_CASE("nothing is prefetched where loads are waited for, or not at all") {
-  MemoryTier::Settings settings = link_that_runs_beside();
+  MemoryTier::Settings settings = MemoryTier::beside(kNsPerByte);
   settings.runs_beside = false;
   SteppingJob stepping(settings);
   stepping.step();
@@ -124,7 +112,7 @@ TEST_CASE("nothing is prefetched where loads are waited for, or not at all") {
 }
 
 TEST_CASE("nothing is evicted for what nobody has asked for yet") {
-  SteppingJob stepping(link_that_runs_beside(), 4096);
+  SteppingJob stepping(MemoryTier::beside(kNsPerByte), 4096);
   RematFixture& job = stepping.job;
   stepping.step();
   stepping.step();
@@ -143,7 +131,7 @@ TEST_CASE("nothing is evicted for what nobody has asked for yet") {
 }
 
 TEST_CASE("a prefetch that fails leaves the error to the reader") {
-  MemoryTier::Settings settings = link_that_runs_beside();
+  MemoryTier::Settings settings = MemoryTier::beside(kNsPerByte);
   settings.fail_load_at = 1;
   SteppingJob stepping(settings);
   stepping.step();
@@ -166,7 +154,7 @@ TEST_CASE("random steps that repeat themselves keep their contents") {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     INFO("seed " << seed);
     test::Random random(seed);
-    MemoryTier::Settings settings = link_that_runs_beside();
+    MemoryTier::Settings settings = MemoryTier::beside(kNsPerByte);
     if ((random.below(4) == 0)) settings.refuse_every = 3;
     RematFixture job(5 * 4096, config_of((random.below(2) == 0) ? "planned" : "next-use"), nullptr,
                      std::make_unique<MemoryTier>(settings));

@@ -16,24 +16,10 @@ namespace {
 using Tensor = RematFixture::Tensor;
 constexpr uint32_t kPageWords = 4096 / 8;
 
-MemoryTier::Settings link_of(double ns_per_byte) {
-  MemoryTier::Settings settings;
-  settings.ns_per_byte = ns_per_byte;
-  settings.runs_beside = true;
-  settings.compares = false;
-  return settings;
-}
-
-remat::RuntimeConfig config_of(const char* policy) {
-  remat::RuntimeConfig config;
-  config.policy = policy;
-  return config;
-}
-
 // A job whose steps read its parameters one after the other, each by an operator of 400 ns. Two of
 // them do not fit.
 struct SteppingJob {
-  explicit SteppingJob(const MemoryTier::Settings& settings = link_of(0.01))
+  explicit SteppingJob(const MemoryTier::Settings& settings = MemoryTier::beside(0.01))
       : job(7 * 4096, config_of("next-use"), nullptr, std::make_unique<MemoryTier>(settings)) {
     for (int k = 0; k < 8; ++k) {
       parameters.push_back(job.input(kPageWords));
@@ -80,7 +66,7 @@ TEST_CASE("nothing is copied ahead in a step that is another one than expected")
 }
 
 TEST_CASE("nothing is copied ahead where copies are waited for") {
-  MemoryTier::Settings settings = link_of(0.01);
+  MemoryTier::Settings settings = MemoryTier::beside(0.01);
   settings.runs_beside = false;
   SteppingJob stepping(settings);
   for (int k = 0; k < 6; ++k) stepping.step();

@@ -83,6 +83,15 @@ struct PlannedJob {
     return last;
   }
 
+  // Has its steps follow another plan than the one that was found, under which they replay more.
+  void set_bad_plan() {
+    StepPlan bad;
+    bad.fingerprint = runtime.step_history().last_fingerprint();
+    bad.policy = "size";
+    const DeviceLock lock(runtime.mutex());
+    runtime.set_plan(bad);
+  }
+
   const Trace& trace_;
   SimulatedMemory memory;
   DeviceMutex mutex;
@@ -125,13 +134,7 @@ TEST_CASE("a plan whose steps replay more than those before it is taken back") {
   PlannedJob job(trace, 0.5, planner_of(trace, 200));
   const uint64_t without = job.steps(4);
   REQUIRE(job.planner.statistics().plans == 1);
-  StepPlan bad;
-  bad.fingerprint = job.runtime.step_history().last_fingerprint();
-  bad.policy = "size";
-  {
-    const DeviceLock lock(job.runtime.mutex());
-    job.runtime.set_plan(bad);
-  }
+  job.set_bad_plan();
   REQUIRE(job.step() > without + without / 40);
   job.steps(3);
   CHECK(job.planner.statistics().taken_back == 1);
@@ -145,13 +148,7 @@ TEST_CASE("a plan that did well at first is taken back if later steps lose by it
   job.steps(4);
   REQUIRE(job.planner.statistics().plans == 1);
   REQUIRE(job.planner.statistics().taken_back == 0);
-  StepPlan bad;
-  bad.fingerprint = job.runtime.step_history().last_fingerprint();
-  bad.policy = "size";
-  {
-    const DeviceLock lock(job.runtime.mutex());
-    job.runtime.set_plan(bad);
-  }
+  job.set_bad_plan();
   REQUIRE(job.step() > without + without / 40);
   for (int k = 0; k < 100 && job.planner.statistics().taken_back == 0; ++k) job.step();
   CHECK(job.planner.statistics().taken_back == 1);
