@@ -49,8 +49,10 @@ const StepPlan* PlannedPolicy::plan_for_step() const {
     if (plan.fingerprint != step_history_.expected_fingerprint()) continue;
     const size_t outputs = step_history_.expected_outputs().size();
     if (!plan.weights.empty() && plan.weights.size() != outputs) return nullptr;
-    const bool fits = !plan.gaps || std::all_of(plan.gaps->begin(), plan.gaps->end(),
-                                                [&](auto& gap) { return gap.output < outputs; });
+    const bool fits =
+        !plan.gaps || std::all_of(plan.gaps->begin(), plan.gaps->end(), [&](const auto& gap) {
+          return gap.output < outputs && gap.after.value_or(0) < outputs;
+        });
     return fits ? &plan : nullptr;
   }
   return nullptr;
@@ -93,7 +95,7 @@ PlannedPolicy::Gaps PlannedPolicy::gaps_of(std::span<const DroppedGap> dropped) 
     gaps.first.push_back(static_cast<uint32_t>(gaps.kinds.size()));
     gaps.kinds.resize(gaps.kinds.size() + step_history_.uses(n).size() + 1, Gap::kKept);
   }
-  gaps.evicted.resize(gaps.kinds.size());
+  gaps.happened.resize(gaps.kinds.size());
   const auto outputs = step_history_.expected_outputs();
   for (const DroppedGap& each : dropped) {
     const uint32_t storage = outputs[each.output].number;
@@ -102,17 +104,37 @@ PlannedPolicy::Gaps PlannedPolicy::gaps_of(std::span<const DroppedGap> dropped) 
     for (size_t k = 0; k <= uses.size(); ++k) {
       if (k > 0 && k < uses.size() && uses[k] == uses[k - 1]) continue;  // of the same operator
       if (gap++ != each.gap) continue;
-      gaps.kinds[gaps.first[storage] + k] = each.stays ? Gap::kDroppedOnce : Gap::kDropped;
+      const auto at = static_cast<uint32_t>(gaps.first[storage] + k);
+      gaps.kinds[at] = each.stays ? Gap::kDroppedOnce : Gap::kDropped;
+      if (!each.after) continue;
+      gaps.kinds[at] = Gap::kDroppedAfter;
+      gaps.awaited.emplace(outputs[*each.after].number, std::pair(storage, at));
     }
   }
   return gaps;
 }
 
-void PlannedPolicy::note_eviction(const Value& value) {
+// A storage was evicted or restored.
+void PlannedPolicy::note_change(const Value& value) {
   const Storage* const storage = value.storage;
-  if (storage == nullptr || !storage->evicted || !step_history_.matching()) return;
+  if (storage == nullptr || !step_history_.matching()) return;
   if (storage->step_seen != step_history_.step()) return;
-  if (step_history_.expectation() == expectation_) gaps_->evicted[gap_of(*storage)] = true;
+  if (step_history_.expectation() != expectation_) return;
+  const size_t now = gap_of(*storage);
+  if (storage->evicted) {
+    gaps_->happened[now] = gaps_->happened[now] || gaps_->kinds[now] == Gap::kDroppedOnce;
+    return;
+  }
+  const auto [begin, end] = gaps_->awaited.equal_range(storage->step_number);
+  for (auto each = begin; each != end; ++each) {
+    const auto [waiting, at] = each->second;
+    const size_t gap = at - gaps_->first[waiting];
+    const auto uses = step_history_.uses(waiting);
+    const StepHistory::Position position = step_history_.position();
+    const bool begun = gap == 0 || uses[gap - 1] < position;
+    const bool over = gap < uses.size() && uses[gap] < position;
+    if (begun && !over) gaps_->happened[at] = true;
+  }
 }
 
 void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference preference,
@@ -137,7 +159,11 @@ size_t PlannedPolicy::bookkeeping_bytes() const {
   for (const StepPlan& plan : plans_) {
     bytes += bytes_of(plan.weights) + (plan.gaps ? bytes_of(*plan.gaps) : 0);
   }
-  if (gaps_) bytes += bytes_of(gaps_->first) + bytes_of(gaps_->kinds) + gaps_->evicted.size() / 8;
+  if (gaps_) {
+    bytes += bytes_of(gaps_->first) + bytes_of(gaps_->kinds) + gaps_->happened.size() / 8;
+    constexpr size_t kNode = 4 * sizeof(void*) + sizeof(*gaps_->awaited.begin());
+    bytes += gaps_->awaited.size() * kNode;
+  }
   return bytes;
 }
 

@@ -70,7 +70,7 @@ class PlannedPolicy final : public Policy {
   }
   void availability_changed(Value& value) override {
     if (gaps_) [[unlikely]]
-      note_eviction(value);
+      note_change(value);
     active_->availability_changed(value);
   }
   void value_dies(Value& value) override { active_->value_dies(value); }
@@ -102,13 +102,17 @@ class PlannedPolicy final : public Policy {
   void keep(const StepPlan& plan);
   void choose_plan();
   // What becomes of a storage in one gap between two of its uses.
-  enum class Gap : uint8_t { kKept, kDropped, kDroppedOnce };
+  enum class Gap : uint8_t { kKept, kDropped, kDroppedOnce, kDroppedAfter };
   // The gaps of the expected step's storages. Those of storage n begin at index first[n]; each use
   // that an operator has of it is followed by one.
   struct Gaps {
     std::vector<uint32_t> first;
     std::vector<Gap> kinds;
-    std::vector<bool> evicted;  // whether it was evicted in the gap; for kDroppedOnce
+    // What has happened in the gap: for kDroppedOnce, that it was evicted; for kDroppedAfter, that
+    // the other storage has been restored.
+    std::vector<bool> happened;
+    // By the number of a storage that is awaited: the storages that leave then, and in which gap.
+    std::multimap<uint32_t, std::pair<uint32_t, uint32_t>> awaited;
   };
   Gaps gaps_of(std::span<const DroppedGap> dropped) const;
   size_t gap_of(const Storage& storage) {
@@ -117,10 +121,11 @@ class PlannedPolicy final : public Policy {
   double gap_factor(const Storage& storage) {
     const size_t at = gap_of(storage);
     const Gap kind = gaps_->kinds[at];
-    const bool kept = kind == Gap::kKept || (kind == Gap::kDroppedOnce && gaps_->evicted[at]);
+    const bool kept = kind == Gap::kKept || (kind == Gap::kDroppedOnce && gaps_->happened[at]) ||
+                      (kind == Gap::kDroppedAfter && !gaps_->happened[at]);
     return kept ? kKeptFactor : 1 / kKeptFactor;
   }
-  void note_eviction(const Value& value);
+  void note_change(const Value& value);
   const StepPlan* plan_for_step() const;
   // Makes `policy` the active one. `weights`: factors by the numbers of the step's storages.
   void use(Policy& policy, std::vector<float> weights,

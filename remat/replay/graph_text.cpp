@@ -13,6 +13,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// A way to drop with the value that has to be made again before, as one number.
+uint32_t code_of(const GapModel& model, size_t gap, GapChoice choice) {
+  if (choice != GapChoice::kDroppedAfter) return static_cast<uint32_t>(choice);
+  const auto reader = model.reader(gap);
+  return reader ? static_cast<uint32_t>(choice) + *reader : 0;  // else it is kept
+}
+
 Json json_of(const Trace& step, const GapSearchConfig& search, const EnergyTable& energy) {
   GapModel model(step, energy);
   const uint64_t begin_ns = steady_now_ns();
@@ -40,7 +47,10 @@ Json json_of(const Trace& step, const GapSearchConfig& search, const EnergyTable
   out["evaluations"] = found ? found->evaluations : 0;
   out["found"] = Json::array();
   if (!found) return out;
-  for (const GapChoice choice : found->choices) out["found"].push_back(static_cast<int>(choice));
+  model.evaluate(found->choices, SIZE_MAX);
+  for (size_t k = 0; k < found->choices.size(); ++k) {
+    out["found"].push_back(code_of(model, k, found->choices[k]));
+  }
   return out;
 }
 

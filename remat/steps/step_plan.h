@@ -21,6 +21,8 @@ struct DroppedGap {
   uint32_t output = 0;
   uint32_t gap = 0;
   bool stays = false;  // once restored for the sake of something else, it stays until that use
+  // Another result: not before that has been restored in the gap is this one to leave.
+  std::optional<uint32_t> after = {};
   bool operator==(const DroppedGap&) const = default;
 };
 

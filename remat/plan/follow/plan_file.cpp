@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kVersion = 1;
 constexpr std::array<const char*, 3> kPreferences = {"cheapest", "pages", "moves"};
-constexpr std::array<const char*, 2> kWaysToDrop = {"drop", "drop-once"};
+constexpr std::array<const char*, 3> kWaysToDrop = {"drop", "drop-once", "drop-after"};
 
 // The checksum of zlib and of PNG. Plugins read plan files, too, and need no zlib.
 uint32_t crc32(std::string_view text) {
@@ -48,7 +48,11 @@ Json json_of(const PlannedStep& step) {
   if (!plan.gaps) return out;
   Json gaps = Json::array();
   for (const DroppedGap& gap : *plan.gaps) {
-    gaps.push_back({gap.output, gap.gap, kWaysToDrop[gap.stays ? 1 : 0]});
+    if (gap.after) {
+      gaps.push_back({gap.output, gap.gap, kWaysToDrop[2], *gap.after});
+    } else {
+      gaps.push_back({gap.output, gap.gap, kWaysToDrop[gap.stays ? 1 : 0]});
+    }
   }
   out["gaps"] = gaps;
   return out;
@@ -73,18 +77,29 @@ size_t index_of(const std::array<const char*, kCount>& names, const std::string&
   return static_cast<size_t>(found - names.begin());
 }
 
-DroppedGap as_gap(const nlohmann::json& entry, size_t outputs) {
-  if (!entry.is_array() || entry.size() != 3 || !entry[2].is_string()) {
-    throw TraceError("\"gaps\" has an entry that is not [result, gap, how]");
-  }
-  const uint64_t output = as_count(entry[0], "gaps");
+uint32_t as_output(const nlohmann::json& entry, size_t outputs) {
+  const uint64_t output = as_count(entry, "gaps");
   if (output >= outputs) {
     throw TraceError(fmt::format("\"gaps\" names result {} of {}", output, outputs));
   }
+  return static_cast<uint32_t>(output);
+}
+
+DroppedGap as_gap(const nlohmann::json& entry, size_t outputs) {
+  if (!entry.is_array() || entry.size() < 3 || !entry[2].is_string()) {
+    throw TraceError("\"gaps\" has an entry that is not [result, gap, how]");
+  }
   const uint64_t gap = as_count(entry[1], "gaps");
   if (gap > UINT32_MAX) throw TraceError("\"gaps\" has a gap that is too large");
-  return {static_cast<uint32_t>(output), static_cast<uint32_t>(gap),
-          index_of(kWaysToDrop, entry[2].get<std::string>(), "gaps") == 1};
+  const size_t how = index_of(kWaysToDrop, entry[2].get<std::string>(), "gaps");
+  DroppedGap found{as_output(entry[0], outputs), static_cast<uint32_t>(gap), how == 1};
+  const size_t fields = how == 2 ? 4 : 3;
+  if (entry.size() != fields) {
+    throw TraceError(fmt::format("\"gaps\" has an entry of {} fields for '{}'; expected {}",
+                                 entry.size(), kWaysToDrop[how], fields));
+  }
+  if (how == 2) found.after = as_output(entry[3], outputs);
+  return found;
 }
 
 PlannedStep as_step(const nlohmann::json& object) {

@@ -16,6 +16,8 @@ GapModel::GapModel(const Trace& step, const EnergyTable& energy)
   gap_now_.resize(values_.size());
   needs_.resize(values_.size());
   used_at_.resize(values_.size());
+  read_.resize(gaps_.size());
+  readers_.resize(gaps_.size());
 }
 
 void GapModel::add_values(const Trace& step, const StepValues& known, const EnergyTable& energy) {
@@ -128,7 +130,21 @@ void GapModel::note(size_t bytes, Moment now) {
 // Whether what was made again for the sake of something else is there until its next use.
 bool GapModel::stays(uint32_t value, std::span<const GapChoice> choices) const {
   const uint32_t gap = gap_now_[value];
-  return gap == kStays || (gap < kEnds && choices[gap] != GapChoice::kDropped);
+  if (gap >= kEnds) return gap == kStays;
+  return choices[gap] == GapChoice::kKept || choices[gap] == GapChoice::kDroppedOnce;
+}
+
+// The last of those that are made again now, and need the value, has been made.
+void GapModel::after_reader(uint32_t value, uint32_t reader, bool made_again,
+                            std::span<const GapChoice> choices) {
+  const uint32_t gap = gap_now_[value];
+  if (gap < kEnds) read_[gap] = true;
+  const bool is_awaited =
+      gap < kEnds && choices[gap] == GapChoice::kDroppedAfter && readers_[gap] == kNone;
+  if (is_awaited) readers_[gap] = reader;
+  if (!is_awaited && (!made_again || stays(value, choices))) return;
+  held_bytes_ -= values_[value].bytes;
+  present_[value] = false;
 }
 
 void GapModel::make_again(uint32_t wanted, const Stage& stage, std::span<const GapChoice> choices) {
@@ -165,10 +181,9 @@ void GapModel::make_again(uint32_t wanted, const Stage& stage, std::span<const G
     note(held_bytes_ + stage.fixed_bytes + made.temporary_bytes, stage.at);
     for (const uint32_t input : made.inputs) {
       if (--needs_[input] > 0) continue;
-      const bool is_ours = std::find(order_.begin(), order_.end(), input) != order_.end();
-      if (!is_ours || stays(input, choices) || used_at_[input] == stage.at + 1) continue;
-      held_bytes_ -= values_[input].bytes;
-      present_[input] = false;
+      if (used_at_[input] == stage.at + 1) continue;
+      const bool made_again = std::find(order_.begin(), order_.end(), input) != order_.end();
+      after_reader(input, value, made_again, choices);
     }
   }
 }
@@ -181,6 +196,8 @@ GapModel::Outcome GapModel::evaluate(std::span<const GapChoice> choices, size_t 
   std::fill(gap_now_.begin(), gap_now_.end(), kEnds);
   std::fill(needs_.begin(), needs_.end(), 0);
   std::fill(used_at_.begin(), used_at_.end(), 0);
+  std::fill(read_.begin(), read_.end(), false);
+  std::fill(readers_.begin(), readers_.end(), kNone);
   for (const Stage& stage : stages_) {
     const Moment now = stage.at;
     const std::span<const Use> uses(uses_.data() + stage.first_use, stage.uses);
@@ -200,7 +217,10 @@ GapModel::Outcome GapModel::evaluate(std::span<const GapChoice> choices, size_t 
     for (const Use& use : uses) {
       gap_now_[use.value] = use.gap;
       if (use.gap == kStays) continue;
-      if (use.gap != kEnds && choices[use.gap] == GapChoice::kKept) continue;
+      if (use.gap != kEnds &&
+          (choices[use.gap] == GapChoice::kKept || choices[use.gap] == GapChoice::kDroppedAfter)) {
+        continue;
+      }
       held_bytes_ -= values_[use.value].bytes;
       present_[use.value] = false;
     }
@@ -211,12 +231,21 @@ GapModel::Outcome GapModel::evaluate(std::span<const GapChoice> choices, size_t 
   return outcome_;
 }
 
-std::vector<DroppedGap> GapModel::dropped(std::span<const GapChoice> choices) const {
+std::vector<DroppedGap> GapModel::dropped(std::span<const GapChoice> choices) {
+  evaluate(choices, SIZE_MAX);
   std::vector<DroppedGap> found;
   for (size_t k = 0; k < gaps_.size(); ++k) {
     if (choices[k] == GapChoice::kKept) continue;
-    found.push_back(
-        {values_[gaps_[k].value].result, gaps_[k].number, choices[k] == GapChoice::kDroppedOnce});
+    DroppedGap& gap = found.emplace_back();
+    gap.output = values_[gaps_[k].value].result;
+    gap.gap = gaps_[k].number;
+    gap.stays = choices[k] == GapChoice::kDroppedOnce;
+    if (choices[k] != GapChoice::kDroppedAfter) continue;
+    if (const auto read_by = reader(k)) {
+      gap.after = values_[*read_by].result;
+    } else {
+      found.pop_back();  // it is kept
+    }
   }
   for (const Value& value : values_) {
     if (value.lives_on) continue;

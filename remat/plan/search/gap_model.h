@@ -1,8 +1,9 @@
 // GapModel: what a step costs if some of its results leave memory between some of their uses: a
 // model of the simulator that is a hundred times as fast. A gap of a result lies between two
 // operators that use it (DroppedGap of steps/step_plan.h). In each the result is kept, or it
-// leaves as soon as the gap begins. It is made again when the operator at the gap's end needs it,
-// or something that has to be made again does; then it leaves again, or, dropped once, it stays.
+// leaves as soon as the gap begins, or, dropped after a reader, as soon as something that is made
+// again in the gap has read it. It is made again when the operator at the gap's end needs it, or
+// something that has to be made again does; then it leaves again, or, dropped once, it stays.
 // Bytes are fungible here, and nothing leaves but by the choices. What cannot be made again is
 // there from its beginning to its end, and so is what an in-place operator has yet to write.
 // Owns the model's lists. Not thread safe: evaluate() uses room of its own.
@@ -12,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,7 +24,7 @@
 
 namespace tidepool::remat {
 
-enum class GapChoice : uint8_t { kKept, kDropped, kDroppedOnce };
+enum class GapChoice : uint8_t { kKept, kDropped, kDroppedOnce, kDroppedAfter };
 
 class GapModel {
  public:
@@ -66,8 +68,16 @@ class GapModel {
   // How many operators that makes, if none runs again.
   size_t stages() const { return stages_.size(); }
 
+  // The value that reads the gap's in it when it is made again, and after which the gap's leaves;
+  // nothing: there is none. Of the last evaluation. Requires: the gap was dropped after a reader.
+  std::optional<uint32_t> reader(size_t gap) const {
+    return readers_[gap] == kNone ? std::nullopt : std::optional(readers_[gap]);
+  }
+  // Whether something that was made again in the gap has read the gap's value. Of the last
+  // evaluation.
+  bool was_read(size_t gap) const { return read_[gap]; }
   // The gaps that leave as a plan has them, those after last uses among them.
-  std::vector<DroppedGap> dropped(std::span<const GapChoice> choices) const;
+  std::vector<DroppedGap> dropped(std::span<const GapChoice> choices);
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -96,6 +106,8 @@ class GapModel {
   void make_again(uint32_t value, const Stage& stage, std::span<const GapChoice> choices);
   void note(size_t bytes, Moment now);
   bool stays(uint32_t value, std::span<const GapChoice> choices) const;
+  void after_reader(uint32_t value, uint32_t reader, bool made_again,
+                    std::span<const GapChoice> choices);
 
   std::vector<Gap> gaps_;
   std::vector<Value> values_;
@@ -114,6 +126,8 @@ class GapModel {
   std::vector<uint32_t> needs_;    // by value: how many of those being made again need it
   std::vector<uint32_t> used_at_;  // by value: the operator that uses it now, from 1
   std::vector<uint32_t> order_, stack_;
+  std::vector<bool> read_;         // by gap
+  std::vector<uint32_t> readers_;  // by gap: see reader(), or kNone
 };
 
 }  // namespace tidepool::remat

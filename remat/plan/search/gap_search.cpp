@@ -123,19 +123,26 @@ class Search {
 
   void flip(std::vector<std::pair<size_t, GapChoice>>& before) {
     size_t at = random_.below(choices_.size());
+    const auto choose = [&](GapChoice choice) {
+      before.emplace_back(at, choices_[at]);
+      choices_[at] = choice;
+    };
+    // What nothing has read by now is rarely read after other flips.
+    if (random_.below(8) == 0 && (model_.was_read(at) || random_.below(2) == 0)) {
+      return choose(GapChoice::kDroppedAfter);
+    }
     // Few are dropped as a rule: half of the flips concern one of these.
     for (int tries = 0; tries < 8 && choices_[at] == GapChoice::kKept && random_.below(2) > 0;
          ++tries) {
       at = random_.below(choices_.size());
     }
-    before.emplace_back(at, choices_[at]);
     if (choices_[at] == GapChoice::kKept) {
-      choices_[at] = random_.below(3) > 0 ? GapChoice::kDropped : GapChoice::kDroppedOnce;
+      choose(random_.below(3) > 0 ? GapChoice::kDropped : GapChoice::kDroppedOnce);
     } else if (random_.below(3) > 0) {
-      choices_[at] = GapChoice::kKept;
+      choose(GapChoice::kKept);
     } else {
-      choices_[at] =
-          choices_[at] == GapChoice::kDropped ? GapChoice::kDroppedOnce : GapChoice::kDropped;
+      const bool once = choices_[at] == GapChoice::kDroppedOnce;
+      choose(once ? GapChoice::kDropped : GapChoice::kDroppedOnce);
     }
   }
 

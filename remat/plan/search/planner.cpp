@@ -359,7 +359,8 @@ StepPlan for_job(const StepPlan& plan, std::span<const uint32_t> results,
   if (!plan.gaps) return own;
   for (DroppedGap gap : *plan.gaps) {
     gap.output = by_result[gap.output];
-    if (gap.output != kNoStorage) own.gaps->push_back(gap);
+    if (gap.after) gap.after = by_result[*gap.after];
+    if (gap.output != kNoStorage && gap.after != kNoStorage) own.gaps->push_back(gap);
   }
   return own;
 }

@@ -2,7 +2,7 @@
 
 import pytest
 from small_graphs import chain
-from tidepool.planning.graph import KEPT
+from tidepool.planning.graph import DROPPED, DROPPED_AFTER, KEPT, Gap, Graph, Value
 from tidepool.planning.solution import Limits
 
 pytest.importorskip("highspy")
@@ -71,3 +71,16 @@ def test_a_tier_takes_what_is_dearer_to_make_again():
     slow = milp.solve(graph, 20, Limits(tier_bytes=1000, tier_ns_a_byte=100))
     small = milp.solve(graph, 20, Limits(tier_bytes=99, tier_ns_a_byte=1))
     assert slow.time_ns == small.time_ns == pytest.approx(base + 1000)
+
+
+def test_what_is_needed_to_make_another_value_leaves_after_that():
+    """While the fourth operator runs the second value has no room, and the first beside the sixth."""
+    costs = (10, 20, 5, 5, 5, 5, 5)
+    first = Value(50, costs[0], 0, 0, 0, 0, (), (1, 6), lives_on=False)
+    second = Value(200, costs[1], 0, 0, 1, 1, (0,), (2, 4), lives_on=False)
+    graph = Graph("", 2, 450, costs, (0,) * 7, (0, 0, 0, 300, 0, 420, 0), (first, second),
+                  (Gap(0, 1, 1, 6), Gap(1, 1, 2, 4)), None, None, (), 0)
+    found = milp.solve(graph, 20, Limits())
+    assert found.time_ns == pytest.approx(sum(costs) + costs[1] + costs[0])
+    assert found.choices == [DROPPED_AFTER + 1, DROPPED]
+    assert graph.planned(found.choices)["gaps"][:2] == [[0, 1, "drop-after", 1], [1, 1, "drop"]]

@@ -126,6 +126,37 @@ TEST_CASE("what a plan drops in a gap costs far less than all else, until the ga
   CHECK(job.price(job.a) == 100.0 / 2);
 }
 
+TEST_CASE("what a plan drops after a reader leaves once that has been restored in the gap") {
+  Job job;
+  const auto read_again = [&] {  // a is read by b, and then by d
+    job.go_on();
+    return job.call(4, job.a, 800);
+  };
+  job.begin(), read_again();
+  job.end();
+  StepPlan plan = job.plan_of("needed-cost", {});
+  plan.gaps = {{0, 1, false, 1}, {1, 1, false}};  // a, after b has been restored
+  job.policy.set_plan(plan);
+  job.begin();
+  job.b = job.call(2, job.a, 200);
+  job.c = job.call(3, job.b, 400);
+  CHECK(job.price(job.a) == 1024 * 100.0 / 2);
+  CHECK(job.policy.follows_plan());
+  job.built.evict(job.b);
+  CHECK(job.price(job.a) > 1);
+  REQUIRE(job.built.install(job.b));
+  CHECK(job.price(job.a) == 100.0 / 2 / 1024);
+  job.call(4, job.a, 800);
+  CHECK(job.price(job.a) == 1024 * 100.0 / 2);  // in its last gap
+  job.built.check();
+  job.end();
+  // In the next step it is waited for anew.
+  job.begin();
+  job.b = job.call(2, job.a, 200);
+  job.c = job.call(3, job.b, 400);
+  CHECK(job.price(job.a) == 1024 * 100.0 / 2);
+}
+
 TEST_CASE("a plan comes into use with a step, never within one") {
   Job job;
   job.step();

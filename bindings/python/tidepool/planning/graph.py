@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..probe._replay import PROGRAM
 
-KEPT, DROPPED, DROPPED_ONCE = range(3)
+KEPT, DROPPED, DROPPED_ONCE, DROPPED_AFTER = range(4)
 
 
 class GraphError(RuntimeError):
@@ -64,15 +64,23 @@ class Graph:
     found_seconds: float  # of the search
 
     def planned(self, choices: Sequence[int]) -> dict:
-        """Return the plan file's entry of such choices."""
-        dropped = [[self.values[gap.value].result, gap.number,
-                    "drop-once" if choice == DROPPED_ONCE else "drop"]
+        """Return the plan file's entry of such choices.
+
+        A choice of DROPPED_AFTER and the number of a value: the gap's value leaves after that one
+        has been made again of it.
+        """
+        dropped = [[self.values[gap.value].result, gap.number, *self._way(choice)]
                    for gap, choice in zip(self.gaps, choices, strict=True) if choice != KEPT]
         dropped += [[value.result, len(value.uses), "drop"] for value in self.values
                     if not value.lives_on]
         return {"digest": self.digest, "operators": len(self.costs_ns), "outputs": self.outputs,
                 "policy": "needed-cost", "use_share": 0.5, "preference": "cheapest",
                 "gaps": dropped}
+
+    def _way(self, choice: int) -> list:
+        if choice < DROPPED_AFTER:
+            return ["drop-once" if choice == DROPPED_ONCE else "drop"]
+        return ["drop-after", self.values[choice - DROPPED_AFTER].result]
 
 
 class Stages:

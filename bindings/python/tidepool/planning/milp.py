@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .graph import DROPPED, DROPPED_ONCE, KEPT, Graph, Stages
+from .graph import DROPPED, DROPPED_AFTER, DROPPED_ONCE, KEPT, Graph, Stages
 from .solution import Limits, Solution
 
 _MOST_BINARIES = 400_000  # above, even the relaxation takes longer than anyone waits
@@ -213,8 +213,21 @@ class _Model:
             begin, end = self.stages.of[gap.begin], self.stages.of[gap.end]
             kept = [values[self.there[stage, gap.value]] > 0.5
                     for stage in range(begin + 1, end + 1)]
-            found.append(KEPT if all(kept) else DROPPED_ONCE if kept and kept[-1] else DROPPED)
+            if all(kept):
+                found.append(KEPT)
+            elif kept[-1]:
+                found.append(DROPPED_ONCE)
+            else:
+                last = begin + kept.index(False)  # the stage at whose beginning it is there still
+                reader = self._reader(gap.value, last, values) if last > begin else None
+                found.append(DROPPED if reader is None else DROPPED_AFTER + reader)
         return found
+
+    def _reader(self, value: int, stage: int, values: Sequence[float]) -> int | None:
+        """Return the last value that is made again of one in a stage."""
+        made = [user for user in self._users[value] if self.made[user] < stage
+                and values[self.makes[stage, user]] > 0.5]
+        return made[-1] if made else None
 
 
 def _program(rows: _Rows, price: Mapping[int, float]):

@@ -27,7 +27,7 @@ PlanFile sample() {
   step.plan.weights = {1, 0.25, 16};
   file.steps.push_back(step);
   step.plan = {};
-  step.plan.gaps = {{2, 0, false}, {0, 5, true}};
+  step.plan.gaps = {{2, 0, false}, {0, 5, true}, {1, 1, false, 2}};
   file.steps.push_back(step);
   return file;
 }
@@ -76,6 +76,12 @@ TEST_CASE("a plan file says what is wrong with it") {
   PlanFile file = sample();
   file.steps[1].plan.gaps->push_back({3, 0, false});
   CHECK(error_of(plan_text(file)) == ":3: \"gaps\" names result 3 of 3");
+  file = sample();
+  file.steps[1].plan.gaps->push_back({0, 0, false, 4});
+  CHECK(error_of(plan_text(file)) == ":3: \"gaps\" names result 4 of 3");
+  std::string text = plan_text(sample());
+  text.erase(text.find(",\"drop-after\",2") + 13, 2);
+  CHECK(error_of(text) == ":3: \"gaps\" has an entry of 3 fields for 'drop-after'; expected 4");
   file = sample();
   file.steps[0].plan.weights.pop_back();
   CHECK(error_of(plan_text(file)) == ":2: 2 \"weights\" for 3 results");

@@ -66,6 +66,48 @@ TEST_CASE("what was made again for something else stays only if it was dropped o
   CHECK(model.evaluate(choices, SIZE_MAX).time_ns == base + 3 * 10);
 }
 
+// a is read by b, which is read again by e, and a by g at the end.
+constexpr const char* kTwoGaps =
+    "{\"tidepool_trace\":1,\"name\":\"gaps\",\"device\":\"cpu\"}\n"
+    "{\"root\":0,\"bytes\":100,\"kind\":\"input\"}\n"
+    "{\"op\":\"a\",\"ns\":10,\"in\":[0],\"out\":[[1,100]]}\n"
+    "{\"op\":\"b\",\"ns\":20,\"in\":[1],\"out\":[[2,100]]}\n"
+    "{\"op\":\"c\",\"ns\":40,\"in\":[2],\"out\":[[3,100]]}\n"
+    "{\"op\":\"d\",\"ns\":40,\"in\":[3],\"out\":[[4,100]]}\n{\"release\":3}\n"
+    "{\"op\":\"e\",\"ns\":40,\"in\":[4,2],\"out\":[[5,300]]}\n{\"release\":2}\n{\"release\":4}\n"
+    "{\"op\":\"f\",\"ns\":40,\"in\":[5],\"out\":[[6,100]]}\n{\"release\":5}\n"
+    "{\"op\":\"g\",\"ns\":80,\"in\":[6,1],\"out\":[[7,100]]}\n"
+    "{\"release\":6}\n{\"release\":1}\n{\"step\":1}\n{\"end\":15}\n";
+
+TEST_CASE("what is dropped after a reader leaves once that has been made again of it") {
+  GapModel model(trace_of(kTwoGaps));
+  REQUIRE(model.gaps().size() == 2);  // of a, and of b
+  constexpr auto kDropped = GapChoice::kDropped, kAfter = GapChoice::kDroppedAfter;
+  const auto peak = [&](GapChoice a, GapChoice b) {
+    return model.evaluate(std::vector{a, b}, SIZE_MAX).peak_bytes;
+  };
+  CHECK(peak(GapChoice::kKept, kDropped) == 700);  // x, a, b, d, e
+  CHECK(model.was_read(0));
+  CHECK(peak(kAfter, kDropped) == 600);  // a has left
+  const std::vector<GapChoice> choices = {kAfter, kDropped};
+  CHECK(model.evaluate(choices, SIZE_MAX).time_ns == 270 + 20 + 10);
+  CHECK(model.reader(0) == 1);
+  CHECK(model.dropped(choices) == std::vector<DroppedGap>{{0, 1, false, 1},
+                                                          {1, 1, false},
+                                                          {0, 2, false},
+                                                          {1, 2, false},
+                                                          {2, 1, false},
+                                                          {3, 1, false},
+                                                          {4, 1, false},
+                                                          {5, 1, false}});
+  // Where nothing reads it, it stays.
+  const std::vector<GapChoice> unread = {kAfter, GapChoice::kKept};
+  CHECK(model.evaluate(unread, SIZE_MAX).time_ns == 270);
+  CHECK(!model.reader(0));
+  CHECK(!model.was_read(0));
+  CHECK(model.dropped(unread)[0] == DroppedGap{0, 2, false});
+}
+
 TEST_CASE("with nothing dropped the model takes no more than the trace's peak, and its time") {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     const Trace trace = network_trace(12, 1000, 100, seed);
