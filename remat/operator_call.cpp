@@ -148,7 +148,14 @@ bool OperatorCall::prepare(DeviceLock& lock) {
   }
   decide();
   if (writes_) {
-    for (const Operand& operand : operands_) operand.storage->writing |= writes(operand);
+    for (const Operand& operand : operands_) {
+      if (!writes(operand)) continue;
+      operand.storage->writing = true;
+      if (Value* const old = operand.storage->current;
+          old != nullptr && old->consumers != nullptr) {
+        contents_.residency.copies.left(*old);
+      }
+    }
   }
   prepared_ = true;
   if (context_.observation.listener() != nullptr && type_ != nullptr) [[unlikely]]

@@ -93,6 +93,7 @@ void Runtime::make_resident(std::span<Storage* const> storages, DeviceLock& lock
 void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
   if (JobObserver* listener = observation_.listener()) [[unlikely]]
     listener->cut(*storage);
+  if (!storage->dead) contents_.replay_order.before_unseen_use(*storage->current, lock);
   versions_.cut(*storage, reason, lock);
 }
 

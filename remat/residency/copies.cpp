@@ -48,6 +48,7 @@ bool Copies::make_ahead(Value& value, const void* address, std::span<const Strea
 }
 
 void Copies::left(Value& value) {
+  if (!value.copied) return;
   Entry& entry = slots_.at(&value);
   if (entry.is_ahead()) leave_ahead(value, entry);
 }

@@ -1,11 +1,11 @@
 // Copies: which values have copies in a tier, and where.
 // Most copies are made when bytes leave. One that is made ahead of that is used if nobody has
 // written the bytes by then: a write that is seen begins another value, and where bytes may be
-// written unseen, all such copies are dropped. It never takes room from others:
-// it is dropped as soon as the tier is short of room.
+// written unseen, all such copies are dropped. It never takes room from others: as long as the
+// bytes are there, too, it is dropped as soon as the tier is short of room.
 // Owns the tier and the copies. Not thread safe: the device's lock is held.
 // Invariants: (1) it has a slot for exactly the values that are Value::copied; (2) ahead_ holds
-// exactly the values whose copy was made ahead, and whose bytes have not left since, and
+// exactly the values whose copy was made ahead, and whose bytes have not gone since, and
 // ahead_bytes_ is their sum.
 #pragma once
 
@@ -56,7 +56,7 @@ class Copies {
   bool is_ahead(const Value& value) const { return value.copied && entry_of(value).is_ahead(); }
   // When such a copy will have been made. Requires: is_ahead().
   uint64_t over_ns(const Value& value) const { return entry_of(value).over_ns; }
-  // Notes that the value's bytes have left, and its copy stands for them.
+  // Notes that the value's bytes are gone: its copy, if it has one, stands for them from now on.
   void left(Value& value);
   // The value whose copy was made ahead last; nullptr: there is no such copy.
   Value* last_ahead() const { return ahead_.empty() ? nullptr : ahead_.back(); }

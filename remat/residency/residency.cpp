@@ -119,9 +119,11 @@ bool Residency::enqueue_copy(Value& value, void* address, Make&& make) {
   close_copies(CopyDirection::kOut);
   const bool made = make(std::span<const StreamId>(users));
   // The block is used until the copy has run, also by one of which only a part was enqueued. Who
-  // writes the bytes where they are waits for it, too.
-  value.hidden_use = allocator_.use_so_far(streams->out);
-  allocator_.record_use_locked(address, value.hidden_use);
+  // writes the bytes where they are waits for it, too. One that was refused need not come after the
+  // hidden use before it, such as a copy in, which is waited for then.
+  const StreamUse use = allocator_.use_so_far(streams->out);
+  allocator_.record_use_locked(address, use);
+  if (made || value.hidden_use.epoch == 0) value.hidden_use = use;
   return made;
 }
 
@@ -275,7 +277,6 @@ size_t Residency::offload_retained() {
     Value& value = *kept_[k];
     if (value.producer != nullptr || value.storage != nullptr) continue;  // no retained root
     if (value.uses > 0 || value.locks > 0 || !copy_out(value, value.kept)) continue;
-    copies.left(value);
     free_kept(value);
     availability_changed(value);
     ++count;
@@ -283,13 +284,16 @@ size_t Residency::offload_retained() {
   return count;
 }
 
-void Residency::free_kept(Value& value) { allocator_.free_locked(take_kept(value)); }
+void Residency::free_kept(Value& value) {
+  copies.left(value);
+  allocator_.free_locked(take_kept(value));
+}
 
 void Residency::value_dies(Value& value) {
   const bool is_cut = value.references > 0;  // it only loses its lineage
-  if (value.kept != nullptr && !is_cut) free_kept(value);
   if (!is_cut) {
     copies.drop(value);
+    if (value.kept != nullptr) free_kept(value);
     check.forget(value);
   }
   const bool known = value.component != 0 || value.changed_slot != 0;
@@ -298,6 +302,10 @@ void Residency::value_dies(Value& value) {
 
 void Residency::check_invariants(const LineageStore& store) const {
   copies.check_invariants();
+  copies.for_each_ahead([](const Value& value) {
+    const bool has_readers = value.consumers != nullptr;
+    TIDEPOOL_CHECK(value.available() || !has_readers, "invariant 5: %zu bytes", value.bytes);
+  });
   size_t listed = 0;
   for (const Storage* storage = list_.next; storage != &list_; storage = storage->next) {
     TIDEPOOL_CHECK(storage->next->previous == storage, "a broken list of resident storages");

@@ -7,7 +7,7 @@
 // Invariants: (1) the list holds exactly the resident storages whose value has a producer; (2)
 // kept() holds exactly the values with `kept` bytes, each with its index as kept_slot; (3) a kept
 // block has no owner, a resident storage's block has the storage as its owner; (4) absent_bytes()
-// is the sum over the storages that are `absent`.
+// is the sum over the storages that are `absent`; (5) what is read and copied ahead is available.
 #pragma once
 
 #include <cstddef>

@@ -16,17 +16,18 @@
 
 namespace tidepool::test {
 
-inline constexpr StreamId kJob{0}, kOutStream{1}, kInStream{2};
+inline constexpr StreamId kJob{0}, kOutStream{1}, kInStream{2}, kOther{3};
 
 class SimulatedCopies final : public CopyEngine {
  public:
   struct World {
-    SimulatedStreams streams{3};
+    SimulatedStreams streams{4};
     size_t host_bytes = SIZE_MAX;  // that can be page-locked
     size_t held = 0;
     std::vector<size_t> slabs;
     size_t fail_copy_in = 0;        // 1: the next one
     size_t fail_allocation_in = 0;  // the same
+    bool refuses_order = false;     // copies cannot be made to wait for other streams
     std::string race;               // the first one
 
     void use(StreamId stream, const void* at, size_t bytes) {
@@ -57,6 +58,7 @@ class SimulatedCopies final : public CopyEngine {
     return direction == CopyDirection::kOut ? kOutStream : kInStream;
   }
   void order_after(CopyDirection direction, StreamId other) override {
+    if (world_.refuses_order) throw DeviceError("refused");
     world_.streams.wait(stream(direction), *world_.streams.record(other));
   }
   void wait(CopyDirection direction, Fence& fence) override {

@@ -1,6 +1,7 @@
 #include "remat/residency/copies.h"
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -130,6 +131,45 @@ TEST_CASE("what was copied ahead leaves for nothing, unless it was written") {
     CHECK(job.statistics().write_behind_wasted_bytes == 512);
     CHECK(job.statistics().tier.held_bytes == 512);
   }
+  job.check();
+}
+
+// Old contents have no bytes any more but their copy, as if they had left by it.
+TEST_CASE("a copy made ahead stands for contents that were written or died since") {
+  MemoryTier::Settings settings = MemoryTier::beside(0.5);
+  settings.capacity = 1024;
+  OffloadingJob offloading(0.5, 1 << 20, settings);
+  RematFixture& job = offloading.job;
+  const Tensor input = job.input();
+  const Tensor made = job.pure({input}, 64, 1);
+  REQUIRE(copy_ahead(job, input));
+  const bool is_evicted = GENERATE(true, false);
+  if (is_evicted) {
+    REQUIRE(job.evict(made));
+    REQUIRE_FALSE(job.value(made).copied);
+  }
+  const char* const end = GENERATE("written", "written by a call that fails", "died");
+  CAPTURE(is_evicted, end);
+  if (end == std::string_view("written")) {
+    job.update(input);
+  } else if (end == std::string_view("died")) {
+    job.drop(input);
+  } else {
+    CHECK_THROWS_AS(job.update(input, {}, true), sim::SimulatedFault);
+  }
+  job.check();
+  SECTION("where bytes may be written unseen") {
+    DeviceLock lock(job.mutex);
+    job.runtime.pause_evicting(lock);
+    job.runtime.resume_evicting();
+  }
+  SECTION("where room is wanted in the tier") {
+    const Tensor other = job.input(128);
+    job.evict(other);
+    CHECK(job.matches(other));
+  }
+  job.evict(made);
+  CHECK(job.matches(made));
   job.check();
 }
 

@@ -149,5 +149,40 @@ TEST_CASE("a copy ahead reads its bytes before they are written, and their block
   job.check();
 }
 
+TEST_CASE("a copy out that is refused leaves it to readers to wait for the copy in before it") {
+  DeviceJob job;
+  const Tensor input = job.input(kPageWords);
+  REQUIRE(job.evict(input));
+  const auto make_resident = [&] {
+    DeviceLock lock(job.mutex);
+    remat::Storage* const storage = job.framework.tracked(input);
+    job.runtime.call_context().restorer.restore({&storage, 1}, lock);
+  };
+  make_resident();
+  job.copies.refuses_order = true;
+  const bool ahead = GENERATE(false, true);
+  CHECK_FALSE((ahead ? job.copy_ahead(input) : job.evict(input)));
+  job.copies.refuses_order = false;
+  job.pure({input}, kPageWords, 100);
+  CHECK(job.copies.race.empty());
+  job.check();
+}
+
+TEST_CASE("an address that is handed out is used on any stream after the copies of its bytes") {
+  DeviceJob job;
+  const Tensor input = job.input(kPageWords);
+  REQUIRE(job.evict(input));
+  {
+    DeviceLock lock(job.mutex);
+    remat::Storage* const storage = job.framework.tracked(input);
+    job.runtime.call_context().restorer.restore({&storage, 1}, lock);
+    job.allocator.use_so_far(test::kOther);
+    job.runtime.cut(storage, remat::RootReason::kRawWrite, lock);
+  }
+  job.copies.use(test::kOther, input->address, input->bytes());
+  CHECK(job.copies.race.empty());
+  job.check();
+}
+
 }  // namespace
 }  // namespace tidepool
