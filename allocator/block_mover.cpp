@@ -205,10 +205,10 @@ bool BlockMover::move(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, 
   }
   ++arena_.counts.moves;
   arena_.counts.moved_bytes += requested_bytes;
-  if (observer != nullptr) [[unlikely]]
-    observer->freed(heap.view(from.id), heap[from.id].shared);
   if (arena_.config.poison)
     arena_.poison(arena_.address_of(from.id).pointer(), heap[from.id].bytes);
+  if (observer != nullptr) [[unlikely]]
+    observer->freed(heap.view(from.id), heap[from.id].shared);
   heap.release(from.id);
   return true;
 }

@@ -108,9 +108,9 @@ bool Arena::evict(BlockId id) {
   ++counts.evictions;
   if (config.allow_remap) heap.spare_pages();
   counts.evicted_bytes += block.bytes;
+  if (config.poison) poison(address_of(id).pointer(), block.bytes);
   if (observer != nullptr) [[unlikely]]
     observer->freed(heap.view(id), block.shared);
-  if (config.poison) poison(address_of(id).pointer(), block.bytes);
   heap.release(id);
   return true;
 }

@@ -175,18 +175,53 @@ TEST_CASE("misuse ends the process with a message") {
   CHECK(message.find("freed twice") != std::string::npos);
 }
 
-TEST_CASE("freed and evicted bytes are poisoned where asked for") {
+// Counts the blocks whose bytes are poisoned by the time that it hears that they are free.
+struct PoisonObserver final : RelayingObserver {
+  PoisonObserver() : RelayingObserver(nullptr) {}
+  void freed(const BlockView& block, bool) override {
+    const auto* bytes = static_cast<const unsigned char*>(block.address);
+    ++heard;
+    poisoned += bytes[0] == 0xFB && bytes[block.requested_bytes - 1] == 0xFB;
+  }
+  int heard = 0, poisoned = 0;
+};
+
+TEST_CASE("freed, evicted and moved bytes are poisoned where asked for, before anybody hears") {
   PrivateHostSpace space(kPage);
   DeviceMutex mutex;
-  AllocatorConfig config = config_of(8);
+  FakeReclaimer reclaimer;
+  AllocatorConfig config = config_of(2);
+  config.placement = kOneZone;
   config.poison = true;
   BudgetedAllocator allocator(space, mutex, config);
-  auto* bytes = static_cast<unsigned char*>(allocator.allocate(256));
-  allocator.allocate(256);
-  std::memset(bytes, 1, 256);
-  allocator.free(bytes);
-  CHECK(bytes[0] == 0xFB);
-  CHECK(bytes[255] == 0xFB);
+  allocator.set_reclaimer(&reclaimer);
+  reclaimer.allocator = &allocator;
+  PoisonObserver observer;
+  allocator.set_observer(&observer);
+  std::vector<FakeOwner*> halves;
+  for (int k = 0; k < 4; ++k) {
+    void* const address = allocator.allocate(kPage / 2);
+    std::memset(address, 1, kPage / 2);
+    halves.push_back(reclaimer.add(address, kPage / 2, 100, true));
+    DeviceLock lock(mutex);
+    allocator.set_owner(address, halves.back());
+  }
+  allocator.free(halves[1]->address);
+  allocator.free(halves[3]->address);
+  CHECK(observer.poisoned == 2);
+  halves[2]->move_price = 1;
+  {
+    DeviceLock lock(mutex);
+    CHECK(allocator.compact(lock, StreamId::kDefault) == 1);  // to where the second was
+  }
+  CHECK(reclaimer.moved == std::vector<FakeOwner*>{halves[2]});
+  CHECK(observer.poisoned == 3);
+  halves[0]->barrier = false;
+  allocator.allocate(kPage);
+  allocator.allocate(kPage / 2);
+  CHECK(reclaimer.evicted == std::vector<FakeOwner*>{halves[0]});
+  CHECK(observer.poisoned == 4);
+  CHECK(observer.heard == 4);
 }
 
 TEST_CASE("a forked child has no budget, evicts nothing and leaves the parent's memory alone") {
