@@ -72,9 +72,20 @@ ON_CUDA = {"7.captured_operand": "captured", "7.restored_in_capture": "captured"
            "8.swallowed": "replay_refused",
            "10.table": "varying"}
 
-# Mutants that end in an error rather than in other bits, by the tests of the simulator that notice.
-SIMULATED = {"2.write_not_cut": "exhaustive_test", "2.death_not_cut": "exhaustive_test"}
-# And the jobs that end.
+# Mutants of copies to a tier, by how a GPT on CUDA is made to offload: by chaos, or by a budget of
+# as many bytes as live all the time.
+CHAOS, TIGHT = "chaos", "tight"
+OFFLOADED = {"11.copied_early": CHAOS, "11.departure": TIGHT, "11.fetched_early": TIGHT,
+             "11.arrival": CHAOS, "11.stale_copy": CHAOS, "11.list_part": TIGHT}
+
+# Mutants that C++ tests notice, by the program and the file of these. Of copies: in the job above
+# other copies, which it waits for, come between.
+IN_CPP = {"2.write_not_cut": ("sim", "exhaustive_test"),
+          "2.death_not_cut": ("sim", "exhaustive_test"),
+          "11.written_early": ("remat", "write_behind_test"),
+          "11.sent_back_early": ("remat", "host_tier_test"),
+          "11.taken_early": ("remat", "host_tier_test")}
+# Those that end in an error rather than in other bits, by the jobs that end.
 ENDING = {
     "2.write_not_cut": Killer("buffers", "aten::mul.Tensor"),
     "2.death_not_cut": Killer("dead_root", "aten::mul.Tensor"),

@@ -72,7 +72,10 @@ RUNTIME = "remat/runtime.cpp"
 VERSIONS = "remat/versions.cpp"
 DEPENDENT_CUT = "remat/residency/dependent_cut.cpp"
 RESIDENCY = "remat/residency/residency.h"
+LEAVING = "remat/residency/residency.cpp"
 RESTORER = "remat/restore/restorer.cpp"
+HOST_TIER = "remat/tier/host_tier.cpp"
+LIST_PARTS = f"{TORCH}/intercept/operands/list_parts.cpp"
 
 JOB_GENERATOR = "at::globalContext().defaultGenerator(device)"
 ACCESS_READ = "  if (!seen.written) return remat::Access::kRead;\n"
@@ -247,4 +250,23 @@ MUTANTS = (
         before(OPERATOR_INFO, "    is_metadata |= is_empty && !writes;\n", "continue;"),)),
     Mutant("10.table", "results that vary from run to run are replayed", (
         instead(VARYING_OPERATORS, "!name.starts_with(kLibrary)", "true"),)),
+    Mutant("11.copied_early", "a copy to the host does not wait for who makes the bytes", (
+        instead(HOST_TIER, "engine_->order_after(kOut, user)", NOTHING),)),
+    Mutant("11.departure", "a block is handed out again while its bytes are still copied", (
+        instead(LEAVING, "allocator_.record_use_locked(address, use)", NOTHING),)),
+    Mutant("11.written_early", "a write into a block does not wait for the copy of its bytes", (
+        before(LEAVING, "  return made;\n", "value.hidden_use = {};"),)),
+    Mutant("11.fetched_early", "a copy from the host does not wait for who still reads the block", (
+        instead(HOST_TIER, "engine_->order_after(kIn, user)", NOTHING),)),
+    Mutant("11.arrival", "what comes from the host is used before it has arrived", (
+        instead(RESTORER, "streams != nullptr ? streams->in : stream", "stream"),)),
+    Mutant("11.sent_back_early", "a copy from the host does not wait for the copy to it", (
+        instead(HOST_TIER, "engine_->wait(kIn, *copy.stored)", NOTHING),)),
+    Mutant("11.taken_early", "room on the host is taken while a copy still reads it", (
+        instead(HOST_TIER, "copy->loaded != nullptr", "false"),)),
+    Mutant("11.stale_copy", "a write into contents leaves their copy valid", (
+        instead(VERSIONS, "contents_.residency.copies.drop(present)", NOTHING),)),
+    Mutant("11.list_part", "the last part of a list is left out", (
+        instead(LIST_PARTS, "run(&part)",
+                "begin > 0 && end == ends.back() ? part.clear() : run(&part)"),)),
 )

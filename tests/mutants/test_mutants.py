@@ -7,14 +7,13 @@ import os
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import laboratory
 import pytest
 import torch
-from mutant_table import COUNTED_RULES, KILLERS, ROOT, SIMULATED, WRONG
+from mutant_table import COUNTED_RULES, IN_CPP, KILLERS, ROOT, WRONG
 from selection import FULL
-
-SIMULATOR = ROOT / "build" / "mutants" / "tests" / "sim" / "tidepool_sim_test"
 
 NEWEST = re.search(r"^torch==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)[1]
 
@@ -22,6 +21,10 @@ pytestmark = [
     pytest.mark.skipif(not FULL, reason="takes minutes: TIDEPOOL_FULL=1"),
     pytest.mark.skipif(torch.__version__.split("+")[0] != NEWEST, reason=f"for PyTorch {NEWEST}"),
 ]
+
+
+def cpp_test(program: str) -> Path:
+    return laboratory.MUTANTS / "tests" / program / f"tidepool_{program}_test"
 
 
 class Hunt:
@@ -87,20 +90,21 @@ def test_mutant_is_noticed_by_its_job(name, hunt, summary):
     assert found.status == 0, f"noticed ({how}), but then: {found.explain()}"
 
 
-@pytest.mark.parametrize("name", sorted(SIMULATED))
-def test_mutant_is_noticed_by_the_simulator(name, summary):
-    command = [str(SIMULATOR), "--filenames-as-tags", f"[#{SIMULATED[name]}]"]
+@pytest.mark.parametrize("name", sorted(IN_CPP))
+def test_mutant_is_noticed_by_tests_in_cpp(name, summary):
+    program, file = IN_CPP[name]
+    command = [str(cpp_test(program)), "--filenames-as-tags", f"[#{file}]"]
     environ = laboratory.environment(TIDEPOOL_SCOPE_EVENTS="3")
     status = {mutant: subprocess.run(command, capture_output=True, text=True, timeout=600,
                                      env=environ | {"TIDEPOOL_MUTANT": mutant}).returncode
               for mutant in ("", name)}
     assert status[""] == 0
-    tell(summary, name, status[name] and f"{SIMULATED[name]}: exit status {status[name]}")
+    tell(summary, name, status[name] and f"{file}: exit status {status[name]}")
     assert status[name] != 0, f"{WRONG[name]}: survived"
 
 
 def test_an_unknown_mutant_is_refused():
     environ = laboratory.environment(TIDEPOOL_MUTANT="2.inplace")
-    done = subprocess.run([str(SIMULATOR), "--list-tests"], env=environ, capture_output=True,
+    done = subprocess.run([str(cpp_test("sim")), "--list-tests"], env=environ, capture_output=True,
                           text=True)
     assert done.returncode == 2 and "2.in_place" in done.stderr

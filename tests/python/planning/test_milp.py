@@ -74,7 +74,7 @@ def test_a_tier_takes_what_is_dearer_to_make_again():
 
 
 def test_what_is_needed_to_make_another_value_leaves_after_that():
-    """While the fourth operator runs the second value has no room, and the first beside the sixth."""
+    """The second value has no room beside the fourth operator, the first none beside the sixth."""
     costs = (10, 20, 5, 5, 5, 5, 5)
     first = Value(50, costs[0], 0, 0, 0, 0, (), (1, 6), lives_on=False)
     second = Value(200, costs[1], 0, 0, 1, 1, (0,), (2, 4), lives_on=False)
