@@ -151,12 +151,12 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {  # with the batch, 
 }
 
 
-def record(name: str, path: Path) -> None:
-    """Write the trace of one step."""
-    make, batch = NETWORKS[name]
+def record_step(name: str, make: Callable[[], nn.Module], shape: tuple[int, ...],
+                path: Path) -> None:
+    """Write the trace of one step of a network, with images of such a shape."""
     with torch.device("meta"):
         model = make()
-        images = torch.empty(batch, 3, 224, 224)
+        images = torch.empty(shape)
     with ShapeRecorder(path, name, DeviceFigures()) as recorder:
         recorder.name_storages(model.parameters(), "parameter")
         recorder.name_storages([images], "input")
@@ -181,7 +181,8 @@ def rows(name: str, shares: list[float], seconds: float) -> Iterator[dict]:
     """Yield a row for each budget and solver."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.jsonl.gz"
-        record(name, path)
+        make, batch = NETWORKS[name]
+        record_step(name, make, (batch, 3, 224, 224), path)
         for share in shares:
             for graph, solver, found in solutions(path, ["--budget-ratio", str(share)], seconds):
                 base = sum(graph.costs_ns)

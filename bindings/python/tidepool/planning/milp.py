@@ -215,12 +215,11 @@ class _Model:
                     for stage in range(begin + 1, end + 1)]
             if all(kept):
                 found.append(KEPT)
-            elif kept[-1]:
-                found.append(DROPPED_ONCE)
-            else:
-                last = begin + kept.index(False)  # the stage at whose beginning it is there still
-                reader = self._reader(gap.value, last, values) if last > begin else None
-                found.append(DROPPED if reader is None else DROPPED_AFTER + reader)
+                continue
+            last = begin + kept.index(False)  # the stage at whose beginning it is there still
+            reader = self._reader(gap.value, last, values) if last > begin else None
+            otherwise = DROPPED_ONCE if kept[-1] else DROPPED
+            found.append(otherwise if reader is None else DROPPED_AFTER + reader)
         return found
 
     def _reader(self, value: int, stage: int, values: Sequence[float]) -> int | None:
