@@ -29,6 +29,7 @@ from torch import nn
 WATTS = {"watts": 800, "operators": dict.fromkeys(
     ("aten::convolution", "aten::convolution_backward", "aten::addmm", "aten::mm", "aten::bmm",
      "aten::baddbmm"), 150)}
+PRINTED = 0.0001  # prices are rounded to that
 OTHER = {"time": "energy", "energy": "time"}
 COLUMNS = ("network", "operators", "share", "least", "bounded", "most", "solver", "time", "energy",
            "bound", "proved", "seconds", "followed_time", "followed_energy")
@@ -108,7 +109,7 @@ def bounds(ends: dict[str, Found], kind: str, points: int) -> list[float]:
     low, high = ends[kind].price(kind), ends[OTHER[kind]].price(kind)
     if low is None or high is None:
         return []
-    return [low + (high - low) * k / points for k in range(1, points + 1)]
+    return [low + (high - low) * k / points + PRINTED for k in range(1, points + 1)]
 
 
 def rows(name: str, share: float, points: int, seconds: float) -> Iterator[dict]:

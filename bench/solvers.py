@@ -140,11 +140,22 @@ class SegNet(nn.Module):
         return x
 
 
+class Classifier(nn.Module):
+    """A network with its loss, for images that are all of the first class."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.network(x, torch.zeros(len(x), dtype=torch.long, device=x.device))
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {  # with the batch, of 224 by 224
     "vgg16": (lambda: vgg((2, 2, 3, 3, 3)), 64),
     "vgg19": (lambda: vgg((2, 2, 4, 4, 4)), 64),
     "mobilenet": (mobilenet, 64),
-    "resnet50": (lambda: ResNet(64, image=224, classes=1000, stem=(7, 2)), 64),
+    "resnet50": (lambda: Classifier(ResNet(64, image=224, classes=1000, stem=(7, 2))), 64),
     "unet": (UNet, 16),
     "fcn8": (FCN8, 32),
     "segnet": (SegNet, 16),

@@ -4,6 +4,7 @@ Budgets are shares of what a job has before its first step: parameters and buffe
 gradients and the optimizer's state.
 """
 
+import gzip
 import json
 import os
 import tempfile
@@ -96,6 +97,17 @@ def test_chaos(jobs, job, chaos):
     assert found["races"] == found["misuses"] == []
     assert found["tidepool"]["contents_different"] == {}
     assert found["tidepool"]["fetches"] > 100
+
+
+@pytest.mark.parametrize("case, whole", (("alike", False), ("types", True), ("strides", True)))
+def test_lists_are_cut_where_parts_are_computed_as_the_whole_is(jobs, tmp_path, case, whole):
+    """PyTorch computes norms of lists that are not alike in another order, and a part might be."""
+    trace = tmp_path / "job.jsonl.gz"
+    done = jobs.run("list_jobs.py", case, budget="8MiB", **DEVICE,
+                    environ=(OFFLOAD, ("TIDEPOOL_TRACE", str(trace))))
+    assert done.returncode == 0, done.stderr
+    calls = gzip.decompress(trace.read_bytes()).count(b'"aten::_foreach_norm')
+    assert (calls == 1) == whole
 
 
 @pytest.mark.parametrize("host", ("8MiB", "2MiB"))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "bindings/torch/engine/engine.h"
@@ -12,6 +13,52 @@ namespace tidepool::torch_glue {
 namespace {
 
 using torch::jit::Stack;
+
+// What of the elements with one index decides by which route a device's operator goes: it may
+// treat all elements together, if they are alike, or one after the other, and then compute norms,
+// for example, in another order (PyTorch's can_use_fast_route()).
+struct Likeness {
+  struct Each {
+    c10::ScalarType type;
+    c10::Device device;
+    bool is_dense;
+    bool operator==(const Each&) const = default;
+  };
+  std::vector<Each> lists;
+  bool have_one_shape = true;
+  bool operator==(const Likeness&) const = default;
+};
+
+// `lists`: those of the call that have elements.
+Likeness likeness_of(std::span<const c10::ArrayRef<c10::IValue>> lists, size_t element) {
+  Likeness found;
+  const at::Tensor* first = nullptr;
+  for (const auto list : lists) {
+    if (!list[element].isTensor() || !list[element].toTensor().defined()) continue;
+    const at::Tensor& tensor = list[element].toTensor();
+    const bool is_strided = tensor.layout() == c10::kStrided;
+    found.lists.push_back({tensor.scalar_type(), tensor.device(),
+                           is_strided && tensor.is_non_overlapping_and_dense()});
+    if (first == nullptr) first = &tensor;
+    found.have_one_shape &=
+        is_strided && first->sizes() == tensor.sizes() && first->strides() == tensor.strides();
+  }
+  return found;
+}
+
+// Whether parts of the lists go the way that the whole goes.
+bool parts_go_alike(remat::ListOperator kind, std::span<const c10::ArrayRef<c10::IValue>> lists) {
+  const Likeness first = likeness_of(lists, 0);
+  const auto on_cpu = [](const Likeness::Each& each) { return each.device.is_cpu(); };
+  if (std::all_of(first.lists.begin(), first.lists.end(), on_cpu)) return true;  // has one route
+  for (size_t k = 1; k < lists[0].size(); ++k) {
+    Likeness other = likeness_of(lists, k);
+    // Fused operators have one route, and numbers beside their tensors.
+    if (kind == remat::ListOperator::kFused) other.have_one_shape = first.have_one_shape;
+    if (other != first) return false;
+  }
+  return true;
+}
 
 // The bytes of the storage, which have to be resident whatever part of them a tensor shows.
 size_t storage_bytes(const c10::IValue& value) {
@@ -44,7 +91,8 @@ c10::IValue part_of(const c10::IValue& value, size_t begin, size_t end) {
 
 std::vector<size_t> part_ends(const OperatorInfo& info, const Stack& stack) {
   std::vector<size_t> bytes;  // by element
-  size_t first_bytes = 0;     // of the first list
+  std::vector<c10::ArrayRef<c10::IValue>> lists;
+  size_t first_bytes = 0;  // of the first list
   const auto arguments = torch::jit::last(stack, info.argument_count);
   for (const c10::IValue& value : arguments) {
     if (!value.isList()) continue;
@@ -52,10 +100,14 @@ std::vector<size_t> part_ends(const OperatorInfo& info, const Stack& stack) {
     if (elements.empty()) continue;
     if (bytes.empty()) bytes.resize(elements.size());
     if (elements.size() != bytes.size()) return {};
+    lists.push_back(elements);
     for (size_t k = 0; k < bytes.size(); ++k) bytes[k] += storage_bytes(elements[k]);
     if (first_bytes == 0) first_bytes = std::accumulate(bytes.begin(), bytes.end(), size_t{0});
   }
-  return remat::list_part_ends(bytes, cut_of(info.maps_lists, info.makes_lists ? first_bytes : 0));
+  auto ends =
+      remat::list_part_ends(bytes, cut_of(info.maps_lists, info.makes_lists ? first_bytes : 0));
+  if (!ends.empty() && !parts_go_alike(info.maps_lists, lists)) ends.clear();
+  return ends;
 }
 
 void run_parts(const OperatorInfo& info, Stack* stack, const std::vector<size_t>& ends,

@@ -14,7 +14,8 @@
 namespace tidepool::torch_glue {
 
 // The ends of the parts as remat::list_part_ends() has them. Empty: the call is to run whole,
-// because it fits, or its lists are not of one length. Takes the devices' locks.
+// because it fits, its lists are not of one length, or on a device parts of them might be computed
+// in another way than the whole. Takes the devices' locks.
 std::vector<size_t> part_ends(const OperatorInfo& info, const torch::jit::Stack& stack);
 
 // Runs `run` on a stack for each part, and replaces the arguments on `stack` by the results of all.
