@@ -112,7 +112,7 @@ void LineageStore::set_producer(Value& value, Record& record, uint32_t k) {
 
 void LineageStore::cut(Value& value, RootReason reason) {
   // The observer is told now, because later no walk gets from this value to what depends on it.
-  if (value.changed_slot != 0) observer_.value_dies(value);
+  if (value.changed_slot != 0 || value.copied) observer_.value_dies(value);
   Record* record = value.producer;
   value.producer = nullptr;
   value.depth = 0;

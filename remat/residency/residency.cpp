@@ -291,6 +291,7 @@ void Residency::free_kept(Value& value) {
 
 void Residency::value_dies(Value& value) {
   const bool is_cut = value.references > 0;  // it only loses its lineage
+  if (is_cut && !copies_roots_ahead_ && copies.is_ahead(value)) copies.drop(value);  // a root now
   if (!is_cut) {
     copies.drop(value);
     if (value.kept != nullptr) free_kept(value);

@@ -180,11 +180,17 @@ TEST_CASE("what may be written unseen at any time is not copied ahead") {
   RematFixture& job = offloading.job;
   const Tensor input = job.input();
   CHECK_FALSE(copy_ahead(job, input));
-  CHECK(copy_ahead(job, job.pure({input}, 64, 1'000'000)));
-  input->words()[3] ^= 1;
-  input->expected[3] ^= 1;
-  CHECK(job.evict(input));
-  CHECK(job.matches(input));
+  const Tensor made = job.pure({input}, 64, 1'000'000);
+  CHECK(copy_ahead(job, made));
+  job.update(input);
+  REQUIRE(job.value(made).producer == nullptr);
+  for (const Tensor& root : {input, made}) {
+    CHECK_FALSE(job.value(root).copied);
+    root->words()[3] ^= 1;
+    root->expected[3] ^= 1;
+    CHECK(job.evict(root));
+    CHECK(job.matches(root));
+  }
   job.check();
 }
 
