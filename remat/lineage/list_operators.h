@@ -1,10 +1,10 @@
 // List operators: operators that do the same to each element of their lists of tensors, one by one
 // (PyTorch's `_foreach_` and fused optimizers' operators). Where memory is short, one runs on parts
-// of its lists, in order, in a job and in its simulation alike. The results are the same, because
-// no element's depends on another's. Where contents without lineage can be offloaded, parts are as
-// large as may be: what they have written leaves by a copy. Elsewhere each element is a part: a
-// call that writes one tensor is recorded, one that writes several is not, and what it has written
-// would stay.
+// of its lists, in order, in a job and in its simulation alike (but a job on a device leaves lists
+// whole whose elements are not alike). The results are the same, because no element's depends on
+// another's. Where contents without lineage can be offloaded, parts are as large as may be: what
+// they have written leaves by a copy. Elsewhere each element is a part: a call that writes one
+// tensor is recorded, one that writes several is not, and what it has written would stay.
 // Stateless.
 #pragma once
 
