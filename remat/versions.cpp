@@ -23,7 +23,6 @@ void Versions::replace_value(Storage& storage, Value* fresh, void* snapshot) {
   fresh->storage = &storage;
   storage.above_generation = storage.below_generation = 0;
   if (snapshot != nullptr) contents_.residency.keep(*old, snapshot);
-  if (old->consumers != nullptr && snapshot == nullptr) contents_.residency.copies.left(*old);
   if (old->consumers != nullptr && old->kept == nullptr)
     contents_.residency.availability_changed(*old);
   contents_.store.release(old);
@@ -160,10 +159,7 @@ bool Versions::end_storage(Storage* storage, void* address) {
     }
     contents_.dependent_cut.make_sweep_due();
   }
-  if (!kept && value.consumers != nullptr) {
-    contents_.residency.copies.left(value);
-    contents_.residency.availability_changed(value);
-  }
+  if (!kept && value.consumers != nullptr) contents_.residency.availability_changed(value);
   if (!was_available && value.consumers == nullptr) contents_.residency.availability_changed(value);
   contents_.store.release(&value);
   if (storage->locks == 0) contents_.store.free_storage(storage);

@@ -39,6 +39,28 @@ def digest(tensors: list[torch.Tensor]) -> str:
     return found.hexdigest()
 
 
+def train_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer,
+               batch: list[torch.Tensor]) -> float:
+    """Train on a batch; return the loss."""
+    loss = model(*batch)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def said(model: torch.nn.Module, optimizer: torch.optim.Optimizer, losses: list[float],
+         seconds: list[float], batch_bytes: int) -> str:
+    """Return what OUT gets."""
+    parameters = list(model.parameters())
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    state = [value for each in parameters for value in optimizer.state[each].values()]
+    fixed = sum(each.nbytes for each in [*parameters, *gradients, *state])
+    kept = [*parameters, *gradients, *state, *model.buffers(), torch.get_rng_state()]
+    return json.dumps({"seconds": seconds, "digest": f"{losses} {digest(kept)}",
+                       "fixed_bytes": fixed + batch_bytes})
+
+
 def main() -> None:
     network, steps, out = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     torch.manual_seed(0)
@@ -51,20 +73,10 @@ def main() -> None:
     for step in range(steps):
         start = time.process_time()
         batch = model.batch(step, data)
-        loss = model(*batch)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(train_step(model, optimizer, batch))
         seconds.append(time.process_time() - start)
         batch_bytes = max(batch_bytes, sum(each.nbytes for each in batch))
-    parameters = list(model.parameters())
-    gradients = [each.grad for each in parameters if each.grad is not None]
-    state = [value for each in parameters for value in optimizer.state[each].values()]
-    fixed = sum(each.nbytes for each in [*parameters, *gradients, *state])
-    kept = [*parameters, *gradients, *state, *model.buffers(), torch.get_rng_state()]
-    out.write_text(json.dumps({"seconds": seconds, "digest": f"{losses} {digest(kept)}",
-                               "fixed_bytes": fixed + batch_bytes}))
+    out.write_text(said(model, optimizer, losses, seconds, batch_bytes))
 
 
 if __name__ == "__main__":

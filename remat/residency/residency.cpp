@@ -153,7 +153,6 @@ bool Residency::evict(Storage& storage) {
     storage.dying = true;
     return false;
   }
-  if (copied) copies.left(*storage.current);
   storage.address = nullptr;
   storage.evicted = true;
   set_absent(storage, true);
@@ -284,10 +283,7 @@ size_t Residency::offload_retained() {
   return count;
 }
 
-void Residency::free_kept(Value& value) {
-  copies.left(value);
-  allocator_.free_locked(take_kept(value));
-}
+void Residency::free_kept(Value& value) { allocator_.free_locked(take_kept(value)); }
 
 void Residency::value_dies(Value& value) {
   const bool is_cut = value.references > 0;  // it only loses its lineage

@@ -91,9 +91,13 @@ class Residency {
   // how many.
   size_t offload_retained();
 
-  // Tells the policy that the value's availability has changed. Requires: all its edges are in
-  // place.
-  void availability_changed(Value& value) { policy_.availability_changed(value); }
+  // Tells the policy that the value's availability has changed; where its bytes are gone, a copy
+  // that was made ahead stands for them. Requires: all its edges are in place.
+  void availability_changed(Value& value) {
+    if (value.copied && !value.available()) [[unlikely]]
+      copies.left(value);
+    policy_.availability_changed(value);
+  }
 
   // Enters a resident storage, whose value has got a producer, into the list; takes it out of it.
   void list(Storage& storage);

@@ -262,7 +262,6 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
         std::count_if(record.edges, record.edges + record.edge_count,
                       [&](const Edge& edge) { return edge.value == &written; }));
     if (written.kept != nullptr && written.producer != nullptr && written.uses == mine) {
-      contents_.residency.copies.left(written);
       step.target = contents_.residency.take_kept(written);
       contents_.residency.availability_changed(written);
     } else {

@@ -175,6 +175,20 @@ TEST_CASE("misuse ends the process with a message") {
   CHECK(message.find("freed twice") != std::string::npos);
 }
 
+TEST_CASE("freed bytes are poisoned where asked for") {
+  PrivateHostSpace space(kPage);
+  DeviceMutex mutex;
+  AllocatorConfig config = config_of(8);
+  config.poison = true;
+  BudgetedAllocator allocator(space, mutex, config);
+  auto* bytes = static_cast<unsigned char*>(allocator.allocate(256));
+  allocator.allocate(256);
+  std::memset(bytes, 1, 256);
+  allocator.free(bytes);
+  CHECK(bytes[0] == 0xFB);
+  CHECK(bytes[255] == 0xFB);
+}
+
 // Counts the blocks whose bytes are poisoned by the time that it hears that they are free.
 struct PoisonObserver final : RelayingObserver {
   PoisonObserver() : RelayingObserver(nullptr) {}
@@ -186,7 +200,7 @@ struct PoisonObserver final : RelayingObserver {
   int heard = 0, poisoned = 0;
 };
 
-TEST_CASE("freed, evicted and moved bytes are poisoned where asked for, before anybody hears") {
+TEST_CASE("freed, evicted and moved bytes are poisoned before anybody hears of it") {
   PrivateHostSpace space(kPage);
   DeviceMutex mutex;
   FakeReclaimer reclaimer;

@@ -59,6 +59,14 @@ def test_mutant_is_noticed_on_cuda(name, package, summary):
 
 
 @functools.cache
+def fixed_bytes(package: str, *job: str) -> int:
+    """Return what lives all the time in a job with a GPT."""
+    ample, errors = run(package, "", *job, GPT)
+    assert ample, errors
+    return ample[GPT]["fixed"]
+
+
+@functools.cache
 def offloading(package: str, how: str, mutant: str) -> tuple[dict | None, str]:
     """Train a GPT that offloads; how: see OFFLOADED."""
     job = ("value_jobs.py", "--watch")
@@ -66,9 +74,7 @@ def offloading(package: str, how: str, mutant: str) -> tuple[dict | None, str]:
         return run(package, mutant, *job, "--steps", "2", "--size", "chaos", GPT,
                    TIDEPOOL_CHAOS="offload:1", **OFFLOAD)
     job += ("--steps", "5")  # so that some are foreseen
-    ample, errors = run(package, "", *job, GPT)
-    assert ample, errors
-    return run(package, mutant, *job, GPT, budget=str(ample[GPT]["fixed"]), **OFFLOAD)
+    return run(package, mutant, *job, GPT, budget=str(fixed_bytes(package, *job)), **OFFLOAD)
 
 
 @pytest.mark.parametrize("how", (CHAOS, TIGHT))

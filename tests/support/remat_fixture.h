@@ -68,6 +68,11 @@ class RematFixture {
     DeviceLock lock(mutex);
     return runtime.evict_storage(framework.tracked(tensor));
   }
+  // Has the contents copied while they stay.
+  bool copy_ahead(Tensor tensor) {
+    DeviceLock lock(mutex);
+    return runtime.call_context().contents.residency.copy_ahead(*framework.tracked(tensor), 1);
+  }
   // Why a call that reads `inputs` is not recorded, and its result has no lineage, if `meanwhile`
   // is done while its kernel runs.
   struct Reasons {

@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kVersion = 1;
 constexpr std::array<const char*, 3> kPreferences = {"cheapest", "pages", "moves"};
 constexpr std::array<const char*, 3> kWaysToDrop = {"drop", "drop-once", "drop-after"};
+constexpr size_t kOnce = 1, kAfter = 2;  // of these
 
 // The checksum of zlib and of PNG. Plugins read plan files, too, and need no zlib.
 uint32_t crc32(std::string_view text) {
@@ -48,11 +49,9 @@ Json json_of(const PlannedStep& step) {
   if (!plan.gaps) return out;
   Json gaps = Json::array();
   for (const DroppedGap& gap : *plan.gaps) {
-    if (gap.after) {
-      gaps.push_back({gap.output, gap.gap, kWaysToDrop[2], *gap.after});
-    } else {
-      gaps.push_back({gap.output, gap.gap, kWaysToDrop[gap.stays ? 1 : 0]});
-    }
+    const size_t how = gap.after ? kAfter : gap.stays ? kOnce : 0;
+    Json& entry = gaps.emplace_back(Json::array({gap.output, gap.gap, kWaysToDrop[how]}));
+    if (gap.after) entry.push_back(*gap.after);
   }
   out["gaps"] = gaps;
   return out;
@@ -92,13 +91,13 @@ DroppedGap as_gap(const nlohmann::json& entry, size_t outputs) {
   const uint64_t gap = as_count(entry[1], "gaps");
   if (gap > UINT32_MAX) throw TraceError("\"gaps\" has a gap that is too large");
   const size_t how = index_of(kWaysToDrop, entry[2].get<std::string>(), "gaps");
-  DroppedGap found{as_output(entry[0], outputs), static_cast<uint32_t>(gap), how == 1};
-  const size_t fields = how == 2 ? 4 : 3;
+  DroppedGap found{as_output(entry[0], outputs), static_cast<uint32_t>(gap), how == kOnce};
+  const size_t fields = how == kAfter ? 4 : 3;
   if (entry.size() != fields) {
     throw TraceError(fmt::format("\"gaps\" has an entry of {} fields for '{}'; expected {}",
                                  entry.size(), kWaysToDrop[how], fields));
   }
-  if (how == 2) found.after = as_output(entry[3], outputs);
+  if (how == kAfter) found.after = as_output(entry[3], outputs);
   return found;
 }
 

@@ -68,8 +68,8 @@ class GapModel {
   // How many operators that makes, if none runs again.
   size_t stages() const { return stages_.size(); }
 
-  // The value that reads the gap's in it when it is made again, and after which the gap's leaves;
-  // nothing: there is none. Of the last evaluation. Requires: the gap was dropped after a reader.
+  // The reader after which the gap's value leaves: a value that is made again of it in the gap.
+  // Nothing: there is none. Of the last evaluation. Requires: the gap was dropped after a reader.
   std::optional<uint32_t> reader(size_t gap) const {
     return readers_[gap] == kNone ? std::nullopt : std::optional(readers_[gap]);
   }

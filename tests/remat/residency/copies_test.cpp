@@ -69,21 +69,14 @@ TEST_CASE("what has no lineage leaves by a copy, and comes back from it") {
   job.check();
 }
 
-// Has the contents copied while they stay.
-bool copy_ahead(RematFixture& job, Tensor tensor) {
-  DeviceLock lock(job.mutex);
-  return job.runtime.call_context().contents.residency.copy_ahead(*job.framework.tracked(tensor),
-                                                                  1);
-}
-
 TEST_CASE("what was copied ahead leaves for nothing, unless it was written") {
   OffloadingJob offloading(0.001, 1 << 20, MemoryTier::beside(0.001));
   RematFixture& job = offloading.job;
   const Tensor input = job.input();
   const Tensor made = job.pure({input}, 64, 1'000'000);
-  REQUIRE(copy_ahead(job, input));
-  CHECK_FALSE(copy_ahead(job, input));  // it has a copy
-  REQUIRE(copy_ahead(job, made));
+  REQUIRE(job.copy_ahead(input));
+  CHECK_FALSE(job.copy_ahead(input));  // it has a copy
+  REQUIRE(job.copy_ahead(made));
   CHECK_FALSE(input->evicted);
   CHECK(offloading.stored.size() == 2);
   CHECK(job.statistics().written_behind_bytes == 1024);
@@ -114,7 +107,7 @@ TEST_CASE("what was copied ahead leaves for nothing, unless it was written") {
       job.runtime.pause_evicting(lock);
     }
     CHECK_FALSE(job.value(input).copied);
-    CHECK_FALSE(copy_ahead(job, input));
+    CHECK_FALSE(job.copy_ahead(input));
     CHECK(job.statistics().write_behind_wasted_bytes == 1024);
     input->words()[3] ^= 1;
     input->expected[3] ^= 1;
@@ -142,7 +135,7 @@ TEST_CASE("a copy made ahead stands for contents that were written or died since
   RematFixture& job = offloading.job;
   const Tensor input = job.input();
   const Tensor made = job.pure({input}, 64, 1);
-  REQUIRE(copy_ahead(job, input));
+  REQUIRE(job.copy_ahead(input));
   const bool is_evicted = GENERATE(true, false);
   if (is_evicted) {
     REQUIRE(job.evict(made));
@@ -179,9 +172,9 @@ TEST_CASE("what may be written unseen at any time is not copied ahead") {
   OffloadingJob offloading(0.001, 1 << 20, MemoryTier::beside(0.001), config);
   RematFixture& job = offloading.job;
   const Tensor input = job.input();
-  CHECK_FALSE(copy_ahead(job, input));
+  CHECK_FALSE(job.copy_ahead(input));
   const Tensor made = job.pure({input}, 64, 1'000'000);
-  CHECK(copy_ahead(job, made));
+  CHECK(job.copy_ahead(made));
   job.update(input);
   REQUIRE(job.value(made).producer == nullptr);
   for (const Tensor& root : {input, made}) {
@@ -201,9 +194,9 @@ TEST_CASE("copies ahead take no room from what has to leave") {
   RematFixture& job = offloading.job;
   RematFixture::Tensors inputs;
   for (int k = 0; k < 3; ++k) inputs.push_back(job.input());
-  REQUIRE(copy_ahead(job, inputs[0]));
-  REQUIRE(copy_ahead(job, inputs[1]));
-  CHECK_FALSE(copy_ahead(job, inputs[2]));
+  REQUIRE(job.copy_ahead(inputs[0]));
+  REQUIRE(job.copy_ahead(inputs[1]));
+  CHECK_FALSE(job.copy_ahead(inputs[2]));
   CHECK(job.evict(inputs[2]));
   CHECK(job.value(inputs[0]).copied);  // what was copied last gives way
   CHECK_FALSE(job.value(inputs[1]).copied);
@@ -216,7 +209,7 @@ TEST_CASE("copies ahead take no room from what has to leave") {
 
 TEST_CASE("a copy that would be waited for is not made ahead") {
   OffloadingJob offloading;
-  CHECK_FALSE(copy_ahead(offloading.job, offloading.job.input()));
+  CHECK_FALSE(offloading.job.copy_ahead(offloading.job.input()));
   offloading.job.check();
 }
 

@@ -105,9 +105,10 @@ struct DeviceJob : World, RematFixture {
       copies.use(stream, address, bytes);
     };
   }
-  bool copy_ahead(Tensor tensor) {
+  void restore(Tensor tensor) {
     DeviceLock lock(mutex);
-    return runtime.call_context().contents.residency.copy_ahead(*framework.tracked(tensor), 1);
+    remat::Storage* const storage = framework.tracked(tensor);
+    runtime.call_context().restorer.restore({&storage, 1}, lock);
   }
 };
 
@@ -153,12 +154,7 @@ TEST_CASE("a copy out that is refused leaves it to readers to wait for the copy 
   DeviceJob job;
   const Tensor input = job.input(kPageWords);
   REQUIRE(job.evict(input));
-  const auto make_resident = [&] {
-    DeviceLock lock(job.mutex);
-    remat::Storage* const storage = job.framework.tracked(input);
-    job.runtime.call_context().restorer.restore({&storage, 1}, lock);
-  };
-  make_resident();
+  job.restore(input);
   job.copies.refuses_order = true;
   const bool ahead = GENERATE(false, true);
   CHECK_FALSE((ahead ? job.copy_ahead(input) : job.evict(input)));
@@ -172,12 +168,11 @@ TEST_CASE("an address that is handed out is used on any stream after the copies 
   DeviceJob job;
   const Tensor input = job.input(kPageWords);
   REQUIRE(job.evict(input));
+  job.restore(input);
   {
     DeviceLock lock(job.mutex);
-    remat::Storage* const storage = job.framework.tracked(input);
-    job.runtime.call_context().restorer.restore({&storage, 1}, lock);
     job.allocator.use_so_far(test::kOther);
-    job.runtime.cut(storage, remat::RootReason::kRawWrite, lock);
+    job.runtime.cut(job.framework.tracked(input), remat::RootReason::kRawWrite, lock);
   }
   job.copies.use(test::kOther, input->address, input->bytes());
   CHECK(job.copies.race.empty());

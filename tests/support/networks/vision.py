@@ -227,6 +227,9 @@ class Detector(nn.Module):
     def batch(self, step, generator):
         sizes = random.Random(step)
         height, width = (8 * sizes.randint(self.image // 16, self.image // 8) for _ in range(2))
+        return self.batch_of(height, width, generator)
+
+    def batch_of(self, height, width, generator):
         corner = torch.rand(self.batch_size, 2, 2, generator=generator) * 0.5
         extent = torch.rand(self.batch_size, 2, 2, generator=generator) * 0.4 + 0.1
         return [torch.randn(self.batch_size, 3, height, width, generator=generator),

@@ -46,8 +46,12 @@ Likeness likeness_of(std::span<const c10::ArrayRef<c10::IValue>> lists, size_t e
   return found;
 }
 
-// Whether parts of the lists go the way that the whole goes.
-bool parts_go_alike(remat::ListOperator kind, std::span<const c10::ArrayRef<c10::IValue>> lists) {
+// Whether parts of the arguments' lists go the way that the whole goes.
+bool parts_go_alike(remat::ListOperator kind, c10::ArrayRef<c10::IValue> arguments) {
+  std::vector<c10::ArrayRef<c10::IValue>> lists;
+  for (const c10::IValue& value : arguments) {
+    if (value.isList() && !value.toListRef().empty()) lists.push_back(value.toListRef());
+  }
   const Likeness first = likeness_of(lists, 0);
   const auto on_cpu = [](const Likeness::Each& each) { return each.device.is_cpu(); };
   if (std::all_of(first.lists.begin(), first.lists.end(), on_cpu)) return true;  // has one route
@@ -91,8 +95,7 @@ c10::IValue part_of(const c10::IValue& value, size_t begin, size_t end) {
 
 std::vector<size_t> part_ends(const OperatorInfo& info, const Stack& stack) {
   std::vector<size_t> bytes;  // by element
-  std::vector<c10::ArrayRef<c10::IValue>> lists;
-  size_t first_bytes = 0;  // of the first list
+  size_t first_bytes = 0;     // of the first list
   const auto arguments = torch::jit::last(stack, info.argument_count);
   for (const c10::IValue& value : arguments) {
     if (!value.isList()) continue;
@@ -100,13 +103,12 @@ std::vector<size_t> part_ends(const OperatorInfo& info, const Stack& stack) {
     if (elements.empty()) continue;
     if (bytes.empty()) bytes.resize(elements.size());
     if (elements.size() != bytes.size()) return {};
-    lists.push_back(elements);
     for (size_t k = 0; k < bytes.size(); ++k) bytes[k] += storage_bytes(elements[k]);
     if (first_bytes == 0) first_bytes = std::accumulate(bytes.begin(), bytes.end(), size_t{0});
   }
   auto ends =
       remat::list_part_ends(bytes, cut_of(info.maps_lists, info.makes_lists ? first_bytes : 0));
-  if (!ends.empty() && !parts_go_alike(info.maps_lists, lists)) ends.clear();
+  if (!ends.empty() && !parts_go_alike(info.maps_lists, arguments)) ends.clear();
   return ends;
 }
 
