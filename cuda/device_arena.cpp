@@ -54,7 +54,7 @@ void DeviceArena::add_peer(int ordinal) {
 
 void DeviceArena::synchronize() {
   Driver::Scope scope(driver_);
-  driver_.check(driver_.call().cuCtxSynchronize(), "cuCtxSynchronize");
+  driver_.check(driver_.call().CtxSynchronize(), "cuCtxSynchronize");
 }
 
 }  // namespace tidepool::device

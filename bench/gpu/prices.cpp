@@ -76,13 +76,13 @@ class Device {
       : driver_(DriverLibrary::instance().functions(), ordinal), scope_(driver_), smoke_(smoke) {
     properties_.location.id = ordinal;
     access_.location.id = ordinal;
-    check(call().cuStreamCreate(&busy_, driver::kStreamNonBlocking), "cuStreamCreate");
-    check(call().cuMemAlloc(&scratch_, scratch_bytes()), "cuMemAlloc");
+    check(call().StreamCreate(&busy_, driver::kStreamNonBlocking), "cuStreamCreate");
+    check(call().MemAlloc(&scratch_, scratch_bytes()), "cuMemAlloc");
   }
   ~Device() {
-    (void)call().cuCtxSynchronize();
-    (void)call().cuMemFree(scratch_);
-    (void)call().cuStreamDestroy(busy_);
+    (void)call().CtxSynchronize();
+    (void)call().MemFree(scratch_);
+    (void)call().StreamDestroy(busy_);
   }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -97,35 +97,35 @@ class Device {
   void work_on(driver::DevicePointer start, size_t bytes, double milliseconds) {
     const double once = static_cast<double>(bytes) / kFillBytesPerMillisecond;
     for (double done = 0; done < milliseconds; done += once) {
-      check(call().cuMemsetD8Async(start, 1, bytes, busy_), "cuMemsetD8Async");
+      check(call().MemsetD8Async(start, 1, bytes, busy_), "cuMemsetD8Async");
     }
   }
-  void finish() { check(call().cuCtxSynchronize(), "cuCtxSynchronize"); }
+  void finish() { check(call().CtxSynchronize(), "cuCtxSynchronize"); }
 
   driver::DevicePointer reserve(size_t bytes) {
     driver::DevicePointer start = 0;
-    check(call().cuMemAddressReserve(&start, bytes, 0, 0, 0), "cuMemAddressReserve");
+    check(call().MemAddressReserve(&start, bytes, 0, 0, 0), "cuMemAddressReserve");
     return start;
   }
   void release_range(driver::DevicePointer start, size_t bytes) {
-    check(call().cuMemAddressFree(start, bytes), "cuMemAddressFree");
+    check(call().MemAddressFree(start, bytes), "cuMemAddressFree");
   }
   driver::AllocationHandle create(size_t bytes) {
     driver::AllocationHandle handle = 0;
-    check(call().cuMemCreate(&handle, bytes, &properties_, 0), "cuMemCreate");
+    check(call().MemCreate(&handle, bytes, &properties_, 0), "cuMemCreate");
     return handle;
   }
   void map(driver::DevicePointer start, size_t bytes, driver::AllocationHandle handle) {
-    check(call().cuMemMap(start, bytes, 0, handle, 0), "cuMemMap");
+    check(call().MemMap(start, bytes, 0, handle, 0), "cuMemMap");
   }
   void open(driver::DevicePointer start, size_t bytes) {
-    check(call().cuMemSetAccess(start, bytes, &access_, 1), "cuMemSetAccess");
+    check(call().MemSetAccess(start, bytes, &access_, 1), "cuMemSetAccess");
   }
   void unmap(driver::DevicePointer start, size_t bytes) {
-    check(call().cuMemUnmap(start, bytes), "cuMemUnmap");
+    check(call().MemUnmap(start, bytes), "cuMemUnmap");
   }
   void release(driver::AllocationHandle handle) {
-    check(call().cuMemRelease(handle), "cuMemRelease");
+    check(call().MemRelease(handle), "cuMemRelease");
   }
 
  private:
@@ -181,12 +181,12 @@ void price_allocations(Device& device, size_t bytes, size_t count, double work_m
   std::vector<driver::DevicePointer> all(count);
   for (auto& each : all) {
     device.work(work_milliseconds);
-    allocate.time([&] { device.check(device.call().cuMemAlloc(&each, bytes), "cuMemAlloc"); });
+    allocate.time([&] { device.check(device.call().MemAlloc(&each, bytes), "cuMemAlloc"); });
     device.finish();
   }
   for (auto each : all) {
     device.work(work_milliseconds);
-    free.time([&] { device.check(device.call().cuMemFree(each), "cuMemFree"); });
+    free.time([&] { device.check(device.call().MemFree(each), "cuMemFree"); });
     device.finish();
   }
 }
@@ -201,16 +201,15 @@ void price_events(Device& device, size_t count, double work_milliseconds,
   for (auto& event : events) {
     device.work(work_milliseconds);
     create.time([&] {
-      device.check(call.cuEventCreate(&event, driver::kEventDisableTiming), "cuEventCreate");
+      device.check(call.EventCreate(&event, driver::kEventDisableTiming), "cuEventCreate");
     });
-    record.time([&] { device.check(call.cuEventRecord(event, device.busy()), "cuEventRecord"); });
-    query.time([&] { (void)call.cuEventQuery(event); });
-    wait.time(
-        [&] { device.check(call.cuStreamWaitEvent(nullptr, event, 0), "cuStreamWaitEvent"); });
+    record.time([&] { device.check(call.EventRecord(event, device.busy()), "cuEventRecord"); });
+    query.time([&] { (void)call.EventQuery(event); });
+    wait.time([&] { device.check(call.StreamWaitEvent(nullptr, event, 0), "cuStreamWaitEvent"); });
     scope.time([&] { Driver::Scope inner(device.driver()); });
   }
   device.finish();
-  for (auto event : events) device.check(call.cuEventDestroy(event), "cuEventDestroy");
+  for (auto event : events) device.check(call.EventDestroy(event), "cuEventDestroy");
 }
 
 // What the runtime charges for the question that PyTorch asks before every request.
@@ -259,18 +258,18 @@ void run_waits(Device& device, bool smoke) {
   const driver::DevicePointer range = device.reserve(bytes);
   const driver::AllocationHandle handle = device.create(bytes);
   driver::Event done = nullptr;
-  device.check(device.call().cuEventCreate(&done, 0), "cuEventCreate");
+  device.check(device.call().EventCreate(&done, 0), "cuEventCreate");
   device.map(range, bytes, handle);
   device.open(range, bytes);
   const Clock::time_point start = Clock::now();
   device.work_on(range, bytes, smoke ? 0.01 : 100);
-  device.check(device.call().cuEventRecord(done, device.busy()), "cuEventRecord");
+  device.check(device.call().EventRecord(done, device.busy()), "cuEventRecord");
   print_fact("ms until the work was enqueued", microseconds_since(start) / 1e3);
   device.unmap(range, bytes);
   print_fact("ms until the unmapping returned", microseconds_since(start) / 1e3);
   print_fact("the work was over when the unmapping returned",
-             device.call().cuEventQuery(done) == driver::kSuccess);
-  const driver::Result end = device.call().cuEventSynchronize(done);
+             device.call().EventQuery(done) == driver::kSuccess);
+  const driver::Result end = device.call().EventSynchronize(done);
   print_fact("ms until the work was over", microseconds_since(start) / 1e3);
   print_fact("error of the work, 0 for none", end);
   device.release(handle);
@@ -286,7 +285,7 @@ void run_wall(Device& device, bool smoke) {
   size_t mapped = 0;
   driver::Result result = driver::kSuccess;
   while (mapped < most && microseconds_since(start) < 120e6) {
-    result = device.call().cuMemMap(range + mapped * bytes, bytes, 0, handle, 0);
+    result = device.call().MemMap(range + mapped * bytes, bytes, 0, handle, 0);
     if (result != driver::kSuccess) break;
     ++mapped;
     if (mapped % 100'000 == 0) print_fact("mapped", static_cast<double>(mapped));

@@ -102,7 +102,7 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
   config.budget_bytes = std::min(config.budget_bytes, own.device_bytes);
   {
     std::lock_guard<std::mutex> functions_guard(mutex_);
-    if (functions_.cuDeviceGet == nullptr) {
+    if (functions_.DeviceGet == nullptr) {
       functions_ = device::find_driver_functions(&find_driver_function);
     }
   }

@@ -19,18 +19,18 @@ Driver::Driver(const DriverFunctions& functions, int ordinal)
   if (!functions_.missing.empty()) {
     throw DeviceError("the CUDA driver lacks " + joined(functions_.missing));
   }
-  check(functions_.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
+  check(functions_.DeviceGet(&device_, ordinal), "cuDeviceGet");
   has_virtual_memory_ =
       functions_.missing_virtual.empty() && attribute(driver::kVirtualMemorySupported) != 0;
 }
 
 Driver::~Driver() {
-  if (context_ != nullptr) (void)functions_.cuDevicePrimaryCtxRelease(device_);
+  if (context_ != nullptr) (void)functions_.DevicePrimaryCtxRelease(device_);
 }
 
 int Driver::attribute(int attribute) const {
   int value = 0;
-  check(functions_.cuDeviceGetAttribute(&value, attribute, device_), "cuDeviceGetAttribute");
+  check(functions_.DeviceGetAttribute(&value, attribute, device_), "cuDeviceGetAttribute");
   return value;
 }
 
@@ -38,7 +38,7 @@ size_t Driver::free_bytes() try {
   Scope scope(*this);
   size_t free = 0;
   size_t total = 0;
-  check(functions_.cuMemGetInfo(&free, &total), "cuMemGetInfo");
+  check(functions_.MemGetInfo(&free, &total), "cuMemGetInfo");
   return free;
 } catch (const DeviceError&) {
   return SIZE_MAX;
@@ -47,28 +47,28 @@ size_t Driver::free_bytes() try {
 DeviceError Driver::error(driver::Result result, const std::string& what) const {
   const char* name = nullptr;
   const char* text = nullptr;
-  if (functions_.cuGetErrorName(result, &name) != driver::kSuccess || name == nullptr) {
+  if (functions_.GetErrorName(result, &name) != driver::kSuccess || name == nullptr) {
     name = "error of an unknown name";
   }
-  if (functions_.cuGetErrorString(result, &text) != driver::kSuccess || text == nullptr) text = "";
+  if (functions_.GetErrorString(result, &text) != driver::kSuccess || text == nullptr) text = "";
   return DeviceError(fmt::format("{}, device {}: {} ({}), {}", what, ordinal_, name, result, text));
 }
 
 driver::Context Driver::context() {
   const MutexLock lock(mutex_);
   if (context_ == nullptr) {
-    check(functions_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+    check(functions_.DevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
   }
   return context_;
 }
 
 Driver::Scope::Scope(Driver& driver) : driver_(driver) {
-  driver.check(driver.functions_.cuCtxPushCurrent(driver.context()), "cuCtxPushCurrent");
+  driver.check(driver.functions_.CtxPushCurrent(driver.context()), "cuCtxPushCurrent");
 }
 
 Driver::Scope::~Scope() {
   driver::Context left = nullptr;
-  (void)driver_.functions_.cuCtxPopCurrent(&left);
+  (void)driver_.functions_.CtxPopCurrent(&left);
 }
 
 }  // namespace tidepool::device

@@ -11,7 +11,7 @@ DriverFunctions find_driver_functions(const FunctionFinder& find) {
   };
 #define TIDEPOOL_FIND(name, version, parameters)               \
   functions.name = reinterpret_cast<decltype(functions.name)>( \
-      look_up(#name, version, functions.TIDEPOOL_LIST));
+      look_up("cu" #name, version, functions.TIDEPOOL_LIST));
 #define TIDEPOOL_LIST missing
   TIDEPOOL_DRIVER_FUNCTIONS(TIDEPOOL_FIND)
 #undef TIDEPOOL_LIST

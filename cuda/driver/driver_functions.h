@@ -12,57 +12,58 @@
 namespace tidepool::device {
 
 // X(name, version, parameters): a function as it was in that version of CUDA, for which
-// cudaGetDriverEntryPointByVersion has to be asked. All functions return driver::Result.
-#define TIDEPOOL_DRIVER_FUNCTIONS(X)                                                       \
-  X(cuGetErrorName, 6000, (driver::Result, const char**))                                  \
-  X(cuGetErrorString, 6000, (driver::Result, const char**))                                \
-  X(cuDeviceGet, 2000, (driver::Device*, int))                                             \
-  X(cuDeviceGetAttribute, 2000, (int*, int, driver::Device))                               \
-  X(cuDevicePrimaryCtxRetain, 7000, (driver::Context*, driver::Device))                    \
-  X(cuDevicePrimaryCtxRelease, 11000, (driver::Device))                                    \
-  X(cuCtxPushCurrent, 4000, (driver::Context))                                             \
-  X(cuCtxPopCurrent, 4000, (driver::Context*))                                             \
-  X(cuCtxSynchronize, 2000, ())                                                            \
-  X(cuStreamCreate, 2000, (driver::Stream*, unsigned))                                     \
-  X(cuStreamDestroy, 4000, (driver::Stream))                                               \
-  X(cuStreamSynchronize, 2000, (driver::Stream))                                           \
-  X(cuStreamWaitEvent, 3020, (driver::Stream, driver::Event, unsigned))                    \
-  X(cuEventCreate, 2000, (driver::Event*, unsigned))                                       \
-  X(cuEventDestroy, 4000, (driver::Event))                                                 \
-  X(cuEventRecord, 2000, (driver::Event, driver::Stream))                                  \
-  X(cuEventQuery, 2000, (driver::Event))                                                   \
-  X(cuEventSynchronize, 2000, (driver::Event))                                             \
-  X(cuMemGetInfo, 3020, (size_t*, size_t*))                                                \
-  X(cuMemHostAlloc, 2020, (void**, size_t, unsigned))                                      \
-  X(cuMemFreeHost, 2000, (void*))                                                          \
-  X(cuMemAlloc, 3020, (driver::DevicePointer*, size_t))                                    \
-  X(cuMemFree, 3020, (driver::DevicePointer))                                              \
-  X(cuMemcpyDtoHAsync, 3020, (void*, driver::DevicePointer, size_t, driver::Stream))       \
-  X(cuMemcpyHtoDAsync, 3020, (driver::DevicePointer, const void*, size_t, driver::Stream)) \
-  X(cuMemsetD8Async, 3020, (driver::DevicePointer, unsigned char, size_t, driver::Stream))
+// cudaGetDriverEntryPointByVersion has to be asked. All functions return driver::Result. Names are
+// without "cu", because cuda.h makes macros of some that begin so.
+#define TIDEPOOL_DRIVER_FUNCTIONS(X)                                                     \
+  X(GetErrorName, 6000, (driver::Result, const char**))                                  \
+  X(GetErrorString, 6000, (driver::Result, const char**))                                \
+  X(DeviceGet, 2000, (driver::Device*, int))                                             \
+  X(DeviceGetAttribute, 2000, (int*, int, driver::Device))                               \
+  X(DevicePrimaryCtxRetain, 7000, (driver::Context*, driver::Device))                    \
+  X(DevicePrimaryCtxRelease, 11000, (driver::Device))                                    \
+  X(CtxPushCurrent, 4000, (driver::Context))                                             \
+  X(CtxPopCurrent, 4000, (driver::Context*))                                             \
+  X(CtxSynchronize, 2000, ())                                                            \
+  X(StreamCreate, 2000, (driver::Stream*, unsigned))                                     \
+  X(StreamDestroy, 4000, (driver::Stream))                                               \
+  X(StreamSynchronize, 2000, (driver::Stream))                                           \
+  X(StreamWaitEvent, 3020, (driver::Stream, driver::Event, unsigned))                    \
+  X(EventCreate, 2000, (driver::Event*, unsigned))                                       \
+  X(EventDestroy, 4000, (driver::Event))                                                 \
+  X(EventRecord, 2000, (driver::Event, driver::Stream))                                  \
+  X(EventQuery, 2000, (driver::Event))                                                   \
+  X(EventSynchronize, 2000, (driver::Event))                                             \
+  X(MemGetInfo, 3020, (size_t*, size_t*))                                                \
+  X(MemHostAlloc, 2020, (void**, size_t, unsigned))                                      \
+  X(MemFreeHost, 2000, (void*))                                                          \
+  X(MemAlloc, 3020, (driver::DevicePointer*, size_t))                                    \
+  X(MemFree, 3020, (driver::DevicePointer))                                              \
+  X(MemcpyDtoHAsync, 3020, (void*, driver::DevicePointer, size_t, driver::Stream))       \
+  X(MemcpyHtoDAsync, 3020, (driver::DevicePointer, const void*, size_t, driver::Stream)) \
+  X(MemsetD8Async, 3020, (driver::DevicePointer, unsigned char, size_t, driver::Stream))
 
 // Functions for devices with virtual memory.
 #define TIDEPOOL_VIRTUAL_MEMORY_FUNCTIONS(X)                                                      \
-  X(cuMemGetAllocationGranularity, 10020, (size_t*, const driver::AllocationProperties*, int))    \
-  X(cuMemAddressReserve, 10020,                                                                   \
+  X(MemGetAllocationGranularity, 10020, (size_t*, const driver::AllocationProperties*, int))      \
+  X(MemAddressReserve, 10020,                                                                     \
     (driver::DevicePointer*, size_t, size_t, driver::DevicePointer, unsigned long long))          \
-  X(cuMemAddressFree, 10020, (driver::DevicePointer, size_t))                                     \
-  X(cuMemCreate, 10020,                                                                           \
+  X(MemAddressFree, 10020, (driver::DevicePointer, size_t))                                       \
+  X(MemCreate, 10020,                                                                             \
     (driver::AllocationHandle*, size_t, const driver::AllocationProperties*, unsigned long long)) \
-  X(cuMemRelease, 10020, (driver::AllocationHandle))                                              \
-  X(cuMemMap, 10020,                                                                              \
+  X(MemRelease, 10020, (driver::AllocationHandle))                                                \
+  X(MemMap, 10020,                                                                                \
     (driver::DevicePointer, size_t, size_t, driver::AllocationHandle, unsigned long long))        \
-  X(cuMemUnmap, 10020, (driver::DevicePointer, size_t))                                           \
-  X(cuMemSetAccess, 10020,                                                                        \
+  X(MemUnmap, 10020, (driver::DevicePointer, size_t))                                             \
+  X(MemSetAccess, 10020,                                                                          \
     (driver::DevicePointer, size_t, const driver::AccessDescription*, size_t))                    \
-  X(cuMemExportToShareableHandle, 10020, (void*, driver::AllocationHandle, int, unsigned long long))
+  X(MemExportToShareableHandle, 10020, (void*, driver::AllocationHandle, int, unsigned long long))
 
 // Functions for kernels of our own.
 #define TIDEPOOL_KERNEL_FUNCTIONS(X)                                                         \
-  X(cuModuleLoadData, 2000, (driver::Module*, const void*))                                  \
-  X(cuModuleUnload, 2000, (driver::Module))                                                  \
-  X(cuModuleGetFunction, 2000, (driver::Function*, driver::Module, const char*))             \
-  X(cuLaunchKernel, 4000,                                                                    \
+  X(ModuleLoadData, 2000, (driver::Module*, const void*))                                    \
+  X(ModuleUnload, 2000, (driver::Module))                                                    \
+  X(ModuleGetFunction, 2000, (driver::Function*, driver::Module, const char*))               \
+  X(LaunchKernel, 4000,                                                                      \
     (driver::Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
      driver::Stream, void**, void**))
 

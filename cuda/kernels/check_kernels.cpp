@@ -38,12 +38,12 @@ std::unique_ptr<CheckKernels> CheckKernels::load(Driver& driver,
 void CheckKernels::prepare(std::span<const unsigned char> image) {
   Driver::Scope scope(driver_);
   const DriverFunctions& call = driver_.call();
-  driver_.check(call.cuModuleLoadData(&module_, image.data()), "cuModuleLoadData");
-  driver_.check(call.cuModuleGetFunction(&fingerprint_, module_, "tidepool_fingerprint"),
+  driver_.check(call.ModuleLoadData(&module_, image.data()), "cuModuleLoadData");
+  driver_.check(call.ModuleGetFunction(&fingerprint_, module_, "tidepool_fingerprint"),
                 "cuModuleGetFunction");
-  driver_.check(call.cuModuleGetFunction(&poison_, module_, "tidepool_poison"),
+  driver_.check(call.ModuleGetFunction(&poison_, module_, "tidepool_poison"),
                 "cuModuleGetFunction");
-  driver_.check(call.cuMemAlloc(&sum_, sizeof(uint64_t)), "cuMemAlloc");
+  driver_.check(call.MemAlloc(&sum_, sizeof(uint64_t)), "cuMemAlloc");
   const int multiprocessors = driver_.attribute(driver::kMultiprocessorCount);
   blocks_at_most_ = static_cast<unsigned>(std::max(1, multiprocessors)) * kBlocksPerMultiprocessor;
 }
@@ -53,8 +53,8 @@ CheckKernels::~CheckKernels() {
   if (module_ == nullptr) return;
   try {
     Driver::Scope scope(driver_);
-    if (sum_ != 0) (void)driver_.call().cuMemFree(sum_);
-    (void)driver_.call().cuModuleUnload(module_);
+    if (sum_ != 0) (void)driver_.call().MemFree(sum_);
+    (void)driver_.call().ModuleUnload(module_);
   } catch (const DeviceError&) {
     // See above.
   }
@@ -64,8 +64,8 @@ void CheckKernels::launch(driver::Function kernel, size_t words, driver::Stream 
                           void** arguments) {
   const size_t wanted = (words + kThreads - 1) / kThreads;
   const auto blocks = static_cast<unsigned>(std::clamp<size_t>(wanted, 1, blocks_at_most_));
-  driver_.check(driver_.call().cuLaunchKernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream,
-                                              arguments, nullptr),
+  driver_.check(driver_.call().LaunchKernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream,
+                                            arguments, nullptr),
                 "cuLaunchKernel");
 }
 
@@ -73,14 +73,14 @@ uint64_t CheckKernels::fingerprint(Address address, size_t bytes, driver::Stream
   const MutexLock lock(mutex_);
   Driver::Scope scope(driver_);
   const DriverFunctions& call = driver_.call();
-  driver_.check(call.cuMemsetD8Async(sum_, 0, sizeof(uint64_t), stream), "cuMemsetD8Async");
+  driver_.check(call.MemsetD8Async(sum_, 0, sizeof(uint64_t), stream), "cuMemsetD8Async");
   driver::DevicePointer start = address.value;
   unsigned long long count = bytes;
   void* arguments[] = {&start, &count, &sum_};
   launch(fingerprint_, bytes / 8 + 1, stream, arguments);
   uint64_t sum = 0;
-  driver_.check(call.cuMemcpyDtoHAsync(&sum, sum_, sizeof sum, stream), "cuMemcpyDtoHAsync");
-  driver_.check(call.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  driver_.check(call.MemcpyDtoHAsync(&sum, sum_, sizeof sum, stream), "cuMemcpyDtoHAsync");
+  driver_.check(call.StreamSynchronize(stream), "cuStreamSynchronize");
   return finished_fingerprint(sum, bytes);
 }
 

@@ -9,9 +9,9 @@ namespace tidepool::device {
 inline void fill_device(Driver& driver, Address address, size_t bytes, unsigned char value) {
   Driver::Scope scope(driver);
   const DriverFunctions& call = driver.call();
-  driver.check(call.cuCtxSynchronize(), "cuCtxSynchronize");
-  driver.check(call.cuMemsetD8Async(address.value, value, bytes, nullptr), "cuMemsetD8Async");
-  driver.check(call.cuCtxSynchronize(), "cuCtxSynchronize");
+  driver.check(call.CtxSynchronize(), "cuCtxSynchronize");
+  driver.check(call.MemsetD8Async(address.value, value, bytes, nullptr), "cuMemsetD8Async");
+  driver.check(call.CtxSynchronize(), "cuCtxSynchronize");
 }
 
 }  // namespace tidepool::device

@@ -10,7 +10,7 @@ Address MallocSpace::reserve(size_t bytes) {
   ledger_.check_size("reserve", bytes);
   Driver::Scope scope(driver_);
   driver::DevicePointer start = 0;
-  driver::Result result = driver_.call().cuMemAlloc(&start, bytes);
+  driver::Result result = driver_.call().MemAlloc(&start, bytes);
   if (result != driver::kSuccess) {
     throw driver_.error(result, "cuMemAlloc of " + human_and_exact_bytes(bytes));
   }
@@ -23,7 +23,7 @@ void MallocSpace::release_range(Address start, size_t bytes) {
   const MutexLock lock(mutex_);
   ledger_.check_release_range(start, bytes);
   Driver::Scope scope(driver_);
-  driver_.check(driver_.call().cuMemFree(start.value), "cuMemFree");
+  driver_.check(driver_.call().MemFree(start.value), "cuMemFree");
   ledger_.release_range(start);
 }
 

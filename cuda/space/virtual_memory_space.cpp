@@ -21,7 +21,7 @@ constexpr size_t kMappings = size_t{1} << 18;
 size_t least_granularity(const Driver& driver, const driver::AllocationProperties& properties) {
   size_t least = 0;
   driver.check(
-      driver.call().cuMemGetAllocationGranularity(&least, &properties, driver::kGranularityMinimum),
+      driver.call().MemGetAllocationGranularity(&least, &properties, driver::kGranularityMinimum),
       "cuMemGetAllocationGranularity");
   return least;
 }
@@ -30,8 +30,8 @@ size_t least_granularity(const Driver& driver, const driver::AllocationPropertie
 bool accepts(const Driver& driver, const driver::AllocationProperties& properties) try {
   driver::AllocationHandle handle = 0;
   const driver::Result result =
-      driver.call().cuMemCreate(&handle, least_granularity(driver, properties), &properties, 0);
-  if (result == driver::kSuccess) (void)driver.call().cuMemRelease(handle);
+      driver.call().MemCreate(&handle, least_granularity(driver, properties), &properties, 0);
+  if (result == driver::kSuccess) (void)driver.call().MemRelease(handle);
   return result == driver::kSuccess || result == driver::kOutOfMemory;
 } catch (const DeviceError&) {
   return false;
@@ -102,7 +102,7 @@ Address VirtualMemorySpace::reserve(size_t bytes) {
   ledger_.check_size("reserve", bytes);
   driver::DevicePointer start = 0;
   driver::Result result =
-      driver_.call().cuMemAddressReserve(&start, bytes, ledger_.granularity(), 0, 0);
+      driver_.call().MemAddressReserve(&start, bytes, ledger_.granularity(), 0, 0);
   if (result != driver::kSuccess) fail(result, "cuMemAddressReserve", {}, bytes);
   Address address{static_cast<uintptr_t>(start)};
   ledger_.add_range(address, bytes);
@@ -112,7 +112,7 @@ Address VirtualMemorySpace::reserve(size_t bytes) {
 void VirtualMemorySpace::release_range(Address start, size_t bytes) {
   const MutexLock lock(mutex_);
   ledger_.check_release_range(start, bytes);
-  driver::Result result = driver_.call().cuMemAddressFree(pointer(start), bytes);
+  driver::Result result = driver_.call().MemAddressFree(pointer(start), bytes);
   if (result != driver::kSuccess) fail(result, "cuMemAddressFree", start, bytes);
   ledger_.release_range(start);
 }
@@ -121,7 +121,7 @@ HandleId VirtualMemorySpace::create_handle(size_t bytes) {
   const MutexLock lock(mutex_);
   ledger_.check_size("create_handle", bytes);
   driver::AllocationHandle created = 0;
-  driver::Result result = driver_.call().cuMemCreate(&created, bytes, &properties_, 0);
+  driver::Result result = driver_.call().MemCreate(&created, bytes, &properties_, 0);
   if (result != driver::kSuccess) fail(result, "cuMemCreate", {}, bytes);
   HandleId handle = ledger_.create_handle(bytes);
   handles_.emplace(static_cast<uint64_t>(handle), created);
@@ -132,7 +132,7 @@ void VirtualMemorySpace::release_handle(HandleId handle) {
   const MutexLock lock(mutex_);
   ledger_.check_release_handle(handle);
   auto found = handles_.find(static_cast<uint64_t>(handle));
-  driver::Result result = driver_.call().cuMemRelease(found->second);
+  driver::Result result = driver_.call().MemRelease(found->second);
   if (result != driver::kSuccess) fail(result, "cuMemRelease", {}, 0);
   handles_.erase(found);
   ledger_.release_handle(handle);
@@ -141,8 +141,8 @@ void VirtualMemorySpace::release_handle(HandleId handle) {
 void VirtualMemorySpace::map(Address address, size_t bytes, HandleId handle) {
   const MutexLock lock(mutex_);
   ledger_.check_map(address, bytes, handle);
-  driver::Result result = driver_.call().cuMemMap(pointer(address), bytes, 0,
-                                                  handles_.at(static_cast<uint64_t>(handle)), 0);
+  driver::Result result = driver_.call().MemMap(pointer(address), bytes, 0,
+                                                handles_.at(static_cast<uint64_t>(handle)), 0);
   if (result != driver::kSuccess) fail(result, "cuMemMap", address, bytes);
   ledger_.map(address, handle);
 }
@@ -151,7 +151,7 @@ driver::Result VirtualMemorySpace::grant(Address address, size_t bytes,
                                          std::span<const int> ordinals) {
   std::vector<driver::AccessDescription> access(ordinals.size());
   for (size_t i = 0; i < ordinals.size(); ++i) access[i].location.id = ordinals[i];
-  return driver_.call().cuMemSetAccess(pointer(address), bytes, access.data(), access.size());
+  return driver_.call().MemSetAccess(pointer(address), bytes, access.data(), access.size());
 }
 
 void VirtualMemorySpace::set_access(Address address, size_t bytes) {
@@ -165,7 +165,7 @@ void VirtualMemorySpace::set_access(Address address, size_t bytes) {
 void VirtualMemorySpace::unmap(Address address, size_t bytes) {
   const MutexLock lock(mutex_);
   ledger_.check_unmap(address, bytes);
-  driver::Result result = driver_.call().cuMemUnmap(pointer(address), bytes);
+  driver::Result result = driver_.call().MemUnmap(pointer(address), bytes);
   if (result != driver::kSuccess) fail(result, "cuMemUnmap", address, bytes);
   ledger_.unmap(address, bytes);
 }
@@ -173,12 +173,12 @@ void VirtualMemorySpace::unmap(Address address, size_t bytes) {
 MoveResult VirtualMemorySpace::move(HandleId handle, Address from, Address to, size_t bytes) try {
   const MutexLock lock(mutex_);
   ledger_.check_move(handle, from, to, bytes);
-  if (driver_.call().cuMemUnmap(pointer(from), bytes) != driver::kSuccess) {
+  if (driver_.call().MemUnmap(pointer(from), bytes) != driver::kSuccess) {
     return MoveResult::kStayed;
   }
   ledger_.unmap(from, bytes);
   driver::Result result =
-      driver_.call().cuMemMap(pointer(to), bytes, 0, handles_.at(static_cast<uint64_t>(handle)), 0);
+      driver_.call().MemMap(pointer(to), bytes, 0, handles_.at(static_cast<uint64_t>(handle)), 0);
   if (result != driver::kSuccess) return MoveResult::kUnmapped;
   ledger_.map(to, handle);
   return MoveResult::kMoved;
@@ -204,7 +204,7 @@ VirtualMemorySpace::Exported VirtualMemorySpace::export_handle_at(Address addres
   const MutexLock lock(mutex_);
   auto [start, mapping] = ledger_.mapping_at(address);
   Exported exported{-1, start, mapping.bytes};
-  driver::Result result = driver_.call().cuMemExportToShareableHandle(
+  driver::Result result = driver_.call().MemExportToShareableHandle(
       &exported.file, handles_.at(static_cast<uint64_t>(mapping.handle)),
       driver::kHandleFileDescriptor, 0);
   if (result != driver::kSuccess) {

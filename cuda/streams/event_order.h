@@ -23,7 +23,7 @@ class EventOrder final : public StreamOrder {
   }
   void finish() override {
     Driver::Scope scope(driver_);
-    driver_.check(driver_.call().cuCtxSynchronize(), "cuCtxSynchronize");
+    driver_.check(driver_.call().CtxSynchronize(), "cuCtxSynchronize");
   }
 
  private:

@@ -6,7 +6,7 @@ namespace tidepool::device {
 
 EventPool::~EventPool() {
   // At the end of a process the driver may have gone first; then there is nothing to give back to.
-  for (driver::Event event : idle_) (void)driver_.call().cuEventDestroy(event);
+  for (driver::Event event : idle_) (void)driver_.call().EventDestroy(event);
 }
 
 driver::Event EventPool::acquire() {
@@ -20,7 +20,7 @@ driver::Event EventPool::acquire() {
   }
   // An event belongs to the context that is current when it is made. Requires: a Scope.
   driver::Event event = nullptr;
-  driver_.check(driver_.call().cuEventCreate(&event, driver::kEventDisableTiming), "cuEventCreate");
+  driver_.check(driver_.call().EventCreate(&event, driver::kEventDisableTiming), "cuEventCreate");
   const MutexLock lock(mutex_);
   ++created_;
   return event;
@@ -34,7 +34,7 @@ void EventPool::give_back(driver::Event event) {
 std::shared_ptr<Fence> EventPool::record(driver::Stream stream) {
   Driver::Scope scope(driver_);
   auto fence = std::make_shared<DeviceFence>(shared_from_this(), acquire());
-  driver_.check(driver_.call().cuEventRecord(fence->event(), stream), "cuEventRecord");
+  driver_.check(driver_.call().EventRecord(fence->event(), stream), "cuEventRecord");
   return fence;
 }
 
@@ -42,7 +42,7 @@ void EventPool::wait(driver::Stream stream, Fence& fence) {
   auto* ours = dynamic_cast<DeviceFence*>(&fence);
   TIDEPOOL_CHECK(ours != nullptr, "a fence of another kind at %p", static_cast<void*>(&fence));
   Driver::Scope scope(driver_);
-  driver_.check(driver_.call().cuStreamWaitEvent(stream, ours->event(), 0), "cuStreamWaitEvent");
+  driver_.check(driver_.call().StreamWaitEvent(stream, ours->event(), 0), "cuStreamWaitEvent");
 }
 
 size_t EventPool::created() const {
@@ -57,14 +57,14 @@ size_t EventPool::idle() const {
 
 bool DeviceFence::passed() try {
   const Driver::Scope scope(pool_->driver_);
-  return pool_->driver_.call().cuEventQuery(event_) == driver::kSuccess;
+  return pool_->driver_.call().EventQuery(event_) == driver::kSuccess;
 } catch (const DeviceError&) {
   return false;  // not known to have passed
 }
 
 void DeviceFence::wait() {
   const Driver::Scope scope(pool_->driver_);
-  pool_->driver_.check(pool_->driver_.call().cuEventSynchronize(event_), "cuEventSynchronize");
+  pool_->driver_.check(pool_->driver_.call().EventSynchronize(event_), "cuEventSynchronize");
 }
 
 }  // namespace tidepool::device

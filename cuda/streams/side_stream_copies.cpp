@@ -17,21 +17,21 @@ constexpr double kUnknownNsPerByte = 1.0 / 20;  // 20 GB/s, as 16 lanes of PCIe 
 SideStreamCopies::~SideStreamCopies() {
   for (driver::Stream stream : streams_) {
     if (stream == nullptr) continue;
-    (void)driver_.call().cuStreamSynchronize(stream);
-    (void)driver_.call().cuStreamDestroy(stream);
+    (void)driver_.call().StreamSynchronize(stream);
+    (void)driver_.call().StreamDestroy(stream);
   }
 }
 
 void* SideStreamCopies::allocate_host(size_t bytes) {
   Driver::Scope scope(driver_);
   void* address = nullptr;
-  const driver::Result result = driver_.call().cuMemHostAlloc(&address, bytes, 0);
+  const driver::Result result = driver_.call().MemHostAlloc(&address, bytes, 0);
   return result == driver::kSuccess ? address : nullptr;
 }
 
 void SideStreamCopies::free_host(void* address) {
   Driver::Scope scope(driver_);
-  driver_.check(driver_.call().cuMemFreeHost(address), "cuMemFreeHost");
+  driver_.check(driver_.call().MemFreeHost(address), "cuMemFreeHost");
 }
 
 driver::Stream SideStreamCopies::side(CopyDirection direction) {
@@ -39,7 +39,7 @@ driver::Stream SideStreamCopies::side(CopyDirection direction) {
   driver::Stream& stream = streams_[static_cast<size_t>(direction)];
   if (stream == nullptr) {
     Driver::Scope scope(driver_);
-    driver_.check(driver_.call().cuStreamCreate(&stream, driver::kStreamNonBlocking),
+    driver_.check(driver_.call().StreamCreate(&stream, driver::kStreamNonBlocking),
                   "cuStreamCreate");
   }
   return stream;
@@ -59,11 +59,10 @@ void SideStreamCopies::copy(CopyDirection direction, void* to, const void* from,
   Driver::Scope scope(driver_);
   if (direction == CopyDirection::kOut) {
     const auto device = reinterpret_cast<uintptr_t>(from);
-    driver_.check(driver_.call().cuMemcpyDtoHAsync(to, device, bytes, stream), "cuMemcpyDtoHAsync");
+    driver_.check(driver_.call().MemcpyDtoHAsync(to, device, bytes, stream), "cuMemcpyDtoHAsync");
   } else {
     const auto device = reinterpret_cast<uintptr_t>(to);
-    driver_.check(driver_.call().cuMemcpyHtoDAsync(device, from, bytes, stream),
-                  "cuMemcpyHtoDAsync");
+    driver_.check(driver_.call().MemcpyHtoDAsync(device, from, bytes, stream), "cuMemcpyHtoDAsync");
   }
 }
 
@@ -74,12 +73,12 @@ std::shared_ptr<Fence> SideStreamCopies::record(CopyDirection direction) {
 double SideStreamCopies::measure_ns_per_byte(CopyDirection direction, size_t bytes) {
   Driver::Scope scope(driver_);
   driver::DevicePointer device = 0;
-  if (driver_.call().cuMemAlloc(&device, bytes) != driver::kSuccess) return kUnknownNsPerByte;
+  if (driver_.call().MemAlloc(&device, bytes) != driver::kSuccess) return kUnknownNsPerByte;
   void* const host = allocate_host(bytes);
   double best = std::numeric_limits<double>::infinity();
   const auto free_both = [&] {
-    if (host != nullptr) (void)driver_.call().cuMemFreeHost(host);
-    (void)driver_.call().cuMemFree(device);  // waits for the device
+    if (host != nullptr) (void)driver_.call().MemFreeHost(host);
+    (void)driver_.call().MemFree(device);  // waits for the device
   };
   const absl::Cleanup at_end(free_both);
   if (host != nullptr) {

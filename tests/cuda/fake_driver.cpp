@@ -476,7 +476,7 @@ struct FakeCalls {
 FunctionFinder FakeDriver::finder(std::vector<std::string> absent) const {
   std::map<std::string, void*> all;
 #define TIDEPOOL_ADD(name, version, parameters) \
-  all[#name] = reinterpret_cast<void*>(&FakeCalls::name);
+  all["cu" #name] = reinterpret_cast<void*>(&FakeCalls::cu##name);
   TIDEPOOL_DRIVER_FUNCTIONS(TIDEPOOL_ADD)
   TIDEPOOL_VIRTUAL_MEMORY_FUNCTIONS(TIDEPOOL_ADD)
   TIDEPOOL_KERNEL_FUNCTIONS(TIDEPOOL_ADD)

@@ -24,7 +24,7 @@ TEST_CASE("every function is looked up by its name, as of a version") {
   CHECK(functions.missing.empty());
   CHECK(functions.missing_virtual.empty());
   CHECK(functions.missing_kernels.empty());
-  CHECK(functions.cuMemMap != nullptr);
+  CHECK(functions.MemMap != nullptr);
   CHECK(asked.at("cuMemMap") == 10020);
   CHECK(asked.at("cuCtxPushCurrent") == 4000);  // of its version 2
 }
