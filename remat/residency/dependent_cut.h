@@ -37,9 +37,9 @@ class DependentCut {
 
   // Decides about the bytes at `address` of a root with readers whose storage is gone. True: they
   // are kept. False: the dependents are roots now, and the caller frees the block. A root that is
-  // a number, such as one that an operator wraps in a tensor, or whose storage `will_be_refilled`,
-  // is kept as a spare one for resident dependents of more bytes, because they could not be evicted
-  // otherwise.
+  // a number, such as one that an operator wraps in a tensor, one that has lost its lineage only to
+  // a limit on lineage, or one whose storage `will_be_refilled`, is kept as a spare one for
+  // resident dependents of more bytes, because they could not be evicted otherwise.
   bool retain_or_cut(Value& value, void* address, bool will_be_refilled = false);
 
   enum class Spares : uint8_t { kStay, kGo };
@@ -67,6 +67,8 @@ class DependentCut {
   // many looks, the dependents are cut, so that roots which die one after the other above the same
   // dead records do not walk over all of them each.
   static constexpr uint64_t kShortWalk = 256;
+  // The same for roots by limits, of which there is one in as many records as a chain may have.
+  static constexpr uint64_t kLongWalk = 1024;
 
   // Whether what depends on the value depends on what is above it, too, because the value has no
   // bytes that last.
@@ -75,6 +77,9 @@ class DependentCut {
   }
   static bool is_retained(const Value& value) {
     return value.kept != nullptr && value.producer == nullptr && value.storage == nullptr;
+  }
+  static bool is_root_by_limit(const Value& value) {
+    return value.reason == RootReason::kDepthLimit || value.reason == RootReason::kVersionLimit;
   }
   // Whether it is a retained root that may be freed if nothing needs it.
   static bool may_go(const Value& value, Spares spares) {

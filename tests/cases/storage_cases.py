@@ -164,6 +164,39 @@ def case_out_arguments():
     return out, c, strided, values, indices
 
 
+def case_out_arguments_of_other_sizes():
+    """Bytes beyond the new size stay, and come back with the old size."""
+    results = []
+    for fill in (lambda n, out: torch.linspace(0, 1, n, out=out),
+                 lambda n, out: torch.logspace(0, 1, n, out=out),
+                 lambda n, out: torch.arange(0, n, out=out),
+                 lambda n, out: torch.range(1, n, out=out),
+                 lambda n, out: torch.randperm(n, out=out)):
+        for size in (4, 10, 40):
+            out = made(10)
+            before = out * 2
+            fill(size, out)
+            after = out * 3
+            results += [before, after, out.resize_(10) * 1, out]
+        view = torch.empty(0)[:0]
+        fill(6, view)
+        shared = torch.empty(0)
+        other = shared.view(0, 3)
+        fill(6, shared)
+        results += [view, view + 1, shared * 1, shared.resize_(9)[:6] * 2, other]
+    return results
+
+
+def case_out_arguments_with_and_without_bytes():
+    x, empty = made(4, 4), torch.empty(0)
+    torch.add(empty, empty, out=empty)
+    other = torch.empty(0)
+    torch.cat((empty, x.flatten()), out=other)
+    values, indices = torch.empty(0), torch.empty(4, dtype=torch.long)
+    torch.max(x, 1, out=(values, indices))
+    return empty, other, other * 3, values * 2, indices + 1
+
+
 def case_out_arguments_of_compositions():
     """These give their result another size themselves, where no operator shows it."""
     a, b, batch = made(8, 8), made(8, 8), made(2, 4, 8)

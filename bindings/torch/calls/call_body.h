@@ -28,6 +28,7 @@ struct TensorSlot {
     kEdge,       // the next edge of the record
     kBlank,      // memory that the operator overwrites
     kEmpty,      // a storage of no bytes
+    kToFill,     // the same, to which the operator gives memory
     kImmediate,  // a scalar: its bytes are in the slot
   };
   static constexpr size_t kImmediateBytes = 64;

@@ -35,6 +35,11 @@ constexpr std::array kFullOverwrites = {
     "aten::bernoulli_.float",
     "aten::bernoulli_.Tensor",
     "aten::copy_",
+    "aten::linspace.out",
+    "aten::logspace.out",
+    "aten::range.out",
+    "aten::arange.start_out",
+    "aten::randperm.generator_out",
 };
 
 // Operators, in all their overloads, that write arguments which their schema says they only read:

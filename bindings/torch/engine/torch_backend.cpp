@@ -28,6 +28,13 @@ c10::intrusive_ptr<StorageImpl> borrow(void* address, size_t bytes, c10::Device 
                                           c10::DataPtr(address, device), nullptr, false);
 }
 
+// A storage that an operator may give memory.
+c10::intrusive_ptr<StorageImpl> without_bytes(c10::Device device) {
+  return c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), 0,
+                                          c10::DataPtr(nullptr, device),
+                                          c10::GetAllocator(device.type()), true);
+}
+
 at::Tensor make_tensor(c10::intrusive_ptr<StorageImpl> storage, const TensorSlot& slot) {
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKeySet::RAW, slot.keys),
@@ -69,6 +76,8 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
       case TensorSlot::Kind::kEmpty:
         return make_tensor(borrow(nullptr, 0, slot.on_host() ? c10::Device(at::kCPU) : device),
                            slot);
+      case TensorSlot::Kind::kToFill:
+        return make_tensor(without_bytes(device), slot);
       case TensorSlot::Kind::kAbsent:
         break;
     }

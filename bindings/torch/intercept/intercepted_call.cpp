@@ -31,15 +31,6 @@ bool fills_fresh_memory() {
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
-// How many bytes the tensors show, without those that records cannot hold.
-size_t shown_bytes(std::span<c10::TensorImpl* const> tensors) {
-  size_t bytes = 0;
-  for (const c10::TensorImpl* tensor : tensors) {
-    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
-  }
-  return bytes;
-}
-
 }  // namespace
 
 void InterceptedCall::resolve(Seen& seen) {
@@ -59,10 +50,8 @@ void InterceptedCall::resolve(Seen& seen) {
       if (!in_arena) return resolve_foreign(seen, storage);  // PyTorch's own pools
     }
     if (deleter == &delete_block && data.get() == nullptr) {
-      seen.home = Home::kEmpty;
-      // This is an output to which the operator will give memory; its record would resize a
-      // storage.
-      if (seen.written) call().refuse(remat::RootReason::kUnsupported);
+      seen.home = seen.written ? Home::kToFill : Home::kEmpty;
+      fills_ |= seen.written;
       return;
     }
     if (!seen.written && seen.supported && seen.tensor->is_wrapped_number() &&
@@ -103,6 +92,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
   for (size_t k = seen_.slots(); k < seen_.size(); ++k) resolve(seen_[k]);
   if (!foreign_.empty()) copy_foreign(lock);
   if (info_.overwrites) seen_.find_shared();
+  if (fills_ && !seen_.writes_results_only()) call().refuse(remat::RootReason::kUnsupported);
   for (Seen& seen : seen_) {
     if (seen.storage == nullptr) continue;
     seen.access = access_of(seen);
@@ -180,6 +170,7 @@ CallBody* InterceptedCall::begin_body() {
     const Seen& seen = seen_[k];
     TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
     if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
+    if (seen.home == Home::kToFill) kind = TensorSlot::Kind::kToFill;
     if (seen.home == Home::kImmediate) kind = TensorSlot::Kind::kImmediate;
     if (seen.home == Home::kStorage && !seen.side_written) {
       kind = seen.access == remat::Access::kOverwrite ? TensorSlot::Kind::kBlank
@@ -437,6 +428,10 @@ void InterceptedCall::finish() {
   if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
     say_inexact();
+    call().refuse(remat::RootReason::kUnsupported);
+  }
+  // An operator that has given its output another size has not written all of the storage.
+  if (info_.overwrites && !seen_.cover_what_they_overwrite()) {
     call().refuse(remat::RootReason::kUnsupported);
   }
   if (copies_foreign_) verify_foreign();

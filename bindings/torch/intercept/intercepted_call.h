@@ -116,6 +116,7 @@ class InterceptedCall {
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
   bool switched_ = false;            // the operator's switch is on
   bool spread_ = false;              // the operands are on several devices
+  bool fills_ = false;               // it gives memory to an operand without any
   bool trusted_ = true;              // the operator is trusted, and does not run in a region
   bool inside_ = false;              // it runs for another operator, which is not trusted
   uint64_t own_kernels_before_ = 0;  // t_own_kernels before the kernel

@@ -118,6 +118,27 @@ TEST_CASE("a dying number is spared for resident dependents, and larger roots ar
   built.check();
 }
 
+TEST_CASE("a root that only a limit has made one is spared for dependents of more bytes") {
+  LineageBuilder built;
+  Storage* limited = built.root(4096);
+  limited->current->reason = RootReason::kDepthLimit;
+  Storage* smaller = built.root(4096);
+  smaller->current->reason = RootReason::kDepthLimit;
+  Storage* a = built.result({limited}, 10, 3000);
+  Storage* b = built.result({limited}, 10, 3000);
+  Storage* c = built.result({smaller}, 10, 3000);
+  CHECK(built.die(limited));
+  CHECK(!built.die(smaller));
+  CHECK(c->current->reason == RootReason::kLostRoot);
+  built.evict(a);
+  CHECK(built.dependent_cut.sweep(Spares::kGo) == 0);
+  CHECK(built.install(a));
+  CHECK(b->current->producer != nullptr);
+  CHECK(built.dependent_cut.sweep(Spares::kGo) == 1);
+  CHECK(b->current->reason == RootReason::kLostRoot);
+  built.check();
+}
+
 TEST_CASE("small roots that die above the same dead records do not walk over all of them each") {
   constexpr size_t kMany = 2000;
   LineageBuilder built;

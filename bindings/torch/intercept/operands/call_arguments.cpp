@@ -15,6 +15,14 @@ bool is_supported(const c10::TensorImpl* tensor) {
          !tensor->has_symbolic_sizes_strides();
 }
 
+size_t shown_bytes(std::span<c10::TensorImpl* const> tensors) {
+  size_t bytes = 0;
+  for (const c10::TensorImpl* tensor : tensors) {
+    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
+  }
+  return bytes;
+}
+
 bool CallArguments::Argument::covers_storage() const {
   if (tensor->storage_offset() != 0 || !tensor->is_non_overlapping_and_dense()) return false;
   const size_t bytes = static_cast<size_t>(tensor->numel()) * tensor->itemsize();
@@ -52,6 +60,15 @@ void CallArguments::add_components(c10::TensorImpl* tensor, bool written) {
   }
 }
 
+bool CallArguments::writes_results_only() const {
+  return std::all_of(all_.begin(), all_.end(), [](const Argument& argument) {
+    if (argument.tensor == nullptr || !argument.written) return !argument.side_written;
+    const c10::Storage& storage = argument.tensor->unsafe_storage();
+    return argument.home == Home::kToFill && argument.tensor->numel() == 0 &&
+           storage.nbytes() == 0 && storage.use_count() == 1;
+  });
+}
+
 void CallArguments::find_shared() {
   absl::InlinedVector<std::pair<remat::Storage*, size_t>, 8> places;
   for (size_t k = 0; k < all_.size(); ++k) {
@@ -62,6 +79,12 @@ void CallArguments::find_shared() {
     if (places[k].first != places[k - 1].first) continue;
     all_[places[k].second].shared = all_[places[k - 1].second].shared = true;
   }
+}
+
+bool CallArguments::cover_what_they_overwrite() const {
+  return std::all_of(all_.begin(), all_.end(), [](const Argument& argument) {
+    return argument.access != remat::Access::kOverwrite || argument.covers_storage();
+  });
 }
 
 bool CallArguments::all_are(remat::Role role) const {

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "absl/container/inlined_vector.h"
 #include "bindings/torch/calls/operator_info.h"
@@ -21,11 +22,19 @@ namespace tidepool::torch_glue {
 
 // Whether records can hold a tensor of this layout.
 bool is_supported(const c10::TensorImpl* tensor);
+// How many bytes the tensors show, without those that records cannot hold.
+size_t shown_bytes(std::span<c10::TensorImpl* const> tensors);
 
 class CallArguments {
  public:
   // Where an argument's contents are, as far as a record needs to know.
-  enum class Home : uint8_t { kAbsent, kEmpty, kImmediate, kStorage };
+  enum class Home : uint8_t {
+    kAbsent,
+    kEmpty,
+    kToFill,  // no bytes yet: the operator gives it memory, and returns it
+    kImmediate,
+    kStorage,
+  };
 
   struct Argument {
     c10::TensorImpl* tensor;              // nullptr: absent
@@ -69,8 +78,13 @@ class CallArguments {
   // Dimensions of all arguments together, of those that are supported.
   size_t dimensions() const { return dimensions_; }
 
+  // Whether all that the operator writes are tensors without elements that nobody else has the
+  // storage of: to give them memory is to make results.
+  bool writes_results_only() const;
   // Marks arguments whose storage another one has, too.
   void find_shared();
+  // Whether those that are overwritten show all of their storages.
+  bool cover_what_they_overwrite() const;
   // Whether all that are tracked have this role.
   bool all_are(remat::Role role) const;
   // Of an operator whose arguments are the written tensor, its indices, and the values, once it has
