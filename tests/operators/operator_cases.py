@@ -44,7 +44,7 @@ def cases(operator, dtype: torch.dtype, full: bool, device: str) -> Iterator[Cas
             if operator.inplace_variant and not sample.broadcasts_input:
                 ways.append(("in place", in_place))
             if operator.supports_out:
-                ways.append(("out", into_outputs))
+                ways += [("out", into_outputs), ("out without bytes", into_outputs)]
         for way, function in ways:
             yield Case(f"sample {number} {way}".rstrip(),
                        lambda function=function, sample=sample, way=way: function(
@@ -80,10 +80,11 @@ def in_place(operator, sample, way: str) -> object:
 
 
 def into_outputs(operator, sample, way: str) -> object:
-    """Run an operator into tensors that are there already."""
+    """Run an operator into tensors that are there already, or such that it gives memory."""
+    make = torch.zeros_like if way == "out" else lambda like: like.new_empty(0)
     with torch.no_grad():
         inputs, args, kwargs = arguments(sample)
         result = operator(inputs, *args, **kwargs)
-        outputs = pytree.tree_map(torch.zeros_like, result)
+        outputs = pytree.tree_map(make, result)
         operator(inputs, *args, **kwargs, out=outputs)
     return result, outputs
