@@ -1,7 +1,7 @@
 """What a second tier gains: recomputing, copying, `delta`, and our choice between both, by budget.
 
 Usage: python bench/tier_ways.py [NETWORK...] [--policy P] [--iterations N] [--speeds S,S...]
-       [--beside] [--smoke] [--markdown FILE] [--json FILE]
+       [--beside] [--plans N] [--smoke] [--markdown FILE] [--json FILE]
 
 Each point is one run of tidepool-replay, of a GPU's trace, under a share of its whole peak, with
 parameters, gradients and optimizer state. Contents leave by recomputing alone, by copying alone,
@@ -9,7 +9,8 @@ by `delta` (DELTA's filter and director), or by the way that costs less; copies 
 several speeds. The tables have the geometric means of the overheads, how many networks run, and the
 points at which the choice takes longer than the best of the three by more than TOLERANCE; and the
 least budgets with and without a tier. A failure counts as FAILED; a point that all fail is left
-out.
+out. With --plans these points are run again as jobs run steps that repeat themselves: by a plan
+that up to N simulations have found.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ RATIOS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 ROOM = "256GiB"  # more than any of the traces has
 WAYS = ("recomputing", "copying", "delta", "both")
 OTHERS = WAYS[:3]
+PLANNED, PLANNED_ITERATIONS = "planned", 7  # a plan is there from the fifth or sixth on
 TOLERANCE = 0.01
 
 
@@ -65,9 +67,12 @@ def tier_options(way: str, speed: float, beside: bool) -> list[str]:
 def overhead(point: Point, settings: argparse.Namespace) -> float | None:
     """Run one point; return its overhead, None if it fails."""
     options = tier_options(point.way, point.speed, settings.beside)
-    question = policy_bench.Point(
-        "", "", "delta" if point.way == "delta" else settings.policy, "pages", point.ratio,
-        settings.iterations, " ".join(options))
+    iterations = settings.iterations
+    if point.way == PLANNED:
+        options, iterations = [*options, "--search", str(settings.plans)], PLANNED_ITERATIONS
+    policy = point.way if point.way in ("delta", PLANNED) else settings.policy
+    question = policy_bench.Point("", "", policy, "pages", point.ratio, iterations,
+                                  " ".join(options))
     return policy_bench.answer(question, ways.trace_of(point.network),
                                policy_bench.program())["overhead"]
 
@@ -100,9 +105,19 @@ def rows_of(found: dict[Point, float | None]) -> Rows:
                              for point, value in found.items())
 
 
-def excess(row: Row) -> float:
+def excess(row: Row, way: str = "both") -> float:
     """Return by which share the choice takes longer than the best of the others."""
-    return row["both"] / min(row[way] for way in OTHERS) - 1
+    return row[way] / min(row[other] for other in OTHERS) - 1
+
+
+def add_plans(rows: Rows, settings: argparse.Namespace) -> None:
+    """Run the points where the choice is above the best of the others by a plan, too."""
+    points = [Point(network, ratio, speed, PLANNED) for (speed, network, ratio), row in rows.items()
+              if excess(row) > TOLERANCE]
+    found = ways.overheads(points, lambda point: overhead(point, settings), settings.jobs)
+    for point, value in found.items():
+        row = rows[point.speed, point.network, point.ratio]
+        row[PLANNED] = FAILED if value is None else min(value, FAILED)
 
 
 def cell(overheads: Sequence[float]) -> str:
@@ -130,22 +145,26 @@ def verdict(rows: Rows, speed: float) -> str:
     better = sum(row["both"] < (1 - TOLERANCE) * min(row[way] for way in OTHERS) for row in group)
     each = ", ".join(f"{way} {geometric_mean([row['both'] / row[way] for row in group]):.3f}"
                      for way in OTHERS)
+    planned = [row for row in group if PLANNED in row]
+    left = sum(excess(row, PLANNED) > TOLERANCE for row in planned)
+    plans = f" By a plan {left} of these {len(planned)} points are." if planned else ""
     return (f"Over {speed:g} GB/s the choice is not above the best of the three by more than "
             f"{TOLERANCE:.0%} at {within} of {len(group)} points ({within / len(group):.0%}), and "
             f"better by more than that at {better}; the worst is {1 + max(map(excess, group)):.2f} "
-            f"times the best. Its overhead as a multiple of each, geometric means: {each}.")
+            f"times the best.{plans} Its overhead as a multiple of each, geometric means: {each}.")
 
 
 def worst(rows: Rows, most: int) -> Iterator[str]:
     """Yield the points that are furthest above the best of the others."""
-    yield "| network | ratio | GB/s | " + " | ".join(WAYS) + " | above |"
-    yield "| --- " + "| ---: " * (3 + len(WAYS)) + "|"
+    columns = [*WAYS, PLANNED] if any(PLANNED in row for row in rows.values()) else WAYS
+    yield "| network | ratio | GB/s | " + " | ".join(columns) + " | above |"
+    yield "| --- " + "| ---: " * (3 + len(columns)) + "|"
     for (speed, network, ratio), row in sorted(rows.items(), key=lambda item: -excess(item[1])):
         if most == 0 or excess(row) <= TOLERANCE:
             return
         most -= 1
         yield (f"| {network} | {ratio:g} | {speed:g} | "
-               + " | ".join("-" if row[way] >= FAILED else f"{row[way]:.3f}" for way in WAYS)
+               + " | ".join("-" if row[way] >= FAILED else f"{row[way]:.3f}" for way in columns)
                + f" | {excess(row):+.1%} |")
 
 
@@ -163,12 +182,16 @@ def document(rows: Rows, budgets: Budgets, options: argparse.Namespace) -> str:
     """Return the results as Markdown."""
     networks = len({network for _, network, _ in rows})
     beside = "run beside operators" if options.beside else "are waited for"
+    plans = (f" `{PLANNED}` is what jobs do once steps repeat themselves, with up to "
+             f"{options.plans} simulations, in iteration {PLANNED_ITERATIONS}."
+             if options.plans else "")
     parts = ["# Recomputing, copying, and both", "",
              f"`{options.command}`, policy `{options.policy}`, iteration {options.iterations}, "
              f"commit {run.commit()}; {networks} traces of GPU scale, in simulation: the machine "
              f"does not matter. The ratio is of the whole peak, with parameters, gradients and "
              f"optimizer state. Transfers {beside}. Overheads are geometric means over the points "
-             f"that any way runs, a failure counting as {FAILED:g}, and in brackets how many run."]
+             f"that any way runs, a failure counting as {FAILED:g}, and in brackets how many run."
+             f"{plans}"]
     for speed in options.speeds:
         parts += ["", f"## {speed:g} GB/s each way", "", *means(rows, speed), "",
                   verdict(rows, speed)]
@@ -190,6 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--iterations", type=int, default=2)
     parser.add_argument("--speeds", type=parse_speeds, default=list(SPEEDS), metavar="S,S...")
     parser.add_argument("--beside", action="store_true", help="transfers run beside operators")
+    parser.add_argument("--plans", type=int, default=0, metavar="N",
+                        help="where the choice is not the best, look for a plan, too")
     parser.add_argument("--smoke", action="store_true", help="one network, one budget, one link")
     parser.add_argument("--most", type=int, default=20, help="points named, the worst first")
     parser.add_argument("--jobs", type=int, default=2)
@@ -205,7 +230,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     points = [Point(network, ratio, speed, way) for speed in options.speeds
               for network in networks for ratio in ratios for way in WAYS]
     found = ways.overheads(points, lambda point: overhead(point, options), options.jobs)
-    text = document(rows_of(found), least_budgets(networks, options), options)
+    rows = rows_of(found)
+    if options.plans:
+        add_plans(rows, options)
+    text = document(rows, least_budgets(networks, options), options)
     print(text)
     if options.markdown:
         options.markdown.write_text(text)

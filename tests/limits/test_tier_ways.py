@@ -1,5 +1,6 @@
 """The table of ways to leave memory runs, and finds where the choice is not the best."""
 
+import argparse
 import importlib
 import sys
 
@@ -35,3 +36,15 @@ def test_where_the_choice_is_not_the_best():
     # What all fail says nothing; recomputing is run once for all links.
     assert not tier_ways.rows_of(dict.fromkeys(points.values()))
     assert tier_ways.Point("gpt", 0.5, 25, "recomputing").asked() == points["recomputing"].asked()
+
+
+def test_points_where_the_choice_is_not_the_best_are_run_by_plans(monkeypatch):
+    points = {way: tier_ways.Point("gpt", 0.5, 12, way) for way in tier_ways.WAYS}
+    overheads = {"recomputing": 1.2, "copying": None, "delta": 1.5, "both": 1.26}
+    rows = tier_ways.rows_of({points[way]: overheads[way] for way in tier_ways.WAYS})
+    asked = []
+    monkeypatch.setattr(tier_ways, "overhead", lambda point, _: asked.append(point) or 1.1)
+    tier_ways.add_plans(rows, argparse.Namespace(jobs=1))
+    assert asked == [tier_ways.Point("gpt", 0.5, 12, tier_ways.PLANNED)]
+    assert "By a plan 0 of these 1 points are." in tier_ways.verdict(rows, 12)
+    assert "| 1.260 | 1.100 | +5.0% |" in list(tier_ways.worst(rows, 5))[-1]

@@ -73,6 +73,7 @@ VERSIONS = "remat/versions.cpp"
 DEPENDENT_CUT = "remat/residency/dependent_cut.cpp"
 RESIDENCY = "remat/residency/residency.h"
 LEAVING = "remat/residency/residency.cpp"
+REPLAY_ORDER = "remat/residency/replay_stream_order.h"
 RESTORER = "remat/restore/restorer.cpp"
 HOST_TIER = "remat/tier/host_tier.cpp"
 LIST_PARTS = f"{TORCH}/intercept/operands/list_parts.cpp"
@@ -199,7 +200,9 @@ MUTANTS = (
                "  TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&\n",
                "if (data.get_deleter() != &delete_block) {"
                " void* copy = engine.allocator().allocate(storage->nbytes());"
-               " engine.backend().copy(copy, data.get(), storage->nbytes()); return copy; }"))),
+               " engine.backend().copy(copy, data.get(), storage->nbytes()); return copy; }"),
+        # Two storages have one block then, of which the allocator knows nothing after the first.
+        instead(REPLAY_ORDER, "allocator_.stream(address) != stream", "has_streams_"))),
     Mutant("5.list_write", "a write of several tensors is recorded as one of the last", (
         instead(OPERATOR_CALL, "make_roots(RootReason::kListWrite)", NOTHING),)),
     constant("5.sparse", "sparse operands are taken for constants",
