@@ -92,6 +92,18 @@ def case_share_memory():
     return y, z, w, x.is_shared(), y.is_shared()
 
 
+def case_functions_over_elements():
+    """Python's functions are called for each element, out of the dispatcher's sight."""
+    x, left, right = made(12), made(12), made(12)
+    y = x * 2
+    x.apply_(lambda each: each / 2)
+    z = x.sin()
+    x.map_(left, lambda each, other: each + other)
+    w = x.cos()
+    x.map2_(left, right, lambda each, a, b: each + a * b)
+    return x, y, z, w, x * 1, left * right
+
+
 def case_lazy_clone():
     x = made(50)
     y = x * 2

@@ -117,13 +117,13 @@ ACCESSES = {
     "storage fill": (lambda t, s: s.fill_(0).tolist(), "written"),
     "storage list": (lambda t, s: s.tolist(), "hold"),
     "storage bytes": (lambda t, s: bytes(s), "hold"),
-    "storage copy_": (lambda t, s: torch.UntypedStorage(len(s)).copy_(s).tolist(), "make_resident"),
+    "storage copy_": (lambda t, s: torch.UntypedStorage(len(s)).copy_(s).tolist(), "hold"),
     "storage copy_ by name": (
-        lambda t, s: torch.UntypedStorage(len(s)).copy_(src=s).tolist(), "make_resident"),
+        lambda t, s: torch.UntypedStorage(len(s)).copy_(src=s).tolist(), "hold"),
     "map_ by name": (
         lambda t, s: torch.zeros(6).map_(other=t, callable=lambda x, y: y).tolist(),
-        "make_resident"),
-    "storage clone": (lambda t, s: s.clone().tolist(), "make_resident"),
+        "hold"),
+    "storage clone": (lambda t, s: s.clone().tolist(), "hold"),
     "storage cpu": (lambda t, s: s.cpu().tolist(), None),
     "storage data_ptr": (lambda t, s: s.data_ptr(), "written"),
     "storage resize": (lambda t, s: s.resize_(4), "written"),
@@ -161,6 +161,21 @@ def test_access(plugin, name):
         assert expected in kinds
     if expected != "escape":
         assert "escape" not in kinds
+
+
+def test_operands_are_held_until_the_call_is_over(plugin):
+    """What is only restored may be evicted again when the next operand is."""
+    target, first, second = torch.zeros(2), torch.arange(2.0), torch.ones(2)
+    held = []
+
+    def add(_, left, right):
+        held.append({storage for storage, _ in plugin.held})
+        return left + right
+
+    assert target.map2_(first, second, add).tolist() == [1, 2]
+    operands = {tensor.untyped_storage()._cdata for tensor in (first, second)}
+    assert held == [operands, operands]
+    assert not plugin.held
 
 
 def test_everything_is_put_back():

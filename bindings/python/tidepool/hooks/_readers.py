@@ -229,20 +229,21 @@ class Readers:
         return launcher
 
     def _tensor_marker(self, original, mark):
-        find, look = self.storage_of, self._plugin.make_resident
+        find, holding = self.storage_of, self._plugin.holding
         overridden = self._torch.overrides.has_torch_function_unary
         tensor_type = self._torch.Tensor
 
         @functools.wraps(original)
         def marker(self, *args, **kwargs):
-            if not overridden(self):
-                storage = find(self)
-                if storage:
-                    mark(storage)
-                for operand in (*args, *kwargs.values()):
-                    if isinstance(operand, tensor_type) and find(operand):
-                        look(find(operand))
-            return call_as_caller(original, self, *args, **kwargs)
+            if overridden(self):
+                return call_as_caller(original, self, *args, **kwargs)
+            storage = find(self)
+            if storage:
+                mark(storage)
+            operands = [find(operand) for operand in (*args, *kwargs.values())
+                        if isinstance(operand, tensor_type)]
+            with holding(operands):  # restoring one may evict another
+                return call_as_caller(original, self, *args, **kwargs)
 
         return marker
 
@@ -263,19 +264,21 @@ class Readers:
     def _storage_marker(self, original, mark):
         plugin, storage_type = self._plugin, self._torch.UntypedStorage
         # A swap changes both; else further storages are only read.
-        mark_operand = plugin.written if original.__name__ == "_swap_data_ptr_" else (
-            plugin.make_resident)
+        swaps = original.__name__ == "_swap_data_ptr_"
 
         @functools.wraps(original)
         def marker(self, *args, **kwargs):
             storage = _address(self)
             if storage:
                 mark(storage)
-            for operand in (*args, *kwargs.values()):
-                operand = getattr(operand, "_untyped_storage", operand)
-                if isinstance(operand, storage_type) and _address(operand):
-                    mark_operand(_address(operand))
-            return call_as_caller(original, self, *args, **kwargs)
+            operands = (getattr(operand, "_untyped_storage", operand)
+                        for operand in (*args, *kwargs.values()))
+            others = [_address(operand) for operand in operands
+                      if isinstance(operand, storage_type)]
+            for other in filter(None, others if swaps else ()):
+                plugin.written(other)
+            with plugin.holding(others):
+                return call_as_caller(original, self, *args, **kwargs)
 
         return marker
 
