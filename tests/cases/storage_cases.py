@@ -101,7 +101,9 @@ def case_functions_over_elements():
     x.map_(left, lambda each, other: each + other)
     w = x.cos()
     x.map2_(left, right, lambda each, a, b: each + a * b)
-    return x, y, z, w, x * 1, left * right
+    v = x.tan()
+    x.map2_(left, right, lambda each, a, b: each + (torch.ones(9) * 2).sum().item() * a)
+    return x, y, z, w, v, x * 1, left * right
 
 
 def case_lazy_clone():

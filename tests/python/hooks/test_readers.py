@@ -173,7 +173,7 @@ def test_operands_are_held_until_the_call_is_over(plugin):
         return left + right
 
     assert target.map2_(first, second, add).tolist() == [1, 2]
-    operands = {tensor.untyped_storage()._cdata for tensor in (first, second)}
+    operands = {tensor.untyped_storage()._cdata for tensor in (target, first, second)}
     assert held == [operands, operands]
     assert not plugin.held
 

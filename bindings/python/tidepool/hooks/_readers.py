@@ -240,9 +240,10 @@ class Readers:
             storage = find(self)
             if storage:
                 mark(storage)
-            operands = [find(operand) for operand in (*args, *kwargs.values())
+            operands = [find(operand) for operand in (self, *args, *kwargs.values())
                         if isinstance(operand, tensor_type)]
-            with holding(operands):  # restoring one may evict another
+            # Restoring one may evict another, and so may a function that map_() calls.
+            with holding(operands):
                 return call_as_caller(original, self, *args, **kwargs)
 
         return marker
