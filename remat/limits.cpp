@@ -32,13 +32,25 @@ RootReason LimitKeeper::admit(Record& record, const Storage* written, size_t out
     return RootReason::kVersionLimit;
   }
   record.depth = depth_of(record);
-  if (record.depth > limits_.depth && !shorten(record, output_bytes)) {
+  if (record.depth > limits_.depth && !shorten_chains(record, output_bytes)) {
     return RootReason::kDepthLimit;
   }
   return RootReason::kNone;
 }
 
-bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
+bool LimitKeeper::shorten_chains(Record& record, size_t output_bytes) {
+  const bool soon = records_seen_ - records_shortened_ <= kSoon;
+  soon_shortened_ = soon ? std::min(soon_shortened_ + 1, kMostDoublings) : 0;
+  records_shortened_ = records_seen_;
+  const size_t most_bytes =
+      soon_shortened_ > 0 ? output_bytes << soon_shortened_ : std::max<size_t>(output_bytes, 1) - 1;
+  for (uint32_t chains = 0; chains < kChains && record.depth > limits_.depth; ++chains) {
+    if (!shorten(record, most_bytes)) return false;
+  }
+  return record.depth <= limits_.depth;
+}
+
+bool LimitKeeper::shorten(Record& record, size_t most_bytes) {
   // The deepest chain above the record, the nearest value first: the producer of chain[k - 1] reads
   // chain[k].
   absl::InlinedVector<Value*, kDepthWindow> chain;
@@ -49,7 +61,7 @@ bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
     Value* value = deepest_input(*below);
     if (value == nullptr || value->producer == nullptr) break;
     const bool resident = value->live() && !value->storage->evicted && !value->storage->writing;
-    if (resident && value->bytes < output_bytes &&
+    if (resident && value->bytes <= most_bytes &&
         (smallest == nullptr || value->bytes < smallest->bytes)) {
       smallest = value;
       smallest_at = chain.size();
@@ -68,7 +80,7 @@ bool LimitKeeper::shorten(Record& record, size_t output_bytes) {
     }
   }
   record.depth = depth_of(record);
-  return record.depth <= limits_.depth;
+  return true;
 }
 
 bool LimitKeeper::has_room() {

@@ -41,7 +41,9 @@ class LimitKeeper {
   // Sets the depth of a record whose edges are set. Returns kNone if its results, of `output_bytes`
   // in all, may have it as their producer, and otherwise the reason why not. At the limit on depth,
   // the smallest of the last kDepthWindow values on the deepest chain becomes a root instead of the
-  // results, if it is smaller. At the limit on bytes, the oldest resident values become roots, and
+  // results, if it is smaller. Where the limit is met again soon, because many results are made of
+  // a few deep values, one of more bytes may, each time twice as many: else each of these results
+  // would be a root. At the limit on bytes, the oldest resident values become roots, and
   // the results only if that does not make enough room. `written`: the storage of which the record
   // makes a new version, or nullptr.
   RootReason admit(Record& record, const Storage* written, size_t output_bytes);
@@ -55,6 +57,9 @@ class LimitKeeper {
 
  private:
   static constexpr size_t kDepthWindow = 32;
+  static constexpr uint32_t kSoon = 32;  // records
+  static constexpr uint32_t kMostDoublings = 8;
+  static constexpr uint32_t kChains = 4;  // that are shortened for one record at most
   // After so many records side_bytes() is asked for again.
   static constexpr uint32_t kSideInterval = 256;
 
@@ -65,7 +70,11 @@ class LimitKeeper {
 
   static uint32_t depth_of(const Record& record);
   static Value* deepest_input(const Record& record);
-  bool shorten(Record& record, size_t output_bytes);
+  // Makes values roots until the record is no deeper than the limit; false: it still is.
+  bool shorten_chains(Record& record, size_t output_bytes);
+  // Makes the smallest value of at most so many bytes on the deepest chain a root. False: there is
+  // none.
+  bool shorten(Record& record, size_t most_bytes);
   size_t lineage_bytes() const {
     return contents_.store.bytes() + contents_.backend.shared_bytes();
   }
@@ -79,6 +88,8 @@ class LimitKeeper {
   const Observation& observation_;
   size_t side_bytes_seen_ = 0;
   uint32_t records_seen_ = 0;
+  uint32_t records_shortened_ = 0;  // the last that was too deep
+  uint32_t soon_shortened_ = 0;     // how many in a row came soon after each other
 };
 
 }  // namespace tidepool::remat

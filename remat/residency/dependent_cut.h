@@ -39,7 +39,8 @@ class DependentCut {
   // are kept. False: the dependents are roots now, and the caller frees the block. A root that is
   // a number, such as one that an operator wraps in a tensor, one that has lost its lineage only to
   // a limit on lineage, or one whose storage `will_be_refilled`, is kept as a spare one for
-  // resident dependents of more bytes, because they could not be evicted otherwise.
+  // resident dependents of more bytes (of twice its own, after a limit), because they could not be
+  // evicted otherwise.
   bool retain_or_cut(Value& value, void* address, bool will_be_refilled = false);
 
   enum class Spares : uint8_t { kStay, kGo };
@@ -69,6 +70,9 @@ class DependentCut {
   static constexpr uint64_t kShortWalk = 256;
   // The same for roots by limits, of which there is one in as many records as a chain may have.
   static constexpr uint64_t kLongWalk = 1024;
+  // Their dependents have to have so many times their bytes, since several of these may be needed
+  // for the same ones.
+  static constexpr size_t kLimitTimes = 2;
 
   // Whether what depends on the value depends on what is above it, too, because the value has no
   // bytes that last.

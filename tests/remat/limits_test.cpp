@@ -1,5 +1,7 @@
 #include "remat/limits.h"
 
+#include <algorithm>
+
 #include "tests/support/catch.h"
 #include "tests/support/lineage_builder.h"
 #include "tests/support/remat_fixture.h"
@@ -46,6 +48,39 @@ TEST_CASE("at the depth limit the smallest value of the chain becomes the root")
   for (auto each : chain) job.evict(each);
   CHECK(job.evict(last));
   CHECK(job.matches(last));
+}
+
+TEST_CASE("results of one deep value do not all become roots") {
+  RematFixture job(1 << 20, with_limits({8, 32, 4, 1000}));
+  RematFixture::Tensors chain{job.pure({job.input()}, 64)};
+  for (int k = 1; k < 8; ++k) chain.push_back(job.pure({chain.back()}, 64));
+  RematFixture::Tensors results;
+  for (int k = 0; k < 20; ++k) results.push_back(job.pure({chain.back()}, 16));
+  const auto roots =
+      std::count_if(results.begin(), results.end(), [&](auto each) { return job.is_root(each); });
+  CHECK(roots < 3);
+  CHECK(job.is_root(chain.back()));
+  for (auto each : results) {
+    REQUIRE(job.value(each).depth <= 8);
+    if (!job.is_root(each)) CHECK(job.evict(each));
+  }
+  for (auto each : results) CHECK(job.matches(each));
+  job.check();
+}
+
+TEST_CASE("results of several deep values are shortened along each chain") {
+  RematFixture job(1 << 20, with_limits({8, 32, 4, 1000}));
+  RematFixture::Tensors ends;
+  for (int branch = 0; branch < 3; ++branch) {
+    ends.push_back(job.pure({job.input()}, 16));
+    for (int k = 1; k < 8; ++k) ends.back() = job.pure({ends.back()}, 16);
+  }
+  auto joined = job.pure({ends[0], ends[1], ends[2]}, 256);
+  CHECK(!job.is_root(joined));
+  CHECK(job.value(joined).depth <= 8);
+  CHECK(job.evict(joined));
+  CHECK(job.matches(joined));
+  job.check();
 }
 
 TEST_CASE("in-place versions are limited, and a full overwrite starts anew") {

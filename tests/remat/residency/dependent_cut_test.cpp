@@ -118,15 +118,15 @@ TEST_CASE("a dying number is spared for resident dependents, and larger roots ar
   built.check();
 }
 
-TEST_CASE("a root that only a limit has made one is spared for dependents of more bytes") {
+TEST_CASE("a root that only a limit has made one is spared for dependents of twice its bytes") {
   LineageBuilder built;
   Storage* limited = built.root(4096);
   limited->current->reason = RootReason::kDepthLimit;
   Storage* smaller = built.root(4096);
   smaller->current->reason = RootReason::kDepthLimit;
-  Storage* a = built.result({limited}, 10, 3000);
-  Storage* b = built.result({limited}, 10, 3000);
-  Storage* c = built.result({smaller}, 10, 3000);
+  Storage* a = built.result({limited}, 10, 9000);
+  Storage* b = built.result({limited}, 10, 9000);
+  Storage* c = built.result({smaller}, 10, 8000);
   CHECK(built.die(limited));
   CHECK(!built.die(smaller));
   CHECK(c->current->reason == RootReason::kLostRoot);
