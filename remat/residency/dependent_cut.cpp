@@ -72,8 +72,8 @@ bool DependentCut::retain_or_cut(Value& value, void* address, bool will_be_refil
     for (const Value* each : found.resident) bytes += each->bytes;
     const uint64_t looks = checks - checks_before;
     const bool is_number = value.bytes <= kNumberBytes && looks <= kShortWalk;
-    const bool is_limit = is_root_by_limit(value) && looks <= kLongWalk &&
-                          bytes >= kLimitTimes * value.bytes;
+    const bool is_limit = residency_.evictions > 0 && is_root_by_limit(value) &&
+                          looks <= kLongWalk && bytes >= kLimitTimes * value.bytes;
     if (bytes <= value.bytes || !(will_be_refilled || is_number || is_limit)) {
       cut_dependents(found, RootReason::kLostRoot);
       return false;

@@ -39,8 +39,8 @@ class DependentCut {
   // are kept. False: the dependents are roots now, and the caller frees the block. A root that is
   // a number, such as one that an operator wraps in a tensor, one that has lost its lineage only to
   // a limit on lineage, or one whose storage `will_be_refilled`, is kept as a spare one for
-  // resident dependents of more bytes (of twice its own, after a limit), because they could not be
-  // evicted otherwise.
+  // resident dependents of more bytes, because they could not be evicted otherwise; after a limit
+  // only of twice its own, and once anything has been evicted.
   bool retain_or_cut(Value& value, void* address, bool will_be_refilled = false);
 
   enum class Spares : uint8_t { kStay, kGo };

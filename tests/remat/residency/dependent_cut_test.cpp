@@ -120,6 +120,12 @@ TEST_CASE("a dying number is spared for resident dependents, and larger roots ar
 
 TEST_CASE("a root that only a limit has made one is spared for dependents of twice its bytes") {
   LineageBuilder built;
+  Storage* early = built.root(4096);
+  early->current->reason = RootReason::kDepthLimit;
+  Storage* other = built.result({early}, 10, 16000);
+  CHECK(!built.die(early));  // nothing has been evicted yet
+  CHECK(other->current->reason == RootReason::kLostRoot);
+  built.evict(built.result({built.root()}));
   Storage* limited = built.root(4096);
   limited->current->reason = RootReason::kDepthLimit;
   Storage* smaller = built.root(4096);
