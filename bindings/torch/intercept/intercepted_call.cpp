@@ -92,7 +92,10 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
   for (size_t k = seen_.slots(); k < seen_.size(); ++k) resolve(seen_[k]);
   if (!foreign_.empty()) copy_foreign(lock);
   if (info_.overwrites) seen_.find_shared();
-  if (fills_ && !seen_.writes_results_only()) call().refuse(remat::RootReason::kUnsupported);
+  // Boxed kernels with several outputs return references to arguments that only a replay holds.
+  if (fills_ && (info_.return_count != 1 || !seen_.writes_results_only())) {
+    call().refuse(remat::RootReason::kUnsupported);
+  }
   for (Seen& seen : seen_) {
     if (seen.storage == nullptr) continue;
     seen.access = access_of(seen);
