@@ -116,8 +116,7 @@ def add_plans(rows: Rows, settings: argparse.Namespace) -> None:
               if excess(row) > TOLERANCE]
     found = ways.overheads(points, lambda point: overhead(point, settings), settings.jobs)
     for point, value in found.items():
-        row = rows[point.speed, point.network, point.ratio]
-        row[PLANNED] = FAILED if value is None else min(value, FAILED)
+        rows[point.speed, point.network, point.ratio][PLANNED] = ways.capped(value)
 
 
 def cell(overheads: Sequence[float]) -> str:

@@ -33,6 +33,11 @@ def overheads(points: Sequence[Any], overhead: Callable[[Any], float | None],
     return {point: found[point.asked()] for point in points}
 
 
+def capped(overhead: float | None) -> float:
+    """Return an overhead as it counts: FAILED at most, and where there is none."""
+    return FAILED if overhead is None else min(overhead, FAILED)
+
+
 def side_by_side(found: Iterable[tuple[Any, str, float | None]]) -> dict[Any, Row]:
     """Return by key the ways' overheads, of the keys that any way runs.
 
@@ -41,5 +46,5 @@ def side_by_side(found: Iterable[tuple[Any, str, float | None]]) -> dict[Any, Ro
     """
     rows: dict[Any, Row] = defaultdict(dict)
     for key, way, value in found:
-        rows[key][way] = FAILED if value is None else min(value, FAILED)
+        rows[key][way] = capped(value)
     return {key: row for key, row in rows.items() if min(row.values()) < FAILED}

@@ -27,8 +27,7 @@ struct TensorSlot {
     kAbsent,     // None, undefined, or a written argument that a replay leaves out
     kEdge,       // the next edge of the record
     kBlank,      // memory that the operator overwrites
-    kEmpty,      // a storage of no bytes
-    kToFill,     // the same, to which the operator gives memory
+    kEmpty,      // a storage of no bytes, to which the operator may give memory
     kImmediate,  // a scalar: its bytes are in the slot
   };
   static constexpr size_t kImmediateBytes = 64;

@@ -74,10 +74,7 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
             borrow(const_cast<void*>(slot.immediate), slot.storage_bytes, c10::Device(at::kCPU)),
             slot);
       case TensorSlot::Kind::kEmpty:
-        return make_tensor(borrow(nullptr, 0, slot.on_host() ? c10::Device(at::kCPU) : device),
-                           slot);
-      case TensorSlot::Kind::kToFill:
-        return make_tensor(without_bytes(device), slot);
+        return make_tensor(without_bytes(slot.on_host() ? c10::Device(at::kCPU) : device), slot);
       case TensorSlot::Kind::kAbsent:
         break;
     }

@@ -50,7 +50,7 @@ void InterceptedCall::resolve(Seen& seen) {
       if (!in_arena) return resolve_foreign(seen, storage);  // PyTorch's own pools
     }
     if (deleter == &delete_block && data.get() == nullptr) {
-      seen.home = seen.written ? Home::kToFill : Home::kEmpty;
+      seen.home = Home::kEmpty;
       fills_ |= seen.written;
       return;
     }
@@ -173,7 +173,6 @@ CallBody* InterceptedCall::begin_body() {
     const Seen& seen = seen_[k];
     TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
     if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
-    if (seen.home == Home::kToFill) kind = TensorSlot::Kind::kToFill;
     if (seen.home == Home::kImmediate) kind = TensorSlot::Kind::kImmediate;
     if (seen.home == Home::kStorage && !seen.side_written) {
       kind = seen.access == remat::Access::kOverwrite ? TensorSlot::Kind::kBlank
@@ -418,9 +417,8 @@ void InterceptedCall::keep_captured_state(const c10::GeneratorImpl& generator, D
 
 void InterceptedCall::finish() {
   if (engine_ == nullptr) return;
-  const uint64_t cost_ns = timer_ != nullptr
-                               ? timer_->end(timed_, seen_.bytes() + shown_bytes(outputs_))
-                               : CycleClock::ns_since(kernel_start_);
+  const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, seen_.bytes() + output_bytes())
+                                             : CycleClock::ns_since(kernel_start_);
   const bool met_twice = info_.varies == Variation::kPlaces && body_ != nullptr &&
                          may_vary(info_.varies) && !seen_.name_places_once();
   if (!draw_.end(engine()) || met_twice) call().refuse(remat::RootReason::kVaries);

@@ -99,6 +99,12 @@ class InterceptedCall {
   bool may_copy(const Seen& seen) const;
   void copy_foreign(DeviceLock& lock);
   void verify_foreign();
+  // How many bytes the outputs show.
+  size_t output_bytes() const {
+    size_t bytes = 0;
+    for (const c10::TensorImpl* tensor : outputs_) bytes += shown_bytes(tensor);
+    return bytes;
+  }
   size_t result_bytes() const;
   void say_inexact() const;
   void distrust_operands(DeviceLock& lock);

@@ -276,8 +276,9 @@ class Readers:
                         for operand in (*args, *kwargs.values()))
             others = [_address(operand) for operand in operands
                       if isinstance(operand, storage_type)]
-            for other in filter(None, others if swaps else ()):
-                plugin.written(other)
+            if swaps:
+                for other in filter(None, others):
+                    plugin.written(other)
             with plugin.holding(others):
                 return call_as_caller(original, self, *args, **kwargs)
 

@@ -15,12 +15,9 @@ bool is_supported(const c10::TensorImpl* tensor) {
          !tensor->has_symbolic_sizes_strides();
 }
 
-size_t shown_bytes(std::span<c10::TensorImpl* const> tensors) {
-  size_t bytes = 0;
-  for (const c10::TensorImpl* tensor : tensors) {
-    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
-  }
-  return bytes;
+size_t shown_bytes(const c10::TensorImpl* tensor) {
+  if (tensor == nullptr || !is_supported(tensor)) return 0;
+  return static_cast<size_t>(tensor->numel()) * tensor->itemsize();
 }
 
 bool CallArguments::Argument::covers_storage() const {
@@ -64,7 +61,7 @@ bool CallArguments::writes_results_only() const {
   return std::all_of(all_.begin(), all_.end(), [](const Argument& argument) {
     if (argument.tensor == nullptr || !argument.written) return !argument.side_written;
     const c10::Storage& storage = argument.tensor->unsafe_storage();
-    return argument.home == Home::kToFill && argument.tensor->numel() == 0 &&
+    return argument.home == Home::kEmpty && argument.tensor->numel() == 0 &&
            storage.nbytes() == 0 && storage.use_count() == 1;
   });
 }
@@ -117,10 +114,7 @@ uint64_t CallArguments::timing_key(const OperatorInfo& info) const {
 
 size_t CallArguments::bytes() const {
   size_t bytes = 0;
-  for (const Argument& argument : all_) {
-    const c10::TensorImpl* tensor = argument.tensor;
-    if (tensor != nullptr && is_supported(tensor)) bytes += tensor->numel() * tensor->itemsize();
-  }
+  for (const Argument& argument : all_) bytes += shown_bytes(argument.tensor);
   return bytes;
 }
 

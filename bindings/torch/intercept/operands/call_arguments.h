@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "absl/container/inlined_vector.h"
 #include "bindings/torch/calls/operator_info.h"
@@ -22,19 +21,13 @@ namespace tidepool::torch_glue {
 
 // Whether records can hold a tensor of this layout.
 bool is_supported(const c10::TensorImpl* tensor);
-// How many bytes the tensors show, without those that records cannot hold.
-size_t shown_bytes(std::span<c10::TensorImpl* const> tensors);
+// How many bytes the tensor shows; 0 if it is absent, or records cannot hold it.
+size_t shown_bytes(const c10::TensorImpl* tensor);
 
 class CallArguments {
  public:
   // Where an argument's contents are, as far as a record needs to know.
-  enum class Home : uint8_t {
-    kAbsent,
-    kEmpty,
-    kToFill,  // no bytes yet: the operator gives it memory, and returns it
-    kImmediate,
-    kStorage,
-  };
+  enum class Home : uint8_t { kAbsent, kEmpty, kImmediate, kStorage };
 
   struct Argument {
     c10::TensorImpl* tensor;              // nullptr: absent
