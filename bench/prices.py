@@ -1,7 +1,7 @@
 """What the price of moving a page does to the ways of making room: a sweep over recorded traces.
 
-Usage: python bench/prices.py [NETWORK...] [--policy P] [--iterations N] [--corners] [--smoke]
-       [--pages-only] [--page MIB] [--markdown FILE] [--svg FILE]
+Usage: python bench/prices.py [NETWORK...] [--policy P] [--iterations N] [--plans N] [--corners]
+       [--smoke] [--pages-only] [--page MIB] [--markdown FILE] [--svg FILE]
 
 Each point is one run of tidepool-replay, of a GPU's trace, under one set of prices: of mapping a
 page elsewhere, of the wait for the device before that, and of copies within the device. Every way
@@ -86,11 +86,11 @@ def all_prices(corners: bool, page_mib: Sequence[int]) -> list[Prices]:
     return [Prices(*each) for each in itertools.product(MAP_US, DRAIN_MS, COPY_GBS, page_mib)]
 
 
-def overhead(point: Point, policy: str, iterations: int) -> float | None:
+def overhead(point: Point, policy: str, iterations: int, plans: int) -> float | None:
     """Run one point; return its overhead, None if it fails."""
     question = policy_bench.Point(
         "", "", policy, point.memory, point.ratio, iterations,
-        " ".join([*point.prices.options(), "--ways", point.way]))
+        " ".join([*point.prices.options(), "--ways", point.way, "--search", str(plans)]))
     return policy_bench.answer(question, ways.trace_of(point.network),
                                policy_bench.program())["overhead"]
 
@@ -171,6 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         help=f"default: {', '.join(NETWORKS)}; with --corners all")
     parser.add_argument("--policy", default="needed-cost")
     parser.add_argument("--iterations", type=int, default=2)
+    parser.add_argument("--plans", type=int, default=50, metavar="N",
+                        help="simulations at most in search of a plan, for a policy that has them")
     parser.add_argument("--corners", action="store_true", help="only the four extreme prices")
     parser.add_argument("--pages-only", action="store_true",
                         help="every way alone in whole pages, too")
@@ -190,7 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
               for prices in all_prices(corners, options.page or PAGE_MIB)
               for network in networks for ratio in ratios for way, memory in WAYS.items()]
     rows = rows_of(ways.overheads(
-        points, lambda point: overhead(point, options.policy, options.iterations), options.jobs))
+        points, lambda point: overhead(point, options.policy, options.iterations, options.plans),
+        options.jobs))
     above = sum(excess(row) > TOLERANCE for row in rows.values())
     text = "\n".join([
         f"Policy `{options.policy}`, iteration {options.iterations}; commit {run.commit()}.", "",
