@@ -97,17 +97,36 @@ void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
   versions_.cut(*storage, reason, lock);
 }
 
-void Runtime::escape(Storage* storage, DeviceLock& lock) {
-  if (storage->escaped) return;
-  const LockedStorage locked(*this, storage);
-  if (storage->evicted) make_resident({&storage, 1}, lock);
-  contents_.replay_order.before_unseen_use(*storage->current, lock);
-  versions_.cut(*storage, RootReason::kEscaped, lock);
-  storage->escaped = true;
+void Runtime::escape(Storage* storage, DeviceLock& lock) { let_escape(*storage, true, lock); }
+
+void Runtime::escape_for_a_while(Storage* storage, DeviceLock& lock) {
+  let_escape(*storage, false, lock);
+}
+
+void Runtime::let_escape(Storage& storage, bool for_good, DeviceLock& lock) {
+  std::optional<LockedStorage> locked;
+  if (!storage.escaped) {
+    locked.emplace(*this, &storage);
+    Storage* const one = &storage;
+    if (storage.evicted) make_resident({&one, 1}, lock);
+    contents_.replay_order.before_unseen_use(*storage.current, lock);
+    versions_.cut(storage, RootReason::kEscaped, lock);
+  }
+  if (storage.escaped) {  // before, or by another thread meanwhile
+    const bool stays = for_good || storage.users_left == 0;
+    storage.users_left = stays ? 0 : storage.users_left + 1;  // too many to be counted: it stays
+    return;
+  }
+  storage.escaped = true;
+  storage.users_left = for_good ? 0 : 1;
   JobObserver* const listener = observation_.listener();
-  if (listener != nullptr && !storage->dead) [[unlikely]]
-    listener->cut(*storage);
+  if (listener != nullptr && !storage.dead) [[unlikely]]
+    listener->cut(storage);
   ++escapes_;
+}
+
+void Runtime::leave_alone(Storage* storage) {
+  if (storage->users_left > 0 && --storage->users_left == 0) storage->escaped = false;
 }
 
 bool Runtime::evict_storage(Storage* storage) {

@@ -139,6 +139,10 @@ class Runtime final : public Reclaimer {
   // A raw pointer to the storage leaves our sight for good: restores the storage, and makes its
   // contents a root that is never evicted again.
   void escape(Storage* storage, DeviceLock& lock);
+  // The same, until each operator for which this was called has told by leave_alone() that it does
+  // not use the storage any more; unless the storage escapes for good meanwhile.
+  void escape_for_a_while(Storage* storage, DeviceLock& lock);
+  void leave_alone(Storage* storage);
 
   // Evict one storage, if that is possible, or all that is possible; for tests and chaos. Require:
   // lock held.
@@ -255,6 +259,7 @@ class Runtime final : public Reclaimer {
   void give_up_copies_ahead(DeviceLock& lock);
   Price price_of_time(const Storage& storage, uint64_t ns) const;
   bool end_storage(Storage* storage, void* address);
+  void let_escape(Storage& storage, bool for_good, DeviceLock& lock);
   void tell_step_ended();
 
   Contents contents_;

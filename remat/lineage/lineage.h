@@ -92,6 +92,9 @@ struct alignas(64) Storage {
   Role role = Role::kOther;
   Role observed_role = Role::kOther;  // the JobObserver's: the role that it has noted last
   bool absent = false;  // its bytes were given up, and count among Residency::absent_bytes()
+  // How many operators that have returned may go on using it; it has escaped until they end. 0:
+  // none, or it has escaped for good.
+  uint16_t users_left = 0;
   void* framework_storage = nullptr;  // PyTorch: its c10::StorageImpl, held weakly
   void* address = nullptr;            // start of its bytes; nullptr while evicted
   void* backend_notes =
@@ -104,6 +107,8 @@ struct alignas(64) Storage {
   uint32_t needed_below = 0;
   uint32_t needed_step = 0;
   uint32_t observer_number = 0;  // the JobObserver's: its own number of the storage
+
+  bool escaped_for_good() const { return escaped && users_left == 0; }
 };
 
 // Static facts of one kind of record, owned by the backend for the life of the process.

@@ -24,7 +24,7 @@ def start_peer() -> None:
         os.environ["RANK"] = "1"
 
 
-if __name__ == "__main__" and "collective" in sys.argv:
+if __name__ == "__main__" and {"collective", "late_collective"} & set(sys.argv):
     start_peer()
 
 import torch  # noqa: E402

@@ -309,15 +309,34 @@ class Collective(Model):
         import torch.distributed as distributed
 
         self.all_reduce = distributed.all_reduce
-        store = distributed.FileStore(os.environ["RENDEZVOUS"], 2)
-        distributed.init_process_group("gloo", store=store, world_size=2,
-                                       rank=int(os.environ["RANK"]))
+        self.rank = int(os.environ["RANK"])
+        self.store = distributed.FileStore(os.environ["RENDEZVOUS"], 2)
+        distributed.init_process_group("gloo", store=self.store, world_size=2, rank=self.rank)
 
     def forward(self, inputs):
         hidden, plain = self.fresh(inputs)
         self.all_reduce(plain)
         evict_all()
         return (hidden * plain).mean()
+
+
+@model
+class LateCollective(Collective):
+    """One process reads what it has given before the other one comes."""
+
+    steps = 0
+
+    def forward(self, inputs):
+        hidden, plain = self.fresh(inputs)
+        self.steps += 1
+        if self.rank == 1:
+            self.store.wait([f"read {self.steps}"])
+        work = self.all_reduce(plain, async_op=True)
+        early = hidden.detach() if self.rank == 1 else plain.sin()
+        self.store.set(f"read {self.steps}", "")
+        work.wait()
+        evict_all()
+        return (hidden * early * plain).mean()
 
 
 @model

@@ -15,7 +15,7 @@ MUTANTS = ROOT / "build" / "mutants"
 MUTANTS_PACKAGE = MUTANTS / "source" / "bindings" / "python" / "tidepool"
 MUTANTS_LIB = MUTANTS / "lib"
 JOB_SECONDS = 300
-ALONE = ("collective",)  # forks
+ALONE = ("collective", "late_collective")  # forks
 
 
 def environment(**extra: str) -> dict[str, str]:

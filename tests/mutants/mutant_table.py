@@ -44,6 +44,7 @@ KILLERS = {
     "5.foreign": Killer("foreign", "aten::mul.Tensor"),
     "5.unstable_input": Killer("escaped", "aten::mul.Tensor"),
     "5.collective": Killer("collective", "c10d::allreduce_", CALM),
+    "5.collective_ends": Killer("late_collective", "aten::sin", CALM),
     "5.compiled": Killer("compiled", "aten::mul.Tensor"),
     "5.python_operator": Killer("python_operator", "tidepool_killers::counted"),
     "5.unknown_effect": Killer("lying_operator", "aten::mul.Tensor"),

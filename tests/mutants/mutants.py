@@ -61,6 +61,7 @@ CALL_BODY = f"{TORCH}/calls/call_body.cpp"
 OPERATOR_INFO = f"{TORCH}/calls/operator_info.cpp"
 VARYING_OPERATORS = f"{TORCH}/calls/varying_operators.cpp"
 ENGINE = f"{TORCH}/engine/engine.cpp"
+PENDING_COLLECTIVES = f"{TORCH}/engine/pending_collectives.cpp"
 TORCH_BACKEND = f"{TORCH}/engine/torch_backend.cpp"
 REPLAYING = f"{TORCH}/base/replaying.cpp"
 NUMERIC_STATE = f"{TORCH}/state/numeric_state.cpp"
@@ -182,8 +183,12 @@ MUTANTS = (
     Mutant("5.unstable_input", "results that read escaped memory have lineage", (
         instead(OPERATOR_CALL, "storage.escaped", "false"),)),
     Mutant("5.collective", "a collective's operands keep their lineage", (
-        before(INTERCEPTED_CALL, "    if (!seen.supported || info_.keeps_operands) {\n",
-               "if (info_.keeps_operands) { continue; }"),
+        before(INTERCEPTED_CALL, "    if (info_.returns_work && seen.supported) {\n",
+               "if (info_.returns_work) { continue; }"),
+        UNSEEN)),
+    Mutant("5.collective_ends", "a collective's operands are let alone before it has ended", (
+        before(PENDING_COLLECTIVES, "    if (!future->completed()) return State::kPending;\n",
+               "return State::kDone;"),
         UNSEEN)),
     raw_pointer("5.compiled", "inputs that compiled code may write keep their lineage"),
     Mutant("5.python_operator", "operators written in Python are replayed", (
@@ -212,9 +217,9 @@ MUTANTS = (
     constant("5.mkldnn", "mkldnn operands are taken for constants",
              "layout() == c10::kMkldnn"),
     Mutant("6.escaped_evicted", "escaped storages are evicted", (
-        instead(RUNTIME, "storage->escaped = true", "storage->escaped = false"),)),
+        instead(RUNTIME, "storage.escaped = true", "storage.escaped = false"),)),
     Mutant("6.escape_not_cut", "what depends on an escaping storage is not protected", (
-        instead(RUNTIME, "versions_.cut(*storage, RootReason::kEscaped, lock)", NOTHING),)),
+        instead(RUNTIME, "versions_.cut(storage, RootReason::kEscaped, lock)", NOTHING),)),
     raw_pointer("6.looked_at", "a pointer that was asked for makes no new version"),
     Mutant("6.tripwire", "raw writers that no dispatcher shows are not noticed", (
         UNSEEN,)),

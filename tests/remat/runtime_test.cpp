@@ -166,6 +166,54 @@ TEST_CASE("an escaped storage stays, is cut off, and makes its readers roots") {
   job.check();
 }
 
+TEST_CASE("what operators go on using escapes until the last of them lets it alone") {
+  RematFixture job;
+  Tensor a = job.pure({job.input()});
+  remat::Storage* const storage = job.framework.tracked(a);
+  const auto locked = [&](auto&& act) {
+    DeviceLock lock(job.mutex);
+    act(lock);
+  };
+  for (int user = 0; user < 2; ++user) {
+    locked([&](DeviceLock& lock) { job.runtime.escape_for_a_while(storage, lock); });
+    CHECK(job.is_root(a));
+    CHECK(job.is_root(job.pure({a})));
+  }
+  CHECK(job.statistics().escapes == 1);
+  sim::SimulatedFramework::scribble(a, 77);  // by one of them
+  locked([&](DeviceLock&) { job.runtime.leave_alone(storage); });
+  CHECK(job.is_root(job.pure({a})));
+  locked([&](DeviceLock&) { job.runtime.leave_alone(storage); });
+  Tensor b = job.pure({a});
+  CHECK(!job.is_root(b));
+  CHECK(job.evict(b));
+  CHECK(job.matches(b));  // from what was written
+  CHECK(job.matches(a));
+  job.check();
+}
+
+TEST_CASE("a storage that escapes for good stays so, whoever lets it alone") {
+  RematFixture job;
+  Tensor a = job.pure({job.input()});
+  remat::Storage* const storage = job.framework.tracked(a);
+  DeviceLock lock(job.mutex);
+  SECTION("afterwards") {
+    job.runtime.escape_for_a_while(storage, lock);
+    job.runtime.escape(storage, lock);
+  }
+  SECTION("before") {
+    job.runtime.escape(storage, lock);
+    job.runtime.escape_for_a_while(storage, lock);
+  }
+  SECTION("because there are more users than are counted") {
+    for (int user = 0; user < 1 << 16; ++user) job.runtime.escape_for_a_while(storage, lock);
+  }
+  job.runtime.leave_alone(storage);
+  CHECK(storage->escaped);
+  lock.unlock();
+  CHECK(job.is_root(job.pure({a})));
+}
+
 TEST_CASE("a cut gives a root with the reason, and readers of a root are made safe first") {
   RematFixture job;
   Tensor x = job.input();

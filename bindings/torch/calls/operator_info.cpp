@@ -141,9 +141,12 @@ bool is_plain(const c10::TypePtr& type) {
 }
 
 // Whether others may write what the operator returns after it has returned.
-bool is_collective(std::string_view name) {
+bool starts_work(std::string_view name) {
   return name.starts_with("c10d") || name.starts_with("_c10d");
 }
+
+// Waits for a collective, and returns its operand.
+constexpr std::string_view kWait = "_c10d_functional::wait_tensor";
 
 // c10::OperatorHandle keeps its operator's dispatch table private. Explicit instantiations may name
 // private members.
@@ -262,11 +265,15 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   replayable &= evidence != Evidence::kVaries;
   tells_all_ = is_foreign_ && replayable && returns_tensor && !writes && !is_metadata &&
                !handle.hasTag(at::Tag::nondeterministic_seeded) && generator_argument < 0 &&
-               !is_collective(qualified_name);
+               !starts_work(qualified_name);
   replayable &= is_trusted_ || tells_all_;
+  is_collective = starts_work(qualified_name) && !host_is_foreign();
+  returns_work = is_collective && !schema.returns().empty() &&
+                 contains(schema.returns().back().type()->str(), "c10d.Work");
   // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
-  keeps_operands = is_collective(qualified_name) || qualified_name == "aten::_lazy_clone" ||
-                   (!is_trusted_ && !writes && !returns_tensor);
+  keeps_operands =
+      !is_collective && (starts_work(qualified_name) || qualified_name == "aten::_lazy_clone" ||
+                         (!is_trusted_ && !writes && !returns_tensor));
   varies = host_is_foreign() ? variation_of(schema.name()) : host_variation_of(qualified_name);
   if (varies == Variation::kTransposed) {
     switch_argument = schema.argumentIndexWithName("transposed").value_or(-1);
@@ -275,6 +282,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   // Views of others may be chosen by contents, and those of nested tensors read the tables of
   // sizes.
   is_metadata &= is_trusted_ && !std::string_view(qualified_name).starts_with("aten::_nested");
+  is_metadata |= is_collective && qualified_name == kWait;
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
   if (is_trusted_ && works_by_element(schema)) {
     maps_lists = remat::list_operator_named(schema.name());

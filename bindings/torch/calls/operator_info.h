@@ -65,6 +65,10 @@ struct OperatorInfo : remat::RecordType {
       false;  // takes no generator, and a replay has an equivalent that does
   Variation varies = Variation::kNone;
   bool keeps_operands = false;  // goes on using its arguments' memory after it has returned
+  // Has a process group work on its arguments, and leaves that to collectives that it calls, or
+  // returns a c10d::Work, until whose end it goes on using them.
+  bool is_collective = false;
+  bool returns_work = false;
 
   explicit OperatorInfo(const c10::OperatorHandle& op);
 

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
@@ -152,6 +153,15 @@ void note_out_of_memory(const OutOfMemoryReport& report) {
 }
 
 uint64_t detail::last_out_of_memory() { return t_last_out_of_memory; }
+
+void say_inexact(const char* name) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  std::fprintf(stderr,
+               "tidepool: %s was refused memory and went on without: its results may differ from "
+               "those of a run with a larger budget\n",
+               name);
+}
 
 void rethrow_as_torch_error(Engine& engine) {
   try {

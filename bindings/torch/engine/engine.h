@@ -111,6 +111,8 @@ inline uint64_t out_of_memory_count() {
 inline bool ran_out_of_memory_since(uint64_t before) {
   return out_of_memory_count() != before && detail::last_out_of_memory() > before;
 }
+// Says once that this operator was refused memory, which it would have had without a budget.
+void say_inexact(const char* name);
 // Rethrows our own out-of-memory error as PyTorch's exception type. Called in a catch block.
 [[noreturn]] void rethrow_as_torch_error(Engine& engine);
 // Throws our own out-of-memory error again, with the report of this thread's last one, for a kernel

@@ -31,6 +31,8 @@ void intercept_boxed(const OperatorInfo& info, torch::jit::Stack* stack, Run&& r
   std::forward<Run>(run)();
   see_boxed_results(info, *stack, call);
   call.finish();
+  if (info.returns_work) [[unlikely]]
+    call.leave_to(stack->back());
 }
 
 }  // namespace tidepool::torch_glue

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <span>
 #include <utility>
 
@@ -134,27 +133,19 @@ void InterceptedCall::mark_inputs() {
   }
 }
 
-// Says once that an operator was refused memory, which it would have had without a budget.
-void InterceptedCall::say_inexact() const {
-  static std::atomic<bool> said{false};
-  if (said.exchange(true)) return;
-  std::fprintf(stderr,
-               "tidepool: %s was refused memory and went on without: its results may differ from "
-               "those of a run with a larger budget\n",
-               info_.name);
-}
-
 // Protects operands that something may go on using unseen: those of collectives, and components of
 // sparse tensors, stay for good; those of operators that are not trusted lose their lineage.
 void InterceptedCall::distrust_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.size(); ++k) {
     const Seen& seen = seen_[k];
     if (seen.storage == nullptr) continue;
-    if (!seen.supported || info_.keeps_operands) {
+    if (info_.returns_work && seen.supported) {
+      collective_.use(engine().runtime(), *seen.storage, lock);
+    } else if (!seen.supported || info_.keeps_operands) {
       engine().runtime().escape(seen.storage, lock);
       // Copy-on-write takes over the storage's bytes, which an armed storage would refuse.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
-    } else if (!trusted_) {
+    } else if (!trusted_ && !info_.is_collective) {
       engine().runtime().cut(seen.storage, remat::RootReason::kUnsupported, lock);
       seen.storage->fixed = true;  // it may have kept the address
     }
@@ -200,6 +191,8 @@ CallBody* InterceptedCall::begin_locked() {
 }
 
 CallBody* InterceptedCall::begin(const at::Generator* generator) {
+  if (PendingCollectives::any()) [[unlikely]]
+    PendingCollectives::instance().end_completed();
   choose_engine();
   if (engine_ == nullptr) return nullptr;
   call_.emplace(engine().runtime());
@@ -223,7 +216,9 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   } catch (const OutOfMemory&) {
     rethrow_as_torch_error(engine());
   }
-  if (!is_known) untrusted_.emplace();
+  const bool only_calls_others = info_.is_collective && !info_.returns_work;
+  if (!is_known && !only_calls_others) untrusted_.emplace();
+  collective_.begin();
   draw_.begin(engine(), body, generator);
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
   body_ = body;
@@ -428,7 +423,7 @@ void InterceptedCall::finish() {
   if (body_ != nullptr) body_->numeric.threads = NumericState::threads_now();
   if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
-    say_inexact();
+    say_inexact(info_.name);
     call().refuse(remat::RootReason::kUnsupported);
   }
   // An operator that has given its output another size has not written all of the storage.
@@ -460,6 +455,12 @@ void InterceptedCall::finish() {
   }
   if (body_ != nullptr && body_->heap_bytes() > 0) call().add_heap_bytes(body_->heap_bytes());
   call().finish(lock, {outputs.data(), outputs.size()}, cost_ns);
+  if (info_.is_collective && !info_.returns_work && !collective_.has_started_any()) [[unlikely]] {
+    for (const Seen& seen : seen_) {
+      if (seen.storage != nullptr) engine().runtime().escape(seen.storage, lock);
+    }
+    keep_outputs({outputs.data(), outputs.size()}, lock);
+  }
   if (info_.keeps_operands) [[unlikely]]
     keep_outputs({outputs.data(), outputs.size()}, lock);
   if (call().reason() == remat::RootReason::kRecordingOff && !engine().runtime().has_lineage())

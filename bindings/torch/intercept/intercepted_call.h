@@ -24,6 +24,7 @@
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/engine/pending_collectives.h"
 #include "bindings/torch/intercept/call_draw.h"
 #include "bindings/torch/intercept/operands/call_arguments.h"
 #include "bindings/torch/intercept/operands/foreign_operands.h"
@@ -76,6 +77,10 @@ class InterceptedCall {
 
   void see_output(c10::TensorImpl* tensor) { outputs_.push_back(tensor); }
   void finish();
+  // Says what a collective has returned, after finish().
+  void leave_to(const c10::IValue& work) {
+    if (engine_ != nullptr) collective_.returned(*engine_, work);
+  }
 
  private:
   using Home = CallArguments::Home;
@@ -106,7 +111,6 @@ class InterceptedCall {
     return bytes;
   }
   size_t result_bytes() const;
-  void say_inexact() const;
   void distrust_operands(DeviceLock& lock);
   // Adds the operands and makes the record's body; nullptr: nothing is recorded. Takes the lock.
   CallBody* begin_locked();
@@ -137,6 +141,7 @@ class InterceptedCall {
   ForeignOperands foreign_;
   bool copies_foreign_ = false;  // copies stand for the foreign operands
   CallDraw draw_{info_};
+  CollectiveCall collective_;
   uint64_t kernel_start_ = 0;     // in cycles
   uint64_t failures_before_ = 0;  // out_of_memory_count() before the kernel
   OperatorTimer* timer_ = nullptr;

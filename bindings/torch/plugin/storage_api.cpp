@@ -148,7 +148,8 @@ int tidepool_is_accessible(void* pointer, int may_write) {
   const remat::Storage* tracked = find_tracked(*engine, storage);
   if (tracked == nullptr) return 0;
   const bool in_operator = tracked->locks > 0;  // which we see
-  return in_operator || tracked->escaped || (may_write == 0 && tracked->fixed) ? 1 : 0;
+  const bool stays = tracked->escaped_for_good() || (may_write == 0 && tracked->fixed);
+  return in_operator || stays ? 1 : 0;
 }
 
 size_t tidepool_evict_all() {

@@ -45,7 +45,7 @@ bool mark_at_once(c10::TensorImpl* tensor) {
   DeviceLock lock(engine->mutex());
   remat::Storage* const tracked = find_tracked(*engine, storage, remat::RootReason::kUntracked);
   if (tracked == nullptr) return false;
-  if (tracked->escaped && !parameter) return true;
+  if (tracked->escaped_for_good() && !parameter) return true;
   if (!can_mark_at_once(*tracked)) return false;
   const remat::LockedStorage locked(runtime, tracked);
   hand_out_address(runtime, tracked, !parameter, lock);

@@ -73,6 +73,12 @@ def replicated(see) -> None:
     train(network, see)
 
 
+def lasting(see) -> None:
+    """Most memory is of what lasts: parameters, gradients, buckets, and what AdamW keeps."""
+    network = nn.parallel.DistributedDataParallel(model(256), bucket_cap_mb=1)
+    train(network, see, 64, 256)
+
+
 def broken(see, end) -> None:
     """The last rank ends in the third backward pass, while the others wait for its gradients."""
     blocks = model()
@@ -113,13 +119,17 @@ def mixed(see) -> None:
                                                 reduce_dtype=torch.float32))
 
 
-def parallel(see) -> None:
+def parallel(see, rows: int = 24, width: int = 32) -> None:
     """Matrices that are split over the processes, as DTensors."""
-    network = model()
+    network = model(width)
     for block in network:
         parallelize_module(block, init_device_mesh("cpu", (RANKS,)),
                            {"up": ColwiseParallel(), "down": RowwiseParallel()})
-    train(network, see)
+    train(network, see, rows, width)
+
+
+def large_parallel(see) -> None:
+    parallel(see, 4096, 128)
 
 
 def collectives(see) -> None:
@@ -144,7 +154,8 @@ def collectives(see) -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    replicated, sharded, mixed, parallel, collectives, large, killed, out_of_memory)}
+    replicated, sharded, mixed, parallel, collectives, large, large_parallel, lasting, killed,
+    out_of_memory)}
 
 
 def digest(part) -> str:

@@ -9,8 +9,9 @@ import pytest
 from selection import FULL
 
 JOB = str(harness.HERE / "processes/ranks_job.py")
-BUDGET = 64 * 2**20  # of a step that takes 104 MiB with ample memory
+BUDGET = 64 * 2**20
 PARTS = ["replicated", "sharded", "mixed", "parallel", "collectives"]
+LARGE = ["large", "large_parallel", "lasting"]
 
 
 def start(tmp_path, name: str, front: list[str], parts: list[str],
@@ -43,7 +44,7 @@ def without(lines: list[str], *parts: str) -> list[str]:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     """What comes out without Tidepool."""
-    return run(tmp_path_factory.mktemp("plain"), "plain", [], [*PARTS, "large"])
+    return run(tmp_path_factory.mktemp("plain"), "plain", [], [*PARTS, *LARGE])
 
 
 @pytest.mark.parametrize("chaos", [
@@ -52,16 +53,36 @@ def test_collectives_and_sharding_under_chaos(tmp_path, plain, chaos):
     """With a second tier contents without lineage leave, too."""
     front = harness.attached(harness.AMPLE, f"--chaos={chaos}",
                              "--offload", f"file:{tmp_path}:1GiB")
-    assert run(tmp_path, "chaos", front, PARTS) == without(plain, "large")
+    assert run(tmp_path, "chaos", front, PARTS) == without(plain, *LARGE)
 
 
-def test_activations_are_evicted_although_parameters_come_and_go(tmp_path, plain):
+def only(lines: list[str], part: str) -> list[str]:
+    """Return the digests of one part."""
+    return [line for line in lines if line.split()[0] == part]
+
+
+@pytest.mark.parametrize("part, budget", [
+    ("large", BUDGET),  # a step takes 104 MiB with ample memory
+    ("large_parallel", 28 * 2**20),  # 69 MiB
+])
+def test_activations_are_evicted_although_collectives_work_on_them(tmp_path, plain, part, budget):
     out = tmp_path / "statistics"
     out.mkdir()
-    tight = run(tmp_path, "tight", harness.attached(BUDGET), ["large"], RANKS_STATISTICS=str(out))
-    assert tight == without(plain, *PARTS)
+    tight = run(tmp_path, "tight", harness.attached(budget), [part], RANKS_STATISTICS=str(out))
+    assert tight == only(plain, part)
     for each in statistics(out):
-        assert each["evictions"] > 0 and each["reserved_peak_bytes"] <= BUDGET
+        assert each["evictions"] > 0 and each["reserved_peak_bytes"] <= budget
+
+
+def test_what_lasts_leaves_under_data_parallel(tmp_path, plain):
+    """It takes 42 MiB; without AdamW's moments, 25."""
+    out, budget = tmp_path / "statistics", 22 * 2**20
+    out.mkdir()
+    front = harness.attached(budget, "--offload", f"file:{tmp_path}:1GiB")
+    assert run(tmp_path, "tight", front, ["lasting"], RANKS_STATISTICS=str(out)) == only(
+        plain, "lasting")
+    for each in statistics(out):
+        assert each["offloads"] > 0 and each["reserved_peak_bytes"] <= budget
 
 
 @pytest.mark.parametrize("ranks, steps", [(4, 3), *([(2, 200), (4, 200)] if FULL else [])])

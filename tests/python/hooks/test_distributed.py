@@ -1,34 +1,60 @@
-"""The hook that fixes gradients of DistributedDataParallel, without PyTorch."""
+"""What DistributedDataParallel's C++ does by address runs in regions, without PyTorch."""
 
+import contextlib
 import types
 
+import pytest
 from tidepool.hooks import _distributed
 
 
-class Parameter:
+class Plugin:
+    """Says whether a region is open."""
+
     def __init__(self):
-        self.grad = None
-        self.hooks = []
+        self.depth = 0
 
-    def register_post_accumulate_grad_hook(self, hook):
-        self.hooks.append(hook)
+    @contextlib.contextmanager
+    def region(self):
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
 
-def test_gradients_are_fixed_when_they_are_accumulated():
-    order = []
+def torch_of(plugin, seen, *, available=True):
+    def notes(*args, **kwargs):
+        seen.append((plugin.depth, args, kwargs))
+        if "fails" in kwargs:
+            raise RuntimeError("refused")
+        return len(seen)
 
-    class Wrapper:
-        def _ddp_init_helper(self, parameters, *rest):
-            order.append(("reducer", [len(parameter.hooks) for parameter in parameters], rest))
+    wrapper = type("DistributedDataParallel", (), {"_ddp_init_helper": notes})
+    reducer = type("Reducer", (), {"_rebuild_buckets": notes})
+    distributed = types.SimpleNamespace(is_available=lambda: available, Reducer=reducer,
+                                        _verify_params_across_processes=notes)
+    return types.SimpleNamespace(distributed=distributed, nn=types.SimpleNamespace(
+        parallel=types.SimpleNamespace(DistributedDataParallel=wrapper)))
 
-    torch = types.SimpleNamespace(nn=types.SimpleNamespace(
-        parallel=types.SimpleNamespace(DistributedDataParallel=Wrapper)))
-    plugin = types.SimpleNamespace(written=lambda storage: order.append(("fixed", storage)))
-    _distributed.follow_data_parallel(plugin, torch, {"a gradient": 17, "without storage": 0}.get)
-    parameters = [Parameter(), Parameter()]
-    Wrapper()._ddp_init_helper(parameters, False, {})
-    assert order == [("reducer", [1, 1], (False, {}))]  # ours come before the reducer's
-    for gradient in (None, "without storage", "a gradient"):
-        parameters[0].grad = gradient
-        parameters[0].hooks[0](parameters[0])
-    assert order[1:] == [("fixed", 17)]
+
+def test_it_runs_in_regions_as_it_was_called():
+    plugin, seen = Plugin(), []
+    torch = torch_of(plugin, seen)
+    _distributed.follow_data_parallel(plugin, torch)
+    model, reducer = torch.nn.parallel.DistributedDataParallel(), torch.distributed.Reducer()
+    assert model._ddp_init_helper(["parameters"], static_graph=False) == 1
+    assert torch.distributed._verify_params_across_processes("group", ["parameters"]) == 2
+    assert reducer._rebuild_buckets() == 3
+    assert seen == [(1, (model, ["parameters"]), {"static_graph": False}),
+                    (1, ("group", ["parameters"]), {}), (1, (reducer,), {})]
+    with pytest.raises(RuntimeError, match="refused"):
+        reducer._rebuild_buckets(fails=True)
+    assert plugin.depth == 0
+
+
+def test_a_pytorch_without_processes_is_left_alone():
+    plugin, seen = Plugin(), []
+    torch = torch_of(plugin, seen, available=False)
+    _distributed.follow_data_parallel(plugin, torch)
+    torch.distributed.Reducer()._rebuild_buckets()
+    assert seen[0][0] == 0

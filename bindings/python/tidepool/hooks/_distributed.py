@@ -1,9 +1,9 @@
-"""DistributedDataParallel: gradients stay where they are from the moment they are accumulated.
+"""DistributedDataParallel: what its C++ reads by address stays while it does.
 
-Its reducer, C++ below Python, compares the storages of gradients and buckets by their pointers, and
-PyTorch refuses the pointer of an evicted storage with an error. The hook runs after a gradient is
-accumulated and before the reducer's own, which sees it next. Of parameters and buffers it asks for
-pointers, too; where these could leave, they stay from the model's construction on.
+Its reducer makes small tensors, writes and reads them by address, and spreads them over the
+processes, when a model is wrapped and when buckets are formed anew. All else that it does with
+parameters, gradients and buckets it does by operators; that it compares storages is answered
+without their bytes.
 """
 
 from __future__ import annotations
@@ -11,46 +11,22 @@ from __future__ import annotations
 import functools
 
 
-def follow_data_parallel(plugin, torch, storage_of, *, offloads: bool = False) -> None:
-    """Fix the gradients of every model that is wrapped from now on.
+def follow_data_parallel(plugin, torch) -> None:
+    """Have this work run in regions from now on."""
+    if not torch.distributed.is_available():
+        return
+    in_region(plugin, torch.nn.parallel.DistributedDataParallel, "_ddp_init_helper")
+    in_region(plugin, torch.distributed, "_verify_params_across_processes")
+    in_region(plugin, torch.distributed.Reducer, "_rebuild_buckets")
 
-    Args:
-        offloads: contents without lineage may leave, too.
-    """
-    wrapper = torch.nn.parallel.DistributedDataParallel
-    original = wrapper._ddp_init_helper  # ends each way to construct one, unpickling too
 
-    def fix_gradient(parameter) -> None:
-        storage = storage_of(parameter.grad) if parameter.grad is not None else 0
-        if storage:
-            plugin.written(storage)
+def in_region(plugin, owner, name: str) -> None:
+    """Have a function run in a region, in which what operators read and make stays."""
+    original = getattr(owner, name)
 
     @functools.wraps(original)
-    def init_helper(self, parameters, *args, **kwargs):
-        for parameter in parameters:
-            parameter.register_post_accumulate_grad_hook(fix_gradient)
-        return original(self, parameters, *args, **kwargs)
-
-    wrapper._ddp_init_helper = init_helper
-    if not offloads:
-        return
-    construct = wrapper.__init__
-
-    @functools.wraps(construct)
-    def fixing(self, module, *args, **kwargs):
-        for tensor in (*module.parameters(), *module.buffers()):
-            storage = storage_of(tensor)
-            if storage:
-                plugin.written(storage)
-        with plugin.region():  # its C++ reads what its operators make
-            construct(self, module, *args, **kwargs)
-
-    wrapper.__init__ = fixing
-    reducer = torch.distributed.Reducer
-    rebuild = reducer._rebuild_buckets
-
-    def rebuild_buckets(self):
+    def held(*args, **kwargs):
         with plugin.region():
-            return rebuild(self)
+            return original(*args, **kwargs)
 
-    reducer._rebuild_buckets = rebuild_buckets
+    setattr(owner, name, held)

@@ -206,8 +206,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
                                               records=values["device"] == "cpu")
     if "trace" in values:
         places.follow_places(plugin, torch)
-    _distributed.follow_data_parallel(plugin, torch, readers.storage_of,
-                                      offloads="offload" in values)
+    _distributed.follow_data_parallel(plugin, torch)
     return readers.storage_of, graphs
 
 
