@@ -42,6 +42,7 @@ enum class Kind : uint8_t {
   kRecordingOff,
   kRecordingOn,
   kFork,
+  kCollective,  // somebody uses a storage for some steps, and writes it unseen in the last
   kCount
 };
 

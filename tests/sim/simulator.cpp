@@ -168,6 +168,37 @@ void Simulator::escape(const Handle& handle) {
   runtime_->escape(framework_.tracked(handle.storage), lock);
 }
 
+void Simulator::begin_collective(const Handle& handle, const Operation& operation) {
+  DeviceLock lock(mutex_);
+  remat::Storage* tracked = framework_.tracked(handle.storage);
+  runtime_->escape_for_a_while(tracked, lock);
+  framework_.take_reference(handle.storage);
+  collectives_.push_back({handle, tracked, now_ + 1 + operation.b % 8, operation.scalar});
+}
+
+void Simulator::end_collectives(size_t now) {
+  for (size_t k = 0; k < collectives_.size();) {
+    if (collectives_[k].due > now) {
+      ++k;
+      continue;
+    }
+    const Collective done = collectives_[k];
+    collectives_.erase(collectives_.begin() + static_cast<std::ptrdiff_t>(k));
+    SimulatedStorage* storage = done.handle.storage;
+    {
+      DeviceLock lock(mutex_);
+      if (done.tracked != nullptr && storage->evicted) {
+        fail("a storage that a collective uses was evicted");
+      } else if (done.tracked != nullptr) {
+        fill(done.handle.slice.of(storage->words()), done.scalar, 3);
+        fill(done.handle.slice.of(Words(storage->expected)), done.scalar, 3);
+        runtime_->leave_alone(done.tracked);
+      }
+    }
+    framework_.drop_reference(storage);
+  }
+}
+
 void Simulator::drop(size_t at, bool late) {
   SimulatedStorage* storage = handles_[at].storage;
   handles_.erase(handles_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -238,8 +269,14 @@ void Simulator::step_from_outside(const Operation& operation) {
     case Kind::kEscape:
       escape(handles_[at]);
       break;
+    case Kind::kCollective:
+      begin_collective(handles_[at], operation);
+      break;
     case Kind::kReplace:
       framework_.replace_bytes(handles_[at].storage, operation.scalar);
+      for (Collective& each : collectives_) {
+        if (each.handle.storage == handles_[at].storage) each.tracked = nullptr;
+      }
       break;
     default:
       step_on_runtime(operation);
@@ -296,6 +333,7 @@ void Simulator::check() {
 // Reads everything that is left; what does not fit is tried again when the rest has gone.
 void Simulator::finish() {
   report_deaths(SIZE_MAX);
+  end_collectives(SIZE_MAX);
   for (int round = 0; round < 2; ++round) {
     for (size_t k = 0; k < handles_.size();) {
       if (attempt([&] { read(handles_[k]); })) {
@@ -323,6 +361,7 @@ void Simulator::finish() {
 Outcome Simulator::run() {
   for (now_ = 0; now_ < program_.operations.size(); ++now_) {
     report_deaths(now_);
+    end_collectives(now_);
     attempt([&] { step(program_.operations[now_]); });
     if (program_.check_each_step) check();
     if (!outcome_.failure.empty()) break;

@@ -41,6 +41,13 @@ class Simulator {
     size_t due;
   };
 
+  struct Collective {
+    Handle handle;
+    remat::Storage* tracked;  // nullptr: the storage has got other bytes
+    size_t due;
+    uint64_t scalar;
+  };
+
   void step(const Operation& operation);
   bool step_on_operators(const Operation& operation);
   void step_from_outside(const Operation& operation);
@@ -49,6 +56,8 @@ class Simulator {
   void write(const Operation& operation);
   void raw_write(const Handle& handle, uint64_t scalar);
   void escape(const Handle& handle);
+  void begin_collective(const Handle& handle, const Operation& operation);
+  void end_collectives(size_t now);
   void drop(size_t at, bool late);
   void report_deaths(size_t now);
   void read(const Handle& handle);
@@ -73,6 +82,7 @@ class Simulator {
   std::unique_ptr<remat::Runtime> runtime_;
   std::vector<Handle> handles_;
   std::vector<LateDeath> late_;
+  std::vector<Collective> collectives_;
   uint64_t draws_ = 0;
   size_t now_ = 0;
   bool forked_ = false;
