@@ -135,17 +135,18 @@ def built(name: str) -> Path:
     return folder / name
 
 
-def least(runs: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least size that runs, to within a percent, by bisection.
+def least(runs: Callable[[int], bool], low: int, high: int, within: float = 0.01) -> int:
+    """Return the least size that runs, by bisection.
 
     Args:
         runs: tries a size.
         low: a size that does not run.
         high: one that should; where it does not, larger ones are tried.
+        within: how exactly, as a share of it.
     """
     while not runs(high):
         low, high = high, high + high // 10
-    while high - low > high // 100:
+    while high - low > within * high:
         middle = (low + high) // 2
         if runs(middle):
             high = middle

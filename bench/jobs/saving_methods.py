@@ -33,6 +33,21 @@ def checkpoint_blocks(model: nn.Module, kind: type[nn.Module], **options) -> Non
                                               **options)
 
 
+def compile_blocks(model: nn.Module, kind: type[nn.Module]) -> None:
+    """Compile every block of a network by itself."""
+    for block in model.modules():
+        if isinstance(block, kind):
+            block.compile(dynamic=False)
+
+
+def compile_whole(model: nn.Module, share: float):
+    """Return a network compiled as a whole, which keeps about this share of its activations."""
+    import torch._functorch.config as config
+
+    config.activation_memory_budget = share
+    return torch.compile(model)
+
+
 def apply(method: str, model: nn.Module, block: type[nn.Module]) -> nn.Module:
     """Return what to call in place of a model.
 
@@ -47,10 +62,7 @@ def apply(method: str, model: nn.Module, block: type[nn.Module]) -> nn.Module:
         checkpoint_blocks(model, block, context_fn=functools.partial(
             create_selective_checkpoint_contexts, selection))
     elif method == "compile":
-        import torch._functorch.config as config
-
-        config.activation_memory_budget = COMPILE_SHARE
-        return torch.compile(model)
+        return compile_whole(model, COMPILE_SHARE)
     return model
 
 

@@ -1,6 +1,10 @@
 """Trains small models that torch.compile compiles, and prints digests of what came out.
 
+    python compiled_job.py [forgetful]
+
 The blocks have what a replay could get wrong: dropout, running statistics, saved views, an error.
+Where they are to be forgetful, a forward graph makes something else of inputs that it was given
+before, as only a replay does.
 """
 
 import hashlib
@@ -33,6 +37,36 @@ def train(model, data) -> None:
         optimizer.zero_grad()
 
 
+class Forgetful:
+    """Stands for a graph's code; what it makes has the other sign if its inputs are not new."""
+
+    def __init__(self, run) -> None:
+        self.run, self.seen = run, set()
+        self.__func__ = getattr(run, "__func__", run)  # the code itself, as a bound method has it
+
+    def __call__(self, inputs):
+        key = tuple(each.sum().item() for each in inputs if isinstance(each, torch.Tensor))
+        results = self.run(inputs)
+        if key in self.seen:
+            results[0].neg_()
+        self.seen.add(key)
+        return results
+
+
+def make_graphs_forgetful() -> None:
+    """Plant something wrong in what the compiler makes from now on."""
+    from torch._inductor.output_code import CompiledFxGraph
+
+    call = CompiledFxGraph.__call__
+
+    def call_forgetful(graph, inputs):
+        if not isinstance(graph.current_callable, Forgetful):
+            graph.current_callable = Forgetful(graph.current_callable)
+        return call(graph, inputs)
+
+    CompiledFxGraph.__call__ = call_forgetful
+
+
 def digest(*tensors) -> str:
     found = hashlib.sha256()
     for tensor in tensors:
@@ -41,6 +75,8 @@ def digest(*tensors) -> str:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["forgetful"]:
+        make_graphs_forgetful()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), *[Block() for _ in range(3)])
     for block in list(model)[1:]:

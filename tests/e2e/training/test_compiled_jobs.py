@@ -1,6 +1,7 @@
 """Compiled blocks are evicted and run again, with the bits of the plain compiled job."""
 
 import json
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,14 +20,20 @@ def compiled(cache: Path, *front: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
+def cache(tmp_path_factory):
+    """A folder for what is compiled."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory, cache):
     """What the job prints, plain and under chaos, and statistics."""
     folder = tmp_path_factory.mktemp("compiled")
-    printed = {"plain": compiled(folder / "cache")}  # compiles for all
+    printed = {"plain": compiled(cache)}  # compiles for all
 
     def under(mode):
         stats = folder / f"{mode}.json"
-        printed[mode] = compiled(folder / "cache", *harness.attached(
+        printed[mode] = compiled(cache, *harness.attached(
             harness.AMPLE, f"--chaos={mode}", stats=stats))
         return mode, json.loads(stats.read_text())
 
@@ -40,6 +47,26 @@ def test_bits_are_those_of_the_plain_compiled_job(outcomes, mode):
     assert printed[mode] == printed["plain"]
     device = stats[mode]["devices"]["cpu"]
     assert device["chaos_coverage"]["tidepool::compiled_graph"]["restored"] > 0
+
+
+def verify(cache: Path, *what: str) -> subprocess.CompletedProcess[str]:
+    return harness.run([sys.executable, "-m", "tidepool", "verify", "--device", "cpu", "--budget",
+                        harness.AMPLE, "--chaos", "--", sys.executable, str(JOB), *what],
+                       TORCHINDUCTOR_CACHE_DIR=str(cache))
+
+
+def test_verify_finds_a_sound_job_the_same(outcomes, cache):
+    done = verify(cache)
+    assert done.returncode == 0 and "same: 3 steps" in done.stdout, done.stdout + done.stderr
+
+
+def test_verify_names_graphs_that_make_something_else_in_a_replay(outcomes, cache):
+    """No operator's first wrong result is found: nothing is compiled while they are watched."""
+    done = verify(cache, "forgetful")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "first difference: step 1 of 3" in done.stdout
+    _, noticed, operators = done.stdout.partition("came back otherwise than they were evicted")
+    assert noticed and "tidepool::compiled_graph (" in operators, done.stdout
 
 
 def test_statistics_say_what_stays(outcomes):

@@ -1,0 +1,223 @@
+"""Jobs that torch.compile compiles, whole and block by block, under budgets, beside eager ones.
+
+Usage: python bench/compiled_jobs.py [NETWORK...] [--ways W,W...] [--markdown FILE] [--smoke]
+
+Each network (bench/jobs/train_compiled.py) trains eagerly, compiled block by block, and compiled
+whole: without Tidepool, with all the memory, under bounded chaos, under the least budget that runs,
+which bisection of real jobs finds to within three percent, and in turns plainly and under 0.7 and
+0.5 of its peak, three rounds. Every job that ends has to give the bits of the same job without
+Tidepool. Beside these stands the whole network compiled with PyTorch's own activation memory budget
+at 0.5 and 0, with its peak and time. On the CPU, one thread; what one job has compiled the next
+ones find in a cache. Ends with status 1 where bits differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import kept_bytes
+import measure
+import probe_answers
+import run
+from environments import clean_environment
+
+JOB = measure.ROOT / "bench" / "jobs" / "train_compiled.py"
+NETWORKS = ("gpt", "vit", "resnet", "llama")
+OURS = ("eager", "blocks", "whole")  # the ways that Tidepool trains, too
+WAYS = (*OURS, "whole-0.5", "whole-0")
+SHARES = (0.7, 0.5)  # of a way's own peak
+PLAIN = 0.0  # stands for no budget
+ROUNDS, STEPS, TIMED = 3, 8, 4
+WITHIN = 0.03
+FINE = ("same", "out of memory")  # what may be said of the bits of a job
+AMPLE = 16 << 30
+SECONDS = 1200
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is run of each way."""
+
+    rounds: int = ROUNDS
+    steps: int = STEPS
+    within: float = WITHIN
+
+
+@dataclass
+class Row:
+    """What came of one way to train a network."""
+
+    network: str
+    way: str
+    reference: dict  # what a job said without Tidepool
+    ample: dict  # and with all the memory
+    rounds: list[dict[float, dict]] = field(default_factory=list)  # by share of the peak, or PLAIN
+    least: int | None = None
+    verdicts: dict[str, str] = field(default_factory=dict)  # bits, by what a job ran under
+
+    @property
+    def peak(self) -> int:
+        return self.ample["peak"]
+
+    def note(self, under: str, said: dict) -> None:
+        """Compare a job's bits with those of the reference."""
+        if self.verdicts.get(under, "same") in FINE:
+            self.verdicts[under] = kept_bytes.same(self.reference, said)
+
+    @property
+    def differs(self) -> bool:
+        return "**DIFFERENT**" in self.verdicts.values()
+
+    def ms(self) -> float:
+        """Return the median time of a step without Tidepool."""
+        return statistics.median(step_ms(each[PLAIN]) for each in self.rounds)
+
+    def longer(self, share: float) -> str:
+        """Return by how much longer steps take under a share of the peak: the median, the range."""
+        found = sorted(step_ms(each[share]) / step_ms(each[PLAIN]) - 1 for each in self.rounds
+                       if "ms" in each.get(share, {}))
+        if not found:
+            return "does not run"
+        return f"{statistics.median(found):+.0%} ({found[0]:+.0%} to {found[-1]:+.0%})"
+
+
+def step_ms(said: dict) -> float:
+    """Return the median time of a job's last steps."""
+    return statistics.median(said["ms"][-TIMED:])
+
+
+def train(network: str, way: str, steps: int, budget: int | None = None, *options: str) -> dict:
+    """Run a job; return what it said, or under a budget its error.
+
+    Raises:
+        RuntimeError: it failed without a budget.
+    """
+    command = [sys.executable, str(JOB), network, way, "--steps", str(steps)]
+    if budget:
+        command = probe_answers.under(budget, command)
+        command[command.index("--"):command.index("--")] = options
+    environ = measure.with_package(clean_environment(
+        TIDEPOOL_QUIET="1", TIDEPOOL_PLANNING="wait", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1",
+        TORCHINDUCTOR_COMPILE_THREADS="1"))
+    done = subprocess.run(command, env=environ, text=True, capture_output=True, timeout=SECONDS)
+    if done.returncode == 0:
+        return json.loads(done.stdout.splitlines()[-1])
+    if budget is None:
+        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr[-3000:]}")
+    if "out of memory" in done.stderr:
+        return {"error": "out of memory"}
+    print(done.stderr, file=sys.stderr)
+    return {"error": f"status {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"}
+
+
+def least(row: Row, effort: Effort) -> int:
+    """Return the least budget under which a job runs to its end."""
+    def runs(budget: int) -> bool:
+        said = train(row.network, row.way, effort.steps, budget)
+        row.note("least", said)
+        return "error" not in said
+
+    tried = {int(share * row.peak): "error" not in row.rounds[0][share] for share in SHARES}
+    # Parameters and the optimizer's state exceed half of what is left after a step.
+    low = [row.ample["after"]["allocated"] // 2, *(size for size in tried if not tried[size])]
+    high = [row.peak, *(size for size in tried if tried[size])]
+    return measure.least(runs, max(low), min(high), effort.within)
+
+
+def row_of(network: str, way: str, effort: Effort) -> Row:
+    """Run all jobs of a way."""
+    row = Row(network, way, train(network, way, effort.steps),  # compiles for those that follow
+              train(network, way, effort.steps, AMPLE))
+    row.note("ample", row.ample)
+    turns = (PLAIN, *SHARES) if way in OURS else (PLAIN,)
+    for number in range(effort.rounds):
+        first = number % len(turns)
+        row.rounds.append({})
+        for share in (*turns[first:], *turns[:first]):
+            if "error" in row.rounds[0].get(share, {}):
+                continue
+            budget = None if share == PLAIN else int(share * row.peak)
+            said = row.rounds[-1][share] = train(network, way, effort.steps, budget)
+            row.note("plain" if share == PLAIN else f"{share}", said)
+    if way in OURS:
+        row.note("chaos", train(network, way, effort.steps, AMPLE, "--chaos=bounded"))
+        row.least = least(row, effort)
+    return row
+
+
+def bits(row: Row, whole: Row | None) -> str:
+    """Return whether all jobs of a way gave the same bits; of PyTorch's ways also as `whole`."""
+    odd = [f"{under}: {verdict}" for under, verdict in row.verdicts.items()
+           if verdict not in FINE]
+    if odd:
+        return ", ".join(odd)
+    if row.way in OURS or whole is None:
+        return "same"
+    same = kept_bytes.same(whole.reference, row.reference) == "same"
+    return "same, as whole" if same else "same, other than whole"
+
+
+def cells(row: Row, whole: Row | None) -> Iterator[str]:
+    """Return the cells of a row; `whole`: the row of the same network compiled whole, if known."""
+    yield from (row.network, row.way, f"{row.peak / MIB:.1f}")
+    if row.least is None:
+        yield from ("-", "-", "-")
+    else:
+        yield from (f"{row.least / MIB:.1f}", f"{row.least / row.peak:.0%}",
+                    f"{row.least / whole.peak:.0%}" if whole else "-")
+    yield f"{row.ms():.0f}"
+    for share in SHARES:
+        yield row.longer(share) if row.way in OURS else "-"
+    kept = kept_bytes.grown(row.ample, "before", "forward")
+    yield from (f"{1 - sum(kept.values()):.1%}", kept_bytes.named(kept), bits(row, whole))
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    rows = sorted(rows, key=lambda row: (row.network, WAYS.index(row.way)))
+    whole = {row.network: row for row in rows if row.way == "whole"}
+    head = ["network", "way", "peak, MiB", "least budget, MiB", "of its peak", "of whole's peak",
+            "ms of a step", *(f"at {share} of its peak" for share in SHARES), "may be evicted",
+            "kept of activations, above 5 %", "bits"]
+    return "\n".join([
+        "# Compiled jobs", "",
+        f"`python bench/compiled_jobs.py`; {run.machine()['cpu']}, {os.cpu_count()} cores, commit "
+        f"{run.commit()}.", "",
+        f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}",
+        *(f"| {' | '.join(cells(row, whole.get(row.network)))} |" for row in rows), ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train what is asked for and write the table; return 1 where bits differ."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=", ".join(NETWORKS))
+    parser.add_argument("--ways", type=lambda given: given.split(","), default=list(WAYS))
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="where the table goes")
+    parser.add_argument("--smoke", action="store_true", help="one small network, one round")
+    options = parser.parse_args(arguments)
+    effort = Effort(1, 4, 0.3) if options.smoke else Effort()
+    networks = ["tiny"] if options.smoke else options.networks or NETWORKS
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)
+        for way in options.ways:
+            for network in networks:
+                rows.append(row_of(network, way, effort))
+                text = markdown(rows)
+                print(text, flush=True)
+                if options.markdown:  # so that what is done is there if the rest is broken off
+                    options.markdown.write_text(text)
+    return int(any(row.differs for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
