@@ -1,6 +1,7 @@
 """Jobs that torch.compile compiles, whole and block by block, under budgets, beside eager ones.
 
-Usage: python bench/compiled_jobs.py [NETWORK...] [--ways W,W...] [--markdown FILE] [--smoke]
+Usage: python bench/compiled_jobs.py [NETWORK...] [--ways W,W...] [--rounds N] [--markdown FILE]
+                                     [--smoke]
 
 Each network (bench/jobs/train_compiled.py) trains eagerly, compiled block by block, and compiled
 whole: without Tidepool, with all the memory, under bounded chaos, under the least budget that runs,
@@ -14,10 +15,8 @@ ones find in a cache. Ends with status 1 where bits differ.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,9 +25,12 @@ from pathlib import Path
 
 import kept_bytes
 import measure
-import probe_answers
 import run
-from environments import clean_environment
+
+sys.path.insert(0, str(measure.ROOT / "tests" / "e2e"))
+
+from harness import JobFailed
+from lab import Runner
 
 JOB = measure.ROOT / "bench" / "jobs" / "train_compiled.py"
 NETWORKS = ("gpt", "vit", "resnet", "llama")
@@ -36,21 +38,11 @@ OURS = ("eager", "blocks", "whole")  # the ways that Tidepool trains, too
 WAYS = (*OURS, "whole-0.5", "whole-0")
 SHARES = (0.7, 0.5)  # of a way's own peak
 PLAIN = 0.0  # stands for no budget
-ROUNDS, STEPS, TIMED = 3, 8, 4
+ROUNDS, STEPS, TIMED = 3, 6, 3
 WITHIN = 0.03
 FINE = ("same", "out of memory")  # what may be said of the bits of a job
 AMPLE = 16 << 30
-SECONDS = 1200
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much is run of each way."""
-
-    rounds: int = ROUNDS
-    steps: int = STEPS
-    within: float = WITHIN
 
 
 @dataclass
@@ -96,63 +88,63 @@ def step_ms(said: dict) -> float:
     return statistics.median(said["ms"][-TIMED:])
 
 
-def train(network: str, way: str, steps: int, budget: int | None = None, *options: str) -> dict:
-    """Run a job; return what it said, or under a budget its error.
+class Bench:
+    """Runs the jobs of all ways."""
 
-    Raises:
-        RuntimeError: it failed without a budget.
-    """
-    command = [sys.executable, str(JOB), network, way, "--steps", str(steps)]
-    if budget:
-        command = probe_answers.under(budget, command)
-        command[command.index("--"):command.index("--")] = options
-    environ = measure.with_package(clean_environment(
-        TIDEPOOL_QUIET="1", TIDEPOOL_PLANNING="wait", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1",
-        TORCHINDUCTOR_COMPILE_THREADS="1"))
-    done = subprocess.run(command, env=environ, text=True, capture_output=True, timeout=SECONDS)
-    if done.returncode == 0:
-        return json.loads(done.stdout.splitlines()[-1])
-    if budget is None:
-        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr[-3000:]}")
-    if "out of memory" in done.stderr:
-        return {"error": "out of memory"}
-    print(done.stderr, file=sys.stderr)
-    return {"error": f"status {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"}
+    def __init__(self, rounds: int, steps: int, within: float) -> None:
+        self.rounds, self.steps, self.within = rounds, steps, within
+        self.runner = Runner(JOB, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="1",
+                             **measure.with_package({}))
 
+    def train(self, network: str, way: str, budget: int | None = None, **settings: object) -> dict:
+        """Run a job; return what it said, or its error if it has a budget.
 
-def least(row: Row, effort: Effort) -> int:
-    """Return the least budget under which a job runs to its end."""
-    def runs(budget: int) -> bool:
-        said = train(row.network, row.way, effort.steps, budget)
-        row.note("least", said)
-        return "error" not in said
+        Raises:
+            JobFailed: it failed without one.
+        """
+        try:
+            return self.runner.ask({"network": network, "way": way, "steps": self.steps,
+                                    "settings": {"budget": budget, **settings} if budget else None})
+        except JobFailed as failed:
+            if budget is None:
+                raise
+            if "out of memory" in str(failed):
+                return {"error": "out of memory"}
+            print(failed, file=sys.stderr)
+            return {"error": str(failed).splitlines()[-1]}
 
-    tried = {int(share * row.peak): "error" not in row.rounds[0][share] for share in SHARES}
-    # Parameters and the optimizer's state exceed half of what is left after a step.
-    low = [row.ample["after"]["allocated"] // 2, *(size for size in tried if not tried[size])]
-    high = [row.peak, *(size for size in tried if tried[size])]
-    return measure.least(runs, max(low), min(high), effort.within)
+    def row(self, network: str, way: str) -> Row:
+        """Run all jobs of a way."""
+        row = Row(network, way, self.train(network, way),  # compiles for those that follow
+                  self.train(network, way, AMPLE))
+        row.note("ample", row.ample)
+        turns = (PLAIN, *SHARES) if way in OURS else (PLAIN,)
+        for number in range(self.rounds):
+            first = number % len(turns)
+            row.rounds.append({})
+            for share in (*turns[first:], *turns[:first]):
+                if "error" in row.rounds[0].get(share, {}):
+                    continue
+                budget = None if share == PLAIN else int(share * row.peak)
+                said = row.rounds[-1][share] = self.train(network, way, budget)
+                row.note("plain" if share == PLAIN else f"{share}", said)
+        if way in OURS:
+            row.note("chaos", self.train(network, way, AMPLE, chaos="bounded"))
+            row.least = self.least(row)
+        return row
 
+    def least(self, row: Row) -> int:
+        """Return the least budget under which a job runs to its end."""
+        def runs(budget: int) -> bool:
+            said = self.train(row.network, row.way, budget)
+            row.note("least", said)
+            return "error" not in said
 
-def row_of(network: str, way: str, effort: Effort) -> Row:
-    """Run all jobs of a way."""
-    row = Row(network, way, train(network, way, effort.steps),  # compiles for those that follow
-              train(network, way, effort.steps, AMPLE))
-    row.note("ample", row.ample)
-    turns = (PLAIN, *SHARES) if way in OURS else (PLAIN,)
-    for number in range(effort.rounds):
-        first = number % len(turns)
-        row.rounds.append({})
-        for share in (*turns[first:], *turns[:first]):
-            if "error" in row.rounds[0].get(share, {}):
-                continue
-            budget = None if share == PLAIN else int(share * row.peak)
-            said = row.rounds[-1][share] = train(network, way, effort.steps, budget)
-            row.note("plain" if share == PLAIN else f"{share}", said)
-    if way in OURS:
-        row.note("chaos", train(network, way, effort.steps, AMPLE, "--chaos=bounded"))
-        row.least = least(row, effort)
-    return row
+        tried = {int(share * row.peak): "error" not in row.rounds[0][share] for share in SHARES}
+        # Parameters and the optimizer's state exceed half of what is left after a step.
+        low = [row.ample["after"]["allocated"] // 2, *(size for size in tried if not tried[size])]
+        high = [row.peak, *(size for size in tried if tried[size])]
+        return measure.least(runs, max(low), min(high), self.within)
 
 
 def bits(row: Row, whole: Row | None) -> str:
@@ -201,21 +193,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=", ".join(NETWORKS))
     parser.add_argument("--ways", type=lambda given: given.split(","), default=list(WAYS))
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of steps that are timed")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="where the table goes")
     parser.add_argument("--smoke", action="store_true", help="one small network, one round")
     options = parser.parse_args(arguments)
-    effort = Effort(1, 4, 0.3) if options.smoke else Effort()
     networks = ["tiny"] if options.smoke else options.networks or NETWORKS
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)
+        bench = Bench(1, 4, 0.3) if options.smoke else Bench(options.rounds, STEPS, WITHIN)
         for way in options.ways:
             for network in networks:
-                rows.append(row_of(network, way, effort))
+                rows.append(bench.row(network, way))
                 text = markdown(rows)
                 print(text, flush=True)
                 if options.markdown:  # so that what is done is there if the rest is broken off
                     options.markdown.write_text(text)
+        bench.runner.close()
     return int(any(row.differs for row in rows))
 
 

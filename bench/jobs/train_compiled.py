@@ -1,29 +1,38 @@
-"""Trains a network that torch.compile compiles, whole or block by block, and says what came of it.
+"""Trains networks that torch.compile compiles, whole or block by block, and says what came of it.
 
-    python train_compiled.py NETWORK WAY [--steps N]
+Reads requests from standard input, one line of JSON each, as tests/e2e/case_runner.py does:
 
-An ordinary training loop that knows nothing of Tidepool, on one thread. A line of JSON on standard
-output has the ms of processor time of each step, digests of losses and parameters, and, with
-Tidepool attached, the bytes allocated and roots by reason before and after the forward pass of the
-last step, the most bytes that were allocated, and what the statistics say of compiled graphs.
+    {"network": "gpt", "way": "blocks", "steps": 6, "settings": {"budget": "1GiB"} or null}
+
+Each is an ordinary training loop on one thread, in a fork of this process, which has imported the
+compiler, but compiled nothing. The answer has the ms of processor time of each step, digests of
+losses and parameters, and, with Tidepool attached, the bytes allocated and roots by reason before
+and after the forward pass of the last step, the most bytes that were allocated, and what the
+statistics say of compiled graphs.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import probed_job
 import saving_methods
 import torch
+import torch._dynamo.convert_frame
+import torch._inductor.codegen.cpp
+import torch._inductor.compile_fx
 from networks.attention import LlamaBlock, VisionTransformer
 from networks.basic import Gpt, GptBlock
 from networks.vision import Bottleneck
 from torch import nn
 from train_library_models import digest, memory
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "e2e"))
+
+from case_runner import serve
 
 # The class, its sizes and batch, the class of what is compiled by itself, and whether the job is
 # one in bfloat16. Steps take some tenths of a second, compiling some ten seconds.
@@ -84,17 +93,17 @@ def statistics() -> dict:
             "compiled": stats.get("compiled")} if device else {}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("network", choices=NETWORKS)
-    parser.add_argument("way", choices=WAYS)
-    parser.add_argument("--steps", type=int, default=10)
-    options = parser.parse_args()
+def answer(request: dict) -> dict:
+    """Do what a request asks, in this process."""
+    if request["settings"]:
+        import tidepool
+
+        os.environ["TIDEPOOL_PLANNING"] = "wait"  # so that steps are told apart from searches
+        tidepool.enable(device="cpu", **request["settings"])
     torch.set_num_threads(1)
-    said = train(options.network, options.way, options.steps)
-    print(json.dumps({**said, **statistics()}), flush=True)
-    os._exit(0)  # PyTorch may abort where a job ends right after a backward
+    said = train(request["network"], request["way"], request["steps"])
+    return {**said, **statistics()}
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)

@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -41,14 +42,14 @@ def train(request: dict) -> dict:
     return answer
 
 
-def run_child(request: dict, path: Path) -> int:
-    """Train in a child process; return how it ended."""
+def run_child(answer: Callable[[dict], dict], request: dict, path: Path) -> int:
+    """Answer a request in a child process; return how it ended."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     status = 1
     try:
-        path.write_text(json.dumps(train(request)))
+        path.write_text(json.dumps(answer(request)))
         status = 0
     except BaseException:  # the child must not go on as its parent
         traceback.print_exc()
@@ -57,15 +58,16 @@ def run_child(request: dict, path: Path) -> int:
         os._exit(status)
 
 
-def main() -> None:
+def serve(answer: Callable[[dict], dict]) -> None:
+    """Answer requests until there are no more."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answer.json"
         for line in sys.stdin:
             path.unlink(missing_ok=True)
-            status = run_child(json.loads(line), path)
-            answer = path.read_text() if status == 0 else json.dumps({"ended_with": status})
-            print(answer, flush=True)
+            status = run_child(answer, json.loads(line), path)
+            print(path.read_text() if status == 0 else json.dumps({"ended_with": status}),
+                  flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    serve(train)

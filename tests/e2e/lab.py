@@ -13,6 +13,7 @@ import sys
 import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from environments import clean_environment
 from harness import AMPLE, HERE, ON_CPU, JobFailed, difference
@@ -87,13 +88,18 @@ class Outcome:
 
 
 class Runner:
-    """A case_runner process, which has imported PyTorch. For one thread at a time."""
+    """A case_runner process, which has imported PyTorch. For one thread at a time.
 
-    def __init__(self) -> None:
+    Args:
+        script: another one that serves requests as it does.
+        environ: variables to add.
+    """
+
+    def __init__(self, script: Path = HERE / "case_runner.py", **environ: str) -> None:
         self.log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115  until the end
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "case_runner.py")], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self.log, text=True, env=clean_environment(**ON_CPU))
+            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.log, text=True, env=clean_environment(**ON_CPU, **environ))
 
     def ask(self, request: dict) -> dict:
         """Return the answer to a request; raise JobFailed if there is none."""

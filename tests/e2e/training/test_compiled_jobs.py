@@ -74,3 +74,33 @@ def test_statistics_say_what_stays(outcomes):
     for mode in CHAOS:
         assert stats[mode]["compiled"]["kept"] == {"backward": 1}
         assert stats[mode]["compiled"]["graphs"] >= 2
+
+
+# Layers with running statistics, which their graphs write.
+NORMED = """
+import json
+import torch
+import tidepool
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+blocks = [nn.Sequential(nn.Linear(256, 256), nn.BatchNorm1d(256)) for _ in range(4)]
+for block in blocks:
+    block.compile(dynamic=False)
+model, x = nn.Sequential(*blocks), torch.randn(128, 256)
+model(x).sum().backward()
+loss = model(x).sum()
+device = tidepool.stats()["devices"]["cpu"]
+print(json.dumps({"roots": device["root_bytes"], "retained": device["retained_bytes"]}))
+loss.backward()
+"""
+
+
+def test_results_can_be_evicted_though_the_graph_has_written_statistics(cache):
+    done = harness.run([*harness.attached(harness.AMPLE), sys.executable, "-c", NORMED],
+                       TORCHINDUCTOR_CACHE_DIR=str(cache))
+    assert done.returncode == 0, done.stderr[-4000:]
+    said = json.loads(done.stdout)
+    results = 4 * 128 * 256 * 4
+    assert said["roots"]["lost_root"] < results / 100, said

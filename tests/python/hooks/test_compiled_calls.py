@@ -31,6 +31,7 @@ class Plugin:
 
     def __init__(self, knows=True):
         self.calls, self.knows = [], knows
+        self.given_up = []
 
     def known_operators(self, names):
         self.calls.append(tuple(names))
@@ -40,6 +41,9 @@ class Plugin:
     def beside(self, storages):
         self.calls.append(("beside", len(storages)))
         yield
+
+    def gives_up(self, storage):
+        self.given_up.append(storage)
 
     def written(self, storage):
         self.calls.append(("written", storage))
@@ -124,6 +128,19 @@ def test_a_call_gives_what_the_graph_gives(graphs, plugin):
     assert storage_of(ours[5]) == storage_of(inputs[1])
     assert graphs.report() == {"compiled": {"graphs": 1, "kept": {}}}
     assert plugin.calls == [("aten::mm.out",)]
+
+
+def test_copies_of_what_it_writes_are_kept_for_its_results(graphs, plugin):
+    owner, seen = Owner(), []
+    graphs.of(owner)
+    operator = graphs._operator
+    graphs._operator = lambda *args: seen.append(args[2]) or operator(*args)
+    inputs = inputs_of_a_call()
+    statistics = inputs[0]
+    called(graphs, owner, inputs)
+    (tensors,) = seen
+    assert plugin.given_up == [storage_of(tensors[0])]
+    assert storage_of(statistics) not in plugin.given_up
 
 
 def test_a_replay_writes_and_draws_nothing(graphs):

@@ -156,7 +156,10 @@ class Graphs:
                        tensors: list, numbers: list[int]):
         values = list(inputs)
         for place in code.written:
-            tensors[graph.tensor_place(place)] = values[place].clone()
+            copy = values[place].clone()
+            # It is lost when the input is written and the call ends: results need it for longer.
+            self._plugin.gives_up(self._storage_of(copy))
+            tensors[graph.tensor_place(place)] = copy
         tensors += [graph.draw(seeds) for seeds in code.seeds]
         if isinstance(inputs, list):
             inputs.clear()
