@@ -74,10 +74,10 @@ typedef void* (*tidepool_python_method)(void* self, void* no_arguments);
 TIDEPOOL_EXPORT tidepool_python_method
 tidepool_data_ptr_method(const tidepool_python_tensors* python);
 
-// Says that a storage's bytes are about to go while what was computed from them is still in use: the
-// job resizes it to nothing and will fill it again, as FSDP does with gathered parameters, or it is a
-// copy for one call of a compiled graph. What was computed from them can be evicted all the same: the
-// bytes are kept for that where it pays and memory is not short.
+// Says that a storage's bytes are about to go while what was computed from them is still in use:
+// the job resizes it to nothing and will fill it again, as FSDP does with gathered parameters, or
+// it is a copy for one call of a compiled graph. What was computed from them can be evicted all the
+// same: the bytes are kept for that where it pays and memory is not short.
 TIDEPOOL_EXPORT void tidepool_gives_up(void* storage);
 
 // Returns the storage's state: 0 not tracked, 1 resident root, 2 resident with lineage, 3 evicted,
