@@ -187,8 +187,7 @@ MUTANTS = (
                "if (info_.returns_work) { continue; }"),
         UNSEEN)),
     Mutant("5.collective_ends", "a collective's operands are let alone before it has ended", (
-        before(PENDING_COLLECTIVES, "    if (!future->completed()) return State::kPending;\n",
-               "return State::kDone;"),
+        instead(PENDING_COLLECTIVES, "!entry.future->completed()", "false"),
         UNSEEN)),
     raw_pointer("5.compiled", "inputs that compiled code may write keep their lineage"),
     Mutant("5.python_operator", "operators written in Python are replayed", (

@@ -40,31 +40,12 @@ PendingCollectives& PendingCollectives::instance() {
   return *all;
 }
 
-void PendingCollectives::add(Engine& engine, c10::intrusive_ptr<torch::CustomClassHolder> work,
+void PendingCollectives::add(Engine& engine, c10::intrusive_ptr<c10::ivalue::Future> future,
                              CollectiveUses&& uses) {
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  try {
-    future = static_cast<c10d::Work&>(*work).getFuture();
-  } catch (const std::exception&) {  // it has none
-  }
   MutexLock guard(mutex_);
-  entries_.push_back({&engine, std::move(work), std::move(future), std::move(uses)});
+  if (entries_.size() >= kMost) return;
+  entries_.push_back({&engine, std::move(future), std::move(uses)});
   any_.store(true, std::memory_order_relaxed);
-}
-
-// The process group takes a lock of its own, under which it may call whoever watches operators.
-PendingCollectives::State PendingCollectives::Entry::state() const {
-  if (future != nullptr) {
-    if (!future->completed()) return State::kPending;
-    return future->hasError() ? State::kFailed : State::kDone;
-  }
-  auto& of_group = static_cast<c10d::Work&>(*work);
-  try {
-    if (!of_group.isCompleted()) return State::kPending;
-    return of_group.isSuccess() ? State::kDone : State::kFailed;
-  } catch (const std::exception&) {
-    return State::kFailed;
-  }
 }
 
 void PendingCollectives::end_completed() {
@@ -75,15 +56,24 @@ void PendingCollectives::end_completed() {
     any_.store(false, std::memory_order_relaxed);
   }
   const auto pending = std::partition(entries.begin(), entries.end(), [](Entry& entry) {
-    const State state = entry.state();
-    if (state == State::kDone) entry.uses.end(*entry.engine);
-    return state != State::kPending;
+    if (!entry.future->completed()) return false;
+    if (!entry.future->hasError()) entry.uses.end(*entry.engine);
+    return true;
   });
   if (pending == entries.end()) return;
   MutexLock guard(mutex_);
   entries_.insert(entries_.end(), std::make_move_iterator(pending),
                   std::make_move_iterator(entries.end()));
   any_.store(true, std::memory_order_relaxed);
+}
+
+void PendingCollectives::become_forked_child() {
+  // Not destroyed: the process group may have been forked in the middle of anything.
+  static auto* const parents = new std::vector<Entry>;
+  std::move(entries_.begin(), entries_.end(), std::back_inserter(*parents));
+  entries_.clear();
+  any_.store(false, std::memory_order_relaxed);
+  mutex_.unlock();
 }
 
 void CollectiveCall::use(remat::Runtime& runtime, remat::Storage& storage, DeviceLock& lock) {
@@ -95,9 +85,14 @@ void CollectiveCall::use(remat::Runtime& runtime, remat::Storage& storage, Devic
 
 void CollectiveCall::returned(Engine& engine, const c10::IValue& work) {
   ++t_started;
-  if (uses_.empty() || !work.isObject()) return;  // of what there is no sign, it stays for good
-  PendingCollectives::instance().add(engine, work.toObject()->getSlot(0).toCapsule(),
-                                     std::move(uses_));
+  if (uses_.empty() || !work.isObject()) return;
+  const auto holder = work.toObject()->getSlot(0).toCapsule();
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  try {
+    future = static_cast<c10d::Work&>(*holder).getFuture();
+  } catch (const std::exception&) {  // it has none
+  }
+  if (future != nullptr) PendingCollectives::instance().add(engine, future, std::move(uses_));
 }
 
 }  // namespace tidepool::torch_glue

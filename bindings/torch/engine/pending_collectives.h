@@ -1,10 +1,11 @@
 // PendingCollectives: what collectives go on using after they have returned. Threads of a process
-// group read and write these storages by address until the c10d::Work that the collective has
-// returned, or the future that this gives, is completed. Until then they have escaped, so that they
-// neither leave nor move, and nothing that is computed from them can be made again; after it they
-// are like other contents that no operator has made. Only for the CPU: on a GPU the work of
-// collectives that are started together says that it is completed before it has begun. Storages of
-// work that reports an error, or is never completed, stay for good. Thread safe.
+// group read and write these storages by address until the future of the c10d::Work that the
+// collective has returned is completed. Until then they have escaped, so that they neither leave
+// nor move, and nothing that is computed from them can be made again; after it they are like other
+// contents that no operator has made. Where the work has no future, and where that ends in an
+// error, they stay for good; works without one need not ever say that they are completed. Only for
+// the CPU: on a GPU the work of collectives that are started together says that it is completed
+// before it has begun. Thread safe.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -50,24 +51,25 @@ class PendingCollectives {
   static PendingCollectives& instance();
   static bool any() { return any_.load(std::memory_order_relaxed); }
 
-  // Remembers what is used until `work`, a c10d::Work, is completed.
-  void add(Engine& engine, c10::intrusive_ptr<torch::CustomClassHolder> work,
-           CollectiveUses&& uses);
+  // Remembers what is used until the future is completed.
+  void add(Engine& engine, c10::intrusive_ptr<c10::ivalue::Future> future, CollectiveUses&& uses);
   // Ends the uses of collectives that are completed by now. Requires: the thread holds no lock of
-  // ours, because the process group's locks are taken.
+  // ours.
   void end_completed();
 
- private:
-  enum class State { kPending, kDone, kFailed };
-  // A collective that has not been found completed.
-  struct Entry {
-    State state() const;
+  // The handlers for pthread_atfork(). In a child no collective of the parent ever ends: nobody
+  // works on them there.
+  void before_fork() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
+  void after_fork_in_parent() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
+  void become_forked_child() ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
+ private:
+  // More are not remembered, and what they use stays.
+  static constexpr size_t kMost = 4096;
+
+  struct Entry {
     Engine* engine;
-    c10::intrusive_ptr<torch::CustomClassHolder> work;
-    // That of the work, if it has one: whoever waits for it may go on before the work itself says
-    // that it is completed.
-    c10::intrusive_ptr<c10::ivalue::Future> future;
+    c10::intrusive_ptr<c10::ivalue::Future> future;  // the work itself would hold its tensors
     CollectiveUses uses;
   };
 

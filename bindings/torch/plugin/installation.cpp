@@ -6,6 +6,7 @@
 
 #include "bindings/torch/base/cycle_clock.h"
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/engine/pending_collectives.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/storage/redirected_calls.h"
 #include "bindings/torch/storage/tripwire.h"
@@ -15,13 +16,16 @@ namespace {
 
 void before_fork() {
   for_each_engine([](Engine& engine) { engine.allocator().before_fork(); });
+  PendingCollectives::instance().before_fork();
 }
 
 void after_fork_in_parent() {
+  PendingCollectives::instance().after_fork_in_parent();
   for_each_engine([](Engine& engine) { engine.allocator().after_fork_in_parent(); });
 }
 
 void become_forked_child() {
+  PendingCollectives::instance().become_forked_child();
   for_each_engine([](Engine& engine) {
     engine.allocator().after_fork_in_child();
     engine.runtime().become_forked_child();

@@ -132,6 +132,30 @@ def large_parallel(see) -> None:
     parallel(see, 4096, 128)
 
 
+def scattered(see) -> None:
+    """Each takes 6 MB. The work of this one has no future, and never says that it is completed."""
+    for _ in range(5):
+        given, result = torch.ones(RANKS * 500_000), torch.empty(500_000)
+        distributed.reduce_scatter_tensor(result, given)
+        see(result[:100])
+
+
+def forked(see) -> None:
+    """A process forks while a collective that it has started waits for another one."""
+    value, other = torch.randn(500).sin(), torch.randn(500).cos()
+    if RANK == RANKS - 1:
+        distributed.distributed_c10d._get_default_store().wait(["forked"])
+    work = distributed.all_reduce(value, async_op=True)
+    if RANK == 0:
+        child = os.fork()
+        if not child:
+            os._exit(0 if other.exp().isfinite().all() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        distributed.distributed_c10d._get_default_store().set("forked", "")
+    work.wait()
+    see(value, value.exp(), other)
+
+
 def collectives(see) -> None:
     """One process comes later than the other, which works on before it waits."""
     for name in ("one", "several", "functional", "gathered"):
@@ -154,8 +178,8 @@ def collectives(see) -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    replicated, sharded, mixed, parallel, collectives, large, large_parallel, lasting, killed,
-    out_of_memory)}
+    replicated, sharded, mixed, parallel, collectives, forked, large, large_parallel, lasting,
+    scattered, killed, out_of_memory)}
 
 
 def digest(part) -> str:

@@ -10,8 +10,8 @@ from selection import FULL
 
 JOB = str(harness.HERE / "processes/ranks_job.py")
 BUDGET = 64 * 2**20
-PARTS = ["replicated", "sharded", "mixed", "parallel", "collectives"]
-LARGE = ["large", "large_parallel", "lasting"]
+PARTS = ["replicated", "sharded", "mixed", "parallel", "collectives", "forked"]
+LARGE = ["large", "large_parallel", "lasting", "scattered"]
 
 
 def start(tmp_path, name: str, front: list[str], parts: list[str],
@@ -72,6 +72,12 @@ def test_activations_are_evicted_although_collectives_work_on_them(tmp_path, pla
     assert tight == only(plain, part)
     for each in statistics(out):
         assert each["evictions"] > 0 and each["reserved_peak_bytes"] <= budget
+
+
+def test_what_collectives_have_worked_on_is_not_held(tmp_path, plain):
+    """Together they take 30 MB."""
+    front = harness.attached(16 * 2**20)
+    assert run(tmp_path, "tight", front, ["scattered"]) == only(plain, "scattered")
 
 
 def test_what_lasts_leaves_under_data_parallel(tmp_path, plain):

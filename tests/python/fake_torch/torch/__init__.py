@@ -71,10 +71,8 @@ _ops = types.SimpleNamespace(OpOverload=_Overload)
 library = types.SimpleNamespace(fallthrough_kernel=None)
 profiler = types.SimpleNamespace(profiler=types.SimpleNamespace())
 version = types.SimpleNamespace(cuda=None)
-_data_parallel = types.SimpleNamespace(
-    _ddp_init_helper=lambda self, parameters: None)
-nn = types.SimpleNamespace(Parameter=Tensor, parallel=types.SimpleNamespace(
-    DistributedDataParallel=_data_parallel))
+distributed = types.SimpleNamespace(is_available=lambda: False)
+nn = types.SimpleNamespace(Parameter=Tensor)
 
 
 def is_grad_enabled():
