@@ -1,6 +1,7 @@
 #include "remat/runtime.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "allocator/base/check.h"

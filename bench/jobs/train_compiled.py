@@ -44,7 +44,6 @@ NETWORKS = {
     "llama": (*probed_job.NETWORKS["lora"], LlamaBlock, True),
     "tiny": (Gpt, {"depth": 2}, 8, GptBlock, False),
 }
-WAYS = ("eager", "blocks", "whole", "whole-0.5", "whole-0")
 
 
 def compiled(way: str, model: nn.Module, block: type[nn.Module]) -> nn.Module:
