@@ -30,6 +30,8 @@ BlockId BlockList::append(size_t bytes, Zone zone) {
     (*this)[last_].next = id;
   }
   last_ = id;
+  BlockId& first = zone_firsts_[static_cast<size_t>(zone)];
+  if (first == BlockId::kNone) first = id;
   ++count_;
   return id;
 }
@@ -95,6 +97,11 @@ void BlockList::check_invariants() const {
   }
   TIDEPOOL_CHECK(at == range_bytes_, "(1) blocks end at %zu, not %zu", at, range_bytes_);
   TIDEPOOL_CHECK(previous == last_ && seen == count_, "(1) %zu blocks, not %zu", seen, count_);
+  for (const Zone zone : kZones) {
+    const BlockId id = first_of(zone);
+    TIDEPOOL_CHECK(id == BlockId::kNone || ((*this)[id].bytes > 0 && (*this)[id].zone == zone),
+                   "(3) zone %d", static_cast<int>(zone));
+  }
   size_t spare = 0;
   for (BlockId id = spare_; id != BlockId::kNone; id = (*this)[id].link_next) ++spare;
   TIDEPOOL_CHECK(spare + seen + 1 == records_, "(2) %zu spare + %zu used of %u records", spare,

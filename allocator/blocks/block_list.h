@@ -8,6 +8,7 @@
 // every record is either in use or on the list of spare records.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,9 @@ class BlockList {
   void absorb_next(BlockId id);
 
   BlockId first() const { return first_; }
+  // The first block of what was appended for a zone, the first time; kNone: there was nothing. The
+  // zone's other blocks follow, and then those of another zone.
+  BlockId first_of(Zone zone) const { return zone_firsts_[static_cast<size_t>(zone)]; }
   size_t count() const { return count_; }
   // Every id is smaller, also of blocks that are gone: records stay.
   size_t record_count() const { return records_; }
@@ -58,6 +62,7 @@ class BlockList {
   BlockId spare_{};       // linked through link_next
   BlockId first_{};
   BlockId last_{};
+  std::array<BlockId, kZoneCount> zone_firsts_{};
   size_t count_ = 0;
 };
 

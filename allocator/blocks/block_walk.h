@@ -1,4 +1,4 @@
-// BlockWalk: visits all blocks in address order. The records of neighbours are far apart in memory,
+// BlockWalk: visits blocks in address order. The records of neighbours are far apart in memory,
 // so that a plain walk would wait for a cache miss at each block. This one fetches ahead the block
 // that comes some blocks later, by a pointer that the last walk left (jump pointers: Luk and Mowry,
 // ASPLOS 1996).
@@ -18,17 +18,26 @@ class BlockWalk {
   // Calls visit(BlockId) for each block; `visit` must not change the list.
   template <typename Visit>
   void run(const BlockList& blocks, Visit&& visit) {
+    run_from(blocks.first(), blocks, [&](BlockId id) {
+      visit(id);
+      return true;
+    });
+  }
+
+  // Calls visit(BlockId) for each block from `first` on, as long as it returns true.
+  template <typename Visit>
+  void run_from(BlockId first, const BlockList& blocks, Visit&& visit) {
     later_.resize(blocks.record_count());
     std::array<BlockId, kRecord> visited{};  // at first kNone, whose pointer nobody reads
     std::array<BlockId, kOwner> fetched{};
     size_t step = 0;
-    for (BlockId id = blocks.first(); id != BlockId::kNone; id = blocks[id].next, ++step) {
+    for (BlockId id = first; id != BlockId::kNone; id = blocks[id].next, ++step) {
       const BlockId ahead = later_[static_cast<uint32_t>(id)];
       __builtin_prefetch(&blocks[ahead]);
       BlockId& nearer = fetched[step % kOwner];
       __builtin_prefetch(blocks[nearer].owner);
       nearer = ahead;
-      visit(id);
+      if (!visit(id)) return;
       BlockId& before = visited[step % kRecord];
       later_[static_cast<uint32_t>(before)] = id;
       before = id;

@@ -206,21 +206,38 @@ RoomPlan RoomSearch::window_or_nothing(const std::optional<Window>& window) {
   return view_.plan_of(*window);
 }
 
+std::optional<Window> RoomSearch::list_window(const Request& request, Zone zone, Listing listing,
+                                              std::span<const ByteRange> emptied) {
+  view_.list_zone(request, zone, listing, emptied);
+  return view_.find_window(zone, request.bytes);
+}
+
+std::optional<Window> RoomSearch::list_window_anywhere(const Request& request, Listing listing,
+                                                       std::span<const ByteRange> emptied) {
+  std::optional<Window> window;
+  for (size_t i = kZoneCount; i-- > 0 && !window;) {
+    window = list_window(request, kZones[i], listing, emptied);
+  }
+  return window;
+}
+
 RoomPlan RoomSearch::window_with_moves(const Request& request, WindowZones zones,
                                        std::span<const ByteRange> emptied) {
   Timer timer(arena_.counts.search_ns);
-  view_.list_all(request, Listing::kMoves, emptied);
   std::optional<Window> window;
-  if (zones != WindowZones::kAny) window = view_.find_window(request.zone, request.bytes);
-  if (zones != WindowZones::kOwn && !window) window = view_.find_window_anywhere(request.bytes);
+  if (zones != WindowZones::kAny) {
+    window = list_window(request, request.zone, Listing::kMoves, emptied);
+  }
+  if (zones != WindowZones::kOwn && !window) {
+    window = list_window_anywhere(request, Listing::kMoves, emptied);
+  }
   return window_or_nothing(window);
 }
 
 RoomPlan RoomSearch::window_of_evictions(const Request& request,
                                          std::span<const ByteRange> emptied) {
   Timer timer(arena_.counts.search_ns);
-  view_.list_all(request, Listing::kEvictions, emptied);
-  return window_or_nothing(view_.find_window_anywhere(request.bytes));
+  return window_or_nothing(list_window_anywhere(request, Listing::kEvictions, emptied));
 }
 
 size_t RoomSearch::largest_servable(const Request& request) {

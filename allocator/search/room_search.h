@@ -86,6 +86,13 @@ class RoomSearch {
   // at all blocks, which shortlists save the other where they may serve.
   double added_search_ns(const Request& request) const;
   Wanted wanted_by(const Request& request) const;
+  // Lists a zone, and returns its cheapest window.
+  std::optional<Window> list_window(const Request& request, Zone zone, Listing listing,
+                                    std::span<const ByteRange> emptied);
+  // Lists one zone after the other, from the transient zone on, until one has a window.
+  std::optional<Window> list_window_anywhere(const Request& request, Listing listing,
+                                             std::span<const ByteRange> emptied);
+  // A plan of a window that was found in what is listed at last.
   RoomPlan window_or_nothing(const std::optional<Window>& window);
   // Selects pages for the request; nullopt also if no selection can cost less than the window.
   std::optional<PageSelection> select_pages(const Request& request,

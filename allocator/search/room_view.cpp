@@ -72,6 +72,20 @@ void RoomView::list_all(const Request& request, Listing listing,
   while (zone < kZoneCount) zone_begins_[++zone] = list_.size();
 }
 
+void RoomView::list_zone(const Request& request, Zone zone, Listing listing,
+                         std::span<const ByteRange> emptied) {
+  const Heap& heap = arena_.heap;
+  start_excerpt(heap.blocks().count());
+  const BlockId first = heap.blocks().first_of(zone);
+  if (first != BlockId::kNone) start_zone(heap[first]);
+  walk_.run_from(first, heap.blocks(), [&](BlockId id) {
+    if (heap[id].zone != zone) return false;
+    list_.add(item_for(id, request, listing, emptied));
+    return true;
+  });
+  end_excerpt();
+}
+
 bool RoomView::zone_begins_at(size_t index) const {
   return std::find(zone_begins_.begin(), zone_begins_.end(), index) != zone_begins_.end();
 }
@@ -155,13 +169,18 @@ void RoomView::start_excerpt(size_t blocks) {
 
 void RoomView::add_to_excerpt(BlockId id, const Request& request) {
   const Block& block = arena_.heap[id];
-  const size_t end = list_.offset(list_.size());
-  if (block.offset < end) return;
-  if (block.offset > end) add_gap(block.offset);
+  if (block.offset < list_.offset(list_.size())) return;
+  start_zone(block);
+  list_.add(item_for(id, request, Listing::kEvictions, {}));
+}
+
+// Lists what lies before the block as a barrier, and notes where its zone begins, if it is the
+// zone's first in the list.
+void RoomView::start_zone(const Block& block) {
+  add_gap(block.offset);
   while (excerpt_zone_ < static_cast<size_t>(block.zone)) {
     zone_begins_[++excerpt_zone_] = list_.size();
   }
-  list_.add(item_for(id, request, Listing::kEvictions, {}));
 }
 
 void RoomView::add_gap(size_t end) {

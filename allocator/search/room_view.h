@@ -1,5 +1,5 @@
-// RoomView: the arena as one search for room sees it: a list of all blocks, or of the few that
-// matter (an excerpt, with barriers for what lies between them), and where each zone begins in that
+// RoomView: the arena as one search for room sees it: a list of all blocks, or of those
+// that matter (an excerpt, with barriers for what lies between them), and where each zone begins in that
 // list.
 // Owns the list (PricedLayout) and the memory for making it; asks the reclaimer for prices.
 // Requires the device's lock. Changes no block. See docs/decisions/searching-for-a-window.md.
@@ -29,6 +29,9 @@ class RoomView {
   // Lists all blocks. Blocks in `emptied` are barriers, because their contents are being moved out
   // of there for this request.
   void list_all(const Request& request, Listing listing, std::span<const ByteRange> emptied = {});
+  // Lists the blocks of a zone, likewise.
+  void list_zone(const Request& request, Zone zone, Listing listing,
+                 std::span<const ByteRange> emptied = {});
   // Lists the stream's free blocks that may have whole pages, as found by find_free_pages().
   void list_free_pages(const Request& request);
   // Lists the blocks of the shortlist that are still there, the free ones beside them, and those
@@ -63,6 +66,7 @@ class RoomView {
   void start_excerpt(size_t blocks);
   // Blocks are added in ascending order; one that is listed already is not added again.
   void add_to_excerpt(BlockId id, const Request& request);
+  void start_zone(const Block& block);
   void add_gap(size_t end);
   void end_excerpt();
 

@@ -6,7 +6,7 @@
 namespace tidepool {
 namespace {
 
-TEST_CASE("every block is visited, in order, however many came and went since the last walk") {
+TEST_CASE("blocks are visited in order, however many came and went since the last walk") {
   test::Random random(6);
   constexpr size_t kBytes = 1 << 18;
   BlockList blocks(kBytes);
@@ -31,6 +31,17 @@ TEST_CASE("every block is visited, in order, however many came and went since th
     std::vector<BlockId> visited;
     walk.run(blocks, [&](BlockId id) { visited.push_back(id); });
     REQUIRE(visited == order);
+    // From one in the midst of them on, up to another one.
+    const size_t from = random.below(order.size());
+    const size_t end = random.between(from, order.size() - 1);
+    visited.clear();
+    walk.run_from(order[from], blocks, [&](BlockId id) {
+      if (id != order[end]) visited.push_back(id);
+      return id != order[end];
+    });
+    const auto begin = order.begin();
+    REQUIRE(visited == std::vector(begin + static_cast<ptrdiff_t>(from),
+                                   begin + static_cast<ptrdiff_t>(end)));
   }
 }
 

@@ -45,6 +45,35 @@ TEST_CASE("all blocks are listed in order, with barriers for what stays") {
   list.check_invariants();
 }
 
+TEST_CASE("the blocks of one zone are listed as among all blocks, with barriers around them") {
+  test::ArenaWorld world;
+  for (const uint64_t price : {7, 5, 3}) world.owned(2 * kPage, price);
+  ++world.arena.search_number;
+  RoomView all{world.arena}, one{world.arena};
+  for (const Zone zone : kZones) {
+    INFO("zone " << static_cast<int>(zone));
+    const Request request = test::ArenaWorld::request(kPage);
+    all.list_all(request, Listing::kEvictions);
+    one.list_zone(request, zone, Listing::kEvictions);
+    one.list().check_invariants();
+    CHECK(one.list().offset(one.list().size()) == world.arena.config.range_bytes);
+    const size_t begin = all.zone_begin(zone), count = all.zone_end(zone) - begin;
+    REQUIRE(one.zone_end(zone) - one.zone_begin(zone) >= count);
+    for (size_t k = 0; k < count; ++k) {
+      const RoomItem expected = all.list()[begin + k], found = one.list()[one.zone_begin(zone) + k];
+      CHECK(found.block == expected.block);
+      CHECK(found.offset == expected.offset);
+      CHECK(found.kind == expected.kind);
+      CHECK(found.price == expected.price);
+    }
+    const auto expected = all.find_window(zone, 3 * kPage), found = one.find_window(zone, 3 * kPage);
+    REQUIRE(found.has_value() == expected.has_value());
+    CHECK(found.has_value() == (zone == Zone::kTransient));
+    if (found) CHECK(one.plan_of(*found).victims == all.plan_of(*expected).victims);
+    if (found) CHECK(one.plan_of(*found).victims.size() == 2);
+  }
+}
+
 TEST_CASE("what is better moved than evicted is listed so where that is asked for") {
   World world;
   world.owners[1]->move_price = 2;
