@@ -99,6 +99,15 @@ def test_chaos(jobs, job, chaos):
     assert found["tidepool"]["fetches"] > 100
 
 
+def test_weights_of_a_recurrent_layer_stay_while_it_runs(jobs):
+    """Where it runs on cuDNN, their addresses are compared before any operator is given them."""
+    found = jobs.json("recurrent_job.py", budget="256MiB", **DEVICE,
+                      environ=(OFFLOAD, ("TIDEPOOL_CHAOS", "offload:1")))
+    assert found["misuses"] == []
+    assert found["fetched"][0] > 0  # results are small beside the weights
+    assert max(found["fetched"]) < 3 * found["parameters"]
+
+
 @pytest.mark.parametrize("case, whole", (("alike", False), ("types", True), ("strides", True)))
 def test_lists_are_cut_where_parts_are_computed_as_the_whole_is(jobs, tmp_path, case, whole):
     """PyTorch computes norms of lists that are not alike in another order, and a part might be."""

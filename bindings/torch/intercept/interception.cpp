@@ -152,7 +152,7 @@ void install_interception() {
   all.handles.push_back(dispatcher.registerFallback(
       kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
   register_layout_kernels(all.handles);
-  if (!host_is_foreign()) register_raw_readers(all.handles);
+  register_raw_readers(all.handles);
   register_typed_operators(all.handles);
   register_record_stream(all.handles);
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) register_operator(name);

@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/operator_call.h"
 
@@ -75,22 +78,36 @@ constexpr std::array kRawReaders = {
     RawReader{"aten::fbgemm_linear_int8_weight_fp32_activation"},
 };
 
-// A scope that keeps tensors resident and locked. All its functions require the device's lock.
+// On CUDA: before cuDNN's recurrent layers run, whether the weights lie in one buffer is found by
+// comparing their addresses. What else reads elements there reads them on the host.
+constexpr std::array kDeviceRawReaders = {
+    RawReader{"aten::lstm", {"params"}},
+    RawReader{"aten::gru", {"params"}},
+    RawReader{"aten::rnn_tanh", {"params"}},
+    RawReader{"aten::rnn_relu", {"params"}},
+};
+std::span<const RawReader> raw_readers() {
+  if (host_is_foreign()) return kDeviceRawReaders;
+  return kRawReaders;
+}
+
+// A scope that keeps tensors of an engine resident and locked. All its functions but the
+// constructor require the device's lock.
 class Held {
  public:
   explicit Held(Engine& engine) : engine_(engine), call_(engine.runtime()) {}
 
   void add(const at::Tensor& tensor, remat::Access access) {
     c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
-    if (storage == nullptr) return;
+    if (storage == nullptr || engine_of(storage) != &engine_) return;
     const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-    remat::Storage* tracked = nullptr;
-    if (data.get_deleter() == &delete_evicted) {
-      tracked = static_cast<remat::Storage*>(data.get_context());
-    } else if (data.get_deleter() == &delete_block && data.get() != nullptr) {
-      tracked = engine_.runtime().find(data.get());  // what is not tracked stays anyway
-    }
-    if (tracked != nullptr) call_.add(tracked, access);
+    const bool evicted = data.get_deleter() == &delete_evicted;
+    const bool resident = data.get_deleter() == &delete_block && data.get() != nullptr &&
+                          engine_.allocator().contains(data.get());
+    if (!evicted && !resident) return;
+    // Also what no operator has used so far: those inside would make it evictable.
+    const bool written = access == remat::Access::kUpdate;
+    call_.add(track_argument(engine_, tensor.unsafeGetTensorImpl(), written), access);
   }
   void restore(DeviceLock& lock) { call_.prepare(lock); }
 
@@ -121,9 +138,8 @@ class RawReaderKernel final : public c10::OperatorKernel {
     if (reader_.converts != Conversion::kNone) convert(values.data(), *stack);
     // The tensors themselves are kept, too, because the operator takes its arguments off the stack.
     const std::vector<c10::IValue> kept(values.begin(), values.end());
-    Engine& engine = *engine_of(c10::Device(c10::kCPU));
-    Held held(engine);
-    hold(engine, held, kept);
+    std::deque<Held> held;
+    for_each_engine([&](Engine& engine) { hold(engine, held.emplace_back(engine), kept); });
     if (!reader_.is_opaque()) return kernel_.callBoxed(op, keys, stack);
     BelowInterception below;
     kernel_.callBoxed(op, keys, stack);
@@ -150,10 +166,11 @@ class RawReaderKernel final : public c10::OperatorKernel {
     try {
       DeviceLock lock(engine.mutex());
       for (const Argument& argument : arguments_) {
+        const auto access = argument.written ? remat::Access::kUpdate : remat::Access::kRead;
         const c10::IValue& value = values[argument.index];
-        if (!value.isTensor() || !value.toTensor().defined()) continue;
-        held.add(value.toTensor(),
-                 argument.written ? remat::Access::kUpdate : remat::Access::kRead);
+        if (value.isTensor() && value.toTensor().defined()) held.add(value.toTensor(), access);
+        if (!value.isTensorList()) continue;
+        for (const at::Tensor& each : value.toTensorList()) held.add(each, access);
       }
       held.restore(lock);
     } catch (const OutOfMemory&) {
@@ -186,19 +203,24 @@ Arguments arguments_of(const RawReader& reader, const c10::FunctionSchema& schem
 
 void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  const auto readers = raw_readers();
+  const bool cuda = host_is_foreign();
+  const c10::DispatchKey device = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  const c10::DispatchKey autograd =
+      cuda ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradCPU;
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto reader =
-        std::find_if(kRawReaders.begin(), kRawReaders.end(),
+        std::find_if(readers.begin(), readers.end(),
                      [&](const RawReader& candidate) { return candidate.name == name.name; });
-    if (reader == kRawReaders.end()) continue;
+    if (reader == readers.end()) continue;
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || !is_composite_only(*op)) continue;
     const Arguments arguments = arguments_of(*reader, op->schema());
     if (arguments.empty()) continue;
     // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
-    for (c10::DispatchKey key : {c10::DispatchKey::AutogradCPU, kInterceptionKey}) {
-      auto kernel = std::make_unique<RawReaderKernel>(
-          op->getComputedKernelForDispatchKey(c10::DispatchKey::CPU), arguments, *reader);
+    for (const c10::DispatchKey key : {autograd, kInterceptionKey}) {
+      auto kernel = std::make_unique<RawReaderKernel>(op->getComputedKernelForDispatchKey(device),
+                                                      arguments, *reader);
       handles.push_back(dispatcher.registerImpl(
           name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
           nullptr, "tidepool"));
