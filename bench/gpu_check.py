@@ -13,7 +13,7 @@ Stages:
        segments; what an operator costs; training steps under an ample budget
     d  PyTorch's databases: which operators vary from run to run on this device, beside the table
        that is built in; and all of them with everything evicted
-    e  whole networks with everything evicted and under budgets
+    e  whole networks with everything evicted and under budgets, also with a second tier
     f  the training benchmark (bench/train_bench.py)
 
 First it says what the machine has of what is needed, and in capitals what is too old or too little.
@@ -78,7 +78,7 @@ def networks() -> list[Part]:
     graphs = {"graph": "resnet18", "graph that draws": "mlp"}
     return [*(Part(name, ("pressure.py", *command)) for name, command in found.items()),
             # What a graph uses stays: there is nothing for a budget to win.
-            *(Part(name, ("pressure.py", "--pressure", "chaos", network, "--graph"))
+            *(Part(name, ("pressure.py", "--pressure", "chaos,offload", network, "--graph"))
               for name, network in graphs.items())]
 
 

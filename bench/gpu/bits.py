@@ -26,24 +26,32 @@ TURNS = 1  # bits need no more, and one wants to know soon: stage f has times
 MIB = 1 << 20
 
 
+class OutOfMemory(Exception):
+    """The job found no memory under its budget."""
+
+
 def run(network: str, options: list[str], budget: int | str | None = None,
-        chaos: str | None = None) -> dict:
-    """Run the job; under a budget, or with everything evicted, if either is said.
+        chaos: str | None = None, offload: str | None = None) -> dict:
+    """Run the job; under a budget, with everything evicted or with a second tier, as is said.
 
     Raises:
-        SystemExit: it failed.
+        OutOfMemory: the budget does not do.
+        SystemExit: it failed otherwise.
     """
     command = [sys.executable, str(JOB), network, *options]
     small = {"budget", "chaos"} & set(options)
     workspaces = ":16:8" if small else ":4096:8"  # as determinism asks for
     environ = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": workspaces}
     if budget is not None:
-        settings = ["--budget", str(budget), *([f"--chaos={chaos}"] if chaos else [])]
+        settings = ["--budget", str(budget), *([f"--chaos={chaos}"] if chaos else []),
+                    *(["--offload", offload] if offload else [])]
         command = [sys.executable, "-m", "tidepool", "run", "--device", "cuda", *settings, "--",
                    *command]
         environ = measure.with_package(environ)
     done = subprocess.run(command, env=environ, text=True, capture_output=True)
     if done.returncode != 0:
+        if budget is not None and "OutOfMemoryError" in done.stderr:
+            raise OutOfMemory(done.stderr[-3000:])
         sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr[-3000:]}")
     found = json.loads(done.stdout.splitlines()[-1])
     if budget is not None and not found["tidepool"]:

@@ -211,9 +211,12 @@ def test_networks_under_pressure(more):
     assert facts["chaos: the same bits"] == 1 and facts["chaos: evictions"] > 0
     assert facts["chaos: contents compared"] > 0
     assert facts["chaos: contents restored otherwise"] == "none"
-    assert not any("r = 0.5" in fact for fact in facts)
+    assert facts["offload: the same bits"] == 1 and facts["offload: offloaded_bytes"] > 0
+    assert not any("r = 0.5" in fact or "host" in fact for fact in facts)
     assert all(part["facts"]["r = 0.5: the budget was kept"] == 1
                for name, part in found.items() if name != "graph")
+    assert all(part["facts"]["host: the same bits"] == 1
+               for part in found.values() if "host: the same bits" in part["facts"])
 
 
 @FULL_ONLY
