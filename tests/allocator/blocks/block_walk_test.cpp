@@ -40,8 +40,8 @@ TEST_CASE("blocks are visited in order, however many came and went since the las
       return id != order[end];
     });
     const auto begin = order.begin();
-    REQUIRE(visited == std::vector(begin + static_cast<ptrdiff_t>(from),
-                                   begin + static_cast<ptrdiff_t>(end)));
+    REQUIRE(visited ==
+            std::vector(begin + static_cast<ptrdiff_t>(from), begin + static_cast<ptrdiff_t>(end)));
   }
 }
 

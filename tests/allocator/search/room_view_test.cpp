@@ -66,7 +66,8 @@ TEST_CASE("the blocks of one zone are listed as among all blocks, with barriers 
       CHECK(found.kind == expected.kind);
       CHECK(found.price == expected.price);
     }
-    const auto expected = all.find_window(zone, 3 * kPage), found = one.find_window(zone, 3 * kPage);
+    const auto expected = all.find_window(zone, 3 * kPage),
+               found = one.find_window(zone, 3 * kPage);
     REQUIRE(found.has_value() == expected.has_value());
     CHECK(found.has_value() == (zone == Zone::kTransient));
     if (found) CHECK(one.plan_of(*found).victims == all.plan_of(*expected).victims);
