@@ -1,8 +1,7 @@
-// RoomView: the arena as one search for room sees it: a list of all blocks, or of those
-// that matter (an excerpt, with barriers for what lies between them), and where each zone begins in
-// that list. Owns the list (PricedLayout) and the memory for making it; asks the reclaimer for
-// prices. Requires the device's lock. Changes no block. See
-// docs/decisions/searching-for-a-window.md.
+// RoomView: the arena as one search for room sees it: a list of all blocks, or of those that matter
+// (an excerpt, with barriers for what lies between them), and where each zone begins in that list.
+// Owns the list (PricedLayout) and the memory for making it; asks the reclaimer for prices.
+// Requires the device's lock. Changes no block. See docs/decisions/searching-for-a-window.md.
 #pragma once
 
 #include <array>
