@@ -15,6 +15,8 @@ and a plot for each network. --largest looks for the largest batch under caps in
     as-checkpoint Tidepool under what checkpoint reserves
     unplanned:r=0.5, unplanned:as-checkpoint, ... (only where asked for)
                   the same without plans; see --wait-for-plans
+    host:r=0.5, ...  the same with the host's memory as a second tier (only where asked for, on
+                  CUDA)
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 STOCK = ("plain", "expandable", "checkpoint", "selective", "save_on_cpu", "compile")
 WAYS = ("plain", "ample", "checkpoint", "r=0.5", "as-checkpoint", "selective", "expandable",
         *(f"r={share:g}" for share in SHARES if share != 0.5), "save_on_cpu", "compile")
-UNPLANNED = "unplanned:"
+UNPLANNED, HOST = "unplanned:", "host:"
+HOST_MEMORY = "host:48GiB"
 ONLY_CUDA = ("expandable", "compile")  # compiling for a CPU needs a compiler, and shows nothing
 LARGEST_WAYS = ("plain", "tidepool", "checkpoint", "expandable")
 CAPS_MIB = (16384, 10240, 24576)  # the one with a goal first
@@ -72,7 +75,8 @@ class Scale:
         here = [way for way in WAYS if self.device == "cuda" or way not in ONLY_CUDA]
         if wanted is None:
             return here
-        return [each for way in here for each in (way, UNPLANNED + way) if each in wanted]
+        prefixes = ("", UNPLANNED, *((HOST,) if self.device == "cuda" else ()))
+        return [prefix + way for way in here for prefix in prefixes if prefix + way in wanted]
 
 
 class Points:
@@ -95,14 +99,20 @@ class Points:
             file.write(json.dumps({"mark": self.mark, "key": key, "answer": answer}) + "\n")
 
 
-def command(scale: Scale, network: str, method: str, budget: str | None,
-            *more: str) -> list[str]:
-    """Return the command of one process."""
+def without_prefix(way: str) -> str:
+    """Return what a way's budget follows from."""
+    return way.removeprefix(UNPLANNED).removeprefix(HOST)
+
+
+def command(scale: Scale, network: str, method: str, budget: str | None, *more: str,
+            offload: str | None = None) -> list[str]:
+    """Return the command of one process; `more` are arguments of the job."""
     job = [sys.executable, str(JOB), network, "--method", method, *scale.arguments(), *more]
     if budget is None:
         return job
+    tier = ["--offload", offload] if offload else []
     return [sys.executable, "-m", "tidepool", "run", "--device", scale.device, "--budget", budget,
-            "--", *job]
+            *tier, "--", *job]
 
 
 def environment(way: str, scale: Scale) -> dict[str, str]:
@@ -156,7 +166,7 @@ class Bench:
         Raises:
             LookupError: the way that it follows from failed.
         """
-        way = way.removeprefix(UNPLANNED)
+        way = without_prefix(way)
         if way in STOCK:
             return None
         if way == "ample":
@@ -199,7 +209,8 @@ class Bench:
         except LookupError as error:
             return {"error": str(error)}
         method = way if way in STOCK and way != "expandable" else "plain"
-        answer = ask(command(self.scale, self.network, method, budget),
+        offload = HOST_MEMORY if way.startswith(HOST) else None
+        answer = ask(command(self.scale, self.network, method, budget, offload=offload),
                      environment(way, self.scale), seconds)
         if self.scale.device == "cpu" and way in STOCK and "error" not in answer:
             answer["reserved_peak"] = self.first(way).get("reserved_peak") or self.counted(method)
@@ -289,9 +300,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     for name, given, known in (("network", options.networks, NETWORKS),
                                ("way", options.ways or [], WAYS)):
-        unknown = [each for each in given if each.removeprefix(UNPLANNED) not in known]
+        unknown = [each for each in given if without_prefix(each) not in known]
         if unknown:
             parser.error(f"no {name} {', '.join(unknown)} (there are: {', '.join(known)})")
+    if options.device == "cpu" and any(each.startswith(HOST) for each in options.ways or []):
+        parser.error(f"{HOST} ways need --device cuda: there the host's memory is another one")
     return options
 
 

@@ -79,6 +79,20 @@ def test_turns_and_budgets(asked):
     assert rows["r=0.5"][7] == "1.200" and rows["r=0.5"][9] == "equal"
 
 
+def test_a_second_tier_changes_nothing_but_that(asked):
+    bench, commands = asked
+    bench.run(bench.scale.ways(["plain", "ample", "r=0.5", "host:r=0.5"]), 1, float("inf"), quiet)
+    (half, _), (tier, _) = commands[-2:]
+    assert [each for each in tier if each not in half] == ["--offload", train_bench.HOST_MEMORY]
+    assert tier.index("--offload") < tier.index("--")
+
+
+def test_a_second_tier_is_refused_on_the_cpu(capsys):
+    with pytest.raises(SystemExit):
+        train_bench.main(["resnet50", "--device", "cpu", "--ways", "plain,host:r=0.5"])
+    assert "need --device cuda" in capsys.readouterr().err
+
+
 def test_a_bench_goes_on_where_it_was_stopped(asked):
     bench, commands = asked
     with pytest.raises(train_bench.TimeIsUp):
