@@ -75,8 +75,8 @@ class Scale:
         here = [way for way in WAYS if self.device == "cuda" or way not in ONLY_CUDA]
         if wanted is None:
             return here
-        prefixes = ("", UNPLANNED, *((HOST,) if self.device == "cuda" else ()))
-        return [prefix + way for way in here for prefix in prefixes if prefix + way in wanted]
+        return [prefix + way for way in here for prefix in ("", UNPLANNED, HOST)
+                if prefix + way in wanted]
 
 
 class Points:

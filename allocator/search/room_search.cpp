@@ -213,10 +213,11 @@ std::optional<Window> RoomSearch::list_window(const Request& request, Zone zone,
 }
 
 std::optional<Window> RoomSearch::list_window_anywhere(const Request& request, Listing listing,
-                                                       std::span<const ByteRange> emptied) {
+                                                       std::span<const ByteRange> emptied,
+                                                       std::optional<Zone> listed) {
   std::optional<Window> window;
   for (size_t i = kZoneCount; i-- > 0 && !window;) {
-    window = list_window(request, kZones[i], listing, emptied);
+    if (kZones[i] != listed) window = list_window(request, kZones[i], listing, emptied);
   }
   return window;
 }
@@ -224,12 +225,12 @@ std::optional<Window> RoomSearch::list_window_anywhere(const Request& request, L
 RoomPlan RoomSearch::window_with_moves(const Request& request, WindowZones zones,
                                        std::span<const ByteRange> emptied) {
   Timer timer(arena_.counts.search_ns);
-  std::optional<Window> window;
-  if (zones != WindowZones::kAny) {
-    window = list_window(request, request.zone, Listing::kMoves, emptied);
+  if (zones == WindowZones::kAny) {
+    return window_or_nothing(list_window_anywhere(request, Listing::kMoves, emptied));
   }
-  if (zones != WindowZones::kOwn && !window) {
-    window = list_window_anywhere(request, Listing::kMoves, emptied);
+  auto window = list_window(request, request.zone, Listing::kMoves, emptied);
+  if (zones == WindowZones::kOwnFirst && !window) {
+    window = list_window_anywhere(request, Listing::kMoves, emptied, request.zone);
   }
   return window_or_nothing(window);
 }

@@ -89,9 +89,11 @@ class RoomSearch {
   // Lists a zone, and returns its cheapest window.
   std::optional<Window> list_window(const Request& request, Zone zone, Listing listing,
                                     std::span<const ByteRange> emptied);
-  // Lists one zone after the other, from the transient zone on, until one has a window.
+  // Lists one zone after the other, from the transient zone on, until one has a window; without
+  // `listed`, which is known to have none.
   std::optional<Window> list_window_anywhere(const Request& request, Listing listing,
-                                             std::span<const ByteRange> emptied);
+                                             std::span<const ByteRange> emptied,
+                                             std::optional<Zone> listed = {});
   // A plan of a window that was found in what is listed at last.
   RoomPlan window_or_nothing(const std::optional<Window>& window);
   // Selects pages for the request; nullopt also if no selection can cost less than the window.

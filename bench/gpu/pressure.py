@@ -36,21 +36,19 @@ def compare(network: str, title: str, pressure: str, options: list[str]) -> tupl
     plain = bits.run(network, [*options, "--twice"])
     expected = bits.contents(plain["steps"])
     itself = bits.contents(plain["again"]) == expected
-    evicts_all = pressure in MODES
-    budget = None
+    chaos = MODES.get(pressure)
+    offload = HOST_MEMORY if pressure in ("offload", HOST) else None
+    if chaos:
+        budget = None
+    elif pressure == HOST:
+        budget = int(HOST_SHARE * plain["allocated_peak"])
+    else:
+        budget = bits.budget_of(plain, float(pressure))
     try:
-        if evicts_all:
-            offload = HOST_MEMORY if pressure == "offload" else None
-            ours = bits.run(network, options, "100%", MODES[pressure], offload)
-        elif pressure == HOST:
-            budget = int(HOST_SHARE * plain["allocated_peak"])
-            ours = bits.run(network, options, budget, None, HOST_MEMORY)
-        else:
-            budget = bits.budget_of(plain, float(pressure))
-            ours = bits.run(network, options, budget)
-    except bits.OutOfMemory as error:
+        ours = bits.run(network, options, budget or "100%", chaos, offload)
+    except bits.OutOfMemory:
         if pressure != HOST:
-            sys.exit(str(error))
+            raise
         parts.tell(f"{title}: out of memory", True)
         return True, True
     said = ours["tidepool"]
@@ -59,7 +57,7 @@ def compare(network: str, title: str, pressure: str, options: list[str]) -> tupl
     restored = not said.get("contents_different")
     parts.tell(f"{title}: the plain job equals itself", itself)
     parts.tell(f"{title}: the same bits", same)
-    if evicts_all:
+    if chaos:
         parts.tell(f"{title}: contents compared", said.get("contents_compared", 0))
         parts.tell(f"{title}: contents restored otherwise", ", ".join(
             f"{name} ({count})" for name, count in said.get("contents_different", {}).items())

@@ -97,7 +97,7 @@ class Held {
  public:
   explicit Held(Engine& engine) : engine_(engine), call_(engine.runtime()) {}
 
-  void add(const at::Tensor& tensor, remat::Access access) {
+  void add(const at::Tensor& tensor, bool written) {
     c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
     if (storage == nullptr || engine_of(storage) != &engine_) return;
     const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
@@ -106,8 +106,8 @@ class Held {
                           engine_.allocator().contains(data.get());
     if (!evicted && !resident) return;
     // Also what no operator has used so far: those inside would make it evictable.
-    const bool written = access == remat::Access::kUpdate;
-    call_.add(track_argument(engine_, tensor.unsafeGetTensorImpl(), written), access);
+    call_.add(track_argument(engine_, tensor.unsafeGetTensorImpl(), written),
+              written ? remat::Access::kUpdate : remat::Access::kRead);
   }
   void restore(DeviceLock& lock) { call_.prepare(lock); }
 
@@ -166,11 +166,12 @@ class RawReaderKernel final : public c10::OperatorKernel {
     try {
       DeviceLock lock(engine.mutex());
       for (const Argument& argument : arguments_) {
-        const auto access = argument.written ? remat::Access::kUpdate : remat::Access::kRead;
         const c10::IValue& value = values[argument.index];
-        if (value.isTensor() && value.toTensor().defined()) held.add(value.toTensor(), access);
+        if (value.isTensor() && value.toTensor().defined()) {
+          held.add(value.toTensor(), argument.written);
+        }
         if (!value.isTensorList()) continue;
-        for (const at::Tensor& each : value.toTensorList()) held.add(each, access);
+        for (const at::Tensor& each : value.toTensorList()) held.add(each, argument.written);
       }
       held.restore(lock);
     } catch (const OutOfMemory&) {
