@@ -39,6 +39,7 @@ void OperatorCall::add(Storage* storage, Access access) {
   operands_.push_back({storage, access});
   writes_ |= access != Access::kRead;
   evicted_ |= storage->evicted;
+  watched_ |= contents_.residency.watch.watches(*storage);
   edges_ += access == Access::kRead || access == Access::kUpdate;
 }
 
@@ -100,6 +101,19 @@ void OperatorCall::protect_written(DeviceLock& lock) {
   }
 }
 
+// Notices contents that were written unseen since an operator read them, and notes those that this
+// one reads, if it will be recorded.
+void OperatorCall::watch_operands(DeviceLock& lock) {
+  ContentWatch& watch = contents_.residency.watch;
+  for (const Operand& operand : operands_) {
+    Storage& storage = *operand.storage;
+    if (storage.dead || storage.evicted || storage.writing || !watch.watches(storage)) continue;
+    context_.versions.heed_unseen_write(storage, lock);
+    const bool is_recorded = reason_ == RootReason::kNone && operand.access != Access::kOverwrite;
+    if (is_recorded && !storage.dead) watch.read(storage);
+  }
+}
+
 void OperatorCall::order_operands(DeviceLock& lock) {
   const StreamId stream = contents_.replay_order.stream();
   for (const Operand& operand : operands_) {
@@ -137,6 +151,8 @@ bool OperatorCall::prepare(DeviceLock& lock) {
       restore_operands(lock);
     if (context_.prefetcher.enabled()) [[unlikely]]
       context_.prefetcher.advance(lock);
+    if (watched_) [[unlikely]]
+      watch_operands(lock);
     if (writes_) protect_written(lock);
     if (contents_.replay_order.has_streams()) order_operands(lock);
   } catch (...) {

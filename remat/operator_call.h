@@ -91,6 +91,7 @@ class OperatorCall {
   void notify_observer(std::span<Storage* const> outputs, uint64_t cost_ns) const;
   void restore_operands(DeviceLock& lock);
   void protect_written(DeviceLock& lock);
+  void watch_operands(DeviceLock& lock);
   // Makes the operator's stream wait for hidden work on the operands. Requires: there are streams.
   void order_operands(DeviceLock& lock);
   void decide();
@@ -113,6 +114,7 @@ class OperatorCall {
   size_t edges_ = 0;      // operands that are read or updated
   bool writes_ = false;   // one of the operands
   bool evicted_ = false;  // one of the operands, when it was added
+  bool watched_ = false;  // one of the operands (ContentWatch)
   bool refused_ = false;  // by the caller, or because of an operand
   bool prepared_ = false;
   bool finished_ = false;

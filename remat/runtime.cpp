@@ -24,7 +24,10 @@ Runtime::Runtime(BudgetedAllocator& allocator, Backend& backend, const RuntimeCo
           chaos_,      config.step_history_at_once ? contents_.policy->step_history() : nullptr} {
   if (config.compares_restored) contents_.residency.check.enable_refusals();
   if (!config.offloads_roots) contents_.residency.keep_roots();
-  if (!config.notices_raw_writes) contents_.residency.copy_no_roots_ahead();
+  if (!config.notices_raw_writes) {
+    contents_.residency.copy_no_roots_ahead();
+    contents_.residency.watch.watch_roots();
+  }
   if (!config.prefetches) prefetcher_.disable();
   allocator.set_reclaimer(this);
 }
@@ -439,6 +442,7 @@ RuntimeStatistics Runtime::statistics() const {
   out.lean_plans = restored.lean_plans;
   out.clones = restored.clones;
   out.snapshots = versions_.snapshots;
+  out.unseen_writes = contents_.residency.watch.unseen_writes;
   out.operand_checks = calls_.operand_checks;
   out.dependent_checks = contents_.dependent_cut.checks;
   out.replay_ns = restored.replay_ns;

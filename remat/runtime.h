@@ -78,6 +78,7 @@ struct RuntimeStatistics {
   uint64_t plan_peak_bytes = 0;  // the greatest estimate of what a plan would hold at once
   uint64_t lean_plans = 0;       // made after a plan that locked all its inputs ran out of memory
   uint64_t clones = 0, snapshots = 0;
+  uint64_t unseen_writes = 0;  // contents found to have been written behind the runtime's back
   // How many operands were looked at before they were written, and how many outputs and inputs of
   // records to find what depends on a root. Tests check that they are linear in the operands of
   // calls.

@@ -43,10 +43,26 @@ void Versions::start_root_version(Storage& storage, RootReason reason) {
   Value& present = *storage.current;
   if (present.producer == nullptr && present.references == 1) {  // nobody has read it
     contents_.residency.copies.drop(present);
+    contents_.residency.watch.forget(present);
     present.reason = reason;
     return;
   }
   replace_value(storage, contents_.store.new_value(present.bytes, reason), nullptr);
+}
+
+bool Versions::heed_unseen_write(Storage& storage, DeviceLock& lock) {
+  wait_until_unread(storage, lock);
+  ContentWatch& watch = contents_.residency.watch;
+  if (storage.dead || !watch.is_changed(*storage.current)) return false;
+  ++watch.unseen_writes;
+  storage.written_unseen = true;
+  abandon_readers(storage);
+  Value& old = *storage.current;
+  old.lost = old.producer == nullptr;
+  contents_.residency.unlist(storage);
+  storage.versions = 0;
+  replace_value(storage, contents_.store.new_value(old.bytes, RootReason::kRawWrite), nullptr);
+  return true;
 }
 
 void Versions::link(Record& record) {
@@ -118,6 +134,8 @@ void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
   wait_until_unread(storage, lock);
   if (storage.dead) return;
   contents_.replay_order.before_use(*storage.current, contents_.replay_order.stream(), lock);
+  if (storage.dead) return;
+  heed_unseen_write(storage, lock);
   if (storage.dead) return;
   void* copy = nullptr;
   if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);

@@ -16,6 +16,7 @@ class CpuBackend : public torch_glue::TorchBackend {
   void copy(void* to, const void* from, size_t bytes) override;
   uint64_t copy_ns(size_t bytes) const override;
   uint64_t fingerprint(const void* address, size_t bytes) const override;
+  bool host_reads_contents() const override { return true; }
   [[noreturn]] void raise_out_of_memory(const OutOfMemoryReport& report) override;
 
  private:

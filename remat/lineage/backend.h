@@ -79,6 +79,10 @@ class Backend {
     return 0;
   }
 
+  // Whether the host can read contents at their addresses whenever no kernel is writing them.
+  // Never changes.
+  virtual bool host_reads_contents() const { return false; }
+
   // The bytes that bodies of records share, such as states of generators. Called for each record.
   // Requires: lock held.
   virtual size_t shared_bytes() const { return 0; }

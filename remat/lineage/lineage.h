@@ -43,9 +43,11 @@ struct Value {
   uint32_t changed_slot = 0;  // the policy's: place in its list of changes, from 1; 0: not in it
   uint32_t output = 0;        // index among its producer's outputs
   RootReason reason = RootReason::kNone;
-  bool restored = false;  // it was evicted and came back; noted only under chaos
-  bool copied = false;    // a tier has a copy of its bytes (Copies)
-  bool spare = false;  // a retained root that only resident values need: it goes if room is short
+  bool copied = false;        // a tier has a copy of its bytes (Copies)
+  bool restored : 1 = false;  // it was evicted and came back; noted only under chaos
+  bool watched : 1 = false;   // ContentWatch has a fingerprint of it
+  bool lost : 1 = false;   // its bytes were written unseen (ContentWatch), and it has no producer
+  bool spare : 1 = false;  // a retained root that only resident values need: it goes first
   size_t bytes = 0;
   Storage* storage = nullptr;  // has it as its contents; nullptr: it is a dead intermediate
   Record* producer = nullptr;  // nullptr: a root
@@ -91,6 +93,7 @@ struct alignas(64) Storage {
   bool will_be_refilled = false;  // the job frees its bytes only to save room, and fills it again
   Role role = Role::kOther;
   Role observed_role = Role::kOther;  // the JobObserver's: the role that it has noted last
+  bool written_unseen = false;        // it was found to have been (ContentWatch)
   bool absent = false;  // its bytes were given up, and count among Residency::absent_bytes()
   // How many operators that have returned may go on using it; it has escaped until they end. 0:
   // none, or it has escaped for good.

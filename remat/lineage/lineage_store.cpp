@@ -136,7 +136,9 @@ uint32_t LineageStore::next_mark() {
 
 void LineageStore::destroy(Value* value) {
   const bool known = value->component != 0 || value->changed_slot != 0;
-  if (value->kept != nullptr || value->copied || known) observer_.value_dies(*value);
+  if (value->kept != nullptr || value->copied || value->watched || known) {
+    observer_.value_dies(*value);
+  }
   Record* producer = value->producer;
   if (producer != nullptr) producer->outputs[value->output] = nullptr;
   values_.put(value);

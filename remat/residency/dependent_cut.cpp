@@ -130,6 +130,7 @@ void DependentCut::check_invariants() {
   while (!pending_.empty()) {
     const Value& value = *pending_.back();
     pending_.pop_back();
+    if (value.lost) continue;
     TIDEPOOL_CHECK(value.producer != nullptr, "invariant 1: %zu bytes that are needed were lost",
                    value.bytes);
     Record& record = *value.producer;

@@ -30,6 +30,7 @@ Residency::Residency(BudgetedAllocator& allocator, Backend& backend, Policy& pol
                      LineageStore& store, std::unique_ptr<Tier> tier)
     : copies(std::move(tier), store),
       check(backend),
+      watch(backend),
       allocator_(allocator),
       backend_(backend),
       policy_(policy),
@@ -292,6 +293,7 @@ void Residency::value_dies(Value& value) {
     copies.drop(value);
     if (value.kept != nullptr) free_kept(value);
     check.forget(value);
+    watch.forget(value);
   }
   const bool known = value.component != 0 || value.changed_slot != 0;
   if (known) policy_.value_dies(value);

@@ -21,6 +21,7 @@
 #include "remat/lineage/backend.h"
 #include "remat/lineage/container_bytes.h"
 #include "remat/lineage/content_check.h"
+#include "remat/lineage/content_watch.h"
 #include "remat/lineage/lineage_store.h"
 #include "remat/policies/policy.h"
 #include "remat/residency/copies.h"
@@ -136,7 +137,8 @@ class Residency {
   void choose_ways_at_random(uint64_t seed) { random_ways_.emplace(seed); }
 
   size_t bookkeeping_bytes() const {
-    return bytes_of(kept_) + check.bookkeeping_bytes() + copies.bookkeeping_bytes();
+    return bytes_of(kept_) + check.bookkeeping_bytes() + watch.bookkeeping_bytes() +
+           copies.bookkeeping_bytes();
   }
 
   // Does what LineageStore::Observer asks for.
@@ -145,6 +147,7 @@ class Residency {
 
   Copies copies;
   ContentCheck check;
+  ContentWatch watch;
   uint64_t evictions = 0;
   uint64_t evicted_bytes = 0;
   uint64_t offloads = 0;         // evictions that left a copy in the tier

@@ -66,6 +66,7 @@ Value* RestorationPlan::next_input(Frame& frame) const {
     if (value->copied) {
       if (value->scratch == mark_) continue;
     } else if (value->producer == nullptr) {
+      if (value->lost) throw written_unseen_error(record, *value);
       throw RestorationError(
           fmt::format("cannot restore the result of {}: {} bytes that it read "
                       "were lost",

@@ -283,6 +283,9 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   const Record& record = step.record;
   for (size_t k = 0; k < record.edge_count; ++k) {
     Value* value = record.edges[k].value;
+    if (contents_.residency.watch.is_changed(*value)) [[unlikely]] {
+      throw written_unseen_error(record, *value);
+    }
     if (value != step.written) contents_.replay_order.before_use(*value, step.stream, lock);
     step.inputs.push_back(value == step.written ? step.target : value->address());
   }

@@ -142,6 +142,7 @@ class SimulatedFramework final : public remat::Backend {
   uint64_t fingerprint(const void* address, size_t bytes) const override {
     return absl::HashOf(std::string_view(static_cast<const char*>(address), bytes));
   }
+  bool host_reads_contents() const override { return true; }
   void copy(void* to, const void* from, size_t bytes) override;
   void* begin_wait() override;
   void end_wait(void* token) override;

@@ -22,14 +22,19 @@ nlohmann::json tier_json(const remat::RuntimeStatistics& remat) {
   };
 }
 
-}  // namespace
-
-nlohmann::json device_json(const AllocatorStatistics& memory, const remat::RuntimeStatistics& remat,
-                           const remat::BackgroundPlannerStatistics& planning) {
+// Bytes without lineage, by reason.
+nlohmann::json roots_json(const remat::RuntimeStatistics& remat) {
   nlohmann::json roots = nlohmann::json::object();
   for (size_t k = 1; k < static_cast<size_t>(remat::RootReason::kCount); ++k) {
     roots[remat::kRootReasonNames[k]] = remat.root_bytes[k];
   }
+  return roots;
+}
+
+}  // namespace
+
+nlohmann::json device_json(const AllocatorStatistics& memory, const remat::RuntimeStatistics& remat,
+                           const remat::BackgroundPlannerStatistics& planning) {
   nlohmann::json coverage = nlohmann::json::object();
   for (const auto& [name, counts] : remat.chaos_coverage) {
     coverage[name] = {{"made", counts.made}, {"restored", counts.restored}};
@@ -55,7 +60,7 @@ nlohmann::json device_json(const AllocatorStatistics& memory, const remat::Runti
       {"operators_seen", remat.operators_seen},
       {"operators_recorded", remat.operators_recorded},
       {"operators_replayed", remat.operators_replayed},
-      {"root_bytes", roots},
+      {"root_bytes", roots_json(remat)},
       {"escapes", remat.escapes},
       {"windows", memory.windows},
       {"remaps", memory.remaps},
@@ -64,6 +69,7 @@ nlohmann::json device_json(const AllocatorStatistics& memory, const remat::Runti
       {"remapped_bytes", memory.remapped_bytes},
       {"retries", memory.retries},
       {"num_ooms", memory.out_of_memory},
+      {"unseen_writes", remat.unseen_writes},
       {"contents_compared", remat.contents_compared},
       {"contents_different", remat.contents_different},
       {"chaos_coverage", coverage},

@@ -103,3 +103,54 @@ def test_an_address_that_is_asked_for_stays():
         f"{[ESCAPED] * 3}", "True True", f"{ROOT} 3000.0 True",
         f"['data_ptr'] {ESCAPED} True 0 0", "RuntimeError", "RuntimeError", "TypeError",
         "True method_descriptor"]
+
+
+KEPT_ADDRESS_JOB = """
+import ctypes
+import torch
+import tidepool
+from tidepool.job import _job
+plugin = _job.current().plugin
+def evict(tensor):
+    return plugin.evict(tensor.untyped_storage()._cdata)
+weight = torch.nn.Parameter(torch.randn(4000))
+values = (ctypes.c_float * 4000).from_address(weight.data_ptr())  # asked for once, and kept
+def write_all():
+    for k in range(4000):
+        values[k] += 1
+with torch.no_grad():
+    first, away, expected = weight * 2, weight * 2, (weight * 2).tolist()
+    evict(away)
+    write_all()
+    second, expected_second = weight * 3, [value * 3 for value in weight.tolist()]
+    evicted = evict(first)
+    print(evicted, first.tolist() == expected, second.sum().item() == torch.tensor(
+        expected_second).sum().item())
+    try:
+        print(away.sum())
+    except RuntimeError as error:
+        print("written since then" in str(error))
+    # From then on a single element is noticed, too; also where only the restoration can.
+    third, expected = weight * 4, (weight * 4).tolist()
+    values[17] += 1
+    fourth = weight * 5
+    print(evict(third), third.tolist() == expected, evict(fourth))
+    values[18] += 1
+    try:
+        print(fourth.sum())
+    except RuntimeError as error:
+        print("written since then" in str(error))
+    # Who asks for the address before each write has everything restored in time.
+    fifth, expected = weight * 6, (weight * 6).tolist()
+    print(evict(fifth))
+    weight.data_ptr()
+    write_all()
+    print(fifth.tolist() == expected, (weight * 7)[18].equal(torch.tensor(values[18]) * 7))
+print(tidepool.stats()["devices"]["cpu"]["unseen_writes"])
+"""
+
+
+@pytest.mark.torch_floor
+def test_writes_through_an_address_that_was_kept_are_noticed():
+    said = harness.lines_of(KEPT_ADDRESS_JOB)
+    assert said == ["0 True True", "True", "0 True 1", "True", "1", "True True", "3"]
