@@ -130,6 +130,25 @@ def test_a_call_gives_what_the_graph_gives(graphs, plugin):
     assert plugin.calls == [("aten::mm.out",)]
 
 
+def test_a_first_call_is_recorded_under_the_mode_that_looks_at_custom_operators(graphs):
+    pytest.importorskip("torch._dynamo")  # else what follows imports itself
+    from torch._functorch._aot_autograd import runtime_wrappers
+
+    seen = []
+
+    class Watching(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    with getattr(runtime_wrappers, _compiled_calls.FIRST_CALL_MODE)():
+        assert called(graphs, Owner(), inputs_of_a_call()) is not None
+    inputs = inputs_of_a_call()
+    with Watching():  # a mode of the job's would see our operator
+        assert called(graphs, Owner(), inputs) is None
+    assert seen == []
+
+
 def test_copies_of_what_it_writes_are_kept_for_its_results(graphs, plugin):
     owner, seen = Owner(), []
     graphs.of(owner)

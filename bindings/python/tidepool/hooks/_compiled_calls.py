@@ -16,6 +16,7 @@ Of other graphs nothing is known; _compiled keeps what they read and make.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import weakref
@@ -32,6 +33,9 @@ SCHEMA = "(int graph, int call, Tensor[] inputs, int[] numbers, int results) -> 
 # Inputs that a graph writes are copied twice at each call. Statistics of layers are smaller, caches
 # of keys and values larger.
 MOST_WRITTEN_BYTES = 1 << 20
+# The mode under which PyTorch calls a graph for the first time, to see whether custom operators
+# return their operands' memory. Graphs that are recorded call no custom operators.
+FIRST_CALL_MODE = "_AnalyzeCustomOpInputOutputMode"
 
 
 class Graphs:
@@ -128,9 +132,20 @@ class Graphs:
                 return None
         if graph.number_places is None:
             graph.number_places = places
-        modes = self._torch._C._len_torch_dispatch_stack()
         fits = places == graph.number_places and len(inputs) == code.inputs
-        return (tensors, numbers) if fits and tensors and not modes else None
+        return (tensors, numbers) if fits and tensors and not self._is_watched() else None
+
+    def _is_watched(self) -> bool:
+        """Return whether a mode of the job's is to see what the graph calls."""
+        stack = self._torch._C
+        return any(type(stack._get_dispatch_stack_at(k)).__name__ != FIRST_CALL_MODE
+                   for k in range(stack._len_torch_dispatch_stack()))
+
+    def _unwatched(self):
+        """Return a context in which the mode of a first call does not see our operator."""
+        if self._torch._C._len_torch_dispatch_stack() == 0:
+            return contextlib.nullcontext()
+        return self._torch.utils._python_dispatch._disable_current_modes()
 
     def _may_be_copied(self, code: _graph_code.GraphCode, inputs) -> bool:
         """Return whether copies may stand for the inputs that a graph writes."""
@@ -166,7 +181,8 @@ class Graphs:
         call, token = _Call(run, owner, []), next(self._tokens)
         self._calls[token] = call
         try:
-            made = self._operator(graph.number, token, tensors, numbers, graph.made)
+            with self._unwatched():
+                made = self._operator(graph.number, token, tensors, numbers, graph.made)
         finally:
             del self._calls[token]
         preserving = self._torch.autograd._unsafe_preserve_version_counter
