@@ -50,19 +50,18 @@ void Versions::start_root_version(Storage& storage, RootReason reason) {
   replace_value(storage, contents_.store.new_value(present.bytes, reason), nullptr);
 }
 
-bool Versions::heed_unseen_write(Storage& storage, DeviceLock& lock) {
-  wait_until_unread(storage, lock);
+void Versions::heed_unseen_write(Storage& storage, DeviceLock& lock) {
   ContentWatch& watch = contents_.residency.watch;
-  if (storage.dead || !watch.is_changed(*storage.current)) return false;
+  if (!watch.is_changed(*storage.current)) return;
+  if (wait_until_unread(storage, lock)) {
+    if (storage.dead || !watch.is_changed(*storage.current)) return;
+  }
   ++watch.unseen_writes;
   storage.written_unseen = true;
   abandon_readers(storage);
   Value& old = *storage.current;
-  old.lost = old.producer == nullptr;
-  contents_.residency.unlist(storage);
-  storage.versions = 0;
-  replace_value(storage, contents_.store.new_value(old.bytes, RootReason::kRawWrite), nullptr);
-  return true;
+  old.lost = old.producer == nullptr && old.consumers != nullptr;
+  start_root_version(storage, RootReason::kRawWrite);
 }
 
 void Versions::link(Record& record) {

@@ -19,10 +19,10 @@ class Versions {
   // whatever reads the present ones, and makes its value a fresh root for `reason`.
   void cut(Storage& storage, RootReason reason, DeviceLock& lock);
 
-  // Whether the present contents, which are resident and locked, were written unseen since an
+  // Notices present contents, which are resident and locked, that were written unseen since an
   // operator read them (ContentWatch). They are other contents from then on: what was made from the
   // old ones stays where it is, and cannot be restored where it was evicted.
-  bool heed_unseen_write(Storage& storage, DeviceLock& lock);
+  void heed_unseen_write(Storage& storage, DeviceLock& lock);
 
   // Whether the present contents may be overwritten: no restoration reads them, and they have a
   // producer or no readers.

@@ -3,22 +3,27 @@
 #include "allocator/base/fingerprint.h"
 
 namespace tidepool::remat {
+namespace {
 
-ContentWatch::Seen ContentWatch::look_at(const void* address, size_t bytes, bool whole) {
-  return {whole ? fingerprint(address, bytes) : sampled_fingerprint(address, bytes), whole};
+// A storage that is found to be written unseen gets another value: each value is always looked at
+// in one way.
+uint64_t look_at(const Value& value) {
+  return value.storage->written_unseen ? fingerprint(value.address(), value.bytes)
+                                       : sampled_fingerprint(value.address(), value.bytes);
 }
+
+}  // namespace
 
 void ContentWatch::read(const Storage& storage) {
   Value& value = *storage.current;
   if (value.watched) return;
   value.watched = true;
-  seen_[&value] = look_at(storage.address, value.bytes, storage.written_unseen);
+  seen_[&value] = look_at(value);
 }
 
 bool ContentWatch::is_changed(const Value& value) const {
   if (!value.watched || value.storage == nullptr || value.storage->writing) return false;
-  const Seen& seen = seen_.at(&value);
-  return look_at(value.address(), value.bytes, seen.whole).fingerprint != seen.fingerprint;
+  return look_at(value) != seen_.at(&value);
 }
 
 }  // namespace tidepool::remat

@@ -20,11 +20,11 @@ class ContentWatch {
   explicit ContentWatch(const Backend& backend) : enabled_(backend.host_reads_contents()) {}
   // Has all contents watched that no operator has made, not only those whose address was handed
   // out; for where raw accesses are not noticed.
-  void watch_roots() { watches_roots_ = enabled_; }
+  void watch_roots() { watches_roots_ = true; }
 
   bool watches(const Storage& storage) const {
-    return (storage.fixed && enabled_ && !storage.escaped) ||
-           (watches_roots_ && storage.current->producer == nullptr && !storage.escaped);
+    const bool is_root = watches_roots_ && storage.current->producer == nullptr;
+    return enabled_ && (storage.fixed || is_root) && !storage.escaped;
   }
   // An operator that is recorded reads the contents. Requires: they are available.
   void read(const Storage& storage);
@@ -42,15 +42,9 @@ class ContentWatch {
   uint64_t unseen_writes = 0;  // how often contents were found changed
 
  private:
-  struct Seen {
-    uint64_t fingerprint = 0;
-    bool whole = false;
-  };
-  static Seen look_at(const void* address, size_t bytes, bool whole);
-
   const bool enabled_;
   bool watches_roots_ = false;
-  absl::flat_hash_map<const Value*, Seen> seen_;
+  absl::flat_hash_map<const Value*, uint64_t> seen_;
 };
 
 }  // namespace tidepool::remat

@@ -20,9 +20,8 @@ inline RestorationError written_unseen_error(const Record& record, const Value& 
   return RestorationError(fmt::format(
       "cannot restore the result of {}: a tensor of {} bytes that it had read was written since "
       "then through an address that had been handed out before (data_ptr()), or by code that "
-      "writes "
-      "unannounced. Ask for the address before each time that you write, or use that of numpy(), "
-      "which may be kept",
+      "writes unannounced. Ask for the address before each time that you write, or use that of "
+      "numpy(), which may be kept",
       record.type->name, read.bytes));
 }
 
