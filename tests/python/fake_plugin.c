@@ -71,6 +71,7 @@ int tidepool_escape(void* s, char* e, size_t n) { return (void)s, (void)e, (void
 int tidepool_written(void* s, char* e, size_t n) { return (void)s, (void)e, (void)n, 0; }
 void tidepool_gives_up(void* storage) { (void)storage; }
 void* tidepool_data_ptr_method(const void* python) { return (void)python, NULL; }
+void tidepool_address_place(void* c, int i, int k) { (void)c, (void)i, (void)k; }
 int tidepool_state(void* storage) { return (void)storage, 0; }
 int tidepool_evict(void* storage) { return (void)storage, 0; }
 size_t tidepool_evict_all(void) { return 0; }

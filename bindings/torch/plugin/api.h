@@ -57,6 +57,8 @@ TIDEPOOL_EXPORT int tidepool_written(void* storage, char* error, size_t error_by
 // `torch.nn.Parameter`; `type_offset` and `impl_offset` say where an object of these has the
 // pointers to its type and to its `c10::TensorImpl`; `integer_of` is PyLong_FromVoidPtr, `call`
 // PyObject_CallOneArg; `otherwise` is a callable that takes the tensor, kept alive by the caller.
+// The others are PyEval_GetFrame, PyFrame_GetCode, PyFrame_GetLasti (nullptr before Python 3.11) and
+// Py_DecRef.
 struct tidepool_python_tensors {
   void* tensor_type;
   void* parameter_type;
@@ -65,14 +67,22 @@ struct tidepool_python_tensors {
   void* (*integer_of)(void*);
   void* (*call)(void*, void*);
   void* otherwise;
+  void* (*frame)();
+  void* (*code_of)(void*);
+  int (*instruction_of)(void*);
+  void (*drop)(void*);
 };
 typedef void* (*tidepool_python_method)(void* self, void* no_arguments);
 // Returns a function for a PyMethodDef without arguments, which gives a tensor's address after
-// tidepool_written() for a parameter and tidepool_escape() for other tensors. Where these would
-// have to wait, where something overrides PyTorch's functions, or for other types of tensors, it
-// returns what `otherwise` does. It has to be called with the GIL, as Python calls methods.
+// tidepool_written() for a parameter, or where the job keeps no address, and tidepool_escape()
+// else. Where these would have to wait, where something overrides PyTorch's functions, for other
+// types of tensors, and at places of the job that are not known, it returns what `otherwise` does.
+// It has to be called with the GIL, as Python calls methods.
 TIDEPOOL_EXPORT tidepool_python_method
 tidepool_data_ptr_method(const tidepool_python_tensors* python);
+// Says whether a place of the job that asks for addresses may keep them: an instruction of a code
+// object, which stays alive. With the GIL.
+TIDEPOOL_EXPORT void tidepool_address_place(void* code, int instruction, int keeps);
 
 // Says that a storage's bytes are about to go while what was computed from them is still in use:
 // the job resizes it to nothing and will fill it again, as FSDP does with gathered parameters, or

@@ -5,7 +5,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstring>
+#include <optional>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/plugin/api.h"
@@ -18,7 +21,26 @@ using namespace tidepool::torch_glue;
 
 namespace {
 
+using Place = std::pair<void*, int>;  // a code object, and an instruction of it
+
 tidepool_python_tensors g_python = {};
+
+// Whether places of the job that ask for addresses may keep them. Guarded by the GIL.
+absl::flat_hash_map<Place, bool>& keeping_places() {
+  static auto* const places = new absl::flat_hash_map<Place, bool>;
+  return *places;
+}
+
+// Whether the code that asks may keep the address. nullopt: it is not known yet.
+std::optional<bool> may_keep() {
+  void* const frame = g_python.instruction_of == nullptr ? nullptr : g_python.frame();
+  if (frame == nullptr) return true;
+  void* const code = g_python.code_of(frame);  // lives as long as its frame
+  g_python.drop(code);
+  const auto found = keeping_places().find(Place{code, g_python.instruction_of(frame)});
+  if (found == keeping_places().end()) return std::nullopt;
+  return found->second;
+}
 
 void* field(void* object, size_t offset) {
   void* found = nullptr;
@@ -33,6 +55,13 @@ bool can_mark_at_once(const remat::Storage& storage) {
   return storage.current->producer != nullptr || storage.current->consumers == nullptr;
 }
 
+bool has_escaped(Engine& engine, c10::StorageImpl* storage) {
+  const DeviceLock lock(engine.mutex());
+  const remat::Storage* const tracked =
+      find_tracked(engine, storage, remat::RootReason::kUntracked);
+  return tracked != nullptr && tracked->escaped_for_good();
+}
+
 bool mark_at_once(c10::TensorImpl* tensor) {
   c10::StorageImpl* const storage = storage_of(tensor);
   Engine* const engine = storage == nullptr ? nullptr : engine_of(storage);
@@ -41,14 +70,15 @@ bool mark_at_once(c10::TensorImpl* tensor) {
   // Of parameters it is asked for to compare them (tied weights), and all that is computed from an
   // escaped tensor must stay: only their address is fixed.
   const bool parameter = tensor->requires_grad() && (*borrowed).is_leaf();
+  if (!parameter && has_escaped(*engine, storage)) return true;
+  const std::optional<bool> keeps = parameter ? false : may_keep();
+  if (!keeps) return false;
   remat::Runtime& runtime = engine->runtime();
   DeviceLock lock(engine->mutex());
   remat::Storage* const tracked = find_tracked(*engine, storage, remat::RootReason::kUntracked);
-  if (tracked == nullptr) return false;
-  if (tracked->escaped_for_good() && !parameter) return true;
-  if (!can_mark_at_once(*tracked)) return false;
+  if (tracked == nullptr || !can_mark_at_once(*tracked)) return false;
   const remat::LockedStorage locked(runtime, tracked);
-  hand_out_address(runtime, tracked, !parameter, lock);
+  hand_out_address(runtime, tracked, *keeps, lock);
   return true;
 }
 
@@ -71,4 +101,8 @@ void* data_ptr(void* self, void*) {
 tidepool_python_method tidepool_data_ptr_method(const tidepool_python_tensors* python) {
   g_python = *python;
   return &data_ptr;
+}
+
+void tidepool_address_place(void* code, int instruction, int keeps) {
+  keeping_places()[Place{code, instruction}] = keeps != 0;
 }

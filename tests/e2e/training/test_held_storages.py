@@ -105,6 +105,42 @@ def test_an_address_that_is_asked_for_stays():
         "True method_descriptor"]
 
 
+ALIGNMENT_JOB = """
+import operator
+import torch
+from tidepool.job import _job
+plugin = _job.current().plugin
+def state(tensor):
+    return plugin.state(tensor.untyped_storage()._cdata)
+def evict(tensor):
+    return plugin.evict(tensor.untyped_storage()._cdata)
+def is_aligned(tensor):
+    return tensor.data_ptr() % 16 == 0
+base = torch.ones(1000)
+for _ in range(30):  # Python specializes what runs often
+    flat = base * 2
+    aligned = is_aligned(flat[:512]) and is_aligned(flat)
+print(aligned, state(flat))
+part = flat[:512] * 3
+print(evict(part), part.sum().item())
+flat += 1
+print((flat[:512] * 3).sum().item(), is_aligned(flat), state(flat))
+# What asks in C may keep what it gets, whatever its caller makes of it.
+flat = base * 2
+print(operator.methodcaller("data_ptr")(flat) % 16, state(flat))
+evicted = base * 2
+evict(evicted)
+print(is_aligned(evicted), state(evicted), evicted.sum().item())
+"""
+
+
+@pytest.mark.torch_floor
+def test_who_asks_for_an_alignment_keeps_no_address():
+    said = harness.lines_of(ALIGNMENT_JOB)
+    assert said == [f"True {ROOT}", "1 3072.0", f"4608.0 True {ROOT}", f"0 {ESCAPED}",
+                    f"True {ROOT} 2000.0"]
+
+
 KEPT_ADDRESS_JOB = """
 import ctypes
 import torch

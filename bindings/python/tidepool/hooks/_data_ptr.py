@@ -27,7 +27,9 @@ class PythonTensors(ctypes.Structure):
     _fields_ = (("tensor_type", ctypes.c_void_p), ("parameter_type", ctypes.c_void_p),
                 ("type_offset", ctypes.c_size_t), ("impl_offset", ctypes.c_size_t),
                 ("integer_of", ctypes.c_void_p), ("call", ctypes.c_void_p),
-                ("otherwise", ctypes.py_object))
+                ("otherwise", ctypes.py_object), ("frame", ctypes.c_void_p),
+                ("code_of", ctypes.c_void_p), ("instruction_of", ctypes.c_void_p),
+                ("drop", ctypes.c_void_p))
 
 
 _alive: list[object] = []  # what Python and the plugin have pointers to, until the process ends
@@ -43,10 +45,15 @@ def method(library, torch, otherwise: Callable):
     if layout is None or any(other != layout for other in others):
         return otherwise
     python = ctypes.pythonapi
+
+    def address(name: str) -> int | None:
+        function = getattr(python, name, None)  # not every version has all
+        return function and ctypes.cast(function, ctypes.c_void_p).value
+
     described = PythonTensors(
-        id(torch.Tensor), id(torch.nn.Parameter), *layout,
-        ctypes.cast(python.PyLong_FromVoidPtr, ctypes.c_void_p),
-        ctypes.cast(python.PyObject_CallOneArg, ctypes.c_void_p), otherwise)
+        id(torch.Tensor), id(torch.nn.Parameter), *layout, address("PyLong_FromVoidPtr"),
+        address("PyObject_CallOneArg"), otherwise, address("PyEval_GetFrame"),
+        address("PyFrame_GetCode"), address("PyFrame_GetLasti"), address("Py_DecRef"))
     function = library.tidepool_data_ptr_method(ctypes.byref(described))
     if not function:
         return otherwise

@@ -7,8 +7,8 @@ restore first. Three kinds of access, each of them one function of the plugin:
 - write: they may be written during the call, or the address is compared (a storage's data_ptr): a
   new root version, which stays where it is; but `torch.save`, which only asks whether two storages
   are the same, gets a number of the storage, and nothing stays for that;
-- escape: an alias stays for ever (numpy, DLPack, sharing, a tensor's data_ptr): never evicted
-  again, and what is computed from it stays, too.
+- escape: an alias stays for ever (numpy, DLPack, sharing, a tensor's data_ptr where it may be
+  kept): never evicted again, and what is computed from it stays, too.
 
 Only the innermost functions are wrapped: pickle, deepcopy, `torch.save`, multiprocessing and typed
 storages all end in them. Storages that are not tracked yet are marked as well: an alias taken now
@@ -30,6 +30,7 @@ from typing import Any
 
 from ..job import _plugin
 from . import _data_ptr
+from ._addresses import AddressPlaces
 from ._callers import call_as_caller
 
 # Readers by the class that has them; what a PyTorch version lacks is skipped.
@@ -50,14 +51,14 @@ STORAGE_READERS = {
 _MISSING = object()
 
 
-def hand_out(plugin, tensor, storage: int) -> None:
-    """Give up a tensor's address: whoever keeps it may write there at any time.
+def hand_out(plugin, tensor, storage: int, keeps: bool = True) -> None:
+    """Give up a tensor's address: whoever `keeps` it may write there at any time.
 
     Of parameters it is asked for to compare them (tied weights), and all that is computed from an
     escaped tensor must stay: only their address is fixed.
     """
     is_parameter = tensor.requires_grad and tensor.is_leaf
-    (plugin.written if is_parameter else plugin.escape)(storage)
+    (plugin.written if is_parameter or not keeps else plugin.escape)(storage)
 
 
 class Readers:
@@ -252,12 +253,13 @@ class Readers:
         """For a tensor's address."""
         find, plugin = self.storage_of, self._plugin
         overridden = self._torch.overrides.has_torch_function_unary
+        places = AddressPlaces(plugin)
 
         @functools.wraps(original)
         def address(self, *args, **kwargs):
             storage = 0 if overridden(self) else find(self)
             if storage:
-                hand_out(plugin, self, storage)
+                hand_out(plugin, self, storage, places.keeps(sys._getframe(1)))
             return original(self, *args, **kwargs)
 
         return address

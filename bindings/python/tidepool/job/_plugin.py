@@ -45,6 +45,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_written": _ONE_STORAGE,
     "tidepool_gives_up": (None, [_ADDRESS]),
     "tidepool_data_ptr_method": (_ADDRESS, [_ADDRESS]),
+    "tidepool_address_place": (None, [_ADDRESS, ctypes.c_int, ctypes.c_int]),
     "tidepool_state": (ctypes.c_int, [_ADDRESS]),
     "tidepool_evict": (ctypes.c_int, [_ADDRESS]),
     "tidepool_evict_all": (_SIZE, []),

@@ -1,0 +1,106 @@
+"""Where the address that a job asks for may be kept, by the code that asks."""
+
+import functools
+import operator
+import sys
+
+import pytest
+from tidepool.hooks import _addresses
+
+OF_A_REMAINDER = (
+    "a.data_ptr() % 16",
+    "a.data_ptr() % unit",
+    "a.data_ptr() % (2 * pair[0]) == 0",
+    "not a.data_ptr() % -unit",
+    "pair[1].data_ptr() % sizes.unit",
+)
+KEEPING = (
+    "a.data_ptr()",
+    "a.data_ptr() // 16",
+    "a.data_ptr() & -16",
+    "16 % a.data_ptr()",
+    "-a.data_ptr() % 16",
+    "a.data_ptr() + 5 % 16",
+    "a.data_ptr() == a.data_ptr()",
+    "(a.data_ptr(), 5 % 3)",
+    "[a.data_ptr()][0] % 16",
+    "a.data_ptr().__mod__(16)",
+    "(kept := a.data_ptr()) % 16",
+    "a.data_ptr() % max(unit, 2)",
+    "foreign(a) % 16",
+    "partial() % 16",
+    "getattr(a, 'data_ptr')() % 16",
+)
+
+
+class Asked:
+    """Stands for a tensor: its address is asked for by whoever calls `data_ptr`."""
+
+    def __init__(self):
+        self.found = []
+
+    def data_ptr(self):
+        frame = sys._getframe(1)
+        self.found.append(_addresses.takes_remainder(frame.f_code, frame.f_lasti))
+        return 64
+
+
+def verdicts(expression, times=50):
+    """Return what is said while an expression runs so often that Python specializes it."""
+    asked = Asked()
+    names = {"unit": 16, "pair": (8, asked), "foreign": operator.methodcaller("data_ptr"),
+             "sizes": type("Sizes", (), {"unit": 4}), "partial": functools.partial(asked.data_ptr)}
+    exec(f"def ask(a):\n    return {expression}\n", names)
+    for _ in range(times):
+        names["ask"](asked)
+    return set(asked.found)
+
+
+@pytest.mark.parametrize("expression", OF_A_REMAINDER)
+def test_of_an_alignment_nothing_is_kept(expression):
+    assert verdicts(expression) == {True}
+
+
+@pytest.mark.parametrize("expression", KEEPING)
+def test_an_address_that_goes_anywhere_else_may_be_kept(expression):
+    assert verdicts(expression) == {False}
+
+
+def test_instructions_with_long_arguments():
+    names = [f"name_{k}" for k in range(600)]
+    lines = [f"    {name} = {k}.5" for k, name in enumerate(names)]
+    space = {}
+    exec("\n".join(["def ask(a):", *lines, "    return a.data_ptr() % name_599"]), space)
+    asked = Asked()
+    space["ask"](asked)
+    assert asked.found == [True]
+
+
+class Library:
+    def __init__(self):
+        self.noted = []
+
+    def tidepool_address_place(self, code, instruction, keeps):
+        self.noted.append(keeps)
+
+
+def paused():
+    """Return a frame that stays where it is."""
+    def wait():
+        yield
+
+    generator = wait()
+    next(generator)
+    return generator
+
+
+def test_a_place_is_judged_once_and_told_to_the_plugin(monkeypatch):
+    library = Library()
+    places = _addresses.AddressPlaces(type("Plugin", (), {"library": library}))
+    first, second = paused(), paused()
+    assert places.keeps(first.gi_frame)
+    assert places.keeps(first.gi_frame)
+    assert library.noted == [True]
+    monkeypatch.setattr(_addresses, "_MOST", 1)  # there is no room for a second one
+    assert places.keeps(second.gi_frame)
+    assert library.noted == [True]
