@@ -117,3 +117,49 @@ def test_a_rank_that_ends_ends_the_job(tmp_path, part, ranks):
             f"{part} {rank} failed" for rank in range(survivors)]
     said = f"rank {ranks - 1}: OutOfMemoryError: out of memory: 1.00 EiB"
     assert (said in ended[1].stderr) == (part == "out_of_memory")
+
+
+MESSAGES_JOB = """
+import json, os
+import torch
+import torch.distributed.rpc as rpc
+from torch.distributed import autograd
+rank = 1 if os.fork() == 0 else 0
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", TP_SOCKET_IFNAME="lo")
+def twice(tensor):
+    return torch.sin(tensor) * 2
+said = []
+def note(tensor):
+    said.append(tensor.double().sum().item())
+torch.manual_seed(rank)
+made = [torch.randn(200_000).cos() for _ in range(6)]
+rpc.init_rpc(f"rank{rank}", rank=rank, world_size=2, rpc_backend_options=(
+    rpc.TensorPipeRpcBackendOptions(init_method="file://" + os.environ["MEETING"])))
+if rank == 0:
+    for tensor in made:
+        note(rpc.rpc_sync("rank1", torch.sum, (tensor,)))
+        note(rpc.rpc_sync("rank1", twice, (torch.cos(tensor),)))
+    with autograd.context() as number:
+        leaf = torch.randn(200_000, requires_grad=True)
+        autograd.backward(number, [rpc.rpc_sync("rank1", twice, (leaf * 3,)).sum()])
+        note(autograd.get_gradients(number)[leaf])
+rpc.shutdown()
+for tensor in made:
+    note(torch.sin(tensor))
+print(rank, said, flush=True)
+if rank == 0:
+    os.wait()
+"""
+
+
+@pytest.mark.torch_floor
+def test_messages_carry_what_is_evicted_otherwise(tmp_path):
+    """An agent reads tensors by address when it likes."""
+    said = []
+    for name, front in (("plain", []), ("ours", harness.attached(harness.AMPLE, "--chaos=op"))):
+        done = harness.run([*front, sys.executable, "-c", MESSAGES_JOB],
+                           MEETING=str(tmp_path / name))
+        assert done.returncode == 0, done.stderr
+        said.append(sorted(done.stdout.splitlines()))
+    assert len(said[0]) == 2
+    assert said[0] == said[1]

@@ -1,4 +1,4 @@
-"""What DistributedDataParallel's C++ does by address runs in regions, without PyTorch."""
+"""What happens around C++ of distributed jobs that reads by address, without PyTorch."""
 
 import contextlib
 import types
@@ -8,10 +8,18 @@ from tidepool.hooks import _distributed
 
 
 class Plugin:
-    """Says whether a region is open."""
+    """Says whether a region is open, and whether everything is kept."""
 
     def __init__(self):
-        self.depth = 0
+        self.depth, self.kept = 0, 0
+
+    @contextlib.contextmanager
+    def keeping(self):
+        self.kept += 1
+        try:
+            yield
+        finally:
+            self.kept -= 1
 
     @contextlib.contextmanager
     def region(self):
@@ -58,3 +66,40 @@ def test_a_pytorch_without_processes_is_left_alone():
     _distributed.follow_data_parallel(plugin, torch)
     torch.distributed.Reducer()._rebuild_buckets()
     assert seen[0][0] == 0
+
+
+def torch_with_messages(plugin, seen, *, available=True):
+    def start(agent):
+        seen.append(("start", agent, plugin.kept))
+        if agent is None:
+            raise RuntimeError("no agent")
+
+    api = types.SimpleNamespace(_set_and_start_rpc_agent=start,
+                                _reset_current_rpc_agent=lambda: seen.append(("stop", plugin.kept)))
+    rpc = types.SimpleNamespace(api=api, is_available=lambda: available)
+    return types.SimpleNamespace(
+        distributed=types.SimpleNamespace(is_available=lambda: True, rpc=rpc))
+
+
+def test_everything_stays_while_messages_are_sent():
+    plugin, seen = Plugin(), []
+    torch = torch_with_messages(plugin, seen)
+    _distributed.follow_messages(plugin, torch)
+    api = torch.distributed.rpc.api
+    with pytest.raises(RuntimeError, match="no agent"):
+        api._set_and_start_rpc_agent(None)
+    assert plugin.kept == 0
+    for _ in range(2):
+        api._set_and_start_rpc_agent("agent")
+        assert plugin.kept == 1
+        api._reset_current_rpc_agent()
+        assert plugin.kept == 0
+    assert seen == [("start", None, 1), *[("start", "agent", 1), ("stop", 1)] * 2]
+
+
+def test_a_pytorch_without_messages_is_left_alone():
+    plugin, seen = Plugin(), []
+    torch = torch_with_messages(plugin, seen, available=False)
+    _distributed.follow_messages(plugin, torch)
+    torch.distributed.rpc.api._set_and_start_rpc_agent("agent")
+    assert seen == [("start", "agent", 0)]

@@ -1,13 +1,18 @@
-"""DistributedDataParallel: what its C++ reads by address stays while it does.
+"""Jobs of several processes: what their C++ reads by address stays while it does.
 
-Its reducer makes small tensors, writes and reads them by address, and spreads them over the
-processes, when a model is wrapped and when buckets are formed anew. All else that it does with
-parameters, gradients and buckets it does by operators; that it compares storages is answered
-without their bytes.
+The reducer of DistributedDataParallel makes small tensors, writes and reads them by address, and
+spreads them over the processes, when a model is wrapped and when buckets are formed anew. All else
+that it does with parameters, gradients and buckets it does by operators; that it compares storages
+is answered without their bytes.
+
+`torch.distributed.rpc` reads the tensors of a message by address, on threads of its own, until the
+message is sent, and gradients of distributed autograd are sent by C++ alone: nothing is evicted as
+long as its agent runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 
@@ -18,6 +23,28 @@ def follow_data_parallel(plugin, torch) -> None:
     in_region(plugin, torch.nn.parallel.DistributedDataParallel, "_ddp_init_helper")
     in_region(plugin, torch.distributed, "_verify_params_across_processes")
     in_region(plugin, torch.distributed.Reducer, "_rebuild_buckets")
+
+
+def follow_messages(plugin, torch) -> None:
+    """Have nothing evicted from now on while an agent of `torch.distributed.rpc` runs."""
+    if not torch.distributed.is_available() or not torch.distributed.rpc.is_available():
+        return
+    api, kept = torch.distributed.rpc.api, contextlib.ExitStack()
+    start, stop = api._set_and_start_rpc_agent, api._reset_current_rpc_agent
+
+    @functools.wraps(start)
+    def started(agent):
+        with contextlib.ExitStack() as keeping:
+            keeping.enter_context(plugin.keeping())
+            start(agent)
+            kept.push(keeping.pop_all())
+
+    @functools.wraps(stop)
+    def stopped():
+        with kept.pop_all():
+            stop()
+
+    api._set_and_start_rpc_agent, api._reset_current_rpc_agent = started, stopped
 
 
 def in_region(plugin, owner, name: str) -> None:
