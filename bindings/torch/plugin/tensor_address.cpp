@@ -31,9 +31,12 @@ absl::flat_hash_map<Place, bool>& keeping_places() {
   return *places;
 }
 
+// The frame of Python that asks; nullptr where what it is at cannot be told. Python may collect
+// garbage in this call, and so wait for the device's lock.
+void* asking_frame() { return g_python.instruction_of == nullptr ? nullptr : g_python.frame(); }
+
 // Whether the code that asks may keep the address. nullopt: it is not known yet.
-std::optional<bool> may_keep() {
-  void* const frame = g_python.instruction_of == nullptr ? nullptr : g_python.frame();
+std::optional<bool> may_keep(void* frame) {
   if (frame == nullptr) return true;
   void* const code = g_python.code_of(frame);  // lives as long as its frame
   g_python.drop(code);
@@ -55,13 +58,6 @@ bool can_mark_at_once(const remat::Storage& storage) {
   return storage.current->producer != nullptr || storage.current->consumers == nullptr;
 }
 
-bool has_escaped(Engine& engine, c10::StorageImpl* storage) {
-  const DeviceLock lock(engine.mutex());
-  const remat::Storage* const tracked =
-      find_tracked(engine, storage, remat::RootReason::kUntracked);
-  return tracked != nullptr && tracked->escaped_for_good();
-}
-
 bool mark_at_once(c10::TensorImpl* tensor) {
   c10::StorageImpl* const storage = storage_of(tensor);
   Engine* const engine = storage == nullptr ? nullptr : engine_of(storage);
@@ -70,13 +66,14 @@ bool mark_at_once(c10::TensorImpl* tensor) {
   // Of parameters it is asked for to compare them (tied weights), and all that is computed from an
   // escaped tensor must stay: only their address is fixed.
   const bool parameter = tensor->requires_grad() && (*borrowed).is_leaf();
-  if (!parameter && has_escaped(*engine, storage)) return true;
-  const std::optional<bool> keeps = parameter ? false : may_keep();
-  if (!keeps) return false;
+  void* const frame = parameter ? nullptr : asking_frame();
   remat::Runtime& runtime = engine->runtime();
   DeviceLock lock(engine->mutex());
   remat::Storage* const tracked = find_tracked(*engine, storage, remat::RootReason::kUntracked);
-  if (tracked == nullptr || !can_mark_at_once(*tracked)) return false;
+  if (tracked == nullptr) return false;
+  if (tracked->escaped_for_good() && !parameter) return true;
+  const std::optional<bool> keeps = parameter ? false : may_keep(frame);
+  if (!keeps || !can_mark_at_once(*tracked)) return false;
   const remat::LockedStorage locked(runtime, tracked);
   hand_out_address(runtime, tracked, *keeps, lock);
   return true;
