@@ -28,23 +28,10 @@
 #include "bindings/torch/intercept/call_draw.h"
 #include "bindings/torch/intercept/operands/call_arguments.h"
 #include "bindings/torch/intercept/operands/foreign_operands.h"
+#include "bindings/torch/intercept/operands/untrusted_call.h"
 #include "remat/operator_call.h"
 
 namespace tidepool::torch_glue {
-
-// A scope in which an operator runs of which nothing is known. Such an operator may run others on
-// other threads, and hold raw pointers to their results.
-class UntrustedCall {
- public:
-  UntrustedCall() { running_.fetch_add(1, std::memory_order_relaxed); }
-  ~UntrustedCall() { running_.fetch_sub(1, std::memory_order_relaxed); }
-  UntrustedCall(const UntrustedCall&) = delete;
-  UntrustedCall& operator=(const UntrustedCall&) = delete;
-  static bool any() { return running_.load(std::memory_order_relaxed) > 0; }
-
- private:
-  static inline std::atomic<int> running_{0};
-};
 
 class InterceptedCall {
  public:

@@ -56,6 +56,14 @@ def test_collectives_and_sharding_under_chaos(tmp_path, plain, chaos):
     assert run(tmp_path, "chaos", front, PARTS) == without(plain, *LARGE)
 
 
+def test_collectives_that_pytorch_checks(tmp_path, plain):
+    """Its checks send tensors of their own, which no operator has made."""
+    front = harness.attached(harness.AMPLE, "--chaos=op", "--offload", f"file:{tmp_path}:1GiB")
+    parts = ["replicated", "collectives"]
+    lines = run(tmp_path, "checked", front, parts, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+    assert lines == sorted(only(plain, parts[0]) + only(plain, parts[1]))
+
+
 def only(lines: list[str], part: str) -> list[str]:
     """Return the digests of one part."""
     return [line for line in lines if line.split()[0] == part]

@@ -1,5 +1,6 @@
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 
+#include "bindings/torch/intercept/operands/untrusted_call.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
@@ -53,6 +54,9 @@ remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool wri
     found = start_tracking(runtime, storage, reason);
     found->role = role;
     found->escaped = escaped;
+    // Code that nobody vouches for likely knows where the memory is that it has made for itself:
+    // c10d's checks of collectives have such tensors.
+    found->fixed = UntrustedCall::any();
   } else if (found->framework_storage != storage) [[unlikely]] {
     follow_swap(*found, storage);
   }
