@@ -57,8 +57,7 @@ TIDEPOOL_EXPORT int tidepool_written(void* storage, char* error, size_t error_by
 // `torch.nn.Parameter`; `type_offset` and `impl_offset` say where an object of these has the
 // pointers to its type and to its `c10::TensorImpl`; `integer_of` is PyLong_FromVoidPtr, `call`
 // PyObject_CallOneArg; `otherwise` is a callable that takes the tensor, kept alive by the caller.
-// The others are PyEval_GetFrame, PyFrame_GetCode, PyFrame_GetLasti (nullptr before Python 3.11)
-// and Py_DecRef.
+// The others are PyEval_GetFrame, PyFrame_GetCode, PyFrame_GetLasti and Py_DecRef.
 struct tidepool_python_tensors {
   void* tensor_type;
   void* parameter_type;

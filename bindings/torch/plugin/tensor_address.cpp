@@ -31,11 +31,8 @@ absl::flat_hash_map<Place, bool>& keeping_places() {
   return *places;
 }
 
-// The frame of Python that asks; nullptr where what it is at cannot be told. Python may collect
-// garbage in this call, and so wait for the device's lock.
-void* asking_frame() { return g_python.instruction_of == nullptr ? nullptr : g_python.frame(); }
-
-// Whether the code that asks may keep the address. nullopt: it is not known yet.
+// Whether the code that asks, in this frame of Python's or in none, may keep the address. nullopt:
+// it is not known yet.
 std::optional<bool> may_keep(void* frame) {
   if (frame == nullptr) return true;
   void* const code = g_python.code_of(frame);  // lives as long as its frame
@@ -66,7 +63,8 @@ bool mark_at_once(c10::TensorImpl* tensor) {
   // Of parameters it is asked for to compare them (tied weights), and all that is computed from an
   // escaped tensor must stay: only their address is fixed.
   const bool parameter = tensor->requires_grad() && (*borrowed).is_leaf();
-  void* const frame = parameter ? nullptr : asking_frame();
+  // Python may collect garbage in this call, and so wait for the device's lock.
+  void* const frame = parameter ? nullptr : g_python.frame();
   remat::Runtime& runtime = engine->runtime();
   DeviceLock lock(engine->mutex());
   remat::Storage* const tracked = find_tracked(*engine, storage, remat::RootReason::kUntracked);

@@ -57,11 +57,13 @@ def test_collectives_and_sharding_under_chaos(tmp_path, plain, chaos):
 
 
 def test_collectives_that_pytorch_checks(tmp_path, plain):
-    """Its checks send tensors of their own, which no operator has made."""
+    """Its checks send tensors of their own, which no operator has made.
+
+    Each is waited for: of what runs at once, as in DDP, these checks crash in plain PyTorch, too.
+    """
     front = harness.attached(harness.AMPLE, "--chaos=op", "--offload", f"file:{tmp_path}:1GiB")
-    parts = ["replicated", "collectives"]
-    lines = run(tmp_path, "checked", front, parts, TORCH_DISTRIBUTED_DEBUG="DETAIL")
-    assert lines == sorted(only(plain, parts[0]) + only(plain, parts[1]))
+    lines = run(tmp_path, "checked", front, ["collectives"], TORCH_DISTRIBUTED_DEBUG="DETAIL")
+    assert lines == only(plain, "collectives")
 
 
 def only(lines: list[str], part: str) -> list[str]:
@@ -128,12 +130,12 @@ def test_a_rank_that_ends_ends_the_job(tmp_path, part, ranks):
 
 
 MESSAGES_JOB = """
-import json, os
+import os
 import torch
 import torch.distributed.rpc as rpc
 from torch.distributed import autograd
 rank = 1 if os.fork() == 0 else 0
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", TP_SOCKET_IFNAME="lo")
+os.environ["TP_SOCKET_IFNAME"] = "lo"
 def twice(tensor):
     return torch.sin(tensor) * 2
 said = []

@@ -27,12 +27,19 @@ def test_what_is_held_stays():
     assert said[0] == f"{[RESIDENT, 0, 0, 1, EVICTED]} True"
 
 
-FALLBACK_JOB = """
+# Given to each of the programs: the state of a tensor's storage, and its eviction.
+HANDLES = """
 import torch
 from tidepool.job import _job
-state = _job.current().plugin.state
+plugin = _job.current().plugin
+def state(tensor):
+    return plugin.state(tensor.untyped_storage()._cdata)
+def evict(tensor):
+    return plugin.evict(tensor.untyped_storage()._cdata)
+"""
+FALLBACK_JOB = HANDLES + """
 def states(*tensors):
-    return [state(tensor.untyped_storage()._cdata) for tensor in tensors]
+    return [state(tensor) for tensor in tensors]
 before = torch.ones(1000) * 2
 print(states(before))
 library = torch.library.Library("_", "IMPL")
@@ -47,19 +54,12 @@ def test_a_kernel_for_all_operators_ends_recording():
     assert said[:2] == [f"{[RESIDENT]}", f"{[ROOT, ROOT]}"]
 
 
-ADDRESS_JOB = """
+ADDRESS_JOB = HANDLES + """
 import ctypes, pickle
-import torch
-from tidepool.job import _job
-plugin = _job.current().plugin
-def state(tensor):
-    return plugin.state(tensor.untyped_storage()._cdata)
-def evict(tensor):
-    assert plugin.evict(tensor.untyped_storage()._cdata)
 base = torch.ones(1000)
 in_place, away, view, seen = base + 1, base + 2, (base + 3).view(10, 100)[4, 7:], base + 4
-evict(away)
-evict(view)
+assert evict(away)
+assert evict(view)
 addresses = [each.data_ptr() for each in (in_place, away, view)]
 print([state(each) for each in (in_place, away, view)])
 print(addresses == [each.data_ptr() for each in (in_place, away, view)],
@@ -67,7 +67,7 @@ print(addresses == [each.data_ptr() for each in (in_place, away, view)],
 # What reads a fixed parameter is made again from what is there then.
 weight = torch.nn.Parameter(torch.ones(1000))
 product = (weight * 3).detach()
-evict(product)
+assert evict(product)
 address = weight.data_ptr()
 ctypes.memset(address, 0, 4000)
 print(state(weight), product.sum().item(), weight.data_ptr() == address)
@@ -105,15 +105,8 @@ def test_an_address_that_is_asked_for_stays():
         "True method_descriptor"]
 
 
-ALIGNMENT_JOB = """
+ALIGNMENT_JOB = HANDLES + """
 import operator
-import torch
-from tidepool.job import _job
-plugin = _job.current().plugin
-def state(tensor):
-    return plugin.state(tensor.untyped_storage()._cdata)
-def evict(tensor):
-    return plugin.evict(tensor.untyped_storage()._cdata)
 def is_aligned(tensor):
     return tensor.data_ptr() % 16 == 0
 base = torch.ones(1000)
@@ -141,14 +134,9 @@ def test_who_asks_for_an_alignment_keeps_no_address():
                     f"True {ROOT} 2000.0"]
 
 
-KEPT_ADDRESS_JOB = """
+KEPT_ADDRESS_JOB = HANDLES + """
 import ctypes
-import torch
 import tidepool
-from tidepool.job import _job
-plugin = _job.current().plugin
-def evict(tensor):
-    return plugin.evict(tensor.untyped_storage()._cdata)
 weight = torch.nn.Parameter(torch.randn(4000))
 values = (ctypes.c_float * 4000).from_address(weight.data_ptr())  # asked for once, and kept
 def write_all():

@@ -14,7 +14,6 @@ import types
 _MOST = 10_000  # places that are remembered; of further ones every address counts as kept
 # What may stand between a call and the remainder, beside loads.
 _NOTHING = ("CACHE", "EXTENDED_ARG", "NOP")
-_CALLS = ("CALL", "CALL_METHOD")
 _METHODS = ("LOAD_METHOD", "LOAD_ATTR")
 
 
@@ -46,7 +45,7 @@ def takes_remainder(code: types.CodeType, at: int) -> bool:
     # Python 3.11 calls by two instructions, of which the first may do all.
     if instructions[index].opname == "PRECALL":
         index += 1
-    if instructions[index].opname not in _CALLS or instructions[index].arg != 0:
+    if instructions[index].opname != "CALL" or instructions[index].arg != 0:
         return False
     before = (each for each in reversed(instructions[:index]) if each.opname != "PRECALL")
     method = next(before, None)
@@ -54,10 +53,9 @@ def takes_remainder(code: types.CodeType, at: int) -> bool:
         return False
     above = 0  # values that lie on the address
     for each in instructions[index + 1:]:
-        if each.opname == "BINARY_MODULO" or (each.opname == "BINARY_OP" and each.argrepr == "%"):
-            if above == 1:
-                return True
-        elif not each.opname.startswith(("LOAD_", "BINARY_", "UNARY_")):
+        if each.opname == "BINARY_OP" and each.argrepr == "%" and above == 1:
+            return True
+        if not each.opname.startswith(("LOAD_", "BINARY_", "UNARY_")):
             return False
         above += dis.stack_effect(each.opcode, each.arg)
         if above < 1:  # it has been read

@@ -46,9 +46,8 @@ def method(library, torch, otherwise: Callable):
         return otherwise
     python = ctypes.pythonapi
 
-    def address(name: str) -> int | None:
-        function = getattr(python, name, None)  # not every version has all
-        return function and ctypes.cast(function, ctypes.c_void_p).value
+    def address(name: str) -> ctypes.c_void_p:
+        return ctypes.cast(getattr(python, name), ctypes.c_void_p)
 
     described = PythonTensors(
         id(torch.Tensor), id(torch.nn.Parameter), *layout, address("PyLong_FromVoidPtr"),
