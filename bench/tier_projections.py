@@ -4,10 +4,12 @@ Usage: python bench/tier_projections.py [--parts llama,batches] [--smoke] [--mar
 
 `llama`: full fine-tuning of the shapes of Llama 3.1 8B and of a model with 32 billion parameters,
 with 80 GiB and links of 55 and 450 GB/s: the time of a step as a multiple of what its operators
-take with all the memory that they want. `batches`: the largest batches of ResNet-50 and ResNet-101
-with 16 GiB, without a budget's help, by recomputing, and with a link of 12 GB/s, whose step takes
-no longer than MOST_OVERHEAD times its operators. Shapes and costs: bench/shape_recorder.py. What
-contents leave by is chosen by needed-cost; transfers run beside operators.
+take with all the memory that they want, without a plan and with the one that a job finds, and both
+with an optimizer that does one thing to all parameters after the other (`foreach`) and with one
+that has done with a parameter before it reads the next (`loop`, or fused). `batches`: the largest
+batches of ResNet-50 and ResNet-101 with 16 GiB, without a budget's help, by recomputing, and with a
+link of 12 GB/s, whose step takes no longer than MOST_OVERHEAD times its operators; without plans.
+Shapes and costs: bench/shape_recorder.py. Transfers run beside operators.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ import policy_bench
 import run
 
 JOB = measure.ROOT / "bench" / "jobs" / "large_shapes.py"
-LLAMAS = (("8b", 8, ()), ("8b", 8, ("--half",)), ("32b", 8, ()), ("32b", 8, ("--half",)))
-LLAMA_BUDGET, LLAMA_LINKS, ROOM = "80GiB", (55, 450), "4TiB"
+LLAMAS = [(size, (*half, *loop)) for size in ("8b", "32b") for half in ((), ("--half",))
+          for loop in ((), ("--loop",))]
+PLANNED = ("--policy", "default", "--iterations", "7")  # a plan is in use from the fifth one on
+SEQUENCES, LLAMA_BUDGET, LLAMA_LINKS, ROOM = 8, "80GiB", (55, 450), "4TiB"
 RESNETS, RESNET_BUDGET, RESNET_LINK = ("50", "101"), "16GiB", 12
 DELTA = {"50": 2.04, "101": 2.25}  # times the batch without help, as published
 MOST_OVERHEAD = 5  # beyond which tidepool-replay says that a job has failed
@@ -44,12 +48,17 @@ def record(folder: Path, kind: str, size: str, *options: object) -> Path:
 
 
 def replay(trace: Path, budget: str, *options: str) -> dict:
-    """Return what tidepool-replay says of the second iteration."""
+    """Return what tidepool-replay says of the last iteration, the second unless options say so."""
     done = subprocess.run([policy_bench.program(), str(trace), "--budget", budget, "--json",
                            "--iterations", "2", *options], text=True, capture_output=True)
     if not done.stdout:
         raise RuntimeError(done.stderr.strip())
     return json.loads(done.stdout)
+
+
+def time_of(found: dict) -> str:
+    """Return what a step takes as a multiple of its operators' time, or why it does not run."""
+    return f"{found['overhead']:.3f}" if found["status"] == "ok" else found["status"]
 
 
 def tier(link: float) -> list[str]:
@@ -67,22 +76,27 @@ def fixed_bytes(trace: Path) -> int:
 def llamas(folder: Path, smoke: bool) -> list[str]:
     """Return the table of full fine-tuning."""
     lines = ["## Full fine-tuning with 80 GiB", "",
-             "Sequences of 2048 tokens, AdamW; `fixed`: parameters, gradients and the optimizer's "
-             "state, in float32 with products in bfloat16, or all in bfloat16. `out` and `in`: "
-             "what a step copies; `waited`: for how long operators wait for that.", "",
-             "| model | sequences | fixed, GiB | operators, s | GB/s | time / operators' | "
-             "out, GiB | in, GiB | waited, s | replays |", "| --- " + "| ---: " * 9 + "|"]
-    for size, sequences, options in LLAMAS[1:2] if smoke else LLAMAS:
-        trace = record(folder, "llama", size, "--sequences", sequences, *options)
-        name = f"{size.upper()}, {'bfloat16' if options else 'float32'}"
+             f"{SEQUENCES} sequences of 2048 tokens, AdamW; `fixed`: parameters, gradients and the "
+             "optimizer's state, in float32 with products in bfloat16, or all in bfloat16. `out` "
+             "and `in`: what a step with a plan copies; `waited`: for how long its operators wait "
+             "for that.",
+             "", "| model | optimizer | fixed, GiB | operators, s | GB/s | time / operators' | "
+             "with a plan | out, GiB | in, GiB | waited, s | replays |",
+             "| --- | --- " + "| ---: " * 9 + "|"]
+    for size, options in LLAMAS[1:2] if smoke else LLAMAS:
+        trace = record(folder, "llama", size, "--sequences", SEQUENCES, *options)
+        name = f"{size.upper()}, {'bfloat16' if '--half' in options else 'float32'}"
+        optimizer = "loop" if "--loop" in options else "foreach"
         for link in LLAMA_LINKS[-1:] if smoke else LLAMA_LINKS:
-            found = replay(trace, LLAMA_BUDGET, *tier(link))
-            front = (f"| {name} | {sequences} | {fixed_bytes(trace) / GIB:.0f} | "
-                     f"{found['baseline_ns'] / 1e9:.2f} | {link} |")
+            online = replay(trace, LLAMA_BUDGET, *tier(link))
+            found = replay(trace, LLAMA_BUDGET, *tier(link), *PLANNED)
+            front = (f"| {name} | {optimizer} | {fixed_bytes(trace) / GIB:.0f} | "
+                     f"{found['baseline_ns'] / 1e9:.2f} | {link} | {time_of(online)} | "
+                     f"{time_of(found)} |")
             if found["status"] != "ok":
-                lines.append(f"{front} {found['status']} |")
+                lines.append(front + " |" * 4)
                 continue
-            lines.append(f"{front} {found['overhead']:.3f} | {found['stored_bytes'] / GIB:.0f} | "
+            lines.append(f"{front} {found['stored_bytes'] / GIB:.0f} | "
                          f"{found['loaded_bytes'] / GIB:.0f} | {found['exposed_ns'] / 1e9:.2f} | "
                          f"{found['operators_replayed']} |")
     return lines

@@ -34,7 +34,8 @@ class Training:
                 self.model = self.model.to(torch.bfloat16)
             self.device = torch.device("meta")
         parts = self.model.parts() if hasattr(self.model, "parts") else [self.model]
-        self.optimizers = [torch.optim.AdamW(part.parameters(), lr=1e-3, foreach=scale == "gpu")
+        foreach = scale == "gpu" and network.foreach
+        self.optimizers = [torch.optim.AdamW(part.parameters(), lr=1e-3, foreach=foreach)
                            for part in parts]
 
     def batch(self, step: int) -> list[torch.Tensor]:

@@ -48,6 +48,7 @@ class CorpusNetwork:
     gpu: dict[str, int]
     steps: int = 1
     half: bool = True  # bfloat16 at GPU scale
+    foreach: bool = True  # at GPU scale the optimizer's operators take all parameters at once
 
     def build(self, scale: str) -> nn.Module:
         return self.kind(**(self.gpu if scale == "gpu" else self.cpu))

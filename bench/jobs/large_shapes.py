@@ -1,13 +1,14 @@
 """Record shapes of jobs that are larger than any machine here, for tidepool-replay.
 
-    large_shapes.py llama 8b|32b FILE [--sequences N] [--half]
+    large_shapes.py llama 8b|32b FILE [--sequences N] [--half] [--loop]
     large_shapes.py resnet 50|101 FILE --batch N
 
 All are trained by AdamW. `llama`: full fine-tuning of the shape of Llama 3.1 8B, or of one with 32
 billion parameters (that of Qwen 2.5 32B), with sequences of 2048 tokens. Parameters, gradients and
 the optimizer's state are float32, 16 bytes a parameter, and products are computed in bfloat16, as
-under autocast; with --half all are bfloat16, 8 bytes a parameter. `resnet`: ImageNet's ResNets in
-float32.
+under autocast; with --half all are bfloat16, 8 bytes a parameter. The optimizer's operators take
+all parameters at once (`foreach`); with --loop it has done with one before it reads the next, as a
+fused one has, too. `resnet`: ImageNet's ResNets in float32.
 """
 
 from __future__ import annotations
@@ -83,10 +84,12 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=8)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--half", action="store_true")
+    parser.add_argument("--loop", action="store_true")
     parsed = parser.parse_args()
     if parsed.kind == "llama":
         network = CorpusNetwork(TrainedLlama, {}, {**LLAMAS[parsed.size], "length": 2048,
-                                                   "batch": parsed.sequences}, half=parsed.half)
+                                                   "batch": parsed.sequences},
+                                half=parsed.half, foreach=not parsed.loop)
     else:
         network = CorpusNetwork(ResNet, {}, {"width": 64, "image": 224, "classes": 1000,
                                              "stem": (7, 2), "blocks": RESNETS[parsed.size],
