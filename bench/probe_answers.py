@@ -7,7 +7,7 @@ budget, in turns, five rounds: what it takes longer is compared with what was pr
 processor time of its last steps (with plans as the probe has them: a step waits for its plan). The
 least budget in simulation stands beside the one that bisection of real runs finds. Where a job's
 batch can change, the largest one under half of the peak is looked for, and the next three larger
-ones are run: none may fit. On the CPU, one thread.
+ones are run: none may fit. `lora_loaded` begins with the weights of a file. On the CPU, one thread.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ import measure
 from environments import clean_environment
 
 JOB = measure.ROOT / "bench" / "jobs" / "probed_job.py"
-JOBS = ("cnn", "gpt", "lstm", "detector", "gan", "lora", "diffusion", "ranks")
-WITH_BATCHES = ("cnn", "gpt", "lora")
+JOBS = ("cnn", "gpt", "lstm", "detector", "gan", "lora", "lora_loaded", "diffusion", "ranks")
+WITH_BATCHES = ("cnn", "gpt", "lora", "lora_loaded")
+WEIGHTS = Path(tempfile.gettempdir()) / "tidepool_probe_answers.pt"
 ROUNDS, STEPS, TIMED = 5, 12, 4
 SECONDS = 1800
 MIB = 1 << 20
@@ -59,7 +60,9 @@ class Row:
 
 def script(job: str, *options: object) -> list[str]:
     """Return the command that a user would run."""
-    arguments = [str(JOB), "gpt" if job == "ranks" else job, *map(str, options)]
+    name = {"ranks": "gpt", "lora_loaded": "lora"}.get(job, job)
+    loaded = ["--weights", str(WEIGHTS)] if job == "lora_loaded" else []
+    arguments = [str(JOB), name, *loaded, *map(str, options)]
     if job == "ranks":
         return [sys.executable, "-m", "torch.distributed.run", "--standalone",
                 "--nproc-per-node", "2", *arguments]

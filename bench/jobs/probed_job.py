@@ -1,9 +1,10 @@
 """An ordinary training script for what `tidepool probe` is measured on.
 
-    python probed_job.py NETWORK [--batch N] [--steps N] [--times FILE]
+    python probed_job.py NETWORK [--batch N] [--steps N] [--weights FILE] [--times FILE]
 
 It knows nothing of Tidepool. Under `torch.distributed.run` its ranks train as DDP. Where asked to,
-rank 0 writes the ms of processor time that each of its steps took.
+it begins with the weights of a file, into which it writes its own if there is none, and rank 0
+writes the ms of processor time that each of its steps took.
 """
 
 from __future__ import annotations
@@ -42,12 +43,17 @@ def main() -> None:
     parser.add_argument("network", choices=NETWORKS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--weights", type=Path)
     parser.add_argument("--times", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     kind, sizes, batch_size = NETWORKS[options.network]
     model = kind(**sizes, batch=options.batch or batch_size)
+    if options.weights:
+        if not options.weights.exists():
+            torch.save(model.state_dict(), options.weights)
+        model.load_state_dict(torch.load(options.weights))
     groups = model.parts() if hasattr(model, "parts") else [model]
     optimizers = [torch.optim.AdamW([p for p in group.parameters() if p.requires_grad], lr=1e-4)
                   for group in groups]
