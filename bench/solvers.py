@@ -1,17 +1,24 @@
 """Plans of networks from the literature by each solver, in the solvers' own model.
 
 Usage: bench/solvers.py [NAME...] [--shares R,R...] [--seconds N] [-o FILE.csv]
+       bench/solvers.py --monet [NAME...] [-o FILE.csv]
 
 The networks are those of Checkmate's comparison, recorded as shapes with
 their backward and without an optimizer (shape_recorder.py). Budgets are shares of the peak. The own
 search takes about a second, and ten; CP-SAT and, for steps that are small enough, the program of
 HiGHS take N. Needs both: pip install ortools highspy.
+
+--monet: the networks, batches and shares of memory that MONeT (ICLR 2021) reports, with what it
+takes longer there, beside the own search's plan in the solvers' model and what jobs do, with pages
+and the plan that they find. MONeT's figures are those of a GPU with 16 GB; these are simulated.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -33,6 +40,7 @@ SEARCH_SECONDS = (1, 10)  # of the own search
 MILP_OPERATORS = 80  # for more it finds nothing in such times
 COLUMNS = ("network", "operators", "values", "gaps", "share", "solver", "time", "bound", "seconds",
            "proved")
+MONET_COLUMNS = ("network", "operators", "share", "monet", "gaps", "job")
 
 
 def convolutions(inputs: int, outputs: int, count: int) -> nn.Sequential:
@@ -66,6 +74,76 @@ def mobilenet() -> nn.Sequential:
     for before, width, stride in zip(widths, widths[1:], strides, strict=False):
         layers += unit(before, before, 3, stride, before) + unit(before, width, 1, 1)
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000))
+
+
+def normalized(inputs: int, outputs: int, size: int = 1, stride: int = 1, groups: int = 1,
+               last: type[nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Return a convolution with batch normalization and what follows that."""
+    return nn.Sequential(nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups,
+                                   bias=False), nn.BatchNorm2d(outputs), last())
+
+
+class InvertedResidual(nn.Module):
+    """MobileNetV2's unit: wide inside, narrow where units meet."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, factor: int) -> None:
+        super().__init__()
+        wide = inputs * factor
+        widening = [normalized(inputs, wide, last=nn.ReLU6)] if factor > 1 else []
+        self.layers = nn.Sequential(*widening, normalized(wide, wide, 3, stride, wide, nn.ReLU6),
+                                    normalized(wide, outputs, last=nn.Identity))
+        self.adds = stride == 1 and inputs == outputs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.layers(x) if self.adds else self.layers(x)
+
+
+def mobilenet_v2() -> nn.Sequential:
+    layers: list[nn.Module] = [normalized(3, 32, 3, 2, last=nn.ReLU6)]
+    before = 32
+    for factor, width, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
+                                         (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+        for k in range(count):
+            layers.append(InvertedResidual(before, width, stride if k == 0 else 1, factor))
+            before = width
+    return nn.Sequential(*layers, normalized(320, 1280, last=nn.ReLU6), nn.AdaptiveAvgPool2d(1),
+                         nn.Flatten(), nn.Dropout(0.2), nn.Linear(1280, 1000))
+
+
+class Inception(nn.Module):
+    """GoogleNet's unit: four ways from the input, side by side in the output."""
+
+    def __init__(self, inputs: int, widths: tuple[int, int, int, int, int, int]) -> None:
+        super().__init__()
+        one, three_in, three, five_in, five, pooled = widths
+        self.ways = nn.ModuleList([
+            normalized(inputs, one),
+            nn.Sequential(normalized(inputs, three_in), normalized(three_in, three, 3)),
+            nn.Sequential(normalized(inputs, five_in), normalized(five_in, five, 3)),
+            nn.Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), normalized(inputs, pooled))])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([way(x) for way in self.ways], 1)
+
+
+def googlenet() -> nn.Sequential:
+    """Return GoogleNet with batch normalization, as torchvision has it, without side outputs."""
+    pool = nn.MaxPool2d(3, 2, ceil_mode=True)
+    layers: list[nn.Module] = [normalized(3, 64, 7, 2), pool, normalized(64, 64),
+                               normalized(64, 192, 3), pool]
+    before = 192
+    for widths in ((64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64), None,
+                   (192, 96, 208, 16, 48, 64), (160, 112, 224, 24, 64, 64),
+                   (128, 128, 256, 24, 64, 64), (112, 144, 288, 32, 64, 64),
+                   (256, 160, 320, 32, 128, 128), None,
+                   (256, 160, 320, 32, 128, 128), (384, 192, 384, 48, 128, 128)):
+        if widths is None:
+            layers.append(pool)
+            continue
+        layers.append(Inception(before, widths))
+        before = widths[0] + widths[2] + widths[4] + widths[5]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
+                         nn.Linear(1024, 1000))
 
 
 class UNet(nn.Module):
@@ -162,6 +240,20 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {  # with the batch, 
 }
 
 
+# MONeT's own figures: batch and image, GB without a budget, and by how many percent a step takes
+# longer with so many GB.
+MONET: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], float, dict[float, float]]] = {
+    "resnet50": (NETWORKS["resnet50"][0], (184, 3, 224, 224), 15.06,
+                 {10: 3.22, 8: 5.56, 6: 9.31, 5: 11.95}),
+    "googlenet": (googlenet, (320, 3, 224, 224), 14.93, {10: 7.13, 8: 8.44, 6: 12.14, 5: 15.77}),
+    "unet": (UNet, (11, 3, 416, 608), 14.32, {10: -4.10, 8: -0.09, 6: 4.95, 5: 11.51}),
+    "mobilenet_v2": (mobilenet_v2, (272, 3, 224, 224), 14.46,
+                     {10: 2.40, 8: 4.77, 6: 7.55, 5: 8.72}),
+    "vgg16": (NETWORKS["vgg16"][0], (176, 3, 224, 224), 14.12,
+              {9.7: -5.30, 7.9: -2.18, 5.9: 5.44, 5.5: 9.11}),
+}
+
+
 def record_step(name: str, make: Callable[[], nn.Module], shape: tuple[int, ...],
                 path: Path) -> None:
     """Write the trace of one step of a network, with images of such a shape."""
@@ -205,18 +297,40 @@ def rows(name: str, shares: list[float], seconds: float) -> Iterator[dict]:
                        "seconds": round(found.seconds, 1), "proved": found.proved}
 
 
+def beside_monet(name: str) -> Iterator[dict]:
+    """Yield a row for each share of the memory that MONeT reports."""
+    make, shape, whole, figures = MONET[name]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.jsonl.gz"
+        record_step(name, make, shape, path)
+        for size, longer in figures.items():
+            share = ["--budget-ratio", f"{size / whole:.4f}"]
+            _, (graph, *_) = graphs_of(path, [*share, "--graph-seconds", "10"])
+            done = subprocess.run([policy_bench.program(), path, *share, "--json", "--jobs", "1",
+                                   "--policy", "default", "--iterations", "7"], text=True,
+                                  capture_output=True, check=True)
+            job = json.loads(done.stdout)
+            base = sum(graph.costs_ns)
+            yield {"network": name, "operators": len(graph.costs_ns), "share": size / whole,
+                   "monet": 1 + longer / 100,
+                   "gaps": graph.found_ns and round(graph.found_ns / base, 4),
+                   "job": round(job["overhead"], 4) if job["status"] == "ok" else job["status"]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NETWORKS))
     parser.add_argument("--shares", type=policy_bench.parse_ratios, default=[0.9, 0.7, 0.5, 0.3])
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--monet", action="store_true", help="beside MONeT's own figures")
     parser.add_argument("-o", "--output", type=Path)
     parsed = parser.parse_args()
     out = parsed.output.open("w") if parsed.output else sys.stdout
-    writer = csv.DictWriter(out, COLUMNS)
+    writer = csv.DictWriter(out, MONET_COLUMNS if parsed.monet else COLUMNS)
     writer.writeheader()
-    for name in parsed.names or NETWORKS:
-        for row in rows(name, parsed.shares, parsed.seconds):
+    for name in parsed.names or (MONET if parsed.monet else NETWORKS):
+        found = beside_monet(name) if parsed.monet else rows(name, parsed.shares, parsed.seconds)
+        for row in found:
             writer.writerow(row)
             out.flush()
 

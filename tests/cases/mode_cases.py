@@ -298,43 +298,6 @@ def case_wrapper_subclass():
     return y.inner, x.inner, (y.inner * 1).sum()
 
 
-def case_compiled():
-    def function(x, w):
-        return torch.nn.functional.gelu(x @ w).sum(1) * 2
-
-    compiled = torch.compile(function, backend="aot_eager")
-    w = torch.randn(8, 8, requires_grad=True)
-    results = []
-    for _ in range(2):
-        x = torch.randn(4, 8) * 2
-        y = compiled(x, w)
-        z = y + 1
-        z.sum().backward()
-        results += [x, y, z]
-    return results, w.grad
-
-
-def case_compiled_for_any_size():
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda x, w: (x @ w).relu().sum(0) * x.shape[0], backend="aot_eager",
-                             dynamic=True)
-    w = torch.randn(4, 4, requires_grad=True)
-    for rows in (3, 5):
-        compiled(torch.randn(rows, 4) * 2, w).sum().backward()
-    return w.grad
-
-
-def case_compiled_library_calls():
-    """A compiled graph of library calls: the next one takes the pointer of what one has made."""
-    def function(x, w):
-        return torch.mm(torch.sort(torch.mm(x, w))[0], w)
-
-    compiled = torch.compile(function)
-    x, w = torch.randn(6, 6) * 2, torch.randn(6, 6) * 2
-    with torch.no_grad():
-        return [compiled(x * k, w) for k in range(3)]
-
-
 def case_torchscript():
     """What TorchScript saves, copies, freezes, prints and lists, it reads below Python."""
     model = small_model().eval()

@@ -3,6 +3,9 @@
 The replay must use the old ones and leave the new ones.
 """
 
+import ctypes
+import threading
+
 import torch
 import torch.nn.functional as F
 
@@ -48,6 +51,29 @@ def case_threads():
         return [w.grad, y.sum(), F.layer_norm(torch.randn(64, 512), (512,))]
 
     return made_and_read(make, lambda: torch.set_num_threads(1), switch)
+
+
+def case_threads_of_openmp_alone():
+    """As threadpoolctl sets them: MKL has a number of its own, which replays leave as it is."""
+    openmp = ctypes.CDLL(None)
+    x, w = torch.randn(64, 5000).exp().sin(), torch.randn(5000, 64)
+    before = x @ w
+    openmp.omp_set_num_threads(2)
+    try:
+        within = x.cos() @ w
+    finally:
+        openmp.omp_set_num_threads(1)
+    return before, within, (x * 1.5) @ w, before * 1, within * 1
+
+
+def case_threads_of_one_that_begins_with_a_replay():
+    """A thread chooses its number with its first kernel, which is a replay in this one."""
+    x, w, many = torch.randn(64, 5000).exp().sin(), torch.randn(5000, 64), torch.randn(3_000_001)
+    results = []
+    worker = threading.Thread(target=lambda: results.extend((x.sum(), x @ w, many.sum())))
+    worker.start()
+    worker.join()
+    return results
 
 
 def case_deterministic():

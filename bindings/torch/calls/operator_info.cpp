@@ -180,8 +180,8 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
   destroy_body = &CallBody::destroy;
   argument_count = static_cast<uint16_t>(schema.arguments().size());
   return_count = static_cast<uint16_t>(schema.returns().size());
-  is_foreign_ =
-      !std::string_view(qualified_name).starts_with("aten::") && qualified_name != kCompiledGraph;
+  may_run_python_ = !std::string_view(qualified_name).starts_with("aten::");
+  is_foreign_ = may_run_python_ && qualified_name != kCompiledGraph;
   read_arguments(schema);
   read_returns(schema);
   is_metadata |= op.hasTag(at::Tag::inplace_view);

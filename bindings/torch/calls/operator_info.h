@@ -4,6 +4,7 @@
 // finds it by the operator's handle.
 #pragma once
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/SmallVector.h>
@@ -74,11 +75,15 @@ struct OperatorInfo : remat::RecordType {
 
   // Whether the operator is trusted: its schema, corrected by our tables, tells all that it does, a
   // replay gives the same bits, and the kernel that runs is still the one of which this is known.
+  // One in Python is not where a mode of the job's sees what it calls, as no mode sees a replay.
   bool is_trusted() const {
     const bool is_vouched_for =
         is_trusted_ || verdict_.load(std::memory_order_acquire) == Verdict::kTrusted;
-    return is_vouched_for && !distrusted_.load(std::memory_order_relaxed) && !is_replaced();
+    return is_vouched_for && !distrusted_.load(std::memory_order_relaxed) && !is_replaced() &&
+           !(may_run_python() && at::impl::torch_function_mode_enabled());
   }
+  // Whether the kernel may be in Python, as that of a compiled graph, or of a job's operator, is.
+  bool may_run_python() const { return may_run_python_; }
   // Whether the kernel is the job's or a library's. Such a kernel may use tensors that are no
   // arguments, by operators.
   bool is_foreign() const { return (is_foreign_ || is_trusted_) && !is_trusted(); }
@@ -110,7 +115,8 @@ struct OperatorInfo : remat::RecordType {
 
   bool is_trusted_ = true;
   bool is_foreign_ = false;  // not of PyTorch's own operators
-  bool tells_all_ = false;   // by its schema a replay can reproduce all that it does
+  bool may_run_python_ = false;
+  bool tells_all_ = false;  // by its schema a replay can reproduce all that it does
   mutable std::atomic<bool> distrusted_{false};
   mutable std::atomic<Verdict> verdict_{Verdict::kNone};
   // The dispatcher's entry for tensors of the engines' devices, and what it held at first, or when

@@ -420,7 +420,7 @@ void InterceptedCall::finish() {
   untrusted_.reset();
   note_operator(nullptr);
   // The number of threads is known only now: a thread's first parallel kernel decides it.
-  if (body_ != nullptr) body_->numeric.threads = NumericState::threads_now();
+  if (body_ != nullptr) body_->numeric.capture_threads();
   if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
     say_inexact(info_.name);

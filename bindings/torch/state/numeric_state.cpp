@@ -20,6 +20,7 @@
 extern "C" {
 void omp_set_num_threads(int count) __attribute__((weak));
 int omp_get_max_threads() __attribute__((weak));
+int MKL_Get_Max_Threads() __attribute__((weak));
 int MKL_Set_Num_Threads_Local(int count) __attribute__((weak));
 }
 
@@ -151,9 +152,12 @@ void apply_cuda_switches(at::Context& context, uint32_t bits) {
 // threads that are started meanwhile.
 void set_threads(int count) {
   if (&omp_set_num_threads == nullptr) return at::set_num_threads(count);
-  at::get_num_threads();  // else the kernel would have the thread choose anew
   omp_set_num_threads(count);
-  if (&MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(count);
+}
+
+uint16_t mkl_threads_now() {
+  const bool has_mkl = &MKL_Get_Max_Threads != nullptr && &MKL_Set_Num_Threads_Local != nullptr;
+  return has_mkl ? static_cast<uint16_t>(MKL_Get_Max_Threads()) : 0;
 }
 
 // Brings the process from state `from` to state `to`, except for what guards of the dispatcher do.
@@ -216,6 +220,11 @@ uint16_t NumericState::threads_now() {
   return static_cast<uint16_t>(count);
 }
 
+void NumericState::capture_threads() {
+  threads = threads_now();
+  mkl_threads = mkl_threads_now();
+}
+
 bool NumericState::rounds_as_usual() {
   constexpr uint32_t kUsual = 0x1f80;  // as a process starts
   return (_mm_getcsr() & kFloatingPointControl) == (kUsual & kFloatingPointControl);
@@ -245,7 +254,7 @@ NumericState NumericState::capture(bool cuda) {
   state.quantized_engine =
       static_cast<uint8_t>((context.*member_quantized_engine()).load(std::memory_order_relaxed));
   state.floating_point = _mm_getcsr() & kFloatingPointControl;
-  state.threads = threads_now();
+  state.capture_threads();
   state.grad_mode = c10::GradMode::is_enabled();
   state.deterministic = context.*member__deterministic_algorithms();
   state.deterministic_warn_only = context.*member__deterministic_algorithms_warn_only();
@@ -271,7 +280,14 @@ NumericScope::NumericScope(const NumericState& state, bool cuda)
   if (cuda) {
     before_.cuda_autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA));
   }
+  if (before_.threads != during_.threads || before_.mkl_threads != during_.mkl_threads) {
+    at::get_num_threads();  // else the kernel, or the job's next one, would have the thread choose
+    before_.capture_threads();
+  }
   change(before_, during_);
+  if (before_.mkl_threads != during_.mkl_threads) {
+    mkl_before_ = MKL_Set_Num_Threads_Local(during_.mkl_threads);
+  }
   // The cache of casts is not used, because it may hold a tensor that this replay did not make.
   if (is_autocast()) at::autocast::set_autocast_cache_enabled(false);
 }
@@ -279,6 +295,7 @@ NumericScope::NumericScope(const NumericState& state, bool cuda)
 NumericScope::~NumericScope() {
   if (is_autocast()) at::autocast::set_autocast_cache_enabled(autocast_cache_);
   change(during_, before_);
+  if (mkl_before_ >= 0) MKL_Set_Num_Threads_Local(mkl_before_);
 }
 
 }  // namespace tidepool::torch_glue

@@ -14,6 +14,7 @@ struct NumericState {
   uint64_t autocast_excluded = 0;  // autocast's bits of the thread's excluded dispatch keys
   uint32_t floating_point = 0;     // MXCSR control bits: rounding, flush to zero, denormals
   uint16_t threads = 0;            // intra-op threads: reductions split by their number
+  uint16_t mkl_threads = 0;        // MKL's, which a job may set by themselves; 0: there is no MKL
   int8_t autocast_dtype = -1;      // -1: autocast off
   int8_t default_dtype = 0;        // decides the result of integers with a Python float
   // at::Float32Precision as it was set, not what it amounts to: the generic one; oneDNN's default,
@@ -40,6 +41,8 @@ struct NumericState {
   // The calling thread's number of threads. A thread chooses it at its first parallel kernel, and
   // asking PyTorch would make it choose.
   static uint16_t threads_now();
+  // Captures the numbers of threads again.
+  void capture_threads();
   // Whether the calling thread rounds to nearest, and flushes no denormal numbers.
   static bool rounds_as_usual();
   bool operator==(const NumericState&) const = default;
@@ -64,6 +67,7 @@ class NumericScope {
   NumericState before_;
   NumericState during_;
   bool autocast_cache_ = false;
+  int mkl_before_ = -1;  // the thread's own number for MKL, 0 if it has none; -1: it was not set
 };
 
 }  // namespace tidepool::torch_glue

@@ -147,3 +147,53 @@ def test_what_is_not_as_checked_is_kept(checked, extension, tmp_path):
     done, _ = run(changed, extension, "--trust", str(changed / "trust.json"))
     assert done.returncode == 2
     assert "is damaged" in done.stderr
+
+
+IN_PYTHON = """
+import torch
+from torch.overrides import TorchFunctionMode
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+library = torch.library.Library("mylib", "DEF")
+library.define("raised(Tensor x) -> Tensor")
+library.impl("raised", lambda x: torch.mul(x, 2) + torch.ones(3).sum(), "CPU")
+
+
+class Rounding(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        return result.half().float() if function in (torch.mul, torch.ones) else result
+
+
+x = torch.randn(64).requires_grad_()
+made = torch.ops.mylib.raised(x.detach())
+
+
+@torch.compile(backend="eager")
+def look(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    seen.append(made.tolist())  # about to be traced
+    return y.cos()
+
+
+seen = []
+look(x)
+with Rounding():
+    seen.append(made.tolist())
+    in_mode = torch.ops.mylib.raised(x.detach())
+print(seen[0] == seen[1] == made.tolist(), made.tolist(), in_mode.tolist())
+"""
+
+
+def test_a_replayed_kernel_in_python_is_seen_by_nothing_of_the_jobs(tmp_path):
+    plain = harness.run([sys.executable, "-c", IN_PYTHON])
+    stats = tmp_path / "stats.json"
+    done = harness.run([*harness.attached("1GiB", "--chaos=op", "--replay", "mylib::raised",
+                                          stats=stats), sys.executable, "-c", IN_PYTHON])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+    assert done.stdout.startswith("True")
+    coverage = json.loads(stats.read_text())["devices"]["cpu"]["chaos_coverage"]
+    assert coverage["mylib::raised"]["restored"] > 0

@@ -33,6 +33,8 @@ SCHEMA = "(int graph, int call, Tensor[] inputs, int[] numbers, int results) -> 
 # Inputs that a graph writes are copied twice at each call. Statistics of layers are smaller, caches
 # of keys and values larger.
 MOST_WRITTEN_BYTES = 1 << 20
+# A mode that only says where what is made lies. Graphs say that themselves.
+DEVICE_MODE = "DeviceContext"
 # The mode under which PyTorch calls a graph for the first time, to see whether custom operators
 # return their operands' memory. Graphs that are recorded call no custom operators.
 FIRST_CALL_MODE = "_AnalyzeCustomOpInputOutputMode"
@@ -138,8 +140,10 @@ class Graphs:
     def _is_watched(self) -> bool:
         """Return whether a mode of the job's is to see what the graph calls."""
         stack = self._torch._C
-        return any(type(stack._get_dispatch_stack_at(k)).__name__ != FIRST_CALL_MODE
-                   for k in range(stack._len_torch_dispatch_stack()))
+        return (any(type(stack._get_dispatch_stack_at(k)).__name__ != FIRST_CALL_MODE
+                    for k in range(stack._len_torch_dispatch_stack()))
+                or any(type(stack._get_function_stack_at(k)).__name__ != DEVICE_MODE
+                       for k in range(stack._len_torch_function_stack())))
 
     def _unwatched(self):
         """Return a context in which the mode of a first call does not see our operator."""
@@ -185,11 +189,18 @@ class Graphs:
                 made = self._operator(graph.number, token, tensors, numbers, graph.made)
         finally:
             del self._calls[token]
-        preserving = self._torch.autograd._unsafe_preserve_version_counter
         for place, new in zip(code.written, made[graph.made - len(code.written):], strict=True):
-            with preserving(values[place]):
-                values[place].copy_(new)
+            self._write(values[place], new)
         return graph.put_together(values, made, call.others)
+
+    def _write(self, value, new) -> None:
+        """Write a tensor as generated code does, which counts no version."""
+        torch = self._torch
+        # Tensors of inference mode have no version, and operators write them in that mode only.
+        scope = (torch.inference_mode() if value.is_inference() else
+                 torch.autograd._unsafe_preserve_version_counter(value))
+        with scope:
+            value.copy_(new)
 
 
 class _Call(NamedTuple):
@@ -254,7 +265,7 @@ class Graph:
     def draw(self, seeds: _graph_code.Seeds):
         """Draw seeds as the generated code does."""
         torch = self._torch
-        drawn = torch.empty(seeds.size, dtype=torch.int64)
+        drawn = torch.empty(seeds.size, dtype=torch.int64, device="cpu")
         return torch.ops.aten.randint.low_out(seeds.low, seeds.high, list(seeds.size), out=drawn)
 
     def tensor_place(self, place: int) -> int:

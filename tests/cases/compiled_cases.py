@@ -1,0 +1,101 @@
+"""What torch.compile makes, under modes, in inference mode and beside code that runs eagerly."""
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+
+def case_compiled():
+    def function(x, w):
+        return torch.nn.functional.gelu(x @ w).sum(1) * 2
+
+    compiled = torch.compile(function, backend="aot_eager")
+    w = torch.randn(8, 8, requires_grad=True)
+    results = []
+    for _ in range(2):
+        x = torch.randn(4, 8) * 2
+        y = compiled(x, w)
+        z = y + 1
+        z.sum().backward()
+        results += [x, y, z]
+    return results, w.grad
+
+
+def case_compiled_for_any_size():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, w: (x @ w).relu().sum(0) * x.shape[0], backend="aot_eager",
+                             dynamic=True)
+    w = torch.randn(4, 4, requires_grad=True)
+    for rows in (3, 5):
+        compiled(torch.randn(rows, 4) * 2, w).sum().backward()
+    return w.grad
+
+
+def case_compiled_library_calls():
+    """A compiled graph of library calls: the next one takes the pointer of what one has made."""
+    def function(x, w):
+        return torch.mm(torch.sort(torch.mm(x, w))[0], w)
+
+    compiled = torch.compile(function)
+    x, w = torch.randn(6, 6) * 2, torch.randn(6, 6) * 2
+    with torch.no_grad():
+        return [compiled(x * k, w) for k in range(3)]
+
+
+def normed_block():
+    return nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU())
+
+
+def case_compiled_under_a_function_mode():
+    """The mode changes what is cloned, and a graph that writes statistics is given clones."""
+    class Rounding(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            return result.half().float() if function is torch.Tensor.clone else result
+
+    block = normed_block()
+    block.compile()
+    with Rounding():
+        results = [block(torch.randn(8, 16)) for _ in range(3)]
+    return results, block[1].running_mean, block[1].running_var
+
+
+def case_compiled_for_a_default_device():
+    block = nn.Sequential(*normed_block(), nn.Dropout(0.3))
+    block.compile()
+    with torch.device("meta"):
+        results = [block(torch.randn(8, 16, device="cpu")) for _ in range(3)]
+    return results, block[1].running_mean, block[1].running_var
+
+
+def case_compiled_graph_writes_a_tensor_of_inference_mode():
+    @torch.compile
+    def attend(cache, at, key):
+        cache.index_copy_(1, at, key)
+        return (key @ cache.transpose(1, 2)).softmax(-1)
+
+    with torch.inference_mode():
+        cache = torch.zeros(2, 16, 8)
+        results = [attend(cache, torch.tensor([k]), torch.randn(2, 1, 8)) for k in range(3)]
+    results.append(attend(cache, torch.tensor([3]), torch.randn(2, 1, 8)))
+    return results, cache
+
+
+def case_compiled_function_goes_on_eagerly():
+    """Where it reads what a graph has made, torch.compile is about to trace what runs."""
+    layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+    read = []
+
+    @torch.compile
+    def train(x):
+        first = x + layers[0](x).tanh()
+        torch._dynamo.graph_break()
+        second = first + layers[1](first).tanh()
+        torch._dynamo.graph_break()
+        read.append(str(first.detach().numpy()))
+        loss = layers[2](second).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    losses = [train(torch.randn(4, 8)) for _ in range(2)]
+    return losses, read, [p.grad for p in layers.parameters()]
