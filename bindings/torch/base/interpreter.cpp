@@ -10,39 +10,37 @@ Function python(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-// Tracing: Python's own functions that it takes to switch torch.compile's hook for frames.
+// Tracing: Python's own functions that it takes to switch torch.compile's hook for frames. Its
+// methods but exists() and lock() require Python's global lock.
 class Tracing {
  public:
-  // nullptr: there is no Python, or none with PyTorch's module.
-  static const Tracing* get() {
-    static const Tracing* const tracing = [] {
-      auto* const made = new Tracing;
-      return made->find() ? made : nullptr;
-    }();
+  static const Tracing& get() {
+    static const Tracing tracing;  // made without the lock, for which another thread may wait here
     return tracing;
   }
 
-  // Sets the hook; returns the one before, nullptr if that cannot be.
-  void* set(void* hook) const { return call_(switch_, hook); }
-  void* none() const { return none_; }
-  void drop(void* object) const { drop_(object); }
+  bool exists() const { return none_ != nullptr; }
   int lock() const { return lock_(); }
   void unlock(int state) const { unlock_(state); }
+  void drop(void* object) const { drop_(object); }
+  void* none() const { return none_; }
+  // Sets the hook; returns the one before, nullptr if there is no such hook.
+  void* set(void* hook) const {
+    static void* function = nullptr;  // guarded by the lock, which others may get during a search
+    if (function == nullptr) function = find();
+    return function != nullptr ? call_(function, hook) : nullptr;
+  }
 
  private:
-  bool find() {
+  void* find() const {
     const auto import = python<void* (*)(const char*)>("PyImport_ImportModule");
     const auto attribute = python<void* (*)(void*, const char*)>("PyObject_GetAttrString");
-    const auto clear = python<void (*)()>("PyErr_Clear");
-    if (import == nullptr || none_ == nullptr) return false;
-    const int state = lock_();
-    switch_ = import("torch._C");
+    void* found = import("torch._C");
     for (const char* name : {"_dynamo", "eval_frame", "set_eval_frame"}) {
-      if (switch_ != nullptr) switch_ = attribute(switch_, name);
+      if (found != nullptr) found = attribute(found, name);
     }
-    clear();
-    unlock_(state);
-    return switch_ != nullptr;
+    if (found == nullptr) python<void (*)()>("PyErr_Clear")();
+    return found;
   }
 
   int (*const lock_)() = python<int (*)()>("PyGILState_Ensure");
@@ -50,7 +48,6 @@ class Tracing {
   void* (*const call_)(void*, void*) = python<void* (*)(void*, void*)>("PyObject_CallOneArg");
   void (*const drop_)(void*) = python<void (*)(void*)>("Py_DecRef");
   void* const none_ = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
-  void* switch_ = nullptr;
 };
 
 }  // namespace
@@ -69,25 +66,25 @@ void enter_interpreter(void* token) {
 }
 
 void* suspend_tracing() {
-  const Tracing* const tracing = Tracing::get();
-  if (tracing == nullptr) return nullptr;
-  const int state = tracing->lock();
-  void* before = tracing->set(tracing->none());
-  if (before == tracing->none()) {
-    tracing->drop(before);
+  const Tracing& tracing = Tracing::get();
+  if (!tracing.exists()) return nullptr;
+  const int state = tracing.lock();
+  void* before = tracing.set(tracing.none());
+  if (before == tracing.none()) {
+    tracing.drop(before);
     before = nullptr;
   }
-  tracing->unlock(state);
+  tracing.unlock(state);
   return before;
 }
 
 void resume_tracing(void* token) {
   if (token == nullptr) return;
-  const Tracing* const tracing = Tracing::get();
-  const int state = tracing->lock();
-  tracing->drop(tracing->set(token));
-  tracing->drop(token);
-  tracing->unlock(state);
+  const Tracing& tracing = Tracing::get();
+  const int state = tracing.lock();
+  tracing.drop(tracing.set(token));
+  tracing.drop(token);
+  tracing.unlock(state);
 }
 
 }  // namespace tidepool::torch_glue

@@ -9,6 +9,7 @@ from tidepool.hooks import _addresses
 
 OF_A_REMAINDER = (
     "a.data_ptr() % 16",
+    "a.data_ptr() % (2 << 20)",
     "a.data_ptr() % unit",
     "a.data_ptr() % (2 * pair[0]) == 0",
     "not a.data_ptr() % -unit",
@@ -27,6 +28,7 @@ KEEPING = (
     "a.data_ptr().__mod__(16)",
     "(kept := a.data_ptr()) % 16",
     "a.data_ptr() % max(unit, 2)",
+    "a.data_ptr() % 2**64",
     "foreign(a) % 16",
     "partial() % 16",
     "getattr(a, 'data_ptr')() % 16",

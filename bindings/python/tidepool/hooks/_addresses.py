@@ -9,12 +9,14 @@ the address is the left operand.
 from __future__ import annotations
 
 import dis
+import itertools
 import types
 
 _MOST = 10_000  # places that are remembered; of further ones every address counts as kept
 # What may stand between a call and the remainder, beside loads.
 _NOTHING = ("CACHE", "EXTENDED_ARG", "NOP")
 _METHODS = ("LOAD_METHOD", "LOAD_ATTR")
+_MOST_ALIGNMENT = 1 << 21  # a page; a remainder by far more is the address itself
 
 
 class AddressPlaces:
@@ -52,9 +54,10 @@ def takes_remainder(code: types.CodeType, at: int) -> bool:
     if method is None or method.opname not in _METHODS or method.argval != "data_ptr":
         return False
     above = 0  # values that lie on the address
-    for each in instructions[index + 1:]:
+    for last, each in itertools.pairwise(instructions[index:]):
         if each.opname == "BINARY_OP" and each.argrepr == "%" and above == 1:
-            return True
+            is_constant = last.opname == "LOAD_CONST" and isinstance(last.argval, int)
+            return not (is_constant and last.argval > _MOST_ALIGNMENT)
         if not each.opname.startswith(("LOAD_", "BINARY_", "UNARY_")):
             return False
         above += dis.stack_effect(each.opcode, each.arg)
