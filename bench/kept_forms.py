@@ -26,7 +26,6 @@ import argparse
 import csv
 import gzip
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -257,11 +256,8 @@ def _rewritten(lines: list[dict], chosen: Mapping[int, Packed]) -> list[dict]:
 
 def overhead(path: Path, budget: int, base_ns: int) -> float | None:
     """Return what the search's plan takes, as a multiple of base_ns; None: it does not run."""
-    done = subprocess.run(
-        [str(policy_bench.program()), str(path), "--json", "--jobs", "1", "--policy", "default",
-         "--oracle", "--iterations", "2", "--budget", str(budget)],
-        capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = policy_bench.ask(path, "--policy", "default", "--oracle", "--iterations", "2",
+                             "--budget", str(budget))
     return found["compute_ns"] / base_ns if found["status"] == "ok" else None
 
 

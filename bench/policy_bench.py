@@ -105,6 +105,19 @@ def read_points(path: Path, commit: str) -> dict[Point, dict]:
     return found
 
 
+def ask(path: Path, *options: str) -> dict:
+    """Return what tidepool-replay says of one run of a trace.
+
+    Raises:
+        RuntimeError: it cannot run it; the message says why.
+    """
+    done = subprocess.run([str(program()), str(path), "--json", "--jobs", "1", *options],
+                          text=True, capture_output=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{path}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
 def answer(point: Point, path: Path, binary: Path) -> dict:
     """Run one point."""
     done = subprocess.run(point.command(binary, path), text=True, capture_output=True)

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -61,26 +59,21 @@ def vgg(counts: tuple[int, ...]) -> nn.Sequential:
                          nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1000))
 
 
-def mobilenet() -> nn.Sequential:
-    """Return MobileNet: convolutions of each channel alone, and of all channels at each point."""
-    widths = (32, 64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
-    strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
-
-    def unit(inputs: int, outputs: int, size: int, stride: int, groups: int = 1) -> list[nn.Module]:
-        return [nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False),
-                nn.BatchNorm2d(outputs), nn.ReLU()]
-
-    layers = unit(3, widths[0], 3, 2)
-    for before, width, stride in zip(widths, widths[1:], strides, strict=False):
-        layers += unit(before, before, 3, stride, before) + unit(before, width, 1, 1)
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000))
-
-
 def normalized(inputs: int, outputs: int, size: int = 1, stride: int = 1, groups: int = 1,
                last: type[nn.Module] = nn.ReLU) -> nn.Sequential:
     """Return a convolution with batch normalization and what follows that."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups,
                                    bias=False), nn.BatchNorm2d(outputs), last())
+
+
+def mobilenet() -> nn.Sequential:
+    """Return MobileNet: convolutions of each channel alone, and of all channels at each point."""
+    widths = (32, 64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
+    strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
+    layers: list[nn.Module] = [normalized(3, widths[0], 3, 2)]
+    for before, width, stride in zip(widths, widths[1:], strides, strict=False):
+        layers += [normalized(before, before, 3, stride, before), normalized(before, width)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000))
 
 
 class InvertedResidual(nn.Module):
@@ -306,10 +299,7 @@ def beside_monet(name: str) -> Iterator[dict]:
         for size, longer in figures.items():
             share = ["--budget-ratio", f"{size / whole:.4f}"]
             _, (graph, *_) = graphs_of(path, [*share, "--graph-seconds", "10"])
-            done = subprocess.run([policy_bench.program(), path, *share, "--json", "--jobs", "1",
-                                   "--policy", "default", "--iterations", "7"], text=True,
-                                  capture_output=True, check=True)
-            job = json.loads(done.stdout)
+            job = policy_bench.ask(path, *share, "--policy", "default", "--iterations", "7")
             base = sum(graph.costs_ns)
             yield {"network": name, "operators": len(graph.costs_ns), "share": size / whole,
                    "monet": 1 + longer / 100,

@@ -49,11 +49,7 @@ def record(folder: Path, kind: str, size: str, *options: object) -> Path:
 
 def replay(trace: Path, budget: str, *options: str) -> dict:
     """Return what tidepool-replay says of the last iteration, the second unless options say so."""
-    done = subprocess.run([policy_bench.program(), str(trace), "--budget", budget, "--json",
-                           "--iterations", "2", *options], text=True, capture_output=True)
-    if not done.stdout:
-        raise RuntimeError(done.stderr.strip())
-    return json.loads(done.stdout)
+    return policy_bench.ask(trace, "--budget", budget, "--iterations", "2", *options)
 
 
 def time_of(found: dict) -> str:

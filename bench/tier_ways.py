@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -84,10 +83,8 @@ def least_budgets(networks: Sequence[str], settings: argparse.Namespace) -> Budg
     """Return the least budgets, as shares of the networks' peaks."""
     def least(network: str, way: str) -> float:
         options = tier_options(way, settings.speeds[0], settings.beside)
-        done = subprocess.run([policy_bench.program(), ways.trace_of(network), "--least-budget",
-                               "--json", "--jobs", "1", "--policy", settings.policy, *options],
-                              text=True, capture_output=True, check=True)
-        answer = json.loads(done.stdout)
+        answer = policy_bench.ask(ways.trace_of(network), "--least-budget",
+                                  "--policy", settings.policy, *options)
         return answer["simulated_bytes"] / answer["peak_bytes"]
 
     questions = [(network, way) for network in networks for way in ("recomputing", "both")]

@@ -53,15 +53,14 @@ class Tracing {
 }  // namespace
 
 void* leave_interpreter() {
-  static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
-  static const auto save = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyEval_SaveThread"));
+  static const auto check = python<int (*)()>("PyGILState_Check");
+  static const auto save = python<void* (*)()>("PyEval_SaveThread");
   if (check == nullptr || save == nullptr || check() == 0) return nullptr;
   return save();
 }
 
 void enter_interpreter(void* token) {
-  static const auto restore =
-      reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "PyEval_RestoreThread"));
+  static const auto restore = python<void (*)(void*)>("PyEval_RestoreThread");
   if (token != nullptr) restore(token);
 }
 

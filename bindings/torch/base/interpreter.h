@@ -4,8 +4,7 @@
 namespace tidepool::torch_glue {
 
 // Release and take Python's global lock around a wait, because the thread that is waited for may
-// need it.
-// Releases the lock if this thread has it. Returns what enter_interpreter() needs.
+// need it. Releases the lock if this thread has it. Returns what enter_interpreter() needs.
 void* leave_interpreter();
 void enter_interpreter(void* token);
 

@@ -254,7 +254,6 @@ NumericState NumericState::capture(bool cuda) {
   state.quantized_engine =
       static_cast<uint8_t>((context.*member_quantized_engine()).load(std::memory_order_relaxed));
   state.floating_point = _mm_getcsr() & kFloatingPointControl;
-  state.capture_threads();
   state.grad_mode = c10::GradMode::is_enabled();
   state.deterministic = context.*member__deterministic_algorithms();
   state.deterministic_warn_only = context.*member__deterministic_algorithms_warn_only();
@@ -280,6 +279,7 @@ NumericScope::NumericScope(const NumericState& state, bool cuda)
   if (cuda) {
     before_.cuda_autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA));
   }
+  before_.capture_threads();
   if (before_.threads != during_.threads || before_.mkl_threads != during_.mkl_threads) {
     at::get_num_threads();  // else the kernel, or the job's next one, would have the thread choose
     before_.capture_threads();

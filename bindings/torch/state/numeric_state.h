@@ -36,12 +36,13 @@ struct NumericState {
   bool mkldnn_deterministic = false;
   bool nnpack = false;
 
-  // Captures the present state. `cuda`: also the switches that matter on CUDA devices.
+  // Captures the present state, but for the numbers of threads. `cuda`: also the switches that
+  // matter on CUDA devices.
   static NumericState capture(bool cuda);
   // The calling thread's number of threads. A thread chooses it at its first parallel kernel, and
   // asking PyTorch would make it choose.
   static uint16_t threads_now();
-  // Captures the numbers of threads again.
+  // Captures the calling thread's numbers of threads, which are known once an operator has run.
   void capture_threads();
   // Whether the calling thread rounds to nearest, and flushes no denormal numbers.
   static bool rounds_as_usual();
