@@ -181,7 +181,6 @@ Outcome BlockMover::empty_window(DeviceLock& lock, Request& request, const Moves
 
 bool BlockMover::move(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, StreamId stream) {
   Heap& heap = arena_.heap;
-  AllocatorObserver* const observer = arena_.observer;
   const Block& block = heap[from.id];
   // While another block was copied, this one may have been freed and handed out again, or another
   // stream may have begun to use it.
@@ -195,11 +194,9 @@ bool BlockMover::move(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, 
   const size_t requested_bytes = block.requested_bytes;
   heap.set_requested(to, requested_bytes);
   // The stream has to wait for the place before it copies to it.
-  if (observer != nullptr) [[unlikely]]
-    observer->allocated(heap.view(to));
+  tell(to, true);
   if (!arena_.reclaimer->move(lock, owner, arena_.address_of(to).pointer())) {
-    if (observer != nullptr) [[unlikely]]
-      observer->freed(heap.view(to), heap[to].shared);
+    tell(to, false);
     heap.release(to);
     return false;
   }
@@ -207,10 +204,21 @@ bool BlockMover::move(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, 
   arena_.counts.moved_bytes += requested_bytes;
   if (arena_.config.poison)
     arena_.poison(arena_.address_of(from.id).pointer(), heap[from.id].bytes);
-  if (observer != nullptr) [[unlikely]]
-    observer->freed(heap.view(from.id), heap[from.id].shared);
+  tell(from.id, false);
   heap.release(from.id);
   return true;
+}
+
+void BlockMover::tell(BlockId id, bool allocated) {
+  AllocatorObserver* const observer = arena_.observer;
+  if (observer == nullptr) return;
+  BlockView view = arena_.heap.view(id);
+  view.moves = true;
+  if (allocated) {
+    observer->allocated(view);
+  } else {
+    observer->freed(view, arena_.heap[id].shared);
+  }
 }
 
 }  // namespace tidepool

@@ -27,6 +27,9 @@ class BlockMover {
   bool move(DeviceLock& lock, BlockRef from, Owner owner, BlockId to, StreamId stream);
 
  private:
+  // Tells the observer that a move allocates a block, or frees it.
+  void tell(BlockId id, bool allocated);
+
   Arena& arena_;
   RoomSearch& search_;
 };

@@ -20,12 +20,15 @@ enum class BlockUse : uint8_t {
 };
 
 // A block as others may see it; `requested_bytes` only of an allocated one.
+// `moves`: the allocator itself allocates or frees it, as it moves a caller's contents from one
+// block to another one.
 struct BlockView {
   const void* address = nullptr;
   size_t bytes = 0;
   size_t requested_bytes = 0;
   StreamId stream = StreamId::kDefault;
   BlockUse use = BlockUse::kHole;
+  bool moves = false;
 };
 
 class AllocatorObserver {

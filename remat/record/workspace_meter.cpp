@@ -44,7 +44,7 @@ size_t WorkspaceMeter::running_bytes() const {
 
 void WorkspaceMeter::allocated(const BlockView& block) {
   Measurement& now = t_measurement;
-  if (now.meter != this || now.generation != generation_) return;
+  if (now.meter != this || now.generation != generation_ || block.moves) return;
   if (now.blocks.size() >= kMostBlocks) return;
   now.blocks.emplace_back(block.address, block.requested_bytes);
   now.bytes += block.requested_bytes;

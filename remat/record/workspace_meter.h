@@ -1,6 +1,6 @@
 // WorkspaceMeter: measures the bytes that an operator allocates beyond its results while it runs,
 // at the moment when they are most. Memory that was there before and is freed, by an eviction for
-// example, does not count.
+// example, does not count, nor does the place that older contents are moved to.
 // An operator is measured on the thread that runs it, not on threads of its own.
 // Owns nothing. Not thread safe otherwise: the device's lock is held.
 #pragma once

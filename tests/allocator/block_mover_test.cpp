@@ -32,6 +32,30 @@ TEST_CASE("what may not be evicted is moved out of the way") {
   CHECK(world.allocator.owner(place) == world.owners[5]);
 }
 
+// Counts what it hears of blocks: those of moves, and the others.
+class CountingMoves final : public AllocatorObserver {
+ public:
+  void allocated(const BlockView& block) override { ++(block.moves ? to : others); }
+  void freed(const BlockView& block, bool) override { ++(block.moves ? from : others); }
+  void awaiting(const BlockView&, bool) override {}
+  void reserved(size_t) override {}
+  void page(const void*, size_t, bool) override {}
+  int to = 0, from = 0, others = 0;
+};
+
+TEST_CASE("an observer hears that a block takes over the contents of another one") {
+  World world;
+  for (size_t i : {4, 6, 9}) world.free(i);
+  world.owners[5]->move_price = 7;
+  CountingMoves observer;
+  world.allocator.set_observer(&observer);
+  CHECK(world.allocator.allocate(3 * kPage) != nullptr);
+  world.allocator.set_observer(nullptr);
+  CHECK(observer.to == 1);
+  CHECK(observer.from == 1);
+  CHECK(observer.others == 1);
+}
+
 TEST_CASE("a block is moved or evicted, whichever costs less") {
   for (const uint64_t moving : {9, 11}) {
     World world;

@@ -38,6 +38,19 @@ TEST_CASE("what was there before is freed for nothing") {
   CHECK(meter.end() == 100);
 }
 
+TEST_CASE("what is moved meanwhile was there before") {
+  WorkspaceMeter meter;
+  BlockView place = block(2, 500);
+  place.moves = true;
+  meter.begin();
+  meter.allocated(block(1, 100));
+  meter.allocated(place);
+  meter.freed(block(1, 100), false);
+  meter.freed(block(2, 500), false);  // evicted in its new place
+  meter.allocated(block(3, 150));
+  CHECK(meter.end() == 0);
+}
+
 TEST_CASE("only the thread that runs an operator is measured, and one meter at a time") {
   WorkspaceMeter meter, other;
   meter.begin();
