@@ -75,8 +75,13 @@ def networks() -> list[Part]:
     found |= {"lstm of cuDNN": ("cudnn_lstm",), "side stream": ("mlp", "--side-stream"),
               "data parallel": ("resnet18", "--data-parallel", "nccl"), "vit": ("vit", "--amp"),
               "fused optimizer": ("translation", "--fused")}
+    compiled = {"gpt, compiled": ("gpt", "--amp"), "resnet18, compiled": ("resnet18", "--amp")}
     graphs = {"graph": "resnet18", "graph that draws": "mlp"}
     return [*(Part(name, ("pressure.py", *command)) for name, command in found.items()),
+            # Needs a C compiler there, by which Triton makes its launchers.
+            *(Part(name, ("pressure.py", "--pressure", "chaos,0.5,offload", *command, "--compile"),
+                   may_fail=True)
+              for name, command in compiled.items()),
             # What a graph uses stays: there is nothing for a budget to win.
             *(Part(name, ("pressure.py", "--pressure", "chaos,offload", network, "--graph"))
               for name, network in graphs.items())]

@@ -82,6 +82,9 @@ class Training:
         self.model = self.build().cuda()
         if options.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
+        if options.compile:
+            for block in self.model.blocks:
+                block.compile()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=options.fused,
                                            foreach=not options.fused, capturable=options.graph)
         self.scaler = torch.amp.GradScaler("cuda", enabled=self.amp)
@@ -200,6 +203,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--attention", choices=ATTENTION, help="which kernels attention takes")
     parser.add_argument("--side-stream", action="store_true", help="load batches on another stream")
     parser.add_argument("--graph", action="store_true", help="capture the step as a CUDA graph")
+    parser.add_argument("--compile", action="store_true", help="compile the network's blocks")
     parser.add_argument("--data-parallel", metavar="BACKEND", help="DDP, of one process")
     return parser.parse_args()
 

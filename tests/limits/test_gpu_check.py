@@ -30,7 +30,8 @@ import varying  # noqa: E402
 PARTS = {"d": ["wide under chaos"]}
 FULL_ONLY = pytest.mark.skipif(not FULL, reason="takes a while")
 MOST_CALLS = 12
-NOT_HERE = ("lstm of cuDNN", "data parallel", "bilstm")  # cuDNN's recurrent layers, and NCCL
+# cuDNN's recurrent layers, NCCL, and Triton.
+NOT_HERE = ("lstm of cuDNN", "data parallel", "bilstm", "gpt, compiled", "resnet18, compiled")
 
 
 def call(*arguments: str, environ: dict | None = None) -> subprocess.CompletedProcess:

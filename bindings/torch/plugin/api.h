@@ -176,9 +176,11 @@ TIDEPOOL_EXPORT void tidepool_take_address(void* tensor, int may_write);
 TIDEPOOL_EXPORT void tidepool_region(int entering);
 
 // Returns a handle of an operator, "aten::mm" or "aten::mm.out", of which it is known that it does
-// what its schema says, draws nothing, and gives the same bits each time; nullptr for any other.
+// what its schema says, draws nothing, and gives the same bits each time under some switches of
+// PyTorch's, if `transposed` is not among its arguments, or false; nullptr for any other.
 TIDEPOOL_EXPORT const void* tidepool_known_operator(const char* name);
-// Returns 1 if what is known of these operators still holds for the kernels that they have now.
+// Returns 1 if what is known of these operators holds for the kernels that they have now, under the
+// present switches.
 TIDEPOOL_EXPORT int tidepool_are_as_known(const void* const* operators, size_t count);
 
 // Restores storages together, and keeps them resident until they are let go; nullptr among them is

@@ -49,14 +49,18 @@ const void* tidepool_known_operator(const char* name) {
   const OperatorInfo& info = info_of(*op);
   bool hides_writes = false;
   for (const TensorArgument& argument : info.tensors) hides_writes |= argument.side_writes;
+  // What varies by switches of PyTorch's does so depending on what they are at each call.
   const bool known = info.is_trusted() && info.replayable && !info.draws && !hides_writes &&
-                     !info.is_metadata && info.varies == Variation::kNone;
+                     !info.is_metadata && info.varies != Variation::kPlaces;
   return known ? &info : nullptr;
 }
 
 int tidepool_are_as_known(const void* const* operators, size_t count) {
   for (const void* each : std::span(operators, count)) {
-    if (!static_cast<const OperatorInfo*>(each)->is_trusted()) return 0;
+    const auto& info = *static_cast<const OperatorInfo*>(each);
+    const bool by_switch =
+        info.varies == Variation::kAlgorithms || info.varies == Variation::kConvolution;
+    if (!info.is_trusted() || (by_switch && may_vary(info.varies))) return 0;
   }
   return 1;
 }

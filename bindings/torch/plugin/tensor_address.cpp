@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/storage/gradients.h"
@@ -77,13 +79,21 @@ bool mark_at_once(c10::TensorImpl* tensor) {
   return true;
 }
 
+// A compiled graph asks, to launch its kernels: what it reads stays where it is until it returns,
+// the rest is its own, and it keeps no address. Its thread is switched off meanwhile, as no other
+// operator's is (bindings/python/tidepool/hooks/_compiled_calls.py).
+bool in_compiled_graph() {
+  return c10::impl::tls_local_dispatch_key_set().excluded_.has(kInterceptionKey) &&
+         !is_thread_intercepted();
+}
+
 void* data_ptr(void* self, void*) {
   void* const type = field(self, g_python.type_offset);
   auto* const tensor = static_cast<c10::TensorImpl*>(field(self, g_python.impl_offset));
   const bool plain = type == g_python.tensor_type || type == g_python.parameter_type;
   try {
     if (plain && tensor != nullptr && engines_installed() &&
-        !at::impl::torch_function_mode_enabled() && mark_at_once(tensor)) {
+        !at::impl::torch_function_mode_enabled() && (in_compiled_graph() || mark_at_once(tensor))) {
       return g_python.integer_of(tensor->mutable_data());
     }
   } catch (const std::exception&) {  // what it is comes out of the other way

@@ -38,6 +38,7 @@ ATEN = types.SimpleNamespace(
     attend=types.SimpleNamespace(default=operator(argument("q"), returns=(None, None))),
     copy_=types.SimpleNamespace(default=operator(argument("self", True), argument("src"),
                                                  returns=(True,))),
+    convolution=types.SimpleNamespace(default=operator(argument("x"), argument("transposed"))),
     view=types.SimpleNamespace(dtype=operator(argument("self", False), returns=(False,))))
 TORCH = types.SimpleNamespace(ops=types.SimpleNamespace(aten=ATEN))
 
@@ -119,3 +120,93 @@ def test_other_texts():
     for source in ("this is no Python", "x = 3", "def call(args):\n    return args"):
         with pytest.raises(Unknown):
             _graph_code.read(source, TORCH)
+
+
+TRITON = """
+import triton
+import triton.language as tl
+
+@triton_heuristics.{launcher}(
+    size_hints={{'x': 32}},
+    triton_meta={{'signature': {{'in_out_ptr0': '*fp32', 'in_ptr0': '*i64', 'in_ptr1': '*fp32',
+                                 'out_ptr0': '*fp32', 'xnumel': 'i32', 'XBLOCK': 'constexpr'}},
+                  'device': DeviceProperties(type='cuda', index=0)}},
+    inductor_meta={{'mutated_arg_names': [{mutated}], 'atomic_add_found': False}})
+@triton.jit
+def fused(in_out_ptr0, in_ptr0, in_ptr1, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    tmp0 = tl.load(in_ptr0 + xindex, xindex < xnumel, other=0.0)
+    tmp1 = tl.load(in_ptr1 + (tmp0 + tl.full([1], 2, tl.int32)), None)
+    {more}
+    tl.store(out_ptr0 + xindex, tmp1, None)
+    tl.store(in_out_ptr0 + xindex, tmp0, None)
+"""
+ON_CUDA = """
+fused = async_compile.triton('fused', '''{text}''', device_str='cuda')
+
+class Runner:
+    def call(self, args):
+        a, b, c = args
+        args.clear()
+        {guard}:
+            torch.cuda.set_device(0)
+            a = copy_if_misaligned(a)
+            buf0 = empty_strided_{where}((32, ), (1, ), torch.float32)
+            buf1 = empty_strided_cuda((32, ), (1, ), torch.float32)
+            raw_stream0 = get_raw_stream(0)
+            fused.run({arguments}, stream=raw_stream0)
+        return (buf0, a, buf1, reinterpret_tensor(b, (4,), (1,), 4), )
+"""
+GUARD = "with torch.cuda._DeviceGuard(0)"
+
+
+def read_triton(arguments="buf0, a, b, buf1, 32", guard=GUARD, where="cuda", **of_kernel):
+    kernel = {"launcher": "pointwise", "mutated": "'in_out_ptr0'", "more": "pass", **of_kernel}
+    return _graph_code.read(ON_CUDA.format(text=TRITON.format(**kernel), guard=guard, where=where,
+                                           arguments=arguments), TORCH, "cuda")
+
+
+def test_kernels_of_triton_write_what_they_do_not_only_load_from():
+    code = read_triton()
+    assert code.inputs == 3 and code.written == () and not code.varies and code.operators == ()
+    assert code.results == (Result(Kind.FRESH, 0), Result(Kind.INPUT, 0), Result(Kind.FRESH, 1),
+                            Result(Kind.INPUT_VIEW, 1))
+    assert read_triton("buf0, a, b, c, 32").written == (2,)
+    assert read_triton("a, b, c, buf1, 32").written == (0,)
+
+
+@pytest.mark.parametrize("more", ["tl.store(in_ptr1 + xindex, tmp0, None)",
+                                  "tl.load(helper(in_ptr1) + xindex, None)", "p = in_ptr1"])
+def test_what_else_a_kernel_may_do_with_a_pointer_is_a_write(more):
+    assert read_triton(more=more).written == (1,)
+
+
+def test_what_the_compiler_says_is_mutated_is_written():
+    assert read_triton(mutated="'in_ptr0'").written == (0,)
+
+
+def test_atomic_operations_of_triton_come_in_any_order():
+    assert read_triton(more="tl.atomic_add(out_ptr0 + xindex, tmp1, None)").varies
+
+
+@pytest.mark.parametrize("changes", [
+    {"launcher": "user_autotune"}, {"arguments": "buf0, a, b"}, {"guard": "with nothing(0)"},
+    {"guard": f"{GUARD}, more(1)"}, {"guard": "if True"}, {"where": "cpu"},
+    {"mutated": "*names"}, {"arguments": "buf0, a, b, buf1, 32, 64, 7"}])
+def test_code_for_cuda_that_is_not_understood(changes):
+    with pytest.raises(Unknown):
+        read_triton(**changes)
+
+
+@pytest.mark.parametrize(("call", "varies"), [
+    ("extern_kernels.convolution(a, transposed=False)", False),
+    ("extern_kernels.convolution(a, transposed=True)", True),
+    ("torch.ops.aten.convolution.default(a, False)", True)])
+def test_a_convolution_varies_on_cuda_unless_it_is_not_transposed(call, varies):
+    assert read_triton(guard=f"buf2 = {call}\n        {GUARD}").varies == varies
+    assert not read(FILL + f"buf1 = {call}").varies
+
+
+def test_code_for_another_device_is_not_understood():
+    with pytest.raises(Unknown):
+        read(FILL.replace("_cpu", "_cuda"))

@@ -33,16 +33,14 @@ _TAKE_CONSTANTS = ("load_constants", "update_constant_buffer", "update_constant_
 
 
 def follow_compiled_graphs(plugin: _plugin.Plugin, torch, storage_of,
-                           records: bool = False) -> _compiled_calls.Graphs | None:
+                           device: str | None = None) -> _compiled_calls.Graphs | None:
     """Wrap what compiles graphs and runs them, now or when the compiler is first imported.
 
     Args:
-        records: whether calls of graphs may be recorded, as they may on the CPU.
+        device: "cpu" or "cuda": whose graphs may be recorded; None: no graph is.
     """
     wrap_runners(getattr(torch._C, "_aoti", None), plugin, storage_of)
-    graphs = None  # what Triton launches is not seen
-    if records:
-        graphs = _compiled_calls.Graphs(plugin, torch, storage_of)
+    graphs = _compiled_calls.Graphs(plugin, torch, storage_of, device) if device else None
     for name, wrap in ((GRAPHS, functools.partial(wrap_graphs, graphs=graphs)),
                        (COMPILER, wrap_compiler), (CODE, wrap_constants)):
         wrap = functools.partial(wrap, plugin=plugin, storage_of=storage_of)

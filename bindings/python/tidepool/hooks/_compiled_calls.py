@@ -9,9 +9,10 @@ PyTorch's. Its results can be evicted then; they come back by running the whole 
 - The seeds that it draws are drawn before it runs, and handed to it: a replay draws nothing.
 - Results that show the same memory are one result of the operator, and are cut up afterwards.
 - Backward graphs are not recorded, because they would keep the activations that they read until
-  they end, and free as they go otherwise. What they read is held while they run.
+  they end, and free as they go otherwise. What they read is held while they run, on the CPU.
 
-Of other graphs nothing is known; _compiled keeps what they read and make.
+Of other graphs nothing is known; _compiled keeps what they read and make. So it does on CUDA with
+what is not recorded: kernels still run there when a call has ended.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import types
 import weakref
 from collections import Counter
 from typing import Any, NamedTuple
@@ -35,16 +37,23 @@ SCHEMA = "(int graph, int call, Tensor[] inputs, int[] numbers, int results) -> 
 MOST_WRITTEN_BYTES = 1 << 20
 # A mode that only says where what is made lies. Graphs say that themselves.
 DEVICE_MODE = "DeviceContext"
+# The function that copies inputs of a graph which are not aligned, and calls its code.
+ALIGNS_INPUTS = "align_inputs_from_check_idxs."
 # The mode under which PyTorch calls a graph for the first time, to see whether custom operators
 # return their operands' memory. Graphs that are recorded call no custom operators.
 FIRST_CALL_MODE = "_AnalyzeCustomOpInputOutputMode"
 
 
 class Graphs:
-    """The graphs of a process, by the objects that the compiler has for them. Thread safe."""
+    """The graphs of a process, by the objects that the compiler has for them. Thread safe.
 
-    def __init__(self, plugin: _plugin.Plugin, torch, storage_of) -> None:
+    Args:
+        device: "cpu" or "cuda": whose graphs may be recorded.
+    """
+
+    def __init__(self, plugin: _plugin.Plugin, torch, storage_of, device: str = "cpu") -> None:
         self._plugin, self._torch, self._storage_of = plugin, torch, storage_of
+        self._device = device
         self._by_owner: dict[int, Graph] = {}
         # Records name graphs by number, and may outlive what the compiler has: generated code is
         # never unloaded in any case.
@@ -82,13 +91,16 @@ class Graphs:
         if split is None:
             return None
         if graph.kept or not self._may_be_copied(code, inputs):
+            if self._device != "cpu":
+                return None
             return self._call_beside(code, run, owner, inputs)
         return self._call_recorded(graph, code, run, owner, inputs, *split)
 
     def _add(self, owner) -> Graph:
         if self._library is None:
             self._define()
-        graph = Graph(len(self._all), owner, self._plugin, self._torch, self._drawn)
+        graph = Graph(len(self._all), owner, self._plugin, self._torch, self._storage_of,
+                      self._drawn, self._device)
         self._all.append(graph)
         key = id(owner)
         graph.owner = weakref.ref(owner, lambda _: self._forget(key, graph))
@@ -103,7 +115,7 @@ class Graphs:
         namespace, name = OPERATOR.split("::")
         library = self._torch.library.Library(namespace, "FRAGMENT")
         library.define(name + SCHEMA)
-        library.impl(name, self._run, "CPU")
+        library.impl(name, self._run, self._device.upper())
         library.impl(name, self._torch.library.fallthrough_kernel, "Autograd")
         self._library = library
         self._operator = getattr(getattr(self._torch.ops, namespace), name).default
@@ -113,9 +125,14 @@ class Graphs:
         """Run a graph, for the job or a replay: the operator's kernel."""
         graph = self._all[number]
         before = getattr(self._drawn, "seeds", None)
+        launches = self._device != "cpu" and self._plugin.thread_is_on()
+        if launches:  # so that its addresses may be asked for
+            self._plugin.thread(0)
         try:
             return graph.run(tensors, numbers, self._calls.get(token))
         finally:
+            if launches:
+                self._plugin.thread(1)
             self._drawn.seeds = before
 
     def _split(self, graph: Graph, code: _graph_code.GraphCode,
@@ -134,7 +151,9 @@ class Graphs:
                 return None
         if graph.number_places is None:
             graph.number_places = places
-        fits = places == graph.number_places and len(inputs) == code.inputs
+        fits = (places == graph.number_places and len(inputs) == code.inputs
+                and all(each.device.type == self._device and each.device == tensors[0].device
+                        for each in tensors))
         return (tensors, numbers) if fits and tensors and not self._is_watched() else None
 
     def _is_watched(self) -> bool:
@@ -179,7 +198,7 @@ class Graphs:
             # It is lost when the input is written and the call ends: results need it for longer.
             self._plugin.gives_up(self._storage_of(copy))
             tensors[graph.tensor_place(place)] = copy
-        tensors += [graph.draw(seeds) for seeds in code.seeds]
+        tensors += [graph.draw(seeds, tensors[0].device) for seeds in code.seeds]
         if isinstance(inputs, list):
             inputs.clear()
         call, token = _Call(run, owner, []), next(self._tokens)
@@ -209,24 +228,26 @@ class _Call(NamedTuple):
     run: Any
     owner: Any
     # For each view of fresh memory or of an input its size, stride and offset; for what is no
-    # tensor the value.
+    # tensor the value; for an input nothing. Where the graph has made a copy of an input, because
+    # it was not aligned, and returns this or a view of it: what it returns.
     others: list
 
 
 class Graph:
     """One graph, and what is known of it."""
 
-    def __init__(self, number: int, owner, plugin: _plugin.Plugin, torch, drawn) -> None:
+    def __init__(self, number: int, owner, plugin: _plugin.Plugin, torch, storage_of, drawn,
+                 device: str) -> None:
         self.number = number
         self.owner: Any = None
         self.code: _graph_code.GraphCode | None = None
         self.kept = ""  # why it is not recorded
         self.number_places: list[int] | None = None  # of inputs that are numbers
         self.as_known: Any = None
-        self._torch, self._drawn = torch, drawn
+        self._torch, self._storage_of, self._drawn = torch, storage_of, drawn
         self._callable = owner.current_callable
         try:
-            self.code = _graph_code.read(owner.source_code, torch)
+            self.code = _graph_code.read(owner.source_code, torch, device)
             self.as_known = plugin.known_operators(self.code.operators)
             if self.as_known is None:
                 raise _graph_code.Unknown("operators that are not trusted")
@@ -234,12 +255,11 @@ class Graph:
             self.kept, self.code = str(error) or type(error).__name__, None
             return
         self._bases = [k for k, each in enumerate(self.code.results) if each.kind is Kind.FRESH]
-        self._views = [k for k, each in enumerate(self.code.results)
-                       if each.kind not in (Kind.FRESH, Kind.INPUT)]
+        self._others = [k for k, each in enumerate(self.code.results) if each.kind != Kind.FRESH]
         self.made = len(self._bases) + len(self.code.written)
-        self.kept = self._reason_to_keep(owner)
+        self.kept = self._reason_to_keep(owner, device)
 
-    def _reason_to_keep(self, owner) -> str:
+    def _reason_to_keep(self, owner, device: str) -> str:
         assert self.code is not None
         if (owner.fx_kwargs or {}).get("is_backward"):
             return "backward"
@@ -247,25 +267,35 @@ class Graph:
             return "additions in any order"
         if not self._bases:
             return "no results of its own"
+        if device != "cpu" and self._generated() is None:
+            return "a wrapper around its code"  # CUDA graphs
         if self.code.seeds and not self._redirect_draws():
             return "draws that cannot be handed to it"
         return ""
 
     def _redirect_draws(self) -> bool:
         """Have the generated code take the seeds that are handed to it."""
-        code = getattr(self._callable, "__func__", self._callable)
-        names = getattr(code, "__globals__", {})
+        names = getattr(self._generated(), "__globals__", {})
         aten = names.get("aten")
-        if aten is None or getattr(code, "__name__", "") != "call":
+        if aten is None:
             return False
         if not isinstance(aten, _Aten):
             names["aten"] = _Aten(aten, self._drawn)
         return True
 
-    def draw(self, seeds: _graph_code.Seeds):
+    def _generated(self) -> types.FunctionType | None:
+        """Return the generated function, where nothing but what aligns its inputs is around it."""
+        code = getattr(self._callable, "__func__", self._callable)
+        if getattr(code, "__qualname__", "").startswith(ALIGNS_INPUTS):
+            cells = dict(zip(code.__code__.co_freevars, code.__closure__, strict=True))
+            code = cells["model"].cell_contents if "model" in cells else None
+            code = getattr(code, "__func__", code)
+        return code if getattr(code, "__name__", "") == "call" else None
+
+    def draw(self, seeds: _graph_code.Seeds, device):
         """Draw seeds as the generated code does."""
         torch = self._torch
-        drawn = torch.empty(seeds.size, dtype=torch.int64, device="cpu")
+        drawn = torch.empty(seeds.size, dtype=torch.int64, device=device)
         return torch.ops.aten.randint.low_out(seeds.low, seeds.high, list(seeds.size), out=drawn)
 
     def tensor_place(self, place: int) -> int:
@@ -284,14 +314,24 @@ class Graph:
         for place in code.written:
             arguments[place] = arguments[place].clone()
         written = [arguments[place] for place in code.written]
+        given = list(arguments)
         results = call.run(call.owner, arguments) if call else self._callable(arguments)
         if call:
-            for k in self._views:
-                each: Any = results[k]
-                if code.results[k].kind is not Kind.OTHER and hasattr(each, "stride"):
-                    each = tuple(each.size()), each.stride(), each.storage_offset()
-                call.others.append(each)
+            call.others.extend(self._told(k, results, given) for k in self._others)
         return [results[k] for k in self._bases] + written
+
+    def _told(self, k: int, results, given: list) -> Any:
+        """Return what `_Call.others` has of a result."""
+        assert self.code is not None
+        each, (kind, place) = results[k], self.code.results[k]
+        if kind is Kind.OTHER or not hasattr(each, "stride"):
+            return each
+        if kind in (Kind.INPUT, Kind.INPUT_VIEW):
+            if self._storage_of(each) != self._storage_of(given[place]):
+                return each
+            if kind is Kind.INPUT:
+                return None
+        return tuple(each.size()), each.stride(), each.storage_offset()
 
     def put_together(self, inputs: list, made: list, others: list) -> tuple:
         """Return what the graph returns."""
@@ -302,13 +342,14 @@ class Graph:
         for result in self.code.results:
             if result.kind is Kind.FRESH:
                 values.append(made[result.place])
-            elif result.kind is Kind.INPUT:
-                values.append(inputs[result.place])
+                continue
+            shape = next(told)
+            if result.kind is Kind.INPUT:
+                values.append(inputs[result.place] if shape is None else shape)
             elif result.kind is Kind.OTHER:
-                values.append(next(told))
+                values.append(shape)
             else:
                 base = (inputs if result.kind is Kind.INPUT_VIEW else made)[result.place]
-                shape = next(told)
                 values.append(shape if not isinstance(shape, tuple) else show(
                     base, shape[0], shape[1], shape[2] - base.storage_offset()))
         return tuple(values)

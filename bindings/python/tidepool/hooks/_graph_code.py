@@ -1,8 +1,8 @@
 """What generated code of torch.compile does: read from its text, before it first runs.
 
-A graph's code for the CPU is a straight line of calls: kernels in C++, whose text says which of
-their arguments they write; operators of PyTorch's; and what makes memory and views of it. Code with
-anything else in it is not understood, and `read` says what that was.
+A graph's code is a straight line of calls: kernels in C++ (CPU) or in Triton's language (CUDA),
+whose text says which of their arguments they write; operators of PyTorch's; and what makes memory
+and views of it. Code with anything else in it is not understood, and `read` says what that was.
 """
 
 from __future__ import annotations
@@ -58,15 +58,27 @@ _EXTERNAL = {"mm": "aten::mm.out", "addmm": "aten::addmm.out", "bmm": "aten::bmm
 _DRAW = "aten.randint.low_out"
 _CHECKS = ("assert_size_stride", "assert_size_stride_grouped", "assert_tensor_metadata",
            "assert_alignment")
-_ALLOCATE = "empty_strided_cpu"
+_ALLOCATE = "empty_strided_"  # and the device
 _REINTERPRET = "reinterpret_tensor"
+_ALIGN = "copy_if_misaligned"  # mostly hands its argument on
+# Around a graph's code for CUDA, and in it: they say where it runs.
+_GUARD = "torch.cuda._DeviceGuard"
+_WHERE = ("torch.cuda.set_device", "get_raw_stream")
 _SHAPES = ("size", "stride", "storage_offset")
 # Additions by several threads to one number, in the order in which they come.
 _UNORDERED = "atomic_add"
+# Of Triton's language, by what launches them. Those of the job's own are not among them.
+_LAUNCHERS = ("pointwise", "reduction", "persistent_reduction", "foreach", "template")
+# With it a convolution adds in any order on CUDA.
+_SWITCH = "transposed"
+_ATOMIC = "atomic"  # their order shows in what comes out, or in what other programs wait for
 
 
-def read(source: str, torch) -> GraphCode:
+def read(source: str, torch, device: str = "cpu") -> GraphCode:
     """Return what generated code does.
+
+    Args:
+        device: what it runs on, "cpu" or "cuda".
 
     Raises:
         Unknown: it has something in it that is not known.
@@ -79,12 +91,100 @@ def read(source: str, torch) -> GraphCode:
                  if isinstance(node, ast.FunctionDef) and node.name == "call"]
     if len(functions) != 1:
         raise Unknown(f"{len(functions)} functions that run it")
-    return _Reader(_kernels(module), torch).read(functions[0])
+    kernels = _kernels(module) if device == "cpu" else _triton_kernels(module)
+    return _Reader(kernels, torch, device).read(functions[0])
 
 
 class _Kernel(NamedTuple):
     writes: tuple[bool, ...]  # by argument
     varies: bool
+    least: int = 0  # arguments that a call has; 0: all
+
+
+def _triton_kernels(module: ast.Module) -> dict[str, _Kernel]:
+    """Return the kernels in Triton's language, by the names by which they are called."""
+    found = {}
+    for node in module.body:
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+                and ast.unparse(node.value.func) == "async_compile.triton"
+                and isinstance(node.targets[0], ast.Name) and len(node.value.args) == 2):
+            continue
+        text = node.value.args[1]
+        kernel = _triton_kernel(str(text.value)) if isinstance(text, ast.Constant) else None
+        if kernel is not None:
+            found[f"{node.targets[0].id}.run"] = kernel
+    return found
+
+
+def _triton_kernel(text: str) -> _Kernel | None:
+    """Return what a kernel does; None if that is not known.
+
+    Its parameters that are pointers come first, and each call gives it all of these. One is read,
+    and not written, if all that the kernel does with it is to load from it, and neither its name
+    nor what the compiler notes of it says otherwise.
+    """
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    launched = [(node, decorator) for node in module.body if isinstance(node, ast.FunctionDef)
+                for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
+    if len(launched) != 1:
+        return None
+    function, decorator = launched[0]
+    prefix, _, launcher = ast.unparse(decorator.func).rpartition(".")
+    types = _noted(decorator, "triton_meta", "signature")
+    mutated = _noted(decorator, "inductor_meta", "mutated_arg_names")
+    if (prefix != "triton_heuristics" or launcher not in _LAUNCHERS
+            or not isinstance(types, dict) or not isinstance(mutated, list)):
+        return None
+    names = [each.arg for each in function.args.args]
+    pointers = [name for name in names if str(types.get(name, "")).startswith("*")]
+    if pointers != names[:len(pointers)]:
+        return None
+    loads = _Loads(set(pointers))
+    for statement in function.body:
+        loads.visit(statement)
+    writes = tuple(name in loads.others or name in mutated
+                   or not name.startswith(("in_ptr", "arg_")) for name in pointers)
+    varies = any(_ATOMIC in ast.unparse(statement) for statement in function.body)
+    return _Kernel(writes + (False,) * (len(names) - len(pointers)), varies, len(pointers))
+
+
+def _noted(decorator: ast.Call, about: str, key: str) -> object:
+    """Return one of the things that the compiler notes of a kernel; None without it."""
+    for keyword in decorator.keywords:
+        if keyword.arg != about or not isinstance(keyword.value, ast.Dict):
+            continue
+        for name, value in zip(keyword.value.keys, keyword.value.values, strict=True):
+            if isinstance(name, ast.Constant) and name.value == key:
+                try:
+                    return ast.literal_eval(value)
+                except ValueError:
+                    return None
+    return None
+
+
+class _Loads(ast.NodeVisitor):
+    """Finds the names that stand elsewhere than in the address of a load."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+        self.others: set[str] = set()
+
+    def visit_Call(self, node: ast.Call) -> None:
+        rest: list[ast.AST] = [*node.args, *node.keywords]
+        if ast.unparse(node.func) == "tl.load" and node.args:
+            # A sum in which the name stands; what other calls in it are given is another matter.
+            rest[:1] = [each for each in ast.walk(node.args[0]) if isinstance(each, ast.Call)]
+        else:
+            self.visit(node.func)
+        for each in rest:
+            self.visit(each)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id in self._names:
+            self.others.add(node.id)
 
 
 def _kernels(module: ast.Module) -> dict[str, _Kernel]:
@@ -112,9 +212,9 @@ _Origin = tuple[str, object]
 class _Reader:
     """Goes through one function once."""
 
-    def __init__(self, kernels: dict[str, _Kernel], torch) -> None:
+    def __init__(self, kernels: dict[str, _Kernel], torch, device: str) -> None:
         self._kernels = kernels
-        self._torch = torch
+        self._torch, self._device = torch, device
         self._names: dict[str, _Origin | None] = {}
         self._inputs: set[str] = set()  # names that stand for inputs, not for views of them
         self._written: set[int] = set()
@@ -126,7 +226,7 @@ class _Reader:
     def read(self, function: ast.FunctionDef) -> GraphCode:
         arguments = function.args.args[-1].arg
         inputs = 0
-        for statement in function.body[:-1]:
+        for statement in self._on_device(function.body[:-1]):
             if (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name)
                     and statement.value.id == arguments):
                 inputs = self._take_inputs(statement.targets[0])
@@ -138,6 +238,20 @@ class _Reader:
         results = self._results(last.value.elts)
         return GraphCode(inputs, tuple(sorted(self._written)), results, tuple(self._seeds),
                          tuple(sorted(self._operators)), self._varies)
+
+    def _on_device(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Return statements with those in their place that run on the one device of the graph."""
+        guards = [each for each in body if isinstance(each, ast.With)]
+        if self._device == "cpu":
+            return body
+        if len(guards) != 1 or len(guards[0].items) != 1:
+            raise Unknown(f"{len(guards)} devices")
+        guard = guards[0].items[0]
+        if (not isinstance(guard.context_expr, ast.Call) or guard.optional_vars is not None
+                or ast.unparse(guard.context_expr.func) != _GUARD):
+            raise Unknown(_first_line(guards[0]))
+        place = body.index(guards[0])
+        return body[:place] + guards[0].body + body[place + 1:]
 
     def _take_inputs(self, target: ast.expr) -> int:
         names = target.elts if isinstance(target, ast.Tuple) else []
@@ -153,8 +267,9 @@ class _Reader:
             self._value(statement.value)
         elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             name = _name(statement.targets[0])
+            is_input = _aligned_name(statement.value) in self._inputs
             self._names[name] = self._value(statement.value)
-            self._inputs.discard(name)
+            (self._inputs.add if is_input else self._inputs.discard)(name)
         else:
             raise Unknown(_first_line(statement))
 
@@ -178,37 +293,42 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> _Origin | None:
         name = ast.unparse(node.func)
-        if name in _CHECKS:
+        if name in _CHECKS or (self._device != "cpu" and name in _WHERE):
             return None
         if isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPES and not node.args:
             return None
         arguments = [self._value(each) for each in node.args]
         by_name = {str(each.arg): self._value(each.value) for each in node.keywords}
-        if name == _REINTERPRET:
+        if name in (_REINTERPRET, _ALIGN):
             return arguments[0]
-        if name == _ALLOCATE:
+        if name == _ALLOCATE + self._device:
             return self._fresh()
         if name == _DRAW:
             self._draw(node)
             return None
         if kernel := self._kernels.get(name):
             self._varies |= kernel.varies
-            if len(arguments) != len(kernel.writes):
+            least = kernel.least or len(kernel.writes)
+            if not least <= len(arguments) <= len(kernel.writes):
                 raise Unknown(f"a call of {name}")
-            for origin, writes in zip(arguments, kernel.writes, strict=True):
+            for origin, writes in zip(arguments, kernel.writes, strict=False):
                 if writes:
                     self._write(origin)
             return None
-        return self._operator(name, arguments, by_name)
+        is_off = any(each.arg == _SWITCH and isinstance(each.value, ast.Constant)
+                     and each.value.value is False for each in node.keywords)
+        return self._operator(name, arguments, by_name, is_off)
 
     def _operator(self, name: str, arguments: list[_Origin | None],
-                  by_name: dict[str, _Origin | None]) -> _Origin:
+                  by_name: dict[str, _Origin | None], is_off: bool) -> _Origin:
         operator = self._named(name)
         self._operators.add(operator)
         schema = _schema(self._torch, operator)
         if schema is None or any(each.alias_info is not None and not each.alias_info.is_write
                                  for each in schema.returns):
             raise Unknown(name)
+        self._varies |= (self._device != "cpu" and not is_off
+                         and any(each.name == _SWITCH for each in schema.arguments))
         for place, argument in enumerate(schema.arguments):
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
@@ -268,6 +388,14 @@ def _name(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     raise Unknown(_first_line(node))
+
+
+def _aligned_name(node: ast.expr) -> str | None:
+    """Return the name of what an expression only aligns."""
+    if (isinstance(node, ast.Call) and ast.unparse(node.func) == _ALIGN
+            and isinstance(node.args[0], ast.Name)):
+        return node.args[0].id
+    return None
 
 
 def _place(origin: _Origin) -> int:

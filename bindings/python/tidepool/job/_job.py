@@ -203,7 +203,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
     _switches.follow_switches(plugin, torch, values["device"])
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
     graphs = _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of,
-                                              records=values["device"] == "cpu")
+                                              values["device"])
     if "trace" in values:
         places.follow_places(plugin, torch)
     _distributed.follow_data_parallel(plugin, torch)

@@ -91,6 +91,7 @@ class Plugin:
         self.state = library.tidepool_state
         self.gives_up = library.tidepool_gives_up
         self.thread = library.tidepool_thread
+        self.thread_is_on = library.tidepool_thread_is_on
         self.optimizer_scope = library.tidepool_optimizer_scope
         self.rescan_operators = library.tidepool_rescan_operators
         self.finish = library.tidepool_finish
