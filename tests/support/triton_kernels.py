@@ -14,12 +14,12 @@ import ast
 import contextlib
 import hashlib
 import re
+from typing import ClassVar
 
 import torch
 import triton
 from torch._inductor.async_compile import AsyncCompile
 from triton.backends.compiler import GPUTarget
-
 
 _INTERCEPTION = "CustomRNGKeyId"  # the key that operators are intercepted on
 
@@ -40,7 +40,7 @@ class _Driver:
 class Kernel:
     """A kernel in Triton's language, by its name and text."""
 
-    launched: list[str] = []  # of all kernels, the names
+    launched: ClassVar[list[str]] = []  # of all kernels, the names
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name

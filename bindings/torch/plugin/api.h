@@ -177,7 +177,8 @@ TIDEPOOL_EXPORT void tidepool_region(int entering);
 
 // Returns a handle of an operator, "aten::mm" or "aten::mm.out", of which it is known that it does
 // what its schema says, draws nothing, and gives the same bits each time under some switches of
-// PyTorch's, if `transposed` is not among its arguments, or false; nullptr for any other.
+// PyTorch's, if neither `transposed` nor `dropout_p` is among its arguments, or both are zero;
+// nullptr for any other.
 TIDEPOOL_EXPORT const void* tidepool_known_operator(const char* name);
 // Returns 1 if what is known of these operators holds for the kernels that they have now, under the
 // present switches.

@@ -50,7 +50,8 @@ const void* tidepool_known_operator(const char* name) {
   bool hides_writes = false;
   for (const TensorArgument& argument : info.tensors) hides_writes |= argument.side_writes;
   // What varies by switches of PyTorch's does so depending on what they are at each call.
-  const bool known = info.is_trusted() && info.replayable && !info.draws && !hides_writes &&
+  const bool draws = info.draws && info.draw_argument < 0;
+  const bool known = info.is_trusted() && info.replayable && !draws && !hides_writes &&
                      !info.is_metadata && info.varies != Variation::kPlaces;
   return known ? &info : nullptr;
 }

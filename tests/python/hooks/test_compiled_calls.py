@@ -225,3 +225,52 @@ def test_a_graph_goes_with_its_owner_but_for_records(graphs):
     del owner
     assert graphs._by_owner == {} or first.owner() is not None  # a frame may still hold it
     assert graphs._all == [first]
+
+
+def aligning(owner):
+    """Return an owner's code inside of the compiler's function that aligns inputs."""
+    utils = pytest.importorskip("torch._inductor.utils")
+    return utils.align_inputs_from_check_idxs(owner.current_callable, [1], frozenset())
+
+
+def test_seeds_are_handed_to_code_whose_inputs_are_aligned(graphs):
+    owner = Owner()
+    owner.current_callable = aligning(owner)
+    (plain, *_), (ours, *_) = plain_and_called(graphs, owner)
+    assert all(map(equal, plain, ours)) and graphs.of(owner).kept == ""
+
+
+def test_code_inside_of_something_else_draws_itself(graphs):
+    owner = Owner()
+    inner = owner.current_callable
+    owner.current_callable = lambda inputs: inner(inputs)
+    assert graphs.of(owner).kept == "draws that cannot be handed to it"
+
+
+ON_CUDA = """
+class Runner:
+    def call(self, args):
+        x, = args
+        args.clear()
+        with torch.cuda._DeviceGuard(0):
+            torch.cuda.set_device(0)
+            buf0 = empty_strided_cuda((2, ), (1, ), torch.float32)
+        return (buf0, )
+"""
+
+
+def test_graphs_on_cuda_that_are_left_to_the_caller(plugin):
+    graphs = _compiled_calls.Graphs(plugin, torch, storage_of, "cuda")
+    try:
+        owner = Owner()
+        owner.source_code = ON_CUDA
+        captured = Owner()
+        captured.source_code, inner = ON_CUDA, captured.current_callable
+        captured.current_callable = lambda inputs: inner(inputs)  # as for CUDA graphs
+        assert graphs.of(owner).kept == ""
+        assert graphs.of(captured).kept == "a wrapper around its code"
+        assert called(graphs, captured, [torch.ones(2)]) is None
+        assert called(graphs, owner, [torch.ones(2)]) is None  # on another device
+        assert plugin.calls == [(), ()]  # nothing is held: its kernels run on when it has returned
+    finally:
+        graphs._library._destroy()

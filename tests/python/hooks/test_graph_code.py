@@ -35,7 +35,8 @@ def operator(*arguments, returns=(None,)):
 ATEN = types.SimpleNamespace(
     mm=types.SimpleNamespace(out=operator(argument("self"), argument("mat2"),
                                           argument("out", True), returns=(True,))),
-    attend=types.SimpleNamespace(default=operator(argument("q"), returns=(None, None))),
+    attend=types.SimpleNamespace(default=operator(argument("q"), argument("dropout_p"),
+                                                  returns=(None, None))),
     copy_=types.SimpleNamespace(default=operator(argument("self", True), argument("src"),
                                                  returns=(True,))),
     convolution=types.SimpleNamespace(default=operator(argument("x"), argument("transposed"))),
@@ -201,10 +202,23 @@ def test_code_for_cuda_that_is_not_understood(changes):
 @pytest.mark.parametrize(("call", "varies"), [
     ("extern_kernels.convolution(a, transposed=False)", False),
     ("extern_kernels.convolution(a, transposed=True)", True),
-    ("torch.ops.aten.convolution.default(a, False)", True)])
+    ("torch.ops.aten.convolution.default(a, False)", False),
+    ("torch.ops.aten.convolution.default(a, s0)", True)])
 def test_a_convolution_varies_on_cuda_unless_it_is_not_transposed(call, varies):
     assert read_triton(guard=f"buf2 = {call}\n        {GUARD}").varies == varies
     assert not read(FILL + f"buf1 = {call}").varies
+
+
+@pytest.mark.parametrize(("given", "draws"), [
+    ("a", False), ("a, 0.0", False), ("a, dropout_p=0.0", False), ("a, 0.1", True),
+    ("a, s0", True)])
+def test_attention_draws_if_it_drops_out(given, draws):
+    body = FILL + f"buf1 = torch.ops.aten.attend.default({given})"
+    if draws:
+        with pytest.raises(Unknown, match="draws"):
+            read(body)
+    else:
+        assert read(body).operators == ("aten::attend",)
 
 
 def test_code_for_another_device_is_not_understood():

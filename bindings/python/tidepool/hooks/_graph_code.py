@@ -69,8 +69,8 @@ _SHAPES = ("size", "stride", "storage_offset")
 _UNORDERED = "atomic_add"
 # Of Triton's language, by what launches them. Those of the job's own are not among them.
 _LAUNCHERS = ("pointwise", "reduction", "persistent_reduction", "foreach", "template")
-# With it a convolution adds in any order on CUDA.
-_SWITCH = "transposed"
+# With it a convolution adds in any order on CUDA; with another one than zero attention draws.
+_SWITCH, _PROBABILITY = "transposed", "dropout_p"
 _ATOMIC = "atomic"  # their order shows in what comes out, or in what other programs wait for
 
 
@@ -315,20 +315,20 @@ class _Reader:
                 if writes:
                     self._write(origin)
             return None
-        is_off = any(each.arg == _SWITCH and isinstance(each.value, ast.Constant)
-                     and each.value.value is False for each in node.keywords)
-        return self._operator(name, arguments, by_name, is_off)
+        return self._operator(node, name, arguments, by_name)
 
-    def _operator(self, name: str, arguments: list[_Origin | None],
-                  by_name: dict[str, _Origin | None], is_off: bool) -> _Origin:
+    def _operator(self, node: ast.Call, name: str, arguments: list[_Origin | None],
+                  by_name: dict[str, _Origin | None]) -> _Origin:
         operator = self._named(name)
         self._operators.add(operator)
         schema = _schema(self._torch, operator)
         if schema is None or any(each.alias_info is not None and not each.alias_info.is_write
                                  for each in schema.returns):
             raise Unknown(name)
-        self._varies |= (self._device != "cpu" and not is_off
-                         and any(each.name == _SWITCH for each in schema.arguments))
+        if _number_given(node, schema, _PROBABILITY, 0) != 0:
+            raise Unknown("an operator that draws")
+        self._varies |= (self._device != "cpu"
+                         and _number_given(node, schema, _SWITCH, None) not in (None, 0))
         for place, argument in enumerate(schema.arguments):
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
@@ -396,6 +396,21 @@ def _aligned_name(node: ast.expr) -> str | None:
             and isinstance(node.args[0], ast.Name)):
         return node.args[0].id
     return None
+
+
+def _number_given(node: ast.Call, schema, name: str, otherwise: object) -> object:
+    """Return a number that a call gives an operator; "?" if the text does not say which.
+
+    Returns `otherwise` where the operator has no argument of this name, or is not given it.
+    """
+    for place, argument in enumerate(schema.arguments):
+        if argument.name != name:
+            continue
+        given = [*node.args[place:place + 1],
+                 *(each.value for each in node.keywords if each.arg == name)]
+        if given:
+            return given[0].value if isinstance(given[0], ast.Constant) else "?"
+    return otherwise
 
 
 def _place(origin: _Origin) -> int:
