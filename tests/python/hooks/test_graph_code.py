@@ -191,7 +191,8 @@ def test_atomic_operations_of_triton_come_in_any_order():
 
 
 @pytest.mark.parametrize("changes", [
-    {"launcher": "user_autotune"}, {"arguments": "buf0, a, b"}, {"guard": "with nothing(0)"},
+    {"launcher": "user_autotune"}, {"launcher": "cooperative_reduction"},
+    {"arguments": "buf0, a, b"}, {"guard": "with nothing(0)"},
     {"guard": f"{GUARD}, more(1)"}, {"guard": "if True"}, {"where": "cpu"},
     {"mutated": "*names"}, {"arguments": "buf0, a, b, buf1, 32, 64, 7"}])
 def test_code_for_cuda_that_is_not_understood(changes):

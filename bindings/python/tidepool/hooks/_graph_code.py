@@ -67,8 +67,9 @@ _WHERE = ("torch.cuda.set_device", "get_raw_stream")
 _SHAPES = ("size", "stride", "storage_offset")
 # Additions by several threads to one number, in the order in which they come.
 _UNORDERED = "atomic_add"
-# Of Triton's language, by what launches them. Those of the job's own are not among them.
-_LAUNCHERS = ("pointwise", "reduction", "persistent_reduction", "foreach", "template")
+# Of Triton's language, by what launches them. Not among them are those of the job's own, those
+# whose programs wait for each other, and templates, which pass pointers on.
+_LAUNCHERS = ("pointwise", "reduction", "persistent_reduction", "foreach")
 # With it a convolution adds in any order on CUDA; with another one than zero attention draws.
 _SWITCH, _PROBABILITY = "transposed", "dropout_p"
 _ATOMIC = "atomic"  # their order shows in what comes out, or in what other programs wait for
@@ -145,8 +146,8 @@ def _triton_kernel(text: str) -> _Kernel | None:
     loads = _Loads(set(pointers))
     for statement in function.body:
         loads.visit(statement)
-    writes = tuple(name in loads.others or name in mutated
-                   or not name.startswith(("in_ptr", "arg_")) for name in pointers)
+    writes = tuple(name in loads.others or name in mutated or not name.startswith("in_ptr")
+                   for name in pointers)
     varies = any(_ATOMIC in ast.unparse(statement) for statement in function.body)
     return _Kernel(writes + (False,) * (len(names) - len(pointers)), varies, len(pointers))
 
