@@ -99,3 +99,27 @@ def case_compiled_function_goes_on_eagerly():
 
     losses = [train(torch.randn(4, 8)) for _ in range(2)]
     return losses, read, [p.grad for p in layers.parameters()]
+
+
+def case_compiled_with_constants():
+    """A frozen graph reads the parameters as they were, which no operand shows."""
+    with torch._inductor.config.patch(freezing=True), torch.no_grad():
+        model = nn.Sequential(nn.Linear(16, 16), nn.GELU()).eval()
+        compiled = torch.compile(model)
+        results = [compiled(torch.randn(8, 16) * k) for k in range(1, 4)]
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    return results
+
+
+def case_compiled_result_is_written_before_its_backward():
+    """A result that is saved, too, is the same tensor: writing it is an error."""
+    compiled = torch.compile(lambda x: x.exp())
+    y = compiled(torch.randn(8, 16, requires_grad=True) * 2)
+    with torch.no_grad():
+        y.mul_(2)
+    try:
+        y.sum().backward()
+    except RuntimeError as error:
+        return str(error).partition(":")[0]
+    return "no error"

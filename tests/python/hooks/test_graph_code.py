@@ -80,9 +80,9 @@ def test_writes_to_inputs_are_seen(write):
 
 def test_an_operator_that_returns_several_tensors():
     code = read("buf0 = torch.ops.aten.attend.default(a)\nbuf1 = buf0[0]\nbuf2 = buf0[1]",
-                "buf2, buf1, buf2")
+                "buf2, buf1, buf2, reinterpret_tensor(buf2, (4,), (1,), 0)")
     assert code.results == (Result(Kind.FRESH, 0), Result(Kind.FRESH, 1),
-                            Result(Kind.FRESH_VIEW, 0))
+                            Result(Kind.SAME, 0), Result(Kind.FRESH_VIEW, 0))
 
 
 def test_seeds_are_read_in_the_order_of_their_draws():
@@ -130,7 +130,7 @@ import triton.language as tl
 @triton_heuristics.{launcher}(
     size_hints={{'x': 32}},
     triton_meta={{'signature': {{'in_out_ptr0': '*fp32', 'in_ptr0': '*i64', 'in_ptr1': '*fp32',
-                                 'out_ptr0': '*fp32', 'xnumel': 'i32', 'XBLOCK': 'constexpr'}},
+                                 'out_ptr0': '*fp32', 'xnumel': '{number}', 'XBLOCK': 'constexpr'}},
                   'device': DeviceProperties(type='cuda', index=0)}},
     inductor_meta={{'mutated_arg_names': [{mutated}], 'atomic_add_found': False}})
 @triton.jit
@@ -162,7 +162,8 @@ GUARD = "with torch.cuda._DeviceGuard(0)"
 
 
 def read_triton(arguments="buf0, a, b, buf1, 32", guard=GUARD, where="cuda", **of_kernel):
-    kernel = {"launcher": "pointwise", "mutated": "'in_out_ptr0'", "more": "pass", **of_kernel}
+    kernel = {"launcher": "pointwise", "mutated": "'in_out_ptr0'", "more": "pass",
+              "number": "i32", **of_kernel}
     return _graph_code.read(ON_CUDA.format(text=TRITON.format(**kernel), guard=guard, where=where,
                                            arguments=arguments), TORCH, "cuda")
 
@@ -204,10 +205,39 @@ def test_code_for_cuda_that_is_not_understood(changes):
     ("extern_kernels.convolution(a, transposed=False)", False),
     ("extern_kernels.convolution(a, transposed=True)", True),
     ("torch.ops.aten.convolution.default(a, False)", False),
-    ("torch.ops.aten.convolution.default(a, s0)", True)])
+    ("torch.ops.aten.convolution.default(a, 1 > 0)", True)])
 def test_a_convolution_varies_on_cuda_unless_it_is_not_transposed(call, varies):
     assert read_triton(guard=f"buf2 = {call}\n        {GUARD}").varies == varies
     assert not read(FILL + f"buf1 = {call}").varies
+
+
+@pytest.mark.parametrize("body", [
+    FILL + "fused(buf0, _frozen_param0, buf0, s0)", FILL + "extern_kernels.mm(a, constant0)",
+    FILL + "buf1 = reinterpret_tensor(_tensor_constant0, (4,), (1,), 0)"])
+def test_constants_are_not_understood(body):
+    with pytest.raises(Unknown, match="constant"):
+        read(body)
+
+
+@pytest.mark.parametrize(("text", "varies"), [
+    ("out_ptr0[static_cast<int64_t>(x0 + 32L*tmp4)] = tmp7;", True),
+    ("out_ptr0[static_cast<int64_t>(x0 + 32L*x1)] = tmp7;", False),
+    ("auto tmp1 = in_ptr0[static_cast<int64_t>(tmp4)]; out_ptr0[x0] = tmp1;", False),
+    ("tmp7.store(out_ptr0 + static_cast<int64_t>(x0 + f(x1, tmp4)), static_cast<int64_t>(8));",
+     True),
+    ("tmp7.store(out_ptr0 + static_cast<int64_t>(x0), static_cast<int64_t>(tmp4));", False)])
+def test_stores_at_places_that_values_say_may_meet(text, varies):
+    assert read(FILL, text=text).varies == varies
+
+
+def test_stores_of_triton_at_places_that_values_say_may_meet():
+    assert read_triton(more="tl.store(out_ptr0 + (xindex + 32*tmp0), tmp1, None)").varies
+
+
+@pytest.mark.parametrize("changes", [{"mutated": "'other'"}, {"number": "tensordesc<fp32[64]>"}])
+def test_descriptors_of_tensors_are_not_understood(changes):
+    with pytest.raises(Unknown):
+        read_triton(**changes)
 
 
 @pytest.mark.parametrize(("given", "draws"), [

@@ -227,9 +227,10 @@ class _Call(NamedTuple):
 
     run: Any
     owner: Any
-    # For each view of fresh memory or of an input its size, stride and offset; for what is no
-    # tensor the value; for an input nothing. Where the graph has made a copy of an input, because
-    # it was not aligned, and returns this or a view of it: what it returns.
+    # For each view of fresh memory or of an input its size, stride, and offset from what it is a
+    # view of; for what is no tensor the value; for an input nothing. Where the graph has made a
+    # copy of an input, because it was not aligned, and returns this or a view of it: what it
+    # returns.
     others: list
 
 
@@ -255,7 +256,8 @@ class Graph:
             self.kept, self.code = str(error) or type(error).__name__, None
             return
         self._bases = [k for k, each in enumerate(self.code.results) if each.kind is Kind.FRESH]
-        self._others = [k for k, each in enumerate(self.code.results) if each.kind != Kind.FRESH]
+        self._others = [k for k, each in enumerate(self.code.results)
+                        if each.kind not in (Kind.FRESH, Kind.SAME)]
         self.made = len(self._bases) + len(self.code.written)
         self.kept = self._reason_to_keep(owner, device)
 
@@ -331,17 +333,19 @@ class Graph:
                 return each
             if kind is Kind.INPUT:
                 return None
-        return tuple(each.size()), each.stride(), each.storage_offset()
+        base = given[place] if kind is Kind.INPUT_VIEW else results[self._bases[place]]
+        return (tuple(each.size()), each.stride(),
+                each.storage_offset() - base.storage_offset())
 
     def put_together(self, inputs: list, made: list, others: list) -> tuple:
         """Return what the graph returns."""
         assert self.code is not None
         show = self._torch._C._dynamo.guards._reinterpret_tensor
         told = iter(others)
-        values = []
+        values: list = []
         for result in self.code.results:
-            if result.kind is Kind.FRESH:
-                values.append(made[result.place])
+            if result.kind in (Kind.FRESH, Kind.SAME):
+                values.append((made if result.kind is Kind.FRESH else values)[result.place])
                 continue
             shape = next(told)
             if result.kind is Kind.INPUT:
@@ -350,8 +354,7 @@ class Graph:
                 values.append(shape)
             else:
                 base = (inputs if result.kind is Kind.INPUT_VIEW else made)[result.place]
-                values.append(shape if not isinstance(shape, tuple) else show(
-                    base, shape[0], shape[1], shape[2] - base.storage_offset()))
+                values.append(show(base, *shape) if isinstance(shape, tuple) else shape)
         return tuple(values)
 
 

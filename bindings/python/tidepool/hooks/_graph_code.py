@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import re
 from typing import NamedTuple
 
 
@@ -23,6 +24,7 @@ class Kind(enum.Enum):
     INPUT_VIEW = "view of an input"
     FRESH = "fresh"  # it is, or shows, memory that the graph has made
     FRESH_VIEW = "view of fresh"  # it shows memory that an earlier result shows
+    SAME = "same"  # it is the same object as an earlier result
     OTHER = "other"  # it is no tensor
 
 
@@ -30,7 +32,7 @@ class Result(NamedTuple):
     """One of the values that a graph returns."""
 
     kind: Kind
-    place: int = 0  # of the input; or among the FRESH results
+    place: int = 0  # of the input; or among the FRESH results; of SAME: among all results
 
 
 class Seeds(NamedTuple):
@@ -72,7 +74,14 @@ _UNORDERED = "atomic_add"
 _LAUNCHERS = ("pointwise", "reduction", "persistent_reduction", "foreach")
 # With it a convolution adds in any order on CUDA; with another one than zero attention draws.
 _SWITCH, _PROBABILITY = "transposed", "dropout_p"
-_ATOMIC = "atomic"  # their order shows in what comes out, or in what other programs wait for
+# Of Triton's language: their order shows in what comes out, or in what other programs wait for.
+_UNORDERED_CALLS = ("atomic", "grid_barrier", "lookback")
+_NUMBERS = re.compile(r"constexpr|[iu]\d+|fp\d+")  # parameters that are no pointers
+# What was loaded or computed, and is no place in a loop. A store there may meet another one.
+_VALUE = re.compile(r"\btmp\w*")
+_STORE = re.compile(r"out_ptr\w*\s*\[([^;=]*)\]\s*=[^=]|store\(\s*\w*out_ptr\w*\s*\+([^;]*)")
+# Names that stand for no tensor, beside those of sizes, which the code gives itself.
+_GLOBALS = ("torch", "inf", "nan", "math", "device", "aten", "extern_kernels")
 
 
 def read(source: str, torch, device: str = "cpu") -> GraphCode:
@@ -148,7 +157,12 @@ def _triton_kernel(text: str) -> _Kernel | None:
         loads.visit(statement)
     writes = tuple(name in loads.others or name in mutated or not name.startswith("in_ptr")
                    for name in pointers)
-    varies = any(_ATOMIC in ast.unparse(statement) for statement in function.body)
+    others = set(types.values()) - {types[name] for name in pointers}
+    if not set(mutated) <= set(pointers) or not all(map(_NUMBERS.fullmatch, map(str, others))):
+        return None  # descriptors of tensors
+    code = "\n".join(ast.unparse(statement) for node in module.body
+                     if isinstance(node, ast.FunctionDef) for statement in node.body)
+    varies = loads.stores_anywhere or any(name in code for name in _UNORDERED_CALLS)
     return _Kernel(writes + (False,) * (len(names) - len(pointers)), varies, len(pointers))
 
 
@@ -172,6 +186,7 @@ class _Loads(ast.NodeVisitor):
     def __init__(self, names: set[str]) -> None:
         self._names = names
         self.others: set[str] = set()
+        self.stores_anywhere = False  # at places that values say
 
     def visit_Call(self, node: ast.Call) -> None:
         rest: list[ast.AST] = [*node.args, *node.keywords]
@@ -180,6 +195,8 @@ class _Loads(ast.NodeVisitor):
             rest[:1] = [each for each in ast.walk(node.args[0]) if isinstance(each, ast.Call)]
         else:
             self.visit(node.func)
+        if ast.unparse(node.func) == "tl.store" and node.args:
+            self.stores_anywhere |= _VALUE.search(ast.unparse(node.args[0])) is not None
         for each in rest:
             self.visit(each)
 
@@ -202,8 +219,27 @@ def _kernels(module: ast.Module) -> dict[str, _Kernel]:
             continue  # a call of it is unknown then
         found[node.targets[0].id] = _Kernel(
             tuple("*" in kind and not kind.startswith("const ") for kind in types),
-            _UNORDERED in text)
+            _UNORDERED in text or _stores_anywhere(text))
     return found
+
+
+def _stores_anywhere(text: str) -> bool:
+    """Return whether a kernel in C++ stores at places that values say."""
+    for found in _STORE.finditer(text):
+        place = found.group(1) if found.group(1) is not None else _first_argument(found.group(2))
+        if _VALUE.search(place):
+            return True
+    return False
+
+
+def _first_argument(text: str) -> str:
+    """Return what stands before the comma or the parenthesis that ends a call's first argument."""
+    depth = 0
+    for place, letter in enumerate(text):
+        if letter in ",)" and depth == 0:
+            return text[:place]
+        depth += (letter in "([{<") - (letter in ")]}>")
+    return text
 
 
 # What a name stands for: an input, or memory that the graph has made. Numbers have none.
@@ -277,6 +313,8 @@ class _Reader:
     def _value(self, node: ast.expr) -> _Origin | None:
         """Return what an expression stands for, and note what computing it does."""
         if isinstance(node, ast.Name):
+            if node.id not in self._names and node.id not in _GLOBALS:
+                raise Unknown("a constant")  # a tensor that the job may write, and no operand
             return self._names.get(node.id)
         if isinstance(node, ast.Call):
             return self._call(node)
@@ -330,15 +368,13 @@ class _Reader:
             raise Unknown("an operator that draws")
         self._varies |= (self._device != "cpu"
                          and _number_given(node, schema, _SWITCH, None) not in (None, 0))
-        for place, argument in enumerate(schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            origin = (arguments[place] if place < len(arguments)
-                      else by_name.get(argument.name))
+        written = [arguments[place] if place < len(arguments) else by_name.get(argument.name)
+                   for place, argument in enumerate(schema.arguments)
+                   if argument.alias_info is not None and argument.alias_info.is_write]
+        for origin in written:
             self._write(origin)
-            if any(each.alias_info is not None for each in schema.returns):
-                return origin or self._fresh()
-        return self._fresh()
+        returns_it = any(each.alias_info is not None for each in schema.returns)
+        return written[0] if written and returns_it and written[0] else self._fresh()
 
     def _named(self, name: str) -> str:
         if name.startswith("extern_kernels."):
@@ -370,9 +406,13 @@ class _Reader:
     def _results(self, nodes: list[ast.expr]) -> tuple[Result, ...]:
         results: list[Result] = []
         fresh: dict[object, int] = {}
+        named: dict[str, int] = {}
         for node in nodes:
             origin = self._value(node)
-            if origin is None:
+            before = named.setdefault(node.id, len(results)) if isinstance(node, ast.Name) else None
+            if origin is not None and before not in (None, len(results)):
+                results.append(Result(Kind.SAME, before))
+            elif origin is None:
                 results.append(Result(Kind.OTHER))
             elif origin[0] == "input":
                 whole = isinstance(node, ast.Name) and node.id in self._inputs
