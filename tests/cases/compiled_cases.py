@@ -104,7 +104,7 @@ def case_compiled_function_goes_on_eagerly():
 def case_compiled_with_constants():
     """A frozen graph reads the parameters as they were, which no operand shows."""
     with torch._inductor.config.patch(freezing=True), torch.no_grad():
-        model = nn.Sequential(nn.Linear(16, 16), nn.GELU()).eval()
+        model = nn.Sequential(nn.GELU(), nn.LayerNorm(16)).eval()
         compiled = torch.compile(model)
         results = [compiled(torch.randn(8, 16) * k) for k in range(1, 4)]
         for parameter in model.parameters():
