@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import torch
 import triton
+from tensor_bytes import bytes_of
 from torch._inductor.async_compile import AsyncCompile
 from triton.backends.compiler import GPUTarget
 
@@ -62,7 +63,7 @@ class Kernel:
                 if not isinstance(value, torch.Tensor):
                     digest.update(f"{name}={value}".encode())
                 elif name in self._reads:
-                    digest.update(_elements(value))
+                    digest.update(bytes_of(value))
             for name, value in named:
                 if isinstance(value, torch.Tensor) and name in self._writes:
                     _fill(value, digest.digest() + name.encode())
@@ -83,11 +84,6 @@ def _unseen():
         yield
     finally:
         torch._C._dispatch_tls_set_dispatch_key_excluded(_INTERCEPTION, before)
-
-
-def _elements(tensor: torch.Tensor) -> bytes:
-    host = tensor.detach().cpu().contiguous()
-    return bytes(host.view(-1).view(torch.uint8).numpy()) if host.numel() else b""
 
 
 def _fill(tensor: torch.Tensor, seed: bytes) -> None:

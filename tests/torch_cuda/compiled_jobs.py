@@ -43,7 +43,7 @@ class Block(nn.Module):
 
 
 class Normed(nn.Module):
-    """A block that updates running statistics, and hands its input on with its result."""
+    """A block that updates running statistics."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import enum
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 
 class Unknown(Exception):
@@ -101,8 +102,7 @@ def read(source: str, torch, device: str = "cpu") -> GraphCode:
                  if isinstance(node, ast.FunctionDef) and node.name == "call"]
     if len(functions) != 1:
         raise Unknown(f"{len(functions)} functions that run it")
-    kernels = _kernels(module) if device == "cpu" else _triton_kernels(module)
-    return _Reader(kernels, torch, device).read(functions[0])
+    return _Reader(_kernels(module, device), torch, device).read(functions[0])
 
 
 class _Kernel(NamedTuple):
@@ -111,23 +111,31 @@ class _Kernel(NamedTuple):
     least: int = 0  # arguments that a call has; 0: all
 
 
-def _triton_kernels(module: ast.Module) -> dict[str, _Kernel]:
-    """Return the kernels in Triton's language, by the names by which they are called."""
-    found = {}
+def _kernels(module: ast.Module, device: str) -> dict[str, _Kernel]:
+    """Return the kernels by the names by which they are called."""
+    if device == "cpu":
+        return {name: _cpp_kernel(types, text)
+                for name, types, text in _made_by("cpp_pybinding", module)}
+    found = {f"{name}.run": _triton_kernel(text) for name, _, text in _made_by("triton", module)}
+    return {name: kernel for name, kernel in found.items() if kernel is not None}
+
+
+def _made_by(maker: str, module: ast.Module) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the names of kernels that are made in one way, each with what its maker is given."""
     for node in module.body:
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-                and ast.unparse(node.value.func) == "async_compile.triton"
+                and ast.unparse(node.value.func) == f"async_compile.{maker}"
                 and isinstance(node.targets[0], ast.Name) and len(node.value.args) == 2):
             continue
-        text = node.value.args[1]
-        kernel = _triton_kernel(str(text.value)) if isinstance(text, ast.Constant) else None
-        if kernel is not None:
-            found[f"{node.targets[0].id}.run"] = kernel
-    return found
+        try:
+            first, second = map(ast.literal_eval, node.value.args)
+        except ValueError:
+            continue  # a call of it is unknown then
+        yield node.targets[0].id, first, second
 
 
 def _triton_kernel(text: str) -> _Kernel | None:
-    """Return what a kernel does; None if that is not known.
+    """Return what a kernel in Triton's language does; None if that is not known.
 
     Its parameters that are pointers come first, and each call gives it all of these. One is read,
     and not written, if all that the kernel does with it is to load from it, and neither its name
@@ -157,8 +165,8 @@ def _triton_kernel(text: str) -> _Kernel | None:
         loads.visit(statement)
     writes = tuple(name in loads.others or name in mutated or not name.startswith("in_ptr")
                    for name in pointers)
-    others = set(types.values()) - {types[name] for name in pointers}
-    if not set(mutated) <= set(pointers) or not all(map(_NUMBERS.fullmatch, map(str, others))):
+    others = [str(kind) for name, kind in types.items() if name not in pointers]
+    if not set(mutated) <= set(pointers) or not all(map(_NUMBERS.fullmatch, others)):
         return None  # descriptors of tensors
     code = "\n".join(ast.unparse(statement) for node in module.body
                      if isinstance(node, ast.FunctionDef) for statement in node.body)
@@ -189,13 +197,14 @@ class _Loads(ast.NodeVisitor):
         self.stores_anywhere = False  # at places that values say
 
     def visit_Call(self, node: ast.Call) -> None:
+        called = ast.unparse(node.func)
         rest: list[ast.AST] = [*node.args, *node.keywords]
-        if ast.unparse(node.func) == "tl.load" and node.args:
+        if called == "tl.load" and node.args:
             # A sum in which the name stands; what other calls in it are given is another matter.
             rest[:1] = [each for each in ast.walk(node.args[0]) if isinstance(each, ast.Call)]
         else:
             self.visit(node.func)
-        if ast.unparse(node.func) == "tl.store" and node.args:
+        if called == "tl.store" and node.args:
             self.stores_anywhere |= _VALUE.search(ast.unparse(node.args[0])) is not None
         for each in rest:
             self.visit(each)
@@ -205,22 +214,10 @@ class _Loads(ast.NodeVisitor):
             self.others.add(node.id)
 
 
-def _kernels(module: ast.Module) -> dict[str, _Kernel]:
-    """Return the kernels in C++ by name."""
-    found = {}
-    for node in module.body:
-        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-                and ast.unparse(node.value.func) == "async_compile.cpp_pybinding"
-                and isinstance(node.targets[0], ast.Name) and len(node.value.args) == 2):
-            continue
-        try:
-            types, text = map(ast.literal_eval, node.value.args)
-        except ValueError:
-            continue  # a call of it is unknown then
-        found[node.targets[0].id] = _Kernel(
-            tuple("*" in kind and not kind.startswith("const ") for kind in types),
-            _UNORDERED in text or _stores_anywhere(text))
-    return found
+def _cpp_kernel(types: list[str], text: str) -> _Kernel:
+    """Return what a kernel in C++ does, by the types of its parameters and its text."""
+    return _Kernel(tuple("*" in kind and not kind.startswith("const ") for kind in types),
+                   _UNORDERED in text or _stores_anywhere(text))
 
 
 def _stores_anywhere(text: str) -> bool:
