@@ -106,7 +106,9 @@ void tidepool_note_own_kernel(int of_pytorch) {
   note("own kernel", of_pytorch ? "of PyTorch" : "");
 }
 int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }
-const void* tidepool_known_operator(const char* name) { return note("known", name), name; }
+const void* tidepool_known_operator(const char* name, int draws) {
+  return note(draws != 0 ? "known to draw" : "known", name), name;
+}
 int tidepool_are_as_known(const void* const* operators, size_t count) {
   return operators != NULL && count > 0;
 }
@@ -117,6 +119,20 @@ int tidepool_hold_all(void* const* storages, size_t count, void** held, char* er
   return error == NULL || capacity == 0;
 }
 void tidepool_let_all_go(void* held) { note("let all go", held != NULL ? "held" : ""); }
+void* tidepool_begin_draws(int device, uint64_t* seed, uint64_t* offset) {
+  note("draws", device == 0 ? "of 0" : "of another");
+  *seed = UINT64_MAX;
+  *offset = 8;
+  return seed;
+}
+int tidepool_end_draws(void* draws, uint64_t offset, char* error, size_t capacity) {
+  note("draws end", offset == 12 ? "at 12" : "elsewhere");
+  return error == NULL || capacity == 0 || draws == NULL;
+}
+void tidepool_draw_from(int device, uint64_t seed, uint64_t offset) {
+  note("draw from", device == 0 && seed == UINT64_MAX && offset == 8 ? "0, max, 8" : "elsewhere");
+}
+uint64_t tidepool_drawn(void) { return note("drawn", ""), 12; }
 void tidepool_made_by_graph(void* const* storages, size_t count) {
   note("made by graph", count > 0 && storages != NULL ? "some" : "none");
 }

@@ -31,7 +31,7 @@ STEPS, WIDTH, ROWS = 3, 64, 256
 
 
 class Block(nn.Module):
-    """A block of a transformer's, without attention."""
+    """The half of a transformer's block that has no attention."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -72,9 +72,22 @@ class Transposed(Convolved):
     KIND = nn.ConvTranspose1d
 
 
+class Attending(nn.Module):
+    """A block of attention with dropout, which draws from the default generator."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.project, self.drop = nn.Linear(width, 3 * width), nn.Dropout(0.2)
+
+    def forward(self, x):
+        heads = self.project(x).view(4, -1, 2, 3, x.shape[1] // 2).transpose(1, 2).unbind(3)
+        attended = F.scaled_dot_product_attention(*heads, dropout_p=0.2)
+        return x + self.drop(attended.transpose(1, 2).reshape(x.shape))
+
+
 # "sliced": later steps give the first block an input that is not aligned, and its graph copies it.
 KINDS = {"block": Block, "sliced": Block, "normed": Normed, "convolved": Convolved,
-         "transposed": Transposed}
+         "transposed": Transposed, "attending": Attending}
 
 
 def statistics() -> dict:

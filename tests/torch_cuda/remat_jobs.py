@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,10 +22,13 @@ import standin
 import value_kernels  # isort: skip  before torch
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 device = standin.Device()
 GRAPH_ROUNDS = 3
 ATTENTION = ("flash", "mem_efficient", "math", "cudnn", "fa3", "fa4")
+DRAWING_ATTENTION = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION,
+                     SDPBackend.CUDNN_ATTENTION)
 RESIDENT_ROOT, EVICTED = 1, 3  # as tidepool_state() has them
 
 
@@ -185,6 +189,48 @@ def drawn() -> dict:
     return {"prints": found, "offsets": offsets, "anew": anew, "evicted": evicted}
 
 
+def drawn_by_attention() -> dict:
+    """Attend with dropout by each library, which draws from the default generator, and evict."""
+    torch.manual_seed(3)
+    found, states = [], []
+    for library in DRAWING_ATTENTION:
+        heads = [torch.randn(2, 4, 64, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+                 for _ in range(3)]
+        with sdpa_kernel(library):
+            attended = F.scaled_dot_product_attention(*heads, dropout_p=0.25)
+        offset = torch.cuda.default_generators[0].get_offset()
+        evict_all()
+        states.append(state(attended))
+        found += prints(attended)
+        evict_all()
+        attended.backward(torch.ones_like(attended))  # it reads where the draw began
+        found += prints(*(each.grad for each in heads))
+        found.append(torch.cuda.default_generators[0].get_offset() - offset)
+    return {"prints": found, "states": states}
+
+
+def drawn_by_two_threads() -> dict:
+    """Draw by two threads from one generator, and evict: each has what it has drawn before."""
+    x = torch.ones(64, 64, device="cuda")
+    wrong: list[int] = []
+
+    def draw() -> None:
+        for number in range(200):
+            dropped = F.dropout(x, 0.5)
+            expected = dropped.clone()
+            if plugin():
+                plugin().evict(dropped.untyped_storage()._cdata)
+            if not torch.equal(dropped, expected):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=draw) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"prints": [], "wrong": wrong}
+
+
 def scalars_of_the_host() -> dict:
     """Use numbers and small CPU tensors that change after they were read."""
     x = torch.randn(64, 64, device="cuda")
@@ -328,8 +374,9 @@ def capture_refused() -> dict:
 
 CASES = {case.__name__: case for case in (
     other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
-    recorded_while_evicted, captured, captured_draws, two_devices, drawn, scalars_of_the_host,
-    varying, switched, workspace_refused, replay_refused, pool_needs_room, capture_refused)}
+    recorded_while_evicted, captured, captured_draws, two_devices, drawn,
+    drawn_by_attention, drawn_by_two_threads, scalars_of_the_host, varying, switched,
+    workspace_refused, replay_refused, pool_needs_room, capture_refused)}
 
 
 def main(cases: dict[str, Callable[[], dict]], names: list[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 # By the job, why its forward graphs are kept; "" where they are recorded.
 KEPT = {"block": "", "normed": "", "sliced": "", "convolved": "",
-        "transposed": "additions in any order"}
+        "transposed": "additions in any order", "attending": ""}
 DEVICE = {"memory": "8GiB"}
 pytestmark = pytest.mark.torch_floor
 

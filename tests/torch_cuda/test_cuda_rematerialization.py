@@ -24,7 +24,8 @@ DEVICE = {"memory": "8GiB", "granularity": "64KiB"}
 AMPLE = "256MiB"
 CASES = ("other_stream_restores", "input_written_after_a_hidden_read",
          "input_dies_after_a_hidden_read", "recorded_while_evicted", "captured", "captured_draws",
-         "two_devices", "drawn", "scalars_of_the_host", "varying", "switched",
+         "two_devices", "drawn", "drawn_by_attention", "drawn_by_two_threads",
+         "scalars_of_the_host", "varying", "switched",
          "workspace_refused", "replay_refused", "capture_refused")
 CHAOTIC = [(job, chaos) for number, job in enumerate(JOBS) for chaos in CHAOS
            if FULL or number < len(CHAOS) and chaos == CHAOS[number % len(CHAOS)]]
@@ -138,6 +139,14 @@ def test_random_state_is_left_as_it_was(cases):
     expected, ours = (found["drawn"]["offsets"] for found in cases)
     assert ours == expected
     assert ours[:2] == ours[2:]
+
+
+def test_attention_that_drops_out_comes_back(cases):
+    assert cases[1]["drawn_by_attention"]["states"] == [EVICTED] * 3
+
+
+def test_threads_that_draw_at_once_have_what_they_drew(cases):
+    assert [found["drawn_by_two_threads"]["wrong"] for found in cases] == [[], []]
 
 
 def test_recurrent_layers_keep_their_dropout_state(cases):

@@ -94,6 +94,18 @@ constexpr std::array kDrawingComposites = {
 // The same, on the CPU. (CUDA has a kernel of its own for it.)
 constexpr std::string_view kDropout = "aten::native_dropout";
 
+// Take no generator, and draw from the default one of their device alone, by
+// at::cuda::detail::getDefaultCUDAGenerator().
+constexpr std::array kDrawByDefaultOnly = {
+    "aten::native_dropout",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "aten::_flash_attention_forward",
+    "aten::_efficient_attention_forward",
+    "aten::_cudnn_attention_forward",
+};
+
 // Tagged as drawing, but they only read what another one has drawn, or draw nothing at all.
 constexpr std::array kDrawNothing = {
     "aten::_fused_sdp_choice",
@@ -311,7 +323,7 @@ void OperatorInfo::read_draws(const c10::FunctionSchema& schema) {
     return;
   }
   draws = !lists(kDrawNothing, schema.name());
-  draws_by_default_only = is_dropout && schema.overload_name().empty();
+  draws_by_default_only = lists(kDrawByDefaultOnly, schema.name());
   draw_argument = schema.argumentIndexWithName("dropout_p").value_or(-1);
 }
 

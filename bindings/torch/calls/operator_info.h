@@ -62,8 +62,7 @@ struct OperatorInfo : remat::RecordType {
   remat::ListOperator maps_lists = remat::ListOperator::kNone;
   bool makes_lists = false;
   bool returns_tensor = false;
-  bool draws_by_default_only =
-      false;  // takes no generator, and a replay has an equivalent that does
+  bool draws_by_default_only = false;  // takes no generator: all is drawn from the default one
   Variation varies = Variation::kNone;
   bool keeps_operands = false;  // goes on using its arguments' memory after it has returned
   // Has a process group work on its arguments, and leaves that to collectives that it calls, or

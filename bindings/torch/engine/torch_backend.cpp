@@ -83,30 +83,18 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
   return stack;
 }
 
-// Runs native_dropout from a generator, which it does not take: _fused_dropout is the same kernel,
-// given the probability to keep, with a mask of bytes.
-void call_dropout(const OperatorInfo& info, torch::jit::Stack& stack,
-                  const at::Generator& generator) {
-  const double dropped = stack[1].toDouble();
-  const bool draws = (stack[2].isNone() || stack[2].toBool()) && dropped != 1;
-  if (!draws) return info.handle.callBoxed(&stack);
-  const at::Tensor input = stack[0].toTensor();
-  auto [output, mask] = at::_fused_dropout(input, 1.0 - dropped, generator);
-  at::Tensor kept = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(mask.storage()), mask.key_set(), caffe2::TypeMeta::Make<bool>());
-  kept.unsafeGetTensorImpl()->set_sizes_and_strides(mask.sizes(), mask.strides());
-  stack.clear();
-  stack.emplace_back(std::move(output));
-  stack.emplace_back(std::move(kept));
-}
-
 // Runs the operator below autograd and below us, in the numeric and random state of its record.
 void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   const OperatorInfo& info = body.info();
+  std::optional<DefaultGeneratorScope> drawn;
   if (body.random != nullptr) {
     const at::Generator& generator = replay_generator(device);
     body.random->load_into(*generator.unsafeGetGeneratorImpl());
-    if (info.generator_argument >= 0) stack[info.generator_argument] = c10::IValue(generator);
+    if (info.generator_argument >= 0) {
+      stack[info.generator_argument] = c10::IValue(generator);
+    } else {
+      drawn.emplace(generator);
+    }
   }
   const c10::DispatchKeySet autograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
   const c10::DispatchKeySet excluded =
@@ -120,7 +108,6 @@ void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   const c10::DeviceGuard device_guard(device);
   at::DisableRecordFunctionGuard unseen;  // the range around this is all that a profiler shows
   const NoWarnings quiet;                 // the recorded call has given them already
-  if (info.draws_by_default_only) return call_dropout(info, stack, replay_generator(device));
   info.call_recorded_kernel(stack, device);
 }
 

@@ -4,8 +4,10 @@ namespace tidepool::torch_glue {
 
 bool CallDraw::can_be_recorded(const at::Generator* generator, c10::Device device,
                                bool has_own_kernels) const {
-  const bool is_untold = info_.generator_argument < 0 && !info_.draws_by_default_only;
-  if (draws_ && (is_untold || has_own_kernels)) return false;
+  if (draws_ && has_own_kernels) return false;
+  if (draws_ && info_.generator_argument < 0) {
+    return info_.draws_by_default_only && DefaultGeneratorScope::is_possible(device);
+  }
   return !info_.draws || generator == nullptr || generator->device() == device;
 }
 
@@ -19,21 +21,13 @@ void CallDraw::begin(Engine& engine, CallBody* body, const at::Generator* genera
                                                     : *generator->unsafeGetGeneratorImpl();
   if (is_captured) captured_ = &source;
   if (body == nullptr || !draws_) return;
-  if (info_.generator_argument >= 0) {
-    private_.emplace(engine.backend(), source, *body->random);
-    return;
-  }
-  body->random->read_counter(source);
-  drawn_ = body->random;
+  private_.emplace(engine.backend(), source, *body->random);
+  if (info_.generator_argument < 0) default_.emplace(private_->generator());
 }
 
-bool CallDraw::end(Engine& engine) {
+void CallDraw::end() {
+  default_.reset();
   private_.reset();
-  if (drawn_ == nullptr) return true;
-  RandomState now;
-  now.read_counter(default_generator(engine.device()));
-  // Otherwise another thread has seeded the generator meanwhile.
-  return now.seed == drawn_->seed && now.offset >= drawn_->offset;
 }
 
 }  // namespace tidepool::torch_glue

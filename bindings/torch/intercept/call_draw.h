@@ -28,12 +28,11 @@ class CallDraw {
   // The kernel is about to run: notes in the record's body, if there is one, what it will draw
   // from. Requires: the device's lock is not held.
   void begin(Engine& engine, CallBody* body, const at::Generator* generator);
-  // The kernel has run. False: it is not known what it drew from.
-  bool end(Engine& engine);
+  void end();  // the kernel has run
 
-  // The generator that the kernel has to draw from; nullptr: the one that it was given.
+  // The generator that the kernel has to be given; nullptr: what it was given.
   const at::Generator* private_generator() const {
-    return private_.has_value() ? &private_->generator() : nullptr;
+    return private_.has_value() && !default_.has_value() ? &private_->generator() : nullptr;
   }
   // The generator that the call draws from while a graph is captured, else nullptr.
   const c10::GeneratorImpl* captured_generator() const { return captured_; }
@@ -43,7 +42,7 @@ class CallDraw {
   bool draws_ = info_.draws;
   const c10::GeneratorImpl* captured_ = nullptr;
   std::optional<PrivateDraw> private_;
-  const RandomState* drawn_ = nullptr;  // the state before a draw from the default generator itself
+  std::optional<DefaultGeneratorScope> default_;  // for a kernel that takes no generator
 };
 
 }  // namespace tidepool::torch_glue

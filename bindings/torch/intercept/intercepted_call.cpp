@@ -416,7 +416,8 @@ void InterceptedCall::finish() {
                                              : CycleClock::ns_since(kernel_start_);
   const bool met_twice = info_.varies == Variation::kPlaces && body_ != nullptr &&
                          may_vary(info_.varies) && !seen_.name_places_once();
-  if (!draw_.end(engine()) || met_twice) call().refuse(remat::RootReason::kVaries);
+  draw_.end();
+  if (met_twice) call().refuse(remat::RootReason::kVaries);
   untrusted_.reset();
   note_operator(nullptr);
   // The number of threads is known only now: a thread's first parallel kernel decides it.

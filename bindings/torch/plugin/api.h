@@ -178,8 +178,9 @@ TIDEPOOL_EXPORT void tidepool_region(int entering);
 // Returns a handle of an operator, "aten::mm" or "aten::mm.out", of which it is known that it does
 // what its schema says, draws nothing, and gives the same bits each time under some switches of
 // PyTorch's, if neither `transposed` nor `dropout_p` is among its arguments, or both are zero;
-// nullptr for any other.
-TIDEPOOL_EXPORT const void* tidepool_known_operator(const char* name);
+// nullptr for any other. With `draws`, `dropout_p` may be another number than zero: what it draws
+// comes from the default generator only, or the generator that tidepool_draw_from() puts there.
+TIDEPOOL_EXPORT const void* tidepool_known_operator(const char* name, int draws);
 // Returns 1 if what is known of these operators holds for the kernels that they have now, under the
 // present switches.
 TIDEPOOL_EXPORT int tidepool_are_as_known(const void* const* operators, size_t count);
@@ -189,6 +190,19 @@ TIDEPOOL_EXPORT int tidepool_are_as_known(const void* const* operators, size_t c
 TIDEPOOL_EXPORT int tidepool_hold_all(void* const* storages, size_t count, void** held, char* error,
                                       size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_let_all_go(void* held);
+// The calling thread is about to run a compiled graph that draws from the default generator of a
+// CUDA device, whose state is written to `seed` and `offset`. Recorded draws of other threads wait
+// until the draws are ended, by this thread. Returns nullptr while a CUDA graph is captured.
+TIDEPOOL_EXPORT void* tidepool_begin_draws(int device, uint64_t* seed, uint64_t* offset);
+// Leaves the generator as if the graph had drawn up to `offset`. Returns 0; or 1 and a message if
+// somebody else has drawn from it meanwhile, unseen.
+TIDEPOOL_EXPORT int tidepool_end_draws(void* draws, uint64_t offset, char* error,
+                                       size_t error_bytes);
+// Has the calling thread's kernels draw from a generator in this state, instead of the device's
+// default one, until tidepool_drawn(), which returns the offset they have come to. Calls do not
+// nest.
+TIDEPOOL_EXPORT void tidepool_draw_from(int device, uint64_t seed, uint64_t offset);
+TIDEPOOL_EXPORT uint64_t tidepool_drawn();
 // Says that a compiled graph has made the contents of these storages, and will not run again for
 // them.
 TIDEPOOL_EXPORT void tidepool_made_by_graph(void* const* storages, size_t count);

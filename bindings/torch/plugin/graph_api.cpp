@@ -3,7 +3,9 @@
 #include <c10/core/StorageImpl.h>
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,12 +14,18 @@
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
+#include "bindings/torch/state/random_state.h"
 #include "remat/locked_storage.h"
 
 using namespace tidepool;
 using namespace tidepool::torch_glue;
 
 namespace {
+
+// What the thread's kernels draw from in a compiled graph.
+thread_local std::optional<DefaultGeneratorScope> t_drawn_from;
+
+c10::Device cuda_device(int index) { return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 
 // Locks those of the storages that the engine tracks, restores them, and adds the locks to `held`.
 void hold_on(Engine& engine, std::span<void* const> storages,
@@ -40,7 +48,7 @@ void hold_on(Engine& engine, std::span<void* const> storages,
 
 }  // namespace
 
-const void* tidepool_known_operator(const char* name) {
+const void* tidepool_known_operator(const char* name, int draws) {
   const std::string whole = name;
   const size_t dot = whole.find('.');
   const auto op = c10::Dispatcher::singleton().findOp(
@@ -50,8 +58,10 @@ const void* tidepool_known_operator(const char* name) {
   bool hides_writes = false;
   for (const TensorArgument& argument : info.tensors) hides_writes |= argument.side_writes;
   // What varies by switches of PyTorch's does so depending on what they are at each call.
-  const bool draws = info.draws && info.draw_argument < 0;
-  const bool known = info.is_trusted() && info.replayable && !draws && !hides_writes &&
+  const bool by_default = info.draws_by_default_only && host_is_foreign() &&
+                          DefaultGeneratorScope::is_possible(cuda_device(0));
+  const bool as_told = !info.draws || (info.draw_argument >= 0 && (draws == 0 || by_default));
+  const bool known = info.is_trusted() && info.replayable && as_told && !hides_writes &&
                      !info.is_metadata && info.varies != Variation::kPlaces;
   return known ? &info : nullptr;
 }
@@ -75,6 +85,40 @@ int tidepool_hold_all(void* const* storages, size_t count, void** held, char* er
     for_each_engine([&](Engine& engine) { hold_on(engine, {storages, count}, *locks); });
     *held = locks.release();
   });
+}
+
+void* tidepool_begin_draws(int device, uint64_t* seed, uint64_t* offset) {
+  const Engine* const engine = engine_of(cuda_device(device));
+  if (engine == nullptr || engine->capturing()) return nullptr;
+  auto draws = std::make_unique<SeriesOfDraws>(cuda_device(device));
+  *seed = draws->seed();
+  *offset = draws->offset();
+  return draws.release();
+}
+
+int tidepool_end_draws(void* draws, uint64_t offset, char* error, size_t error_bytes) {
+  const std::unique_ptr<SeriesOfDraws> ended(static_cast<SeriesOfDraws*>(draws));
+  return report_errors(error, error_bytes, [&] {
+    if (ended->end(engine_of(ended->device())->backend(), offset)) return;
+    throw std::runtime_error(
+        "another thread has drawn from the default CUDA generator, by code that Tidepool does not "
+        "see, while a compiled graph drew from it: both have drawn the same random numbers");
+  });
+}
+
+void tidepool_draw_from(int device, uint64_t seed, uint64_t offset) {
+  RandomState state;
+  state.seed = seed;
+  state.offset = offset;
+  const at::Generator& generator = replay_generator(cuda_device(device));
+  state.load_into(*generator.unsafeGetGeneratorImpl());
+  t_drawn_from.emplace(generator);
+}
+
+uint64_t tidepool_drawn() {
+  const uint64_t offset = t_drawn_from->generator().get_offset();
+  t_drawn_from.reset();
+  return offset;
 }
 
 void tidepool_let_all_go(void* held) { delete static_cast<std::vector<remat::HeldStorage>*>(held); }

@@ -2,12 +2,16 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
 #include <utility>
 
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/interpreter.h"
 
 namespace tidepool::torch_glue {
@@ -76,6 +80,13 @@ ThreadGenerators& of_this_thread() {
   return generators;
 }
 
+// Held by a thread while it draws from the device's default generator by one or several kernels.
+std::mutex& series_mutex(c10::Device device) {
+  static std::array<std::mutex, detail::kMostDevices> mutexes;
+  return mutexes[static_cast<size_t>(device.index())];
+}
+thread_local bool t_in_series = false;  // the thread is in a SeriesOfDraws
+
 at::Generator& find_or_make(decltype(ThreadGenerators::draws)& generators, c10::Device device) {
   const auto found = generators.find(device);
   if (found != generators.end()) return found->second;
@@ -99,12 +110,6 @@ TwisterTable::TwisterTable(const at::mt19937_data_pod& from) : data(from) {
 
 TwisterTable::~TwisterTable() { g_bytes.fetch_sub(kTableBytes, std::memory_order_relaxed); }
 
-void RandomState::read_counter(c10::GeneratorImpl& generator) {
-  std::lock_guard<std::mutex> guard(generator.mutex_);
-  seed = generator.current_seed();
-  offset = generator.get_offset();
-}
-
 void RandomState::load_into(c10::GeneratorImpl& generator) const {
   std::lock_guard<std::mutex> guard(generator.mutex_);
   if (table == nullptr) {
@@ -122,17 +127,21 @@ void RandomState::load_into(c10::GeneratorImpl& generator) const {
 }
 
 PrivateDraw::PrivateDraw(GeneratorOffsets& offsets, c10::GeneratorImpl& source, RandomState& state)
-    : offsets_(offsets), source_(source), lock_(source.mutex_, std::try_to_lock) {
+    : offsets_(offsets), source_(source), lock_(source.mutex_, std::defer_lock) {
+  if (!source.device().is_cpu() && !t_in_series) {
+    series_ = {series_mutex(source.device()), std::defer_lock};
+  }
   generator_ = &find_or_make(of_this_thread().draws, source.device());
   // Nobody may wait for Python's lock while holding the generator's: a thread that seeds holds
   // Python's lock and waits for the generator's.
-  while (!lock_.owns_lock()) {
+  while (!try_lock()) {
     void* token = leave_interpreter();
+    if (series_.mutex() != nullptr) series_.lock();
     lock_.lock();
     if (token == nullptr) break;
     lock_.unlock();
+    if (series_.owns_lock()) series_.unlock();
     enter_interpreter(token);
-    static_cast<void>(lock_.try_lock());
   }
   if (source.device().is_cpu()) {
     begin_twister(state);
@@ -142,6 +151,13 @@ PrivateDraw::PrivateDraw(GeneratorOffsets& offsets, c10::GeneratorImpl& source, 
   state.offset = source.get_offset();
   generator_->unsafeGetGeneratorImpl()->set_current_seed(state.seed);
   generator_->unsafeGetGeneratorImpl()->set_offset(state.offset);
+}
+
+bool PrivateDraw::try_lock() {
+  if (series_.mutex() != nullptr && !series_.try_lock()) return false;
+  if (lock_.try_lock()) return true;
+  if (series_.owns_lock()) series_.unlock();
+  return false;
 }
 
 PrivateDraw::~PrivateDraw() {
@@ -182,6 +198,56 @@ void PrivateDraw::end_twister() {
   }
   copy_position(from, to);
   copy_normals(own, cpu(source_));
+}
+
+SeriesOfDraws::SeriesOfDraws(c10::Device device)
+    : source_(default_generator(device)), series_(series_mutex(device)) {
+  t_in_series = true;
+  std::lock_guard<std::mutex> guard(source_.mutex_);
+  seed_ = source_.current_seed();
+  offset_ = source_.get_offset();
+}
+
+SeriesOfDraws::~SeriesOfDraws() { t_in_series = false; }
+
+bool SeriesOfDraws::end(GeneratorOffsets& offsets, uint64_t offset) {
+  std::lock_guard<std::mutex> guard(source_.mutex_);
+  const uint64_t present = source_.get_offset();
+  if (source_.current_seed() != seed_ || present < offset_ || offset == offset_) return true;
+  if (present > offset_) return false;
+  offsets.set_generator_offset(source_, offset);
+  return true;
+}
+
+namespace {
+thread_local const at::Generator* t_default = nullptr;  // of a scope; else nullptr
+}
+
+DefaultGeneratorScope::DefaultGeneratorScope(const at::Generator& generator)
+    : generator_(generator), outer_(std::exchange(t_default, &generator)) {}
+
+DefaultGeneratorScope::~DefaultGeneratorScope() { t_default = outer_; }
+
+bool DefaultGeneratorScope::is_possible(c10::Device device) {
+  if (device.is_cpu()) return false;
+  static const bool is_redirected = [device] {
+    const at::Generator& own = replay_generator(device);
+    const DefaultGeneratorScope scope(own);
+    return at::globalContext().defaultGenerator(device) == own;  // asked for as kernels do
+  }();
+  return is_redirected;
+}
+
+const at::Generator& default_cuda_generator(c10::DeviceIndex device) {
+  if (t_default != nullptr) {
+    const c10::DeviceIndex own = t_default->device().index();
+    if (device < 0) device = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
+    if (device == own) return *t_default;
+  }
+  using Function = const at::Generator& (*)(c10::DeviceIndex);
+  static const auto original = reinterpret_cast<Function>(
+      dlsym(dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY), kDefaultCudaGenerator));
+  return original(device);
 }
 
 c10::GeneratorImpl& default_generator(c10::Device device) {

@@ -1,7 +1,8 @@
 // RandomState: the state of a random number generator before a draw, as a replay of the drawing
 // operator needs it. PrivateDraw runs a drawing kernel from a generator that only the calling
 // thread uses, so that the state that is remembered is the one that the kernel drew from, whatever
-// other threads do to the job's generator meanwhile.
+// other threads do to the job's generator meanwhile. SeriesOfDraws is the same for several kernels.
+// DefaultGeneratorScope hands a generator to kernels that take none.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -39,8 +40,6 @@ struct RandomState {
   std::optional<float> next_float_normal;
   std::optional<double> next_double_normal;
 
-  // Reads the state of a counter-based generator, whose lock it takes.
-  void read_counter(c10::GeneratorImpl& generator);
   // Puts the state into a generator that no other thread uses. Requires: the generator is of the
   // kind that the state came from.
   void load_into(c10::GeneratorImpl& generator) const;
@@ -75,14 +74,68 @@ class PrivateDraw {
   const at::Generator& generator() const { return *generator_; }
 
  private:
+  bool try_lock();
   void begin_twister(RandomState& state);
   void end_twister();
 
   GeneratorOffsets& offsets_;
   c10::GeneratorImpl& source_;
+  std::unique_lock<std::mutex> series_;  // no other thread is in a SeriesOfDraws
   std::unique_lock<std::mutex> lock_;
   at::Generator* generator_ = nullptr;  // the calling thread's own
 };
+
+// A scope in which the calling thread draws as if from the default generator of a CUDA device, by
+// several kernels. Meanwhile it may wait for Python, so that the generator cannot stay locked;
+// instead, recorded draws of other threads wait. What else is set in the generator meanwhile comes
+// after the draws; what is drawn from it unseen would be drawn twice, and is an error.
+// It is made and destroyed by one thread, which does not hold Python's lock when it makes it.
+class SeriesOfDraws {
+ public:
+  explicit SeriesOfDraws(c10::Device device);
+  ~SeriesOfDraws();
+  SeriesOfDraws(const SeriesOfDraws&) = delete;
+  SeriesOfDraws& operator=(const SeriesOfDraws&) = delete;
+
+  c10::Device device() const { return source_.device(); }
+  // Before the draws.
+  uint64_t seed() const { return seed_; }
+  uint64_t offset() const { return offset_; }
+  // Leaves the generator as if the kernels had drawn from it up to `offset`. False: somebody else
+  // has drawn from it since.
+  [[nodiscard]] bool end(GeneratorOffsets& offsets, uint64_t offset);
+
+ private:
+  c10::GeneratorImpl& source_;
+  std::unique_lock<std::mutex> series_;
+  uint64_t seed_;
+  uint64_t offset_;
+};
+
+// A scope in which CUDA kernels of the calling thread that ask for the default generator of the
+// generator's device are given this generator. Scopes may be nested.
+class DefaultGeneratorScope {
+ public:
+  explicit DefaultGeneratorScope(const at::Generator& generator);
+  ~DefaultGeneratorScope();
+  DefaultGeneratorScope(const DefaultGeneratorScope&) = delete;
+  DefaultGeneratorScope& operator=(const DefaultGeneratorScope&) = delete;
+
+  at::Generator generator() const { return generator_; }
+
+  // Whether PyTorch's kernels on the device are given it: where they run on the CPU, or where the
+  // call by which they ask could not be redirected, they are not. Requires: the device is in use.
+  static bool is_possible(c10::Device device);
+
+ private:
+  const at::Generator& generator_;
+  const at::Generator* const outer_;
+};
+
+// Stands for at::cuda::detail::getDefaultCUDAGenerator(), whose symbol has this name, and which
+// takes -1 for the current device: see redirected_calls.h.
+constexpr const char* kDefaultCudaGenerator = "_ZN2at4cuda6detail23getDefaultCUDAGeneratorEa";
+const at::Generator& default_cuda_generator(c10::DeviceIndex device);
 
 c10::GeneratorImpl& default_generator(c10::Device device);
 // The calling thread's generator for replays on the device, which nothing else uses.

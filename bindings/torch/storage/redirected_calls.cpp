@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "bindings/torch/base/devices.h"
+#include "bindings/torch/state/random_state.h"
 #include "bindings/torch/storage/storage_access.h"
 
 namespace tidepool::torch_glue {
@@ -53,6 +55,7 @@ const Redirection kRedirections[] = {
     {"_ZN3c1020isSharedStorageAliasERKNS_7StorageES2_", reinterpret_cast<void*>(&share_bytes)},
     {"_ZN5torch8profiler4impl21RawTensorMetadataBaseC2ERKN2at6TensorE",
      reinterpret_cast<void*>(&note_tensor)},
+    {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator)},
 };
 
 // The functions that a library calls in others, as its dynamic section lists them.
@@ -98,6 +101,7 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
     if (place >= fixed_begin && place < fixed_end) continue;
     for (const Redirection& each : kRedirections) {
       if (std::strcmp(calls.names + symbol.st_name, each.name) != 0) continue;
+      if (each.name == kDefaultCudaGenerator && !host_is_foreign()) continue;
       __atomic_store_n(reinterpret_cast<void**>(place), each.target, __ATOMIC_RELEASE);
     }
   }

@@ -1,9 +1,10 @@
-// Redirected calls: replacements for a few functions that PyTorch's libraries call in each other
-// and that look at pointers of storages without an operator, and without need for the bytes. The
-// replacements answer for storages of ours, evicted or not.
+// Redirected calls: replacements for a few functions that PyTorch's libraries call in each other.
+// Two of these look at pointers of storages without an operator, and without need for the bytes;
+// the replacements answer for storages of ours, evicted or not.
 // - One says whether two storages share their bytes; from 2.12 on an assignment to an element asks
 // for it.
 // - One says what the profiler notes of a tensor; an evicted tensor's address is null.
+// - One, in the CUDA plugin, gives kernels the device's default generator: random_state.h.
 #pragma once
 
 namespace tidepool::torch_glue {

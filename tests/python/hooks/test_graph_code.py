@@ -156,16 +156,18 @@ class Runner:
             buf1 = empty_strided_cuda((32, ), (1, ), torch.float32)
             raw_stream0 = get_raw_stream(0)
             fused.run({arguments}, stream=raw_stream0)
+            {after}
         return (buf0, a, buf1, reinterpret_tensor(b, (4,), (1,), 4), )
 """
 GUARD = "with torch.cuda._DeviceGuard(0)"
 
 
-def read_triton(arguments="buf0, a, b, buf1, 32", guard=GUARD, where="cuda", **of_kernel):
+def read_triton(arguments="buf0, a, b, buf1, 32", guard=GUARD, where="cuda", after="del c",
+                **of_kernel):
     kernel = {"launcher": "pointwise", "mutated": "'in_out_ptr0'", "more": "pass",
               "number": "i32", **of_kernel}
     return _graph_code.read(ON_CUDA.format(text=TRITON.format(**kernel), guard=guard, where=where,
-                                           arguments=arguments), TORCH, "cuda")
+                                           arguments=arguments, after=after), TORCH, "cuda")
 
 
 def test_kernels_of_triton_write_what_they_do_not_only_load_from():
@@ -242,14 +244,18 @@ def test_descriptors_of_tensors_are_not_understood(changes):
 
 @pytest.mark.parametrize(("given", "draws"), [
     ("a", False), ("a, 0.0", False), ("a, dropout_p=0.0", False), ("a, 0.1", True),
-    ("a, s0", True)])
+    ("a, b", True)])
 def test_attention_draws_if_it_drops_out(given, draws):
-    body = FILL + f"buf1 = torch.ops.aten.attend.default({given})"
+    body = f"buf1 = torch.ops.aten.attend.default({given})"
+    code = read_triton(after=body)
+    assert code.operators == ("aten::attend",)
+    assert code.drawing == (("aten::attend",) if draws else ())
     if draws:
-        with pytest.raises(Unknown, match="draws"):
-            read(body)
+        with pytest.raises(Unknown, match="draws"):  # on the CPU
+            read(FILL + body)
+        assert read_triton(after=body + "; aten.randint.low_out(-8, 7, [2], out=buf0)").seeds == ()
     else:
-        assert read(body).operators == ("aten::attend",)
+        assert read(FILL + body).drawing == ()
 
 
 def test_code_for_another_device_is_not_understood():

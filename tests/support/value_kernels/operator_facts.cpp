@@ -105,9 +105,6 @@ bool works_by_element(const c10::FunctionSchema& schema) {
 OperatorFacts::OperatorFacts(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   name = qualified_name(schema);
-  is_fused_dropout = name == "aten::_fused_dropout";
-  is_dropout = is_fused_dropout || name == "aten::native_dropout";
-  if (is_dropout) name = "aten::native_dropout";
   name_hash = mixed(0, name);
   returns = schema.returns().size();
   by_element = works_by_element(schema);

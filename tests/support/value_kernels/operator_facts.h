@@ -44,10 +44,6 @@ struct OperatorFacts {
   int training_argument = -1;  // where there are side writes; -1: it always trains
   bool draws = false;          // may draw random numbers
   bool by_element = false;     // does the same to each element of its lists, and nothing else
-  // native_dropout, and _fused_dropout, which gives the same where it is given the probability to
-  // keep, 1 - p: but for its mask's type, bytes.
-  bool is_dropout = false;
-  bool is_fused_dropout = false;
 };
 
 // True for operators that touch no contents: views, fresh memory, changes of metadata.

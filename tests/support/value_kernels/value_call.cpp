@@ -50,11 +50,7 @@ ValueCall::ValueCall(const OperatorFacts& facts, const torch::jit::Stack& stack)
   trains_ = facts.training_argument < 0 || stack[base + facts.training_argument].toBool();
   for (size_t k = 0; k < facts.arguments.size(); ++k) {
     hash_ = mixed(hash_, k);
-    if (facts.is_dropout && k > 0) {
-      read_dropout(k, stack[base + k]);
-    } else {
-      read_argument(k, stack[base + k]);
-    }
+    read_argument(k, stack[base + k]);
   }
   if (facts.kind == Kind::kCopy) prepare_copy(stack, base);
   if (facts.kind == Kind::kFill || facts.kind == Kind::kZero) prepare_number(stack, base);
@@ -76,16 +72,6 @@ void ValueCall::read_argument(size_t index, const c10::IValue& value) {
       }
     }
   } else {
-    read_value(value);
-  }
-}
-
-// The probability to keep; then whether it trains, or the generator: it does where it draws.
-void ValueCall::read_dropout(size_t index, const c10::IValue& value) {
-  if (index == 1) {
-    const double given = value.toDouble();
-    read_value(facts_.is_fused_dropout ? given : 1.0 - given);
-  } else if (value.isBool() && !value.toBool()) {
     read_value(value);
   }
 }
@@ -220,8 +206,7 @@ void ValueCall::write_result(const at::Tensor& tensor, uint64_t seed) {
     return;
   }
   if (is_argument(tensor)) return;
-  const bool is_mask = facts_.is_fused_dropout && tensor.scalar_type() == at::kByte;
-  write_hashed(is_mask ? tensor.view(at::kBool) : tensor, seed);
+  write_hashed(tensor, seed);
 }
 
 }  // namespace tidepool::value_kernels

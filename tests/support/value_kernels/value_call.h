@@ -41,7 +41,6 @@ class ValueCall {
   };
 
   void read_argument(size_t index, const c10::IValue& value);
-  void read_dropout(size_t index, const c10::IValue& value);
   void read_tensor(size_t index, const at::Tensor& tensor);
   void read_value(const c10::IValue& value);
   void find_random_state(const torch::jit::Stack& stack, size_t base);

@@ -7,6 +7,8 @@ PyTorch's. Its results can be evicted then; they come back by running the whole 
 - What it writes, such as running statistics, is copied before, and the copies are given to it:
   what comes out is copied back. So the operator itself writes nothing.
 - The seeds that it draws are drawn before it runs, and handed to it: a replay draws nothing.
+- Where operators draw, too (attention with dropout, on CUDA), the job's call and replays draw all
+  from a generator in the state that the default one had; that is left as if it had been drawn from.
 - Results that show the same memory are one result of the operator, and are cut up afterwards.
 - Backward graphs are not recorded, because they would keep the activations that they read until
   they end, and free as they go otherwise. What they read is held while they run, on the CPU.
@@ -18,12 +20,13 @@ what is not recorded: kernels still run there when a call has ended.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import threading
 import types
 import weakref
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..job import _plugin
 from . import _graph_code
@@ -204,13 +207,18 @@ class Graphs:
         call, token = _Call(run, owner, []), next(self._tokens)
         self._calls[token] = call
         try:
-            with self._unwatched():
+            with self._unwatched(), self._draws(code, tensors[0].device) as call.draws:
+                numbers += call.draws.state if call.draws else []
                 made = self._operator(graph.number, token, tensors, numbers, graph.made)
         finally:
             del self._calls[token]
         for place, new in zip(code.written, made[graph.made - len(code.written):], strict=True):
             self._write(values[place], new)
         return graph.put_together(values, made, call.others)
+
+    def _draws(self, code: _graph_code.GraphCode, device):
+        """Return a context in which a graph may draw, which gives what it draws from, or None."""
+        return self._plugin.draws(device.index) if code.drawing else contextlib.nullcontext()
 
     def _write(self, value, new) -> None:
         """Write a tensor as generated code does, which counts no version."""
@@ -222,7 +230,8 @@ class Graphs:
             value.copy_(new)
 
 
-class _Call(NamedTuple):
+@dataclasses.dataclass
+class _Call:
     """What the operator's kernel needs for a call of the job's, and tells about it."""
 
     run: Any
@@ -232,6 +241,7 @@ class _Call(NamedTuple):
     # copy of an input, because it was not aligned, and returns this or a view of it: what it
     # returns.
     others: list
+    draws: _plugin.Draws | None = None  # beside the seeds that are handed to it
 
 
 class Graph:
@@ -245,11 +255,12 @@ class Graph:
         self.kept = ""  # why it is not recorded
         self.number_places: list[int] | None = None  # of inputs that are numbers
         self.as_known: Any = None
-        self._torch, self._storage_of, self._drawn = torch, storage_of, drawn
+        self._plugin, self._torch = plugin, torch
+        self._storage_of, self._drawn = storage_of, drawn
         self._callable = owner.current_callable
         try:
             self.code = _graph_code.read(owner.source_code, torch, device)
-            self.as_known = plugin.known_operators(self.code.operators)
+            self.as_known = plugin.known_operators(self.code.operators, self.code.drawing)
             if self.as_known is None:
                 raise _graph_code.Unknown("operators that are not trusted")
         except (_graph_code.Unknown, AttributeError) as error:
@@ -311,16 +322,25 @@ class Graph:
         count = len(tensors) - len(code.seeds)
         arguments: list = tensors[:count]
         self._drawn.seeds = tensors[count:]
-        for place, value in zip(self.number_places or (), numbers, strict=True):
+        places = self.number_places or []
+        for place, value in zip(places, numbers, strict=False):
             arguments.insert(place, value)
+        draws = self._draws_of(tensors[0].device, numbers[len(places):], call)
         for place in code.written:
             arguments[place] = arguments[place].clone()
         written = [arguments[place] for place in code.written]
         given = list(arguments)
-        results = call.run(call.owner, arguments) if call else self._callable(arguments)
+        with self._plugin.drawing(draws) if draws else contextlib.nullcontext():
+            results = call.run(call.owner, arguments) if call else self._callable(arguments)
         if call:
             call.others.extend(self._told(k, results, given) for k in self._others)
         return [results[k] for k in self._bases] + written
+
+    def _draws_of(self, device, state: list[int], call: _Call | None) -> _plugin.Draws | None:
+        """Return what a call of the job's or a replay draws from; None if not by our means."""
+        if call is not None:
+            return call.draws
+        return _plugin.Draws(device.index, *state) if state else None
 
     def _told(self, k: int, results, given: list) -> Any:
         """Return what `_Call.others` has of a result."""

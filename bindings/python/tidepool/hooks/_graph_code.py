@@ -50,8 +50,9 @@ class GraphCode(NamedTuple):
     inputs: int
     written: tuple[int, ...]  # places of inputs
     results: tuple[Result, ...]
-    seeds: tuple[Seeds, ...]  # in the order of the draws
+    seeds: tuple[Seeds, ...]  # in the order of the draws; none if others draw, too
     operators: tuple[str, ...]  # aten::mm.out
+    drawing: tuple[str, ...]  # of these, those that draw from the default generator
     varies: bool  # its results may have other bits the next time
 
 
@@ -254,6 +255,7 @@ class _Reader:
         self._written: set[int] = set()
         self._seeds: list[Seeds] = []
         self._operators: set[str] = set()
+        self._drawing: set[str] = set()
         self._varies = False
         self._made = 0
 
@@ -270,8 +272,10 @@ class _Reader:
         if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Tuple):
             raise Unknown("an end that returns no tuple")
         results = self._results(last.value.elts)
-        return GraphCode(inputs, tuple(sorted(self._written)), results, tuple(self._seeds),
-                         tuple(sorted(self._operators)), self._varies)
+        seeds = () if self._drawing else tuple(self._seeds)
+        return GraphCode(inputs, tuple(sorted(self._written)), results, seeds,
+                         tuple(sorted(self._operators)), tuple(sorted(self._drawing)),
+                         self._varies)
 
     def _on_device(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Return statements with those in their place that run on the one device of the graph."""
@@ -362,7 +366,9 @@ class _Reader:
                                  for each in schema.returns):
             raise Unknown(name)
         if _number_given(node, schema, _PROBABILITY, 0) != 0:
-            raise Unknown("an operator that draws")
+            if self._device == "cpu":
+                raise Unknown("an operator that draws")
+            self._drawing.add(operator)
         self._varies |= (self._device != "cpu"
                          and _number_given(node, schema, _SWITCH, None) not in (None, 0))
         written = [arguments[place] if place < len(arguments) else by_name.get(argument.name)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 LIBRARY_FOLDER = Path(__file__).resolve().parents[1] / "lib"
@@ -64,13 +65,32 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_kernel_library": (_SIZE, [_TEXT, _TEXT, _SIZE]),
     "tidepool_note_own_kernel": (None, [ctypes.c_int]),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
-    "tidepool_known_operator": (_ADDRESS, [_TEXT]),
+    "tidepool_known_operator": (_ADDRESS, [_TEXT, ctypes.c_int]),
     "tidepool_are_as_known": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE]),
     "tidepool_hold_all": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE,
                                          ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
     "tidepool_let_all_go": (None, [_ADDRESS]),
+    "tidepool_begin_draws": (_ADDRESS, [ctypes.c_int, *[ctypes.POINTER(ctypes.c_int64)] * 2]),
+    "tidepool_end_draws": (ctypes.c_int, [_ADDRESS, ctypes.c_int64, _TEXT, _SIZE]),
+    "tidepool_draw_from": (None, [ctypes.c_int, ctypes.c_int64, ctypes.c_int64]),
+    "tidepool_drawn": (ctypes.c_int64, []),
     "tidepool_made_by_graph": (None, [ctypes.POINTER(_ADDRESS), _SIZE]),
 }
+
+
+@dataclasses.dataclass
+class Draws:
+    """What compiled code draws from the default generator of a CUDA device."""
+
+    device: int
+    seed: int  # as a signed number of 64 bits, like the others
+    offset: int  # before the first draw
+    until: int | None = None  # the offset after the last draw
+
+    @property
+    def state(self) -> list[int]:
+        """Return what a replay has to be given to draw the same."""
+        return [self.seed, self.offset]
 
 
 class Plugin:
@@ -184,13 +204,43 @@ class Plugin:
         """Say that a compiled graph has made what is in storages, and will not run again."""
         self.library.tidepool_made_by_graph((_ADDRESS * len(storages))(*storages), len(storages))
 
-    def known_operators(self, names: Iterable[str]) -> Callable[[], bool] | None:
+    @contextlib.contextmanager
+    def draws(self, device: int) -> Iterator[Draws | None]:
+        """Have compiled code draw from a CUDA device's default generator until the block ends.
+
+        None: that cannot be repeated, because a CUDA graph is being captured. Meanwhile other
+        threads' recorded draws wait.
+        """
+        seed, offset = ctypes.c_int64(), ctypes.c_int64()
+        begun = self.library.tidepool_begin_draws(device, ctypes.byref(seed), ctypes.byref(offset))
+        if begun is None:
+            yield None
+            return
+        draws = Draws(device, seed.value, offset.value)
+        try:
+            yield draws
+        finally:
+            until = draws.offset if draws.until is None else draws.until
+            self._run(self.library.tidepool_end_draws, begun, until)
+
+    @contextlib.contextmanager
+    def drawing(self, draws: Draws) -> Iterator[None]:
+        """Have this thread's kernels draw what `draws` says until the block ends."""
+        self.library.tidepool_draw_from(draws.device, draws.seed, draws.offset)
+        try:
+            yield
+        finally:
+            draws.until = self.library.tidepool_drawn()
+
+    def known_operators(self, names: Iterable[str],
+                        drawing: Container[str] = ()) -> Callable[[], bool] | None:
         """Return what says whether PyTorch's operators still are what is known of them.
 
         None: of one of them it is not known that it does only what its schema says, draws nothing,
-        and gives the same bits each time.
+        or only if it is one of `drawing`, and gives the same bits each time.
         """
-        handles = [self.library.tidepool_known_operator(name.encode()) for name in names]
+        handles = [self.library.tidepool_known_operator(name.encode(), name in drawing)
+                   for name in names]
         if not all(handles):
             return None
         array, check = (_ADDRESS * len(handles))(*handles), self.library.tidepool_are_as_known
