@@ -80,14 +80,18 @@ class Attending(nn.Module):
         self.project, self.drop = nn.Linear(width, 3 * width), nn.Dropout(0.2)
 
     def forward(self, x):
-        heads = self.project(x).view(4, -1, 2, 3, x.shape[1] // 2).transpose(1, 2).unbind(3)
+        projected = self.project(self.drop(x)).view(4, -1, 2, 3, x.shape[1] // 2)
+        heads = projected.transpose(1, 2).unbind(3)
         attended = F.scaled_dot_product_attention(*heads, dropout_p=0.2)
         return x + self.drop(attended.transpose(1, 2).reshape(x.shape))
 
 
 # "sliced": later steps give the first block an input that is not aligned, and its graph copies it.
+# "interrupted": in the middle of the first block's graph others' results are restored; "to draw":
+# and another graph draws.
 KINDS = {"block": Block, "sliced": Block, "normed": Normed, "convolved": Convolved,
-         "transposed": Transposed, "attending": Attending}
+         "transposed": Transposed, "attending": Attending, "interrupted": Attending,
+         "interrupted to draw": Attending}
 
 
 def statistics() -> dict:
@@ -96,7 +100,40 @@ def statistics() -> dict:
     return tidepool.stats().get("compiled", {}).get("kept", {}) if tidepool else {}
 
 
-def train(name: str) -> list[dict]:
+class Interruption:
+    """Reads what dropout and a compiled graph have made, in the middle of another graph.
+
+    Then it may call that graph. Finalizers do such things whenever Python finds garbage.
+    """
+
+    def __init__(self, draws: bool) -> None:
+        self._block = Attending(WIDTH).cuda()
+        self._block.compile()
+        self._draws = draws
+        self._made: list[torch.Tensor] = []
+        self.read = ""
+        self._run = triton_kernels.Kernel.run
+
+    def prepare(self) -> None:
+        """Make what the next kernel that is launched will find."""
+        with torch.no_grad():
+            ones = torch.ones(ROWS, WIDTH, device="cuda")
+            made = [F.dropout(ones), self._block(ones)]
+        triton_kernels.Kernel.run = lambda *args, **options: self._interrupt(*args, **options)
+        self._made = made
+
+    def _interrupt(self, *arguments, **options) -> None:
+        triton_kernels.Kernel.run = self._run
+        for each in self._made:
+            each.data_ptr()
+        if self._draws:
+            with torch.no_grad():
+                self._made.append(self._block(torch.ones(ROWS, WIDTH, device="cuda")))
+        self.read = value_kernels.fingerprint(self._made)
+        self._run(*arguments, **options)
+
+
+def train(name: str) -> list[dict[str, object]]:
     """Train a network; return what each step left."""
     torch._dynamo.reset()
     torch.manual_seed(1)
@@ -106,8 +143,11 @@ def train(name: str) -> list[dict]:
         block.compile()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     data = torch.Generator().manual_seed(2)
-    steps = []
+    interruption = Interruption("draw" in name) if name.startswith("interrupted") else None
+    steps: list[dict[str, object]] = []
     for step in range(STEPS):
+        if interruption and step > 0:
+            interruption.prepare()
         drawn = torch.randn(ROWS * WIDTH + 1, generator=data).cuda()
         batch = (drawn[1:] if name == "sliced" and step > 0 else drawn[:-1]).view(ROWS, WIDTH)
         loss = model(batch).square().mean()
@@ -117,6 +157,9 @@ def train(name: str) -> list[dict]:
         prints = {"loss": [loss], "gradients": [each.grad for each in model.parameters()],
                   "parameters": model.parameters(), "buffers": model.buffers()}
         steps.append({kind: value_kernels.fingerprint(each) for kind, each in prints.items()})
+        steps[-1]["offset"] = torch.cuda.default_generators[0].get_offset()
+        if interruption:
+            steps[-1]["read"] = interruption.read
     return steps
 
 

@@ -8,7 +8,8 @@ import pytest
 
 # By the job, why its forward graphs are kept; "" where they are recorded.
 KEPT = {"block": "", "normed": "", "sliced": "", "convolved": "",
-        "transposed": "additions in any order", "attending": ""}
+        "transposed": "additions in any order", "attending": "", "interrupted": "",
+        "interrupted to draw": ""}
 DEVICE = {"memory": "8GiB"}
 pytestmark = pytest.mark.torch_floor
 

@@ -16,7 +16,12 @@ void CallDraw::begin(Engine& engine, CallBody* body, const at::Generator* genera
     return;
   if (body != nullptr && !draws_) body->forget_random();
   const bool is_captured = engine.capturing();
-  if ((body == nullptr || !draws_) && !is_captured) return;
+  if (!draws_ && !is_captured) return;
+  if (body == nullptr && !is_captured) {
+    // Another one's kernel may wait for other threads.
+    if (info_.is_trusted()) turn_.emplace(engine.device());
+    return;
+  }
   c10::GeneratorImpl& source = generator == nullptr ? default_generator(engine.device())
                                                     : *generator->unsafeGetGeneratorImpl();
   if (is_captured) captured_ = &source;
@@ -28,6 +33,7 @@ void CallDraw::begin(Engine& engine, CallBody* body, const at::Generator* genera
 void CallDraw::end() {
   default_.reset();
   private_.reset();
+  turn_.reset();
 }
 
 }  // namespace tidepool::torch_glue

@@ -41,6 +41,7 @@ class CallDraw {
   const OperatorInfo& info_;
   bool draws_ = info_.draws;
   const c10::GeneratorImpl* captured_ = nullptr;
+  std::optional<TurnToDraw> turn_;  // for a draw that is not recorded
   std::optional<PrivateDraw> private_;
   std::optional<DefaultGeneratorScope> default_;  // for a kernel that takes no generator
 };

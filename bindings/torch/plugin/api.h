@@ -191,16 +191,16 @@ TIDEPOOL_EXPORT int tidepool_hold_all(void* const* storages, size_t count, void*
                                       size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_let_all_go(void* held);
 // The calling thread is about to run a compiled graph that draws from the default generator of a
-// CUDA device, whose state is written to `seed` and `offset`. Recorded draws of other threads wait
-// until the draws are ended, by this thread. Returns nullptr while a CUDA graph is captured.
+// CUDA device, whose state is written to `seed` and `offset`. PyTorch's draws in other threads wait
+// until the draws are ended, by this thread. Returns nullptr, and has begun nothing, while a CUDA
+// graph is captured, and within such draws of this thread's.
 TIDEPOOL_EXPORT void* tidepool_begin_draws(int device, uint64_t* seed, uint64_t* offset);
 // Leaves the generator as if the graph had drawn up to `offset`. Returns 0; or 1 and a message if
 // somebody else has drawn from it meanwhile, unseen.
 TIDEPOOL_EXPORT int tidepool_end_draws(void* draws, uint64_t offset, char* error,
                                        size_t error_bytes);
 // Has the calling thread's kernels draw from a generator in this state, instead of the device's
-// default one, until tidepool_drawn(), which returns the offset they have come to. Calls do not
-// nest.
+// default one, until tidepool_drawn(), which returns the offset they have come to. Calls nest.
 TIDEPOOL_EXPORT void tidepool_draw_from(int device, uint64_t seed, uint64_t offset);
 TIDEPOOL_EXPORT uint64_t tidepool_drawn();
 // Says that a compiled graph has made the contents of these storages, and will not run again for

@@ -3,10 +3,10 @@
 #include <c10/core/StorageImpl.h>
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/torch/calls/operator_info.h"
@@ -22,8 +22,15 @@ using namespace tidepool::torch_glue;
 
 namespace {
 
-// What the thread's kernels draw from in a compiled graph.
-thread_local std::optional<DefaultGeneratorScope> t_drawn_from;
+// What the thread's kernels draw from in a compiled graph. A graph may run within another one: what
+// Python does in between may restore results of graphs.
+struct GraphDraw {
+  explicit GraphDraw(c10::Device device) : generator(new_generator(device)), scope(generator) {}
+
+  const at::Generator generator;
+  const DefaultGeneratorScope scope;
+};
+thread_local std::vector<std::unique_ptr<GraphDraw>> t_graph_draws;
 
 c10::Device cuda_device(int index) { return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 
@@ -89,7 +96,9 @@ int tidepool_hold_all(void* const* storages, size_t count, void** held, char* er
 
 void* tidepool_begin_draws(int device, uint64_t* seed, uint64_t* offset) {
   const Engine* const engine = engine_of(cuda_device(device));
-  if (engine == nullptr || engine->capturing()) return nullptr;
+  if (engine == nullptr || engine->capturing() || TurnToDraw::is_taken_by_this_thread()) {
+    return nullptr;
+  }
   auto draws = std::make_unique<SeriesOfDraws>(cuda_device(device));
   *seed = draws->seed();
   *offset = draws->offset();
@@ -101,8 +110,8 @@ int tidepool_end_draws(void* draws, uint64_t offset, char* error, size_t error_b
   return report_errors(error, error_bytes, [&] {
     if (ended->end(engine_of(ended->device())->backend(), offset)) return;
     throw std::runtime_error(
-        "another thread has drawn from the default CUDA generator, by code that Tidepool does not "
-        "see, while a compiled graph drew from it: both have drawn the same random numbers");
+        "code that Tidepool does not see has drawn from the default CUDA generator while a "
+        "compiled graph drew from it: both have drawn the same random numbers");
   });
 }
 
@@ -110,14 +119,14 @@ void tidepool_draw_from(int device, uint64_t seed, uint64_t offset) {
   RandomState state;
   state.seed = seed;
   state.offset = offset;
-  const at::Generator& generator = replay_generator(cuda_device(device));
-  state.load_into(*generator.unsafeGetGeneratorImpl());
-  t_drawn_from.emplace(generator);
+  auto draw = std::make_unique<GraphDraw>(cuda_device(device));
+  state.load_into(*draw->generator.unsafeGetGeneratorImpl());
+  t_graph_draws.push_back(std::move(draw));
 }
 
 uint64_t tidepool_drawn() {
-  const uint64_t offset = t_drawn_from->generator().get_offset();
-  t_drawn_from.reset();
+  const uint64_t offset = t_graph_draws.back()->generator.get_offset();
+  t_graph_draws.pop_back();
   return offset;
 }
 

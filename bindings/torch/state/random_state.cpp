@@ -80,21 +80,41 @@ ThreadGenerators& of_this_thread() {
   return generators;
 }
 
-// Held by a thread while it draws from the device's default generator by one or several kernels.
-std::mutex& series_mutex(c10::Device device) {
+thread_local bool t_has_turn = false;  // a TurnToDraw of this thread's has its lock
+
+// What TurnToDraw has to lock; no mutex if there is nothing to do.
+std::unique_lock<std::mutex> turn_on(c10::Device device) {
   static std::array<std::mutex, detail::kMostDevices> mutexes;
-  return mutexes[static_cast<size_t>(device.index())];
+  if (device.is_cpu() || t_has_turn) return {};
+  return {mutexes[static_cast<size_t>(device.index())], std::defer_lock};
 }
-thread_local bool t_in_series = false;  // the thread is in a SeriesOfDraws
+
+// Locks the mutexes that there are, in this order. Nobody may wait for Python's lock while holding
+// one of them: a thread that seeds holds Python's lock and waits for the generator's.
+void take(std::unique_lock<std::mutex>& first, std::unique_lock<std::mutex>& second) {
+  const auto try_both = [&] {
+    if (first.mutex() != nullptr && !first.try_lock()) return false;
+    if (second.mutex() == nullptr || second.try_lock()) return true;
+    if (first.mutex() != nullptr) first.unlock();
+    return false;
+  };
+  while (!try_both()) {
+    void* token = leave_interpreter();
+    if (first.mutex() != nullptr) first.lock();
+    if (second.mutex() != nullptr) second.lock();
+    if (token == nullptr) return;
+    if (second.mutex() != nullptr) second.unlock();
+    if (first.mutex() != nullptr) first.unlock();
+    enter_interpreter(token);
+  }
+}
 
 at::Generator& find_or_make(decltype(ThreadGenerators::draws)& generators, c10::Device device) {
   const auto found = generators.find(device);
   if (found != generators.end()) return found->second;
   // The generator is a fresh one, because cloning the default one would read its state while other
   // threads draw from it.
-  at::Generator fresh = device.is_cpu()
-                            ? at::detail::createCPUGenerator()
-                            : at::detail::getCUDAHooks().getNewGenerator(device.index());
+  at::Generator fresh = new_generator(device);
   of_this_thread().bytes += kGeneratorBytes;
   g_bytes.fetch_add(kGeneratorBytes, std::memory_order_relaxed);
   return generators.emplace(device, std::move(fresh)).first->second;
@@ -127,22 +147,12 @@ void RandomState::load_into(c10::GeneratorImpl& generator) const {
 }
 
 PrivateDraw::PrivateDraw(GeneratorOffsets& offsets, c10::GeneratorImpl& source, RandomState& state)
-    : offsets_(offsets), source_(source), lock_(source.mutex_, std::defer_lock) {
-  if (!source.device().is_cpu() && !t_in_series) {
-    series_ = {series_mutex(source.device()), std::defer_lock};
-  }
+    : offsets_(offsets),
+      source_(source),
+      turn_(turn_on(source.device())),
+      lock_(source.mutex_, std::defer_lock) {
   generator_ = &find_or_make(of_this_thread().draws, source.device());
-  // Nobody may wait for Python's lock while holding the generator's: a thread that seeds holds
-  // Python's lock and waits for the generator's.
-  while (!try_lock()) {
-    void* token = leave_interpreter();
-    if (series_.mutex() != nullptr) series_.lock();
-    lock_.lock();
-    if (token == nullptr) break;
-    lock_.unlock();
-    if (series_.owns_lock()) series_.unlock();
-    enter_interpreter(token);
-  }
+  take(turn_, lock_);
   if (source.device().is_cpu()) {
     begin_twister(state);
     return;
@@ -151,13 +161,6 @@ PrivateDraw::PrivateDraw(GeneratorOffsets& offsets, c10::GeneratorImpl& source, 
   state.offset = source.get_offset();
   generator_->unsafeGetGeneratorImpl()->set_current_seed(state.seed);
   generator_->unsafeGetGeneratorImpl()->set_offset(state.offset);
-}
-
-bool PrivateDraw::try_lock() {
-  if (series_.mutex() != nullptr && !series_.try_lock()) return false;
-  if (lock_.try_lock()) return true;
-  if (series_.owns_lock()) series_.unlock();
-  return false;
 }
 
 PrivateDraw::~PrivateDraw() {
@@ -200,15 +203,24 @@ void PrivateDraw::end_twister() {
   copy_normals(own, cpu(source_));
 }
 
+TurnToDraw::TurnToDraw(c10::Device device) : lock_(turn_on(device)) {
+  std::unique_lock<std::mutex> no_other;
+  take(lock_, no_other);
+  if (lock_.owns_lock()) t_has_turn = true;
+}
+
+TurnToDraw::~TurnToDraw() {
+  if (lock_.owns_lock()) t_has_turn = false;
+}
+
+bool TurnToDraw::is_taken_by_this_thread() { return t_has_turn; }
+
 SeriesOfDraws::SeriesOfDraws(c10::Device device)
-    : source_(default_generator(device)), series_(series_mutex(device)) {
-  t_in_series = true;
+    : turn_(device), source_(default_generator(device)) {
   std::lock_guard<std::mutex> guard(source_.mutex_);
   seed_ = source_.current_seed();
   offset_ = source_.get_offset();
 }
-
-SeriesOfDraws::~SeriesOfDraws() { t_in_series = false; }
 
 bool SeriesOfDraws::end(GeneratorOffsets& offsets, uint64_t offset) {
   std::lock_guard<std::mutex> guard(source_.mutex_);
@@ -224,7 +236,7 @@ thread_local const at::Generator* t_default = nullptr;  // of a scope; else null
 }
 
 DefaultGeneratorScope::DefaultGeneratorScope(const at::Generator& generator)
-    : generator_(generator), outer_(std::exchange(t_default, &generator)) {}
+    : outer_(std::exchange(t_default, &generator)) {}
 
 DefaultGeneratorScope::~DefaultGeneratorScope() { t_default = outer_; }
 
@@ -252,6 +264,11 @@ const at::Generator& default_cuda_generator(c10::DeviceIndex device) {
 
 c10::GeneratorImpl& default_generator(c10::Device device) {
   return *at::globalContext().defaultGenerator(device).unsafeGetGeneratorImpl();
+}
+
+at::Generator new_generator(c10::Device device) {
+  return device.is_cpu() ? at::detail::createCPUGenerator()
+                         : at::detail::getCUDAHooks().getNewGenerator(device.index());
 }
 
 const at::Generator& replay_generator(c10::Device device) {

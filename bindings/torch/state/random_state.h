@@ -74,26 +74,39 @@ class PrivateDraw {
   const at::Generator& generator() const { return *generator_; }
 
  private:
-  bool try_lock();
   void begin_twister(RandomState& state);
   void end_twister();
 
   GeneratorOffsets& offsets_;
   c10::GeneratorImpl& source_;
-  std::unique_lock<std::mutex> series_;  // no other thread is in a SeriesOfDraws
+  std::unique_lock<std::mutex> turn_;  // as TurnToDraw has it
   std::unique_lock<std::mutex> lock_;
   at::Generator* generator_ = nullptr;  // the calling thread's own
 };
 
+// A scope in which no other thread that is seen draws from a CUDA device's default generator.
+// Within one, another one of the same thread does nothing.
+class TurnToDraw {
+ public:
+  explicit TurnToDraw(c10::Device device);
+  ~TurnToDraw();
+  TurnToDraw(const TurnToDraw&) = delete;
+  TurnToDraw& operator=(const TurnToDraw&) = delete;
+
+  static bool is_taken_by_this_thread();
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
 // A scope in which the calling thread draws as if from the default generator of a CUDA device, by
 // several kernels. Meanwhile it may wait for Python, so that the generator cannot stay locked;
-// instead, recorded draws of other threads wait. What else is set in the generator meanwhile comes
-// after the draws; what is drawn from it unseen would be drawn twice, and is an error.
-// It is made and destroyed by one thread, which does not hold Python's lock when it makes it.
+// instead, draws of other threads wait for their turn. What else is set in the generator meanwhile
+// comes after the draws; what is drawn from it unseen would be drawn twice, and is an error.
+// It is made and destroyed by one thread, which must not have the turn before.
 class SeriesOfDraws {
  public:
   explicit SeriesOfDraws(c10::Device device);
-  ~SeriesOfDraws();
   SeriesOfDraws(const SeriesOfDraws&) = delete;
   SeriesOfDraws& operator=(const SeriesOfDraws&) = delete;
 
@@ -106,8 +119,8 @@ class SeriesOfDraws {
   [[nodiscard]] bool end(GeneratorOffsets& offsets, uint64_t offset);
 
  private:
+  const TurnToDraw turn_;
   c10::GeneratorImpl& source_;
-  std::unique_lock<std::mutex> series_;
   uint64_t seed_;
   uint64_t offset_;
 };
@@ -121,14 +134,11 @@ class DefaultGeneratorScope {
   DefaultGeneratorScope(const DefaultGeneratorScope&) = delete;
   DefaultGeneratorScope& operator=(const DefaultGeneratorScope&) = delete;
 
-  at::Generator generator() const { return generator_; }
-
   // Whether PyTorch's kernels on the device are given it: where they run on the CPU, or where the
   // call by which they ask could not be redirected, they are not. Requires: the device is in use.
   static bool is_possible(c10::Device device);
 
  private:
-  const at::Generator& generator_;
   const at::Generator* const outer_;
 };
 
@@ -138,6 +148,7 @@ constexpr const char* kDefaultCudaGenerator = "_ZN2at4cuda6detail23getDefaultCUD
 const at::Generator& default_cuda_generator(c10::DeviceIndex device);
 
 c10::GeneratorImpl& default_generator(c10::Device device);
+at::Generator new_generator(c10::Device device);
 // The calling thread's generator for replays on the device, which nothing else uses.
 const at::Generator& replay_generator(c10::Device device);
 

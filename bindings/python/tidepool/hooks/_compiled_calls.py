@@ -9,6 +9,8 @@ PyTorch's. Its results can be evicted then; they come back by running the whole 
 - The seeds that it draws are drawn before it runs, and handed to it: a replay draws nothing.
 - Where operators draw, too (attention with dropout, on CUDA), the job's call and replays draw all
   from a generator in the state that the default one had; that is left as if it had been drawn from.
+  A call in whose middle something else has drawn on its thread, as finalizers may, draws more than
+  others of the same sizes: what it makes is kept.
 - Results that show the same memory are one result of the operator, and are cut up afterwards.
 - Backward graphs are not recorded, because they would keep the activations that they read until
   they end, and free as they go otherwise. What they read is held while they run, on the CPU.
@@ -20,13 +22,12 @@ what is not recorded: kernels still run there when a call has ended.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import threading
 import types
 import weakref
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..job import _plugin
 from . import _graph_code
@@ -45,6 +46,10 @@ ALIGNS_INPUTS = "align_inputs_from_check_idxs."
 # The mode under which PyTorch calls a graph for the first time, to see whether custom operators
 # return their operands' memory. Graphs that are recorded call no custom operators.
 FIRST_CALL_MODE = "_AnalyzeCustomOpInputOutputMode"
+
+
+MORE_DRAWN = ("what a compiled graph has made cannot be made again: in its middle other code has "
+              "drawn from the same random generator")
 
 
 class Graphs:
@@ -97,7 +102,12 @@ class Graphs:
             if self._device != "cpu":
                 return None
             return self._call_beside(code, run, owner, inputs)
-        return self._call_recorded(graph, code, run, owner, inputs, *split)
+        if not code.drawing:
+            return self._call_recorded(graph, code, run, owner, inputs, *split)
+        with self._plugin.draws(split[0][0].device.index) as draws:
+            if draws is None:
+                return None
+            return self._call_recorded(graph, code, run, owner, inputs, *split, draws)
 
     def _add(self, owner) -> Graph:
         if self._library is None:
@@ -194,7 +204,7 @@ class Graphs:
         return results
 
     def _call_recorded(self, graph: Graph, code: _graph_code.GraphCode, run, owner, inputs,
-                       tensors: list, numbers: list[int]):
+                       tensors: list, numbers: list[int], draws: _plugin.Draws | None = None):
         values = list(inputs)
         for place in code.written:
             copy = values[place].clone()
@@ -204,21 +214,17 @@ class Graphs:
         tensors += [graph.draw(seeds, tensors[0].device) for seeds in code.seeds]
         if isinstance(inputs, list):
             inputs.clear()
-        call, token = _Call(run, owner, []), next(self._tokens)
+        numbers += draws.state if draws else []
+        call, token = _Call(run, owner, [], draws), next(self._tokens)
         self._calls[token] = call
         try:
-            with self._unwatched(), self._draws(code, tensors[0].device) as call.draws:
-                numbers += call.draws.state if call.draws else []
+            with self._unwatched():
                 made = self._operator(graph.number, token, tensors, numbers, graph.made)
         finally:
             del self._calls[token]
         for place, new in zip(code.written, made[graph.made - len(code.written):], strict=True):
             self._write(values[place], new)
         return graph.put_together(values, made, call.others)
-
-    def _draws(self, code: _graph_code.GraphCode, device):
-        """Return a context in which a graph may draw, which gives what it draws from, or None."""
-        return self._plugin.draws(device.index) if code.drawing else contextlib.nullcontext()
 
     def _write(self, value, new) -> None:
         """Write a tensor as generated code does, which counts no version."""
@@ -230,8 +236,7 @@ class Graphs:
             value.copy_(new)
 
 
-@dataclasses.dataclass
-class _Call:
+class _Call(NamedTuple):
     """What the operator's kernel needs for a call of the job's, and tells about it."""
 
     run: Any
@@ -241,7 +246,7 @@ class _Call:
     # copy of an input, because it was not aligned, and returns this or a view of it: what it
     # returns.
     others: list
-    draws: _plugin.Draws | None = None  # beside the seeds that are handed to it
+    draws: _plugin.Draws | None
 
 
 class Graph:
@@ -255,6 +260,7 @@ class Graph:
         self.kept = ""  # why it is not recorded
         self.number_places: list[int] | None = None  # of inputs that are numbers
         self.as_known: Any = None
+        self._draws: dict[tuple, int] = {}  # by the sizes of what it is given: how far, at least
         self._plugin, self._torch = plugin, torch
         self._storage_of, self._drawn = storage_of, drawn
         self._callable = owner.current_callable
@@ -325,22 +331,32 @@ class Graph:
         places = self.number_places or []
         for place, value in zip(places, numbers, strict=False):
             arguments.insert(place, value)
-        draws = self._draws_of(tensors[0].device, numbers[len(places):], call)
+        state = numbers[len(places):]
+        draws = call.draws if call else None
+        if state and draws is None:  # a replay
+            draws = _plugin.Draws(tensors[0].device.index, *state)
         for place in code.written:
             arguments[place] = arguments[place].clone()
         written = [arguments[place] for place in code.written]
         given = list(arguments)
         with self._plugin.drawing(draws) if draws else contextlib.nullcontext():
             results = call.run(call.owner, arguments) if call else self._callable(arguments)
+        if draws and not self._draws_as_before(tensors, numbers, draws):
+            if call is None:
+                raise RuntimeError(MORE_DRAWN)
+            self._plugin.note_own_kernel(False)  # so that the call is not recorded
         if call:
             call.others.extend(self._told(k, results, given) for k in self._others)
         return [results[k] for k in self._bases] + written
 
-    def _draws_of(self, device, state: list[int], call: _Call | None) -> _plugin.Draws | None:
-        """Return what a call of the job's or a replay draws from; None if not by our means."""
-        if call is not None:
-            return call.draws
-        return _plugin.Draws(device.index, *state) if state else None
+    def _draws_as_before(self, tensors: list, numbers: list[int], draws: _plugin.Draws) -> bool:
+        """Return whether the graph has drawn as far as before, when it was given such sizes."""
+        assert draws.until is not None
+        given = (*(value.size() for value in tensors), *numbers[:-len(draws.state)])
+        drawn = draws.until - draws.offset
+        known = self._draws.setdefault(given, drawn)
+        self._draws[given] = min(known, drawn)
+        return drawn == known
 
     def _told(self, k: int, results, given: list) -> Any:
         """Return what `_Call.others` has of a result."""

@@ -208,8 +208,8 @@ class Plugin:
     def draws(self, device: int) -> Iterator[Draws | None]:
         """Have compiled code draw from a CUDA device's default generator until the block ends.
 
-        None: that cannot be repeated, because a CUDA graph is being captured. Meanwhile other
-        threads' recorded draws wait.
+        None: that cannot be repeated, because a CUDA graph is being captured, or this thread is in
+        such a block already. Meanwhile PyTorch's draws in other threads wait.
         """
         seed, offset = ctypes.c_int64(), ctypes.c_int64()
         begun = self.library.tidepool_begin_draws(device, ctypes.byref(seed), ctypes.byref(offset))
