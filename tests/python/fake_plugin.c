@@ -125,9 +125,9 @@ void* tidepool_begin_draws(int device, uint64_t* seed, uint64_t* offset) {
   *offset = 8;
   return seed;
 }
-int tidepool_end_draws(void* draws, uint64_t offset, char* error, size_t capacity) {
+int tidepool_end_draws(void* draws, uint64_t offset) {
   note("draws end", offset == 12 ? "at 12" : "elsewhere");
-  return error == NULL || capacity == 0 || draws == NULL;
+  return draws == NULL;
 }
 void tidepool_draw_from(int device, uint64_t seed, uint64_t offset) {
   note("draw from", device == 0 && seed == UINT64_MAX && offset == 8 ? "0, max, 8" : "elsewhere");

@@ -8,11 +8,13 @@ and misuses. Under Tidepool a case may evict by hand; without, that does nothing
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -231,6 +233,54 @@ def drawn_by_two_threads() -> dict:
     return {"prints": [], "wrong": wrong}
 
 
+@contextlib.contextmanager
+def drawing_as_a_graph() -> Iterator[None]:
+    """Draw as compiled graphs do, under Tidepool."""
+    if not plugin():
+        yield
+        return
+    with plugin().draws(0) as draws:
+        before = plugin().thread(0)
+        with plugin().drawing(draws):
+            yield
+        plugin().thread(before)
+
+
+def drawn_in_turns() -> dict:
+    """Draw as a graph does, while another thread wants to, which has to wait, and sets a state."""
+    torch.manual_seed(5)
+    x = torch.ones(64, 64, device="cuda")
+    order, dropped = [], []
+
+    def drop() -> None:
+        dropped.append(F.dropout(x, 0.5))
+        order.append("thread")
+
+    thread = threading.Thread(target=drop)
+    with drawing_as_a_graph():
+        if plugin():
+            plugin().thread(1)  # which the new thread inherits
+            thread.start()
+            plugin().thread(0)
+            thread.join(0.5)
+        drawn = torch.rand(64, device="cuda")
+        order.append("graph")
+    if not plugin():
+        thread.start()
+    thread.join()
+    generator = torch.cuda.default_generators[0]
+    offsets = [generator.get_offset()]
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for offset in (1000, 1200, 8):
+            with drawing_as_a_graph():
+                torch.rand(64, device="cuda")
+                generator.set_offset(offset)
+            offsets.append(generator.get_offset())
+    return {"prints": [*prints(drawn, *dropped), *map(str, offsets)], "order": order,
+            "warnings": [str(each.message) for each in given]}
+
+
 def scalars_of_the_host() -> dict:
     """Use numbers and small CPU tensors that change after they were read."""
     x = torch.randn(64, 64, device="cuda")
@@ -374,8 +424,8 @@ def capture_refused() -> dict:
 
 CASES = {case.__name__: case for case in (
     other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
-    recorded_while_evicted, captured, captured_draws, two_devices, drawn,
-    drawn_by_attention, drawn_by_two_threads, scalars_of_the_host, varying, switched,
+    recorded_while_evicted, captured, captured_draws, two_devices, drawn, drawn_by_attention,
+    drawn_by_two_threads, drawn_in_turns, scalars_of_the_host, varying, switched,
     workspace_refused, replay_refused, pool_needs_room, capture_refused)}
 
 

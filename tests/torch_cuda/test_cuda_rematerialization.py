@@ -7,6 +7,7 @@ high-water mark sees them; memory is mapped in pages of 64 KiB, because the netw
 import pytest
 import torch
 from selection import FULL
+from tidepool.job import _plugin
 from value_traces import strange_calls
 
 pytestmark = pytest.mark.torch_floor
@@ -24,7 +25,7 @@ DEVICE = {"memory": "8GiB", "granularity": "64KiB"}
 AMPLE = "256MiB"
 CASES = ("other_stream_restores", "input_written_after_a_hidden_read",
          "input_dies_after_a_hidden_read", "recorded_while_evicted", "captured", "captured_draws",
-         "two_devices", "drawn", "drawn_by_attention", "drawn_by_two_threads",
+         "two_devices", "drawn", "drawn_by_attention", "drawn_by_two_threads", "drawn_in_turns",
          "scalars_of_the_host", "varying", "switched",
          "workspace_refused", "replay_refused", "capture_refused")
 CHAOTIC = [(job, chaos) for number, job in enumerate(JOBS) for chaos in CHAOS
@@ -147,6 +148,12 @@ def test_attention_that_drops_out_comes_back(cases):
 
 def test_threads_that_draw_at_once_have_what_they_drew(cases):
     assert [found["drawn_by_two_threads"]["wrong"] for found in cases] == [[], []]
+
+
+def test_other_threads_wait_for_a_graph_that_draws(cases):
+    """A later state that is set meanwhile looks like a draw that was not seen."""
+    assert [found["drawn_in_turns"]["order"] for found in cases] == [["graph", "thread"]] * 2
+    assert cases[1]["drawn_in_turns"]["warnings"] == [_plugin.TWICE_DRAWN] * 2
 
 
 def test_recurrent_layers_keep_their_dropout_state(cases):

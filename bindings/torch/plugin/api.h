@@ -195,10 +195,9 @@ TIDEPOOL_EXPORT void tidepool_let_all_go(void* held);
 // until the draws are ended, by this thread. Returns nullptr, and has begun nothing, while a CUDA
 // graph is captured, and within such draws of this thread's.
 TIDEPOOL_EXPORT void* tidepool_begin_draws(int device, uint64_t* seed, uint64_t* offset);
-// Leaves the generator as if the graph had drawn up to `offset`. Returns 0; or 1 and a message if
-// somebody else has drawn from it meanwhile, unseen.
-TIDEPOOL_EXPORT int tidepool_end_draws(void* draws, uint64_t offset, char* error,
-                                       size_t error_bytes);
+// Leaves the generator as if the graph had drawn up to `offset`. Returns 0; or 1 if somebody else
+// has drawn from it meanwhile, unseen, or set it to a later state, where it stays then.
+TIDEPOOL_EXPORT int tidepool_end_draws(void* draws, uint64_t offset);
 // Has the calling thread's kernels draw from a generator in this state, instead of the device's
 // default one, until tidepool_drawn(), which returns the offset they have come to. Calls nest.
 TIDEPOOL_EXPORT void tidepool_draw_from(int device, uint64_t seed, uint64_t offset);

@@ -102,7 +102,7 @@ class TurnToDraw {
 // A scope in which the calling thread draws as if from the default generator of a CUDA device, by
 // several kernels. Meanwhile it may wait for Python, so that the generator cannot stay locked;
 // instead, draws of other threads wait for their turn. What else is set in the generator meanwhile
-// comes after the draws; what is drawn from it unseen would be drawn twice, and is an error.
+// comes after the draws; what is drawn from it unseen has been drawn twice.
 // It is made and destroyed by one thread, which must not have the turn before.
 class SeriesOfDraws {
  public:
@@ -115,7 +115,7 @@ class SeriesOfDraws {
   uint64_t seed() const { return seed_; }
   uint64_t offset() const { return offset_; }
   // Leaves the generator as if the kernels had drawn from it up to `offset`. False: somebody else
-  // has drawn from it since.
+  // has drawn from it since, or set it to a later state; it stays there.
   [[nodiscard]] bool end(GeneratorOffsets& offsets, uint64_t offset);
 
  private:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import threading
+import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,12 @@ _Message = ctypes.c_char * _MESSAGE_BYTES  # create_string_buffer would be trace
 
 EVICTED = 3  # tidepool_state; 1 and 2 are resident
 TRACKED_STATES = (1, 2, EVICTED)
+
+
+# What is drawn by PyTorch's operators waits meanwhile.
+TWICE_DRAWN = ("while a compiled graph drew from the default CUDA generator, something else set a "
+               "later state of it, or drew from it in a way that Tidepool does not see, as replays "
+               "of CUDA graphs do: if it drew, both have drawn the same random numbers")
 
 
 class AttachError(RuntimeError):
@@ -71,7 +78,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
                                          ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
     "tidepool_let_all_go": (None, [_ADDRESS]),
     "tidepool_begin_draws": (_ADDRESS, [ctypes.c_int, *[ctypes.POINTER(ctypes.c_int64)] * 2]),
-    "tidepool_end_draws": (ctypes.c_int, [_ADDRESS, ctypes.c_int64, _TEXT, _SIZE]),
+    "tidepool_end_draws": (ctypes.c_int, [_ADDRESS, ctypes.c_int64]),
     "tidepool_draw_from": (None, [ctypes.c_int, ctypes.c_int64, ctypes.c_int64]),
     "tidepool_drawn": (ctypes.c_int64, []),
     "tidepool_made_by_graph": (None, [ctypes.POINTER(_ADDRESS), _SIZE]),
@@ -221,7 +228,8 @@ class Plugin:
             yield draws
         finally:
             until = draws.offset if draws.until is None else draws.until
-            self._run(self.library.tidepool_end_draws, begun, until)
+            if self.library.tidepool_end_draws(begun, until):
+                warnings.warn(TWICE_DRAWN, RuntimeWarning, stacklevel=2)
 
     @contextlib.contextmanager
     def drawing(self, draws: Draws) -> Iterator[None]:
