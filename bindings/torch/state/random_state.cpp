@@ -263,7 +263,11 @@ const at::Generator& default_cuda_generator(c10::DeviceIndex device) {
 }
 
 c10::GeneratorImpl& default_generator(c10::Device device) {
-  return *at::globalContext().defaultGenerator(device).unsafeGetGeneratorImpl();
+  const at::Generator* const scope = std::exchange(t_default, nullptr);
+  c10::GeneratorImpl* const found =
+      at::globalContext().defaultGenerator(device).unsafeGetGeneratorImpl();
+  t_default = scope;
+  return *found;
 }
 
 at::Generator new_generator(c10::Device device) {

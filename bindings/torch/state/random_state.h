@@ -147,6 +147,7 @@ class DefaultGeneratorScope {
 constexpr const char* kDefaultCudaGenerator = "_ZN2at4cuda6detail23getDefaultCUDAGeneratorEa";
 const at::Generator& default_cuda_generator(c10::DeviceIndex device);
 
+// The job's default generator, also within such a scope.
 c10::GeneratorImpl& default_generator(c10::Device device);
 at::Generator new_generator(c10::Device device);
 // The calling thread's generator for replays on the device, which nothing else uses.
