@@ -29,7 +29,9 @@ class Watched:
     def make(self, kind=torch.optim.SGD, **options):
         weight = torch.nn.Parameter(torch.ones(3))
         weight.grad = torch.ones(3)
-        return type(kind.__name__, (self.base, kind), {"step": kind.step})([weight], **options)
+        # PyTorch wraps the step of a class when it first makes such an optimizer.
+        step = kind.step.__wrapped__ if getattr(kind.step, "hooked", False) else kind.step
+        return type(kind.__name__, (self.base, kind), {"step": step})([weight], **options)
 
     def taken(self):
         taken, self.calls[:] = list(self.calls), []
