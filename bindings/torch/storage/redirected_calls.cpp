@@ -50,12 +50,13 @@ void note_tensor(Metadata* metadata, const at::Tensor& tensor) {
 struct Redirection {
   const char* name;
   void* target;
+  bool for_cuda = false;  // only the CUDA plugin's
 };
 const Redirection kRedirections[] = {
     {"_ZN3c1020isSharedStorageAliasERKNS_7StorageES2_", reinterpret_cast<void*>(&share_bytes)},
     {"_ZN5torch8profiler4impl21RawTensorMetadataBaseC2ERKN2at6TensorE",
      reinterpret_cast<void*>(&note_tensor)},
-    {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator)},
+    {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator), true},
 };
 
 // The functions that a library calls in others, as its dynamic section lists them.
@@ -100,8 +101,8 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
     const uintptr_t place = library->dlpi_addr + slot.r_offset;
     if (place >= fixed_begin && place < fixed_end) continue;
     for (const Redirection& each : kRedirections) {
+      if (each.for_cuda && !host_is_foreign()) continue;
       if (std::strcmp(calls.names + symbol.st_name, each.name) != 0) continue;
-      if (each.name == kDefaultCudaGenerator && !host_is_foreign()) continue;
       __atomic_store_n(reinterpret_cast<void**>(place), each.target, __ATOMIC_RELEASE);
     }
   }

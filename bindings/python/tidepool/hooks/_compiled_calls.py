@@ -46,8 +46,6 @@ ALIGNS_INPUTS = "align_inputs_from_check_idxs."
 # The mode under which PyTorch calls a graph for the first time, to see whether custom operators
 # return their operands' memory. Graphs that are recorded call no custom operators.
 FIRST_CALL_MODE = "_AnalyzeCustomOpInputOutputMode"
-
-
 MORE_DRAWN = ("what a compiled graph has made cannot be made again: in its middle other code has "
               "drawn from the same random generator")
 
@@ -260,7 +258,7 @@ class Graph:
         self.kept = ""  # why it is not recorded
         self.number_places: list[int] | None = None  # of inputs that are numbers
         self.as_known: Any = None
-        self._draws: dict[tuple, int] = {}  # by the sizes of what it is given: how far, at least
+        self._least_drawn: dict[tuple, int] = {}  # how far, by the sizes of what it is given
         self._plugin, self._torch = plugin, torch
         self._storage_of, self._drawn = storage_of, drawn
         self._callable = owner.current_callable
@@ -354,8 +352,8 @@ class Graph:
         assert draws.until is not None
         given = (*(value.size() for value in tensors), *numbers[:-len(draws.state)])
         drawn = draws.until - draws.offset
-        known = self._draws.setdefault(given, drawn)
-        self._draws[given] = min(known, drawn)
+        known = self._least_drawn.setdefault(given, drawn)
+        self._least_drawn[given] = min(known, drawn)
         return drawn == known
 
     def _told(self, k: int, results, given: list) -> Any:

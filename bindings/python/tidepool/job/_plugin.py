@@ -24,7 +24,6 @@ _Message = ctypes.c_char * _MESSAGE_BYTES  # create_string_buffer would be trace
 EVICTED = 3  # tidepool_state; 1 and 2 are resident
 TRACKED_STATES = (1, 2, EVICTED)
 
-
 # What is drawn by PyTorch's operators waits meanwhile.
 TWICE_DRAWN = ("while a compiled graph drew from the default CUDA generator, something else set a "
                "later state of it, or drew from it in a way that Tidepool does not see, as replays "
