@@ -50,10 +50,10 @@ void OperatorCall::begin_foreseen() {
   const uint64_t type = type_ != nullptr ? std::hash<std::string_view>()(type_->name) : 0;
   const uint64_t site = type ^ site_ << 48;
   const std::span<Storage* const> met{storages.data(), storages.size()};
-  const bool prefetches = context_.prefetcher.enabled();
-  if (prefetches) context_.prefetcher.before_meeting(met);
+  const bool foresees = contents_.foreseen.enabled();
+  if (foresees) context_.prefetcher.before_meeting(met);
   foreseen_ = context_.step_history->begin(site, met, contents_.residency.now());
-  if (prefetches) context_.prefetcher.after_meeting(met);
+  if (foresees) contents_.foreseen.after_meeting(met);
   tell_foreseen();
 }
 
@@ -63,10 +63,10 @@ void OperatorCall::tell_foreseen() {
 }
 
 void OperatorCall::finish_foreseen(std::span<Storage* const> outputs) {
-  const bool prefetches = context_.prefetcher.enabled();
-  if (prefetches) context_.prefetcher.before_meeting(outputs);
+  const bool foresees = contents_.foreseen.enabled();
+  if (foresees) context_.prefetcher.before_meeting(outputs);
   context_.step_history->finish(foreseen_, outputs);
-  if (prefetches) context_.prefetcher.after_meeting(outputs);
+  if (foresees) contents_.foreseen.after_meeting(outputs);
   tell_foreseen();
 }
 

@@ -70,7 +70,7 @@ void Runtime::on_evicted_storage_freed(Storage* storage) {
 
 bool Runtime::end_storage(Storage* storage, void* address) {
   contents_.backend.forget(*storage);
-  if (prefetcher_.enabled()) [[unlikely]]
+  if (contents_.foreseen.enabled()) [[unlikely]]
     prefetcher_.forget(*storage);
   if (JobObserver* listener = observation_.listener()) [[unlikely]]
     listener->died(*storage);
@@ -145,7 +145,7 @@ void Runtime::end_step() {
   DeviceLock lock(mutex());
   if (calls_.step_history != nullptr) {
     calls_.step_history->end_step(contents_.residency.now());
-    if (prefetcher_.enabled()) prefetcher_.end_step();
+    if (contents_.foreseen.enabled()) prefetcher_.end_step();
   } else if (contents_.residency.evictions > 0) {
     calls_.step_history = contents_.policy->step_history();
   }
@@ -327,7 +327,7 @@ void Runtime::check_invariants() {
   contents_.dependent_cut.check_invariants();
   contents_.queue.check_invariants();
   contents_.policy->check_invariants();
-  prefetcher_.check_invariants();
+  contents_.foreseen.check_invariants();
   if (!quiet) return;
   contents_.store.for_each_value([](const Value& value) {
     TIDEPOOL_CHECK(value.uses == 0 && value.locks == 0, "%u uses and %u locks are left over",

@@ -37,11 +37,19 @@ class Policy {
   virtual double price(Storage& storage, const Circumstances& now) = 0;
 
   // The price, in the unit of price(), of time that is certainly spent on making room of the
-  // storage: `ns` of copying its contents elsewhere, or of moving pages. nullopt: the policy does
-  // not weigh time, and nothing is copied, as in the papers.
+  // storage: `ns` of moving its contents, or pages. nullopt: the policy does not weigh time, and
+  // nothing is copied, as in the papers.
   virtual std::optional<double> time_price(uint64_t ns, const Circumstances& now) const {
     static_cast<void>(ns), static_cast<void>(now);
     return std::nullopt;
+  }
+
+  // The same for `ns` of copying the contents elsewhere and back, where they are to be used next in
+  // `until_use_ns` of operators' time; 0: nothing is foreseen for them.
+  virtual std::optional<double> copy_price(uint64_t ns, uint64_t until_use_ns,
+                                           const Circumstances& now) const {
+    static_cast<void>(until_use_ns);
+    return time_price(ns, now);
   }
 
   // Whether contents that `copy_ns` would copy elsewhere and back, and whose operator takes

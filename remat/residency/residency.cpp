@@ -27,14 +27,16 @@ bool remember(ContentCheck& check, const Storage& storage) {
 }  // namespace
 
 Residency::Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy,
-                     LineageStore& store, std::unique_ptr<Tier> tier)
+                     LineageStore& store, const ForeseenStorages& foreseen,
+                     std::unique_ptr<Tier> tier)
     : copies(std::move(tier), store),
       check(backend),
       watch(backend),
       allocator_(allocator),
       backend_(backend),
       policy_(policy),
-      store_(store) {
+      store_(store),
+      foreseen_(foreseen) {
   list_.previous = list_.next = &list_;
 }
 
@@ -80,7 +82,8 @@ double Residency::copying_price(const Storage& storage, const Circumstances& now
   const uint64_t ns = copies.cost_ns(*storage.current);
   if (ns == UINT64_MAX) return kNever;
   const double factor = copies.is_ahead(*storage.current) ? kFactorAhead : kFactor;
-  return factor * policy_.time_price(ns, now).value_or(kNever);
+  const uint64_t until_use_ns = foreseen_.time_until_use_ns(storage);
+  return factor * policy_.copy_price(ns, until_use_ns, now).value_or(kNever);
 }
 
 double Residency::price(Storage& storage, size_t free_beside_bytes) const {

@@ -25,15 +25,17 @@
 #include "remat/lineage/lineage_store.h"
 #include "remat/policies/policy.h"
 #include "remat/residency/copies.h"
+#include "remat/steps/foreseen_storages.h"
 #include "remat/tier/tier.h"
 
 namespace tidepool::remat {
 
 class Residency {
  public:
-  // `tier`: nullptr if there is none; then nothing is evicted whose value has no producer.
+  // `foreseen` outlives it. `tier`: nullptr if there is none; then nothing is evicted whose value
+  // has no producer.
   Residency(BudgetedAllocator& allocator, Backend& backend, Policy& policy, LineageStore& store,
-            std::unique_ptr<Tier> tier = nullptr);
+            const ForeseenStorages& foreseen, std::unique_ptr<Tier> tier = nullptr);
 
   // The logical clock counts the time of the job's operators, so that prices are the same in every
   // run whose operators cost the same. It advances by at least one for each operator.
@@ -176,6 +178,7 @@ class Residency {
   Backend& backend_;
   Policy& policy_;
   LineageStore& store_;
+  const ForeseenStorages& foreseen_;
   std::optional<SplitMix> random_ways_;
   bool roots_leave_ = true;
   bool copies_roots_ahead_ = true;

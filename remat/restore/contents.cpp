@@ -14,7 +14,8 @@ Contents::Contents(BudgetedAllocator& the_allocator, Backend& the_backend,
       backend(the_backend),
       store(*this),
       policy(make_policy(policy_name, store, seed)),
-      residency(allocator, backend, *policy, store, std::move(tier)),
+      foreseen(tier != nullptr ? policy->step_history() : nullptr),
+      residency(allocator, backend, *policy, store, foreseen, std::move(tier)),
       dependent_cut(store, residency),
       queue(backend),
       replay_order(allocator, backend) {
@@ -41,7 +42,8 @@ void Contents::settle_prices() {
 }
 
 size_t Contents::side_bytes() const {
-  return residency.bookkeeping_bytes() + policy->bookkeeping_bytes() + backend.side_bytes();
+  return residency.bookkeeping_bytes() + foreseen.bookkeeping_bytes() +
+         policy->bookkeeping_bytes() + backend.side_bytes();
 }
 
 }  // namespace tidepool::remat

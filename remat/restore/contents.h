@@ -1,8 +1,9 @@
 // Contents: the contents of one device's storages, as several parts know them: which operators made
-// them (store), what evicting them costs (policy), where their bytes are (residency), what depends
-// on a root that is lost (dependent_cut), which thread may restore (queue), and how hidden work is
-// ordered on streams (replay_order). It makes these parts, each of which has its own state and its
-// own contract; whatever restores, moves, changes or bounds contents gets all of them together.
+// them (store), what evicting them costs (policy), when they are used next (foreseen), where their
+// bytes are (residency), what depends on a root that is lost (dependent_cut), which thread may
+// restore (queue), and how hidden work is ordered on streams (replay_order). It makes these parts,
+// each of which has its own state and its own contract; whatever restores, moves, changes or bounds
+// contents gets all of them together.
 // Not thread safe: the device's lock is held, also when it is destroyed.
 #pragma once
 
@@ -19,6 +20,7 @@
 #include "remat/residency/replay_stream_order.h"
 #include "remat/residency/residency.h"
 #include "remat/restore/restoration_queue.h"
+#include "remat/steps/foreseen_storages.h"
 
 namespace tidepool::remat {
 
@@ -52,6 +54,7 @@ class Contents final : private LineageStore::Observer {
   Backend& backend;
   LineageStore store;
   const std::unique_ptr<Policy> policy;
+  ForeseenStorages foreseen;  // it is only told of them where there is a tier
   Residency residency;
   DependentCut dependent_cut;
   RestorationQueue queue;

@@ -12,7 +12,7 @@ Prefetcher::Prefetcher(Contents& contents, Restorer& restorer, const StepHistory
     : contents_(contents),
       restorer_(restorer),
       history_(history),
-      storages_(history),
+      storages_(contents.foreseen),
       write_behind_(std::make_unique<WriteBehind>(contents, storages_, history)) {
   const Tier* const tier = contents.residency.copies.tier();
   enabled_ = history != nullptr && tier != nullptr && tier->runs_beside();
@@ -23,7 +23,7 @@ Prefetcher::~Prefetcher() = default;
 void Prefetcher::left(const Storage& storage, bool ahead) { write_behind_->left(storage, ahead); }
 
 size_t Prefetcher::bookkeeping_bytes() const {
-  return storages_.bookkeeping_bytes() + write_behind_->bookkeeping_bytes() + bytes_of(due_);
+  return write_behind_->bookkeeping_bytes() + bytes_of(due_);
 }
 
 void Prefetcher::before_meeting(std::span<Storage* const> storages) {
@@ -31,10 +31,6 @@ void Prefetcher::before_meeting(std::span<Storage* const> storages) {
     if (storage != nullptr && storage->prefetched) end_prefetch(*storage, !storage->evicted);
   }
   storages_.before_meeting(storages);
-}
-
-void Prefetcher::after_meeting(std::span<Storage* const> storages) {
-  storages_.after_meeting(storages);
 }
 
 void Prefetcher::forget(Storage& storage) {

@@ -17,8 +17,8 @@
 
 #include "remat/lineage/container_bytes.h"
 #include "remat/restore/contents.h"
-#include "remat/restore/foreseen_storages.h"
 #include "remat/restore/restorer.h"
+#include "remat/steps/foreseen_storages.h"
 #include "remat/steps/step_history.h"
 
 namespace tidepool::remat {
@@ -33,12 +33,12 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // Whether early loads gain anything here. If not, nothing else needs to be called.
+  // Whether early loads gain anything here. If not, only what keeps Contents::foreseen needs to be
+  // called.
   bool enabled() const { return enabled_; }
 
-  // Says which storages the history is about to meet, and which it has met.
+  // Says which storages the history is about to meet.
   void before_meeting(std::span<Storage* const> storages);
-  void after_meeting(std::span<Storage* const> storages);
   // The storage dies.
   void forget(Storage& storage);
   // The history has ended a step.
@@ -67,7 +67,6 @@ class Prefetcher {
   Statistics statistics;
 
   size_t bookkeeping_bytes() const;
-  void check_invariants() const { storages_.check_invariants(); }
 
  private:
   // So many copies that will be read are looked at, at most; and so many operands.
@@ -92,7 +91,7 @@ class Prefetcher {
   Restorer& restorer_;
   const StepHistory* const history_;
   bool enabled_;
-  ForeseenStorages storages_;
+  ForeseenStorages& storages_;
   const std::unique_ptr<WriteBehind> write_behind_;
   bool busy_ = false;                     // a thread is in advance()
   std::vector<Load> due_;                 // in the order of their reads

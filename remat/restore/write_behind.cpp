@@ -44,7 +44,7 @@ bool WriteBehind::pays(uint32_t number, StepHistory::Position from,
   const StepList& list = history_->expected_list();
   const Tier& tier = *contents_.residency.copies.tier();
   const uint64_t copies_ns = tier.store_ns(list.bytes[number]) + tier.load_ns(list.bytes[number]);
-  return list.entries[until].start_ns - list.entries[from].start_ns >= kPaying * copies_ns;
+  return list.start_ns_of(until) - list.start_ns_of(from) >= kPaying * copies_ns;
 }
 
 void WriteBehind::add_wanted(const std::vector<Departure>& departures) {
@@ -63,6 +63,22 @@ void WriteBehind::add_wanted(const std::vector<Departure>& departures) {
     if (after != uses.end() && !pays(departure.number, ready, *after)) continue;
     coming_.push_back(
         {ready, departure.position, departure.number, static_cast<uint32_t>(after - uses.begin())});
+  }
+}
+
+// What left before a step had used it will do so in the next step, too: it may be copied once this
+// one has used it for the last time.
+void WriteBehind::add_wanted_next(const std::vector<Departure>& departures) {
+  if (!history_->expects_repetition()) return;
+  const StepHistory::Position calls = history_->expected_calls();
+  for (const Departure& departure : departures) {
+    if (departure.number >= made_.size() || made_[departure.number] > 0) continue;
+    const auto uses = history_->uses(departure.number);
+    if (uses.empty() || uses.front() < departure.position) continue;
+    const StepHistory::Position until = calls + uses.front();
+    if (!pays(departure.number, uses.back(), until)) continue;
+    coming_.push_back({uses.back(), calls + departure.position, departure.number,
+                       static_cast<uint32_t>(uses.size())});
   }
 }
 
@@ -101,6 +117,7 @@ void WriteBehind::expect() {
   reserve_bytes_ = 0;
   add_wanted(kind->last);
   add_wanted(kind->before);
+  add_wanted_next(kind->last);
   // Between two of its uses a storage leaves once, when it did in the last step.
   std::stable_sort(coming_.begin(), coming_.end(), [](const Wanted& a, const Wanted& b) {
     return std::tie(a.number, a.uses) < std::tie(b.number, b.uses);

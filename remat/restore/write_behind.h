@@ -17,7 +17,7 @@
 
 #include "remat/lineage/container_bytes.h"
 #include "remat/restore/contents.h"
-#include "remat/restore/foreseen_storages.h"
+#include "remat/steps/foreseen_storages.h"
 #include "remat/steps/step_history.h"
 
 namespace tidepool::remat {
@@ -78,6 +78,7 @@ class WriteBehind {
 
   void expect();
   void add_wanted(const std::vector<Departure>& departures);
+  void add_wanted_next(const std::vector<Departure>& departures);
   void find_spares();
   bool pays(uint32_t number, StepHistory::Position from, StepHistory::Position until) const;
   // Whether the link has time for the copy, or the copy would be late otherwise.

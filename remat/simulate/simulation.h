@@ -29,6 +29,8 @@ struct PlannerConfig {
   // Whether a candidate that runs with the recorded times is accepted where none runs with all
   // these times, and the step fails without a plan.
   bool recorded_times_suffice = false;
+  // Whether the job goes on with such a step after it.
+  bool follows_itself = true;
   uint64_t seed = 1;
   // The time that a search for room takes for each block that it prices, and the share of a step's
   // time that searches may take for nothing, because hosts run ahead of devices. Plans count what

@@ -242,7 +242,7 @@ uint64_t StepHistory::time_until_ns(Position position) const {
   if (position < now) return 0;
   const List& list = expected();
   const uint64_t start_ns = now < list.entries.size() ? list.entries[now].start_ns : list.length_ns;
-  const uint64_t end_ns = position == kNever ? 2 * list.length_ns : list.entries[position].start_ns;
+  const uint64_t end_ns = position == kNever ? 2 * list.length_ns : list.start_ns_of(position);
   return end_ns - start_ns;
 }
 

@@ -93,6 +93,12 @@ class StepHistory {
   uint32_t expected_storages() const { return expected().numbers(); }
   // The expected step itself. Requires: matching().
   const StepList& expected_list() const { return expected(); }
+  // Whether another such step follows the expected one, as far as is known. Requires: matching().
+  bool expects_repetition() const {
+    if (foreseeing()) return false;
+    const Kind& kind = kinds_[expected_];
+    return kind.next == 0 || kind.next == kind.list.fingerprint;
+  }
   // Whether the expected step is one of a size that is foreseen.
   bool foreseeing() const { return expected_ == kForeseen; }
   // Whether foreseeing() has begun since the last call.

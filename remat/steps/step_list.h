@@ -69,6 +69,13 @@ struct StepList {
            std::equal(other.entries.begin(), other.entries.end(), entries.begin(), same_call);
   }
 
+  // When the call at `position` begins, since the step's start. Positions from the number of calls
+  // on are those of another such step that follows.
+  uint64_t start_ns_of(size_t position) const {
+    if (position < entries.size()) return entries[position].start_ns;
+    return length_ns + entries[position - entries.size()].start_ns;
+  }
+
   // The time of each call: until the next one began, or the step ended.
   std::vector<uint64_t> call_ns() const {
     std::vector<uint64_t> times;

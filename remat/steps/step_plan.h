@@ -29,7 +29,9 @@ struct DroppedGap {
 struct StepPlan {
   std::string policy = "needed-cost";  // one that PlannedPolicy has
   double use_share = 0.5;              // of next-use: how much the time of the next use counts
-  std::vector<float> weights;          // by output; empty: all are 1
+  // With a tier: how much the time of the next use counts for the price of a copy; 0: not at all.
+  double copy_share = 0;
+  std::vector<float> weights;  // by output; empty: all are 1
   Preference preference = Preference::kCheapest;
   // What leaves before all else; what is not listed leaves last. Nothing: the prices alone decide.
   std::optional<std::vector<DroppedGap>> gaps;
@@ -37,8 +39,8 @@ struct StepPlan {
 
   // Whether a step goes the same way without the plan.
   bool is_none() const {
-    return policy == "needed-cost" && weights.empty() && preference == Preference::kCheapest &&
-           !gaps;
+    return policy == "needed-cost" && copy_share == 0 && weights.empty() &&
+           preference == Preference::kCheapest && !gaps;
   }
 };
 

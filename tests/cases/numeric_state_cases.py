@@ -76,6 +76,28 @@ def case_threads_of_one_that_begins_with_a_replay():
     return results
 
 
+def case_threads_of_one_whose_number_is_that_of_the_replay_by_chance():
+    """A new thread has OpenMP's own number until its first kernel, whatever PyTorch's is."""
+    openmp = ctypes.CDLL(None)
+    numbers = []
+    asking = threading.Thread(target=lambda: numbers.append(openmp.omp_get_max_threads()))
+    asking.start()
+    asking.join()
+    x = torch.from_numpy(torch.randn(600, 600).numpy().copy())  # it stays
+    before = torch.get_num_threads()
+    torch.set_num_threads(numbers[0])
+    try:
+        made = [x.sum(), x.var(), x.norm()]
+    finally:
+        torch.set_num_threads(2 if numbers[0] == 1 else 1)
+    read = []
+    reading = threading.Thread(target=lambda: read.extend(each.item() for each in made))
+    reading.start()
+    reading.join()
+    torch.set_num_threads(before)
+    return read
+
+
 def case_deterministic():
     switch = Switch(torch.are_deterministic_algorithms_enabled,
                     torch.use_deterministic_algorithms)

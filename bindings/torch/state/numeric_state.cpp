@@ -279,11 +279,8 @@ NumericScope::NumericScope(const NumericState& state, bool cuda)
   if (cuda) {
     before_.cuda_autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA));
   }
+  at::get_num_threads();  // a new thread chooses here; else the kernel would have it choose
   before_.capture_threads();
-  if (before_.threads != during_.threads || before_.mkl_threads != during_.mkl_threads) {
-    at::get_num_threads();  // else the kernel, or the job's next one, would have the thread choose
-    before_.capture_threads();
-  }
   change(before_, during_);
   if (before_.mkl_threads != during_.mkl_threads) {
     mkl_before_ = MKL_Set_Num_Threads_Local(during_.mkl_threads);

@@ -226,6 +226,7 @@ void BackgroundPlanner::start_search(const StepEnd& end, Kind& kind) {
   recording_->resident_bytes = resident_bytes();
   recording_->events = std::exchange(filling(), std::make_unique<JobEvents>());
   recording_->fingerprint = end.fingerprint;
+  recording_->follows_itself = end.expected == end.fingerprint;
   auto search = std::make_shared<Search>();
   search->recorded = std::make_shared<const RecordedStep>(std::move(*recording_));
   search->form = end.form;
@@ -300,7 +301,9 @@ void BackgroundPlanner::find(Search& search) const {
   search.stop.set_limit(config_.search_clock ? config_.search_clock : thread_ns,
                         config_.most_search_ns);
   job.stop = &search.stop;
-  search.ranked = find_plans(trace, job, config_.planner);
+  PlannerConfig planner = config_.planner;
+  planner.follows_itself = search.recorded->follows_itself;
+  search.ranked = find_plans(trace, job, planner);
   if (search.stop.stop_requested() || search.ranked.empty()) return;
   const StepPlan& best = search.ranked.front().plan;
   if (best.is_none()) return;

@@ -27,6 +27,7 @@ struct RecordedStep {
   size_t allocated_bytes = 0;       // the bytes allocated then
   size_t resident_bytes = 0;        // those of them that belonged to storages
   uint64_t fingerprint = 0;
+  bool follows_itself = false;  // the next step is expected to do the same
   TierModel tier;               // the job's
   bool offloads_roots = false;  // whether contents without lineage could go there
 

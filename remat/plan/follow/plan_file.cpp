@@ -44,6 +44,7 @@ Json json_of(const PlannedStep& step) {
   out["outputs"] = step.outputs;
   out["policy"] = plan.policy;
   out["use_share"] = plan.use_share;
+  if (plan.copy_share > 0) out["copy_share"] = plan.copy_share;
   out["preference"] = kPreferences[static_cast<size_t>(plan.preference)];
   if (!plan.weights.empty()) out["weights"] = plan.weights;
   if (!plan.gaps) return out;
@@ -101,6 +102,15 @@ DroppedGap as_gap(const nlohmann::json& entry, size_t outputs) {
   return found;
 }
 
+double as_share(JsonFields& fields, const char* name, double otherwise) {
+  constexpr std::array kShares = {0.0, 0.25, 0.5, 0.75, 1.0};
+  const double share = fields.number_or(name, otherwise);
+  if (std::find(kShares.begin(), kShares.end(), share) == kShares.end()) {
+    throw TraceError(fmt::format("\"{}\" is no number of quarters up to 1", name));
+  }
+  return share;
+}
+
 PlannedStep as_step(const nlohmann::json& object) {
   JsonFields fields(object);
   PlannedStep step;
@@ -113,11 +123,8 @@ PlannedStep as_step(const nlohmann::json& object) {
   if (std::find(names.begin(), names.end(), plan.policy) == names.end()) {
     throw TraceError(fmt::format("\"policy\": unknown '{}'", plan.policy));
   }
-  plan.use_share = fields.number_or("use_share", plan.use_share);
-  constexpr std::array kShares = {0.0, 0.25, 0.5, 0.75, 1.0};
-  if (std::find(kShares.begin(), kShares.end(), plan.use_share) == kShares.end()) {
-    throw TraceError("\"use_share\" is no number of quarters up to 1");
-  }
+  plan.use_share = as_share(fields, "use_share", plan.use_share);
+  plan.copy_share = as_share(fields, "copy_share", plan.copy_share);
   plan.preference =
       static_cast<Preference>(index_of(kPreferences, fields.text("preference"), "preference"));
   for (const auto& weight : fields.list("weights")) {

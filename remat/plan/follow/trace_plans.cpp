@@ -36,7 +36,9 @@ TracePlans find_trace_plans(const Trace& trace, const SimulationConfig& job) {
   found.file.budget_bytes = job.budget_bytes;
   PlannerConfig planner = job.planner;
   planner.recorded_times_suffice = true;  // an uncertain plan is better than none
-  for (const Trace& step : distinct_steps(*in_job)) {
+  const std::vector<Trace> steps = distinct_steps(*in_job);
+  planner.follows_itself = steps.size() == 1;
+  for (const Trace& step : steps) {
     const std::vector<RankedPlan> ranked = find_plans(step, job, planner);
     if (ranked.empty()) {
       ++found.failed;

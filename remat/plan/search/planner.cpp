@@ -133,6 +133,17 @@ class Search {
     operators_run_ += statistics.operators_seen + statistics.operators_replayed;
   }
 
+  // What is copied ahead in a step is what has left in the two before it, so that under a new plan
+  // it takes two steps until one goes as the later ones do. Where others come between them, what
+  // such a step does not use would be away for good after these. Returns false if one of these
+  // fails.
+  bool settle(SimulatedProcess& process, SimulationResult* result) {
+    if (!job_.tier.runs_beside || !config_.follows_itself) return true;
+    const bool ran = process.run_iteration(result) && process.run_iteration(result);
+    count_work(process);
+    return ran;
+  }
+
   // Simulates a candidate once. Returns its overhead; nothing if the simulation fails, or has a
   // greater overhead than `most_overhead`.
   std::optional<double> simulate_once(Candidate& candidate, size_t times, double most_overhead) {
@@ -141,12 +152,15 @@ class Search {
     config.budget_bytes -= config.budget_bytes / kMargin * times;
     const auto process = make_process(times, config);
     if (process == nullptr) return std::nullopt;
-    const auto before = process->evictions();
-    const std::vector<uint32_t> evicted_before(before.begin(), before.end());
     candidate.plan.fingerprint = step_history_.last_fingerprint();
     process->set_plan(candidate.plan);
-    config.most_overhead = std::min(job_.most_overhead, most_overhead);
     SimulationResult result;
+    const double most = std::min(job_.most_overhead, most_overhead);
+    config.most_overhead = std::min(job_.most_overhead, 2 * most);
+    if (!settle(*process, &result)) return std::nullopt;
+    const auto before = process->evictions();
+    const std::vector<uint32_t> evicted_before(before.begin(), before.end());
+    config.most_overhead = most;
     const bool ran = process->run_iteration(&result);
     count_work(*process);
     if (!ran) return std::nullopt;
@@ -180,6 +194,20 @@ class Search {
     return best == nullptr || candidate.score() < best->score();
   }
 
+  // Tries plans by which copies are priced by when contents are used next.
+  template <class Add>
+  void add_with_next_uses(const std::vector<Candidate>& found, const Add& add) {
+    for (const double share : {0.75, 0.5, 1.0}) {
+      for (const char* policy : {"needed-cost", "dtr-eq", "size", "next-use"}) {
+        StepPlan plan;
+        plan.policy = policy;
+        plan.use_share = plan.copy_share = share;
+        if (!found.empty()) plan.preference = found.front().plan.preference;
+        add(plan, true);
+      }
+    }
+  }
+
   // Returns all policies with which the step runs, as far as there is time, the best first. Where
   // pages can move, each policy is tried with every preference between windows and moves; moves are
   // tried only if nothing else has run, or with the best so far.
@@ -210,6 +238,7 @@ class Search {
     };
     // The order is that of their promise: a long step may not get to its end.
     add_all("needed-cost", 0, false);
+    if (job_.tier.capacity_bytes > 0) add_with_next_uses(found, add);
     for (const double share : {0.75, 0.5, 1.0, 0.25}) add_all("next-use", share, false);
     if (job_.memory == MemoryModel::kPages && !found.empty() &&
         found.front().plan.preference != Preference::kMoves) {
@@ -242,6 +271,7 @@ class Search {
         if (job_.memory != MemoryModel::kPages && preference != Preference::kCheapest) continue;
         Candidate candidate;
         candidate.plan.gaps = model.dropped(gaps->choices);
+        candidate.plan.copy_share = best.plan.copy_share;
         candidate.plan.preference = preference;
         if (evaluate(candidate, &best)) best = std::move(candidate);
       }

@@ -54,6 +54,31 @@ TEST_CASE("what left in the last step is copied before it leaves in the next") {
   stepping.job.check();
 }
 
+// As an optimizer's state is: it is used late in a step, and makes room early in the next one.
+TEST_CASE("what leaves before a step has used it is copied in the step before") {
+  SteppingJob stepping;
+  const Tensor state = stepping.parameters.back();
+  const auto make_much = [&] {
+    stepping.job.drop(stepping.job.pure({stepping.parameters[0]}, 6 * kPageWords, 400));
+  };
+  const auto step = [&] {
+    make_much();
+    stepping.read(1), stepping.read(2);
+    stepping.job.update(state);
+    for (int k = 0; k < 3; ++k) stepping.read(2);
+  };
+  for (int k = 0; k < 5; ++k) step(), stepping.job.runtime.end_step();
+  step();
+  const remat::Storage& storage = *stepping.job.tracked(state);
+  CHECK_FALSE(storage.evicted);
+  CHECK(storage.current->copied);
+  stepping.job.runtime.end_step();
+  make_much();
+  CHECK(storage.evicted);
+  CHECK(stepping.job.matches(state));
+  stepping.job.check();
+}
+
 TEST_CASE("nothing is copied ahead in a step that is another one than expected") {
   SteppingJob stepping;
   for (int k = 0; k < 4; ++k) stepping.step();

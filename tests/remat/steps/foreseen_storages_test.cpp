@@ -1,4 +1,4 @@
-#include "remat/restore/foreseen_storages.h"
+#include "remat/steps/foreseen_storages.h"
 
 #include <vector>
 
@@ -66,6 +66,37 @@ TEST_CASE("what two steps alike have in common is known before the third has met
     CHECK(steps.storages.next_use(*second) == remat::StepHistory::kUnknown);
   }
   steps.storages.check_invariants();
+}
+
+TEST_CASE("what a step has used for the last time is used again by the next one") {
+  LineageBuilder built;
+  Storage* const first = built.root();
+  Storage* const second = built.root();
+  Steps steps;
+  CHECK(steps.storages.time_until_use_ns(*first) == 0);
+  for (int k = 0; k < 2; ++k) {
+    steps.call(1, first);
+    steps.call(2, second);
+    steps.call(3, second);
+    steps.end();
+  }
+  CHECK(steps.storages.time_until_use_ns(*second) == 10);  // the step has not met it
+  steps.call(1, first);
+  // Two calls more, and a third up to the end, which takes 10 ns as well.
+  CHECK(steps.storages.time_until_use_ns(*first) == 20);
+  steps.call(2, second);
+  CHECK(steps.storages.time_until_use_ns(*second) == 1);  // the next call
+  steps.call(4, first);
+  CHECK(steps.storages.time_until_use_ns(*second) == 0);  // it is another step
+  steps.end();
+  for (int k = 0; k < 3; ++k) {  // two kinds of steps in turn
+    steps.call(1, first), steps.call(2, second), steps.call(3, second), steps.end();
+    steps.call(4, second), steps.call(4, first), steps.end();
+  }
+  CHECK_FALSE(steps.history.expects_repetition());
+  steps.call(1, first);
+  CHECK(steps.storages.time_until_use_ns(*first) == 2 * 30 - 10);  // some time after this step
+  CHECK(remat::ForeseenStorages(nullptr).time_until_use_ns(*first) == 0);
 }
 
 }  // namespace

@@ -19,9 +19,13 @@ namespace tidepool::remat {
 
 class ForeseenStorages {
  public:
+  // `history`: nullptr: nothing is foreseen.
   explicit ForeseenStorages(const StepHistory* history) : history_(history) {}
   ForeseenStorages(const ForeseenStorages&) = delete;
   ForeseenStorages& operator=(const ForeseenStorages&) = delete;
+
+  // Whether there is a history. If not, nothing else but time_until_use_ns() needs to be called.
+  bool enabled() const { return history_ != nullptr; }
 
   // Say which storages the history is about to meet, and which it has met.
   void before_meeting(std::span<Storage* const> storages);
@@ -43,6 +47,10 @@ class ForeseenStorages {
   // The storage's first use after the calls that have begun; StepHistory::kUnknown: nothing is
   // foreseen for it.
   StepHistory::Position next_use(const Storage& storage) const;
+
+  // How much time of operators lies before the storage's next use, in this step or, if the next one
+  // is another such step, in that; 0: nothing is foreseen for it.
+  uint64_t time_until_use_ns(const Storage& storage) const;
 
   size_t bookkeeping_bytes() const { return bytes_of(known_); }
   void check_invariants() const;

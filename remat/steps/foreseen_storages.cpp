@@ -1,4 +1,4 @@
-#include "remat/restore/foreseen_storages.h"
+#include "remat/steps/foreseen_storages.h"
 
 #include <algorithm>
 
@@ -54,6 +54,18 @@ StepHistory::Position ForeseenStorages::next_use(const Storage& storage) const {
   const auto uses = history_->uses(storage.step_number);
   const auto next = std::lower_bound(uses.begin(), uses.end(), history_->position());
   return next != uses.end() ? *next : StepHistory::kNever;
+}
+
+uint64_t ForeseenStorages::time_until_use_ns(const Storage& storage) const {
+  if (!enabled()) return 0;
+  StepHistory::Position next = next_use(storage);
+  if (next == StepHistory::kUnknown) return 0;
+  if (next == StepHistory::kNever) {
+    const auto uses = history_->uses(storage.step_number);
+    if (uses.empty() || !history_->expects_repetition()) return history_->time_until_ns(next);
+    next = history_->expected_calls() + uses.front();
+  }
+  return std::max<uint64_t>(history_->time_until_ns(next), 1);
 }
 
 void ForeseenStorages::check_invariants() const {
