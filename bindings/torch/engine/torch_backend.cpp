@@ -15,6 +15,7 @@
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/engine/work_recorder.h"
+#include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
 

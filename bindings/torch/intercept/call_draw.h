@@ -9,6 +9,7 @@
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
+#include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/state/random_state.h"
 
 namespace tidepool::torch_glue {

@@ -13,6 +13,7 @@
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
+#include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/state/random_state.h"
 #include "remat/locked_storage.h"
 

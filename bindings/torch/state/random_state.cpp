@@ -1,10 +1,5 @@
 #include "bindings/torch/state/random_state.h"
 
-#include <ATen/Context.h>
-#include <ATen/detail/CUDAHooksInterface.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-#include <dlfcn.h>
-
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -13,6 +8,7 @@
 
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/interpreter.h"
+#include "bindings/torch/state/default_generator.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -229,50 +225,6 @@ bool SeriesOfDraws::end(GeneratorOffsets& offsets, uint64_t offset) {
   if (present > offset_) return false;
   offsets.set_generator_offset(source_, offset);
   return true;
-}
-
-namespace {
-thread_local const at::Generator* t_default = nullptr;  // of a scope; else nullptr
-}
-
-DefaultGeneratorScope::DefaultGeneratorScope(const at::Generator& generator)
-    : outer_(std::exchange(t_default, &generator)) {}
-
-DefaultGeneratorScope::~DefaultGeneratorScope() { t_default = outer_; }
-
-bool DefaultGeneratorScope::is_possible(c10::Device device) {
-  if (device.is_cpu()) return false;
-  static const bool is_redirected = [device] {
-    const at::Generator& own = replay_generator(device);
-    const DefaultGeneratorScope scope(own);
-    return at::globalContext().defaultGenerator(device) == own;  // asked for as kernels do
-  }();
-  return is_redirected;
-}
-
-const at::Generator& default_cuda_generator(c10::DeviceIndex device) {
-  if (t_default != nullptr) {
-    const c10::DeviceIndex own = t_default->device().index();
-    if (device < 0) device = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
-    if (device == own) return *t_default;
-  }
-  using Function = const at::Generator& (*)(c10::DeviceIndex);
-  static const auto original = reinterpret_cast<Function>(
-      dlsym(dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY), kDefaultCudaGenerator));
-  return original(device);
-}
-
-c10::GeneratorImpl& default_generator(c10::Device device) {
-  const at::Generator* const scope = std::exchange(t_default, nullptr);
-  c10::GeneratorImpl* const found =
-      at::globalContext().defaultGenerator(device).unsafeGetGeneratorImpl();
-  t_default = scope;
-  return *found;
-}
-
-at::Generator new_generator(c10::Device device) {
-  return device.is_cpu() ? at::detail::createCPUGenerator()
-                         : at::detail::getCUDAHooks().getNewGenerator(device.index());
 }
 
 const at::Generator& replay_generator(c10::Device device) {

@@ -2,7 +2,6 @@
 // operator needs it. PrivateDraw runs a drawing kernel from a generator that only the calling
 // thread uses, so that the state that is remembered is the one that the kernel drew from, whatever
 // other threads do to the job's generator meanwhile. SeriesOfDraws is the same for several kernels.
-// DefaultGeneratorScope hands a generator to kernels that take none.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -125,31 +124,6 @@ class SeriesOfDraws {
   uint64_t offset_;
 };
 
-// A scope in which CUDA kernels of the calling thread that ask for the default generator of the
-// generator's device are given this generator. Scopes may be nested.
-class DefaultGeneratorScope {
- public:
-  explicit DefaultGeneratorScope(const at::Generator& generator);
-  ~DefaultGeneratorScope();
-  DefaultGeneratorScope(const DefaultGeneratorScope&) = delete;
-  DefaultGeneratorScope& operator=(const DefaultGeneratorScope&) = delete;
-
-  // Whether PyTorch's kernels on the device are given it: where they run on the CPU, or where the
-  // call by which they ask could not be redirected, they are not. Requires: the device is in use.
-  static bool is_possible(c10::Device device);
-
- private:
-  const at::Generator* const outer_;
-};
-
-// Stands for at::cuda::detail::getDefaultCUDAGenerator(), whose symbol has this name, and which
-// takes -1 for the current device: see redirected_calls.h.
-constexpr const char* kDefaultCudaGenerator = "_ZN2at4cuda6detail23getDefaultCUDAGeneratorEa";
-const at::Generator& default_cuda_generator(c10::DeviceIndex device);
-
-// The job's default generator, also within such a scope.
-c10::GeneratorImpl& default_generator(c10::Device device);
-at::Generator new_generator(c10::Device device);
 // The calling thread's generator for replays on the device, which nothing else uses.
 const at::Generator& replay_generator(c10::Device device);
 

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "bindings/torch/base/devices.h"
-#include "bindings/torch/state/random_state.h"
+#include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/storage/storage_access.h"
 
 namespace tidepool::torch_glue {

@@ -4,7 +4,7 @@
 // - One says whether two storages share their bytes; from 2.12 on an assignment to an element asks
 // for it.
 // - One says what the profiler notes of a tensor; an evicted tensor's address is null.
-// - One, in the CUDA plugin, gives kernels the device's default generator: random_state.h.
+// - One, in the CUDA plugin, gives kernels the device's default generator: default_generator.h.
 #pragma once
 
 namespace tidepool::torch_glue {
