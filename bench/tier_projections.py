@@ -30,7 +30,10 @@ import run
 JOB = measure.ROOT / "bench" / "jobs" / "large_shapes.py"
 LLAMAS = [(size, (*half, *loop)) for size in ("8b", "32b") for half in ((), ("--half",))
           for loop in ((), ("--loop",))]
-PLANNED = ("--policy", "default", "--iterations", "7")  # a plan is in use from the fifth one on
+# A plan is in use from the fifth iteration on, and copies ahead settle within two more; without one
+# they do from the second on.
+PLANNED = ("--policy", "default", "--iterations", "8", "--search", "100")
+UNPLANNED = ("--policy", "planned", "--iterations", "4", "--search", "0")
 SEQUENCES, LLAMA_BUDGET, LLAMA_LINKS, ROOM = 8, "80GiB", (55, 450), "4TiB"
 RESNETS, RESNET_BUDGET, RESNET_LINK = ("50", "101"), "16GiB", 12
 DELTA = {"50": 2.04, "101": 2.25}  # times the batch without help, as published
@@ -84,7 +87,7 @@ def llamas(folder: Path, smoke: bool) -> list[str]:
         name = f"{size.upper()}, {'bfloat16' if '--half' in options else 'float32'}"
         optimizer = "loop" if "--loop" in options else "foreach"
         for link in LLAMA_LINKS[-1:] if smoke else LLAMA_LINKS:
-            online = replay(trace, LLAMA_BUDGET, *tier(link))
+            online = replay(trace, LLAMA_BUDGET, *tier(link), *UNPLANNED)
             found = replay(trace, LLAMA_BUDGET, *tier(link), *PLANNED)
             front = (f"| {name} | {optimizer} | {fixed_bytes(trace) / GIB:.0f} | "
                      f"{found['baseline_ns'] / 1e9:.2f} | {link} | {time_of(online)} | "
