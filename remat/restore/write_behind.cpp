@@ -58,7 +58,7 @@ void WriteBehind::add_wanted(const std::vector<Departure>& departures) {
     if (departure.position < history_->position()) continue;
     const auto uses = history_->uses(departure.number);
     const auto after = std::lower_bound(uses.begin(), uses.end(), departure.position);
-    StepHistory::Position ready = made_[departure.number];
+    StepHistory::Position ready = made_at(departure.number);
     if (after != uses.begin()) ready = std::max(ready, *std::prev(after));
     if (after != uses.end() && !pays(departure.number, ready, *after)) continue;
     coming_.push_back(
@@ -72,7 +72,7 @@ void WriteBehind::add_wanted_next(const std::vector<Departure>& departures) {
   if (!history_->expects_repetition()) return;
   const StepHistory::Position calls = history_->expected_calls();
   for (const Departure& departure : departures) {
-    if (departure.number >= made_.size() || made_[departure.number] > 0) continue;
+    if (departure.number >= made_.size() || made_[departure.number] != kNotMade) continue;
     const auto uses = history_->uses(departure.number);
     if (uses.empty() || uses.front() < departure.position) continue;
     const StepHistory::Position until = calls + uses.front();
@@ -86,7 +86,7 @@ void WriteBehind::find_spares() {
   const auto& calls = history_->expected_list().entries;
   const uint64_t far_ns = history_->expected_list().length_ns / kFarShare;
   for (uint32_t number = 0; number < made_.size(); ++number) {
-    StepHistory::Position ready = made_[number];
+    StepHistory::Position ready = made_at(number);
     for (const StepHistory::Position use : history_->uses(number)) {
       if (use >= history_->position() && calls[use].start_ns - calls[ready].start_ns >= far_ns) {
         coming_spares_.push_back({ready, use, number});
@@ -110,7 +110,7 @@ void WriteBehind::expect() {
     return each.fingerprint == history_->expected_fingerprint();
   });
   if (kind == kinds_.end() || (kind->last.empty() && kind->before.empty())) return;
-  made_.assign(history_->expected_storages(), 0);
+  made_.assign(history_->expected_storages(), kNotMade);
   for (const StepHistory::Output& output : history_->expected_outputs()) {
     made_[output.number] = output.position;
   }

@@ -59,6 +59,8 @@ class WriteBehind {
   // Spares are copied if all else takes at most this part of the step's time.
   static constexpr uint64_t kIdleShare = 16;
 
+  static constexpr StepHistory::Position kNotMade = StepHistory::kNever;
+
   struct Departure {
     StepHistory::Position position;  // how many calls had begun
     uint32_t number;                 // the storage's
@@ -77,6 +79,10 @@ class WriteBehind {
   };
 
   void expect();
+  // From when on the step has the storage.
+  StepHistory::Position made_at(uint32_t number) const {
+    return made_[number] == kNotMade ? 0 : made_[number];
+  }
   void add_wanted(const std::vector<Departure>& departures);
   void add_wanted_next(const std::vector<Departure>& departures);
   void find_spares();
@@ -96,7 +102,7 @@ class WriteBehind {
   std::deque<Kind> kinds_;
   std::vector<Departure> present_;
   uint64_t present_expected_ = 0;  // the fingerprint that was expected when one was written down
-  std::vector<StepHistory::Position> made_;  // by number: the call that makes it; else 0
+  std::vector<StepHistory::Position> made_;  // by number: the call that makes it, or kNotMade
   std::vector<Wanted> coming_;               // by the call that makes them ready
   size_t next_ = 0;                          // of these
   std::vector<Wanted> ready_;                // by the call during which they leave

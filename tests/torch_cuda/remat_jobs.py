@@ -287,8 +287,11 @@ def scalars_of_the_host() -> dict:
     factor = torch.tensor(0.5)
     y, z = x * factor, x * 0.25
     factor.fill_(2.0)
+    pinned = torch.tensor(0.125).pin_memory()  # a device may have yet to write it
+    kept = x * pinned
+    pinned.fill_(3.0)
     evicted = evict_all()
-    return {"prints": prints(y, z), "evicted": evicted}
+    return {"prints": prints(y, z, kept), "evicted": evicted, "states": [state(kept)]}
 
 
 def varying() -> dict:
@@ -299,6 +302,21 @@ def varying() -> dict:
     steady = x.sin()
     evict_all()
     return {"prints": prints(added, steady), "states": [state(added)]}
+
+
+def benchmarked() -> dict:
+    """Convolve before plans were tried, while they are, and afterwards: the later results stay."""
+    x, w = torch.randn(2, 4, 8, 8, device="cuda"), torch.randn(4, 4, 3, 3, device="cuda")
+    made = [F.conv2d(x, w)]
+    evict_all()
+    states = [state(made[0])]
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    made.append(F.conv2d(x, w))
+    torch.backends.cudnn.benchmark = before
+    made.append(F.conv2d(x, w))
+    evict_all()
+    return {"prints": prints(*made), "states": [*states, *map(state, made[1:])]}
 
 
 def switches() -> list[tuple[str, Callable[[], object], Callable[[object], None], object]]:
@@ -426,7 +444,7 @@ CASES = {case.__name__: case for case in (
     other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
     recorded_while_evicted, captured, captured_draws, two_devices, drawn, drawn_by_attention,
     drawn_by_two_threads, drawn_in_turns, scalars_of_the_host, varying, switched,
-    workspace_refused, replay_refused, pool_needs_room, capture_refused)}
+    workspace_refused, replay_refused, pool_needs_room, capture_refused, benchmarked)}
 
 
 def main(cases: dict[str, Callable[[], dict]], names: list[str]) -> None:

@@ -103,6 +103,21 @@ def test_single_cases(cases, case):
     assert ours.get("evicted", 1) > 0
 
 
+def test_products_come_back_with_the_precision_that_they_were_made_with(jobs):
+    options = {"log_entries": 10_000, **DEVICE}
+    plain = jobs.json("products_job.py", **options)
+    assert plain == {"made": ["tf32", "full"], "again": ["full"], "evicted": 0}
+    ours = jobs.json("products_job.py", budget=AMPLE, **options)
+    assert ours["made"] == plain["made"]
+    assert ours["evicted"] > 0
+    assert ours["again"] == ["full", "tf32", "full"]
+
+
+def test_convolutions_stay_once_plans_have_been_tried(jobs):
+    found = jobs.json("remat_jobs.py", "benchmarked", budget=AMPLE, environ=ENVIRON, **DEVICE)
+    assert found["benchmarked"]["states"] == [EVICTED, RESIDENT_ROOT, RESIDENT_ROOT]
+
+
 def test_pools_of_pytorchs_own_allocator_get_what_can_be_evicted(jobs):
     options = {"environ": ENVIRON, **DEVICE}
     expected = jobs.json("remat_jobs.py", "pool_needs_room", **options)["pool_needs_room"]
@@ -110,6 +125,10 @@ def test_pools_of_pytorchs_own_allocator_get_what_can_be_evicted(jobs):
     assert ours["pool_needs_room"]["prints"] == expected["prints"]
     assert ours["pool_needs_room"]["evicted"] > 0
     assert ours["pool_needs_room"]["races"] == ours["misuses"] == []
+
+
+def test_what_is_computed_from_pinned_numbers_stays(cases):
+    assert cases[1]["scalars_of_the_host"]["states"] == [RESIDENT_ROOT]
 
 
 def test_nothing_is_misused(cases):

@@ -32,12 +32,14 @@ enum class Variation : uint8_t {
   kNone,         // under any
   kAlgorithms,   // with deterministic algorithms on
   kConvolution,  // with deterministic algorithms on, all of them or cuDNN's
-  kTransposed,   // as kConvolution, or if the operator's own switch is off
+  kTransposed,   // as kConvolution, or if the operator's own switch is off; unless plans were tried
   kPlaces,       // on the CPU: if it writes each place once, or on one thread
 };
-// Whether results may vary under the present switches; see
+// Whether results may vary under the present switches, the operator's own being `switched`; see
 // bindings/torch/calls/varying_operators.h.
-bool may_vary(Variation variation);
+bool may_vary(Variation variation, bool switched = true);
+// An operator was refused memory, and went on without.
+void note_refused_memory(Variation variation);
 
 struct OperatorInfo : remat::RecordType {
   std::string qualified_name;  // "aten::add.Tensor"

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 
 #include <array>
+#include <atomic>
 #include <string_view>
 
 #include "bindings/torch/base/name_lists.h"
@@ -18,9 +19,28 @@ constexpr std::array kConvolutions = {
     "cudnn_convolution_transpose", "_slow_conv2d_backward",
     "slow_conv_transpose2d",       "slow_conv_transpose3d",
 };
-// These, if their argument `transposed` says so.
-constexpr std::array kPerhapsTransposed = {"convolution", "_convolution",
-                                           "convolution_overrideable"};
+// These, if their argument `transposed` says so, or if cuDNN has chosen by trying.
+constexpr std::array kPerhapsTransposed = {
+    "convolution",       "_convolution",           "convolution_overrideable",
+    "cudnn_convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu",
+};
+
+// Whether a plan of cuDNN's may have been chosen by trying: by the time that plans took
+// (`benchmark`), or by the memory that they were refused. Each thread remembers its own choice for
+// a convolution, and goes on using it whatever the switches are then; another thread, such as the
+// one that restores, chooses anew, and perhaps otherwise.
+std::atomic<bool> g_plans_were_tried{false};
+
+bool plans_were_tried() {
+  if (g_plans_were_tried.load(std::memory_order_relaxed)) return true;
+  if (!at::globalContext().benchmarkCuDNN()) return false;
+  g_plans_were_tried.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+bool is_convolution(Variation variation) {
+  return variation == Variation::kConvolution || variation == Variation::kTransposed;
+}
 
 constexpr std::array kOthers = {
     // Adding or writing at places that indices say.
@@ -132,8 +152,15 @@ Variation host_variation_of(std::string_view qualified_name) {
   return lists(kIndexed, qualified_name) ? Variation::kPlaces : Variation::kNone;
 }
 
-bool may_vary(Variation variation) {
+void note_refused_memory(Variation variation) {
+  if (is_convolution(variation)) g_plans_were_tried.store(true, std::memory_order_relaxed);
+}
+
+bool may_vary(Variation variation, bool switched) {
   const at::Context& context = at::globalContext();
+  if (variation == Variation::kNone) return false;
+  if (is_convolution(variation) && plans_were_tried()) return true;
+  if (variation == Variation::kTransposed && !switched) return false;
   if (context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly()) return false;
   if (variation == Variation::kPlaces) return NumericState::threads_now() != 1;
   return variation == Variation::kAlgorithms || !context.deterministicCuDNN();

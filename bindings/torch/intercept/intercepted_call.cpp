@@ -109,8 +109,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
   // The threads of a pool round as the thread did that started them.
   if (!NumericState::rounds_as_usual()) call().refuse(remat::RootReason::kUnsupported);
   // What writes at places is known once it has run.
-  if (info_.varies != Variation::kNone && info_.varies != Variation::kPlaces &&
-      (info_.varies != Variation::kTransposed || switched_) && may_vary(info_.varies)) {
+  if (info_.varies != Variation::kPlaces && may_vary(info_.varies, switched_)) {
     call().refuse(remat::RootReason::kVaries);
   }
   // What an optimizer updates depends on the whole step, which restoring it would repeat; unless
@@ -259,7 +258,7 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
     return call().refuse(remat::RootReason::kUnsupported);
   }
   const bool scalar = host_is_foreign() && storage->device().is_cpu() && storage->nbytes() > 0 &&
-                      storage->nbytes() <= TensorSlot::kImmediateBytes;
+                      storage->nbytes() <= TensorSlot::kImmediateBytes && !is_pinned(*seen.tensor);
   if (scalar && seen.supported && !seen.written) {
     seen.home = Home::kImmediate;
     ++immediates_;
@@ -425,6 +424,7 @@ void InterceptedCall::finish() {
   if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
     say_inexact(info_.name);
+    note_refused_memory(info_.varies);
     call().refuse(remat::RootReason::kUnsupported);
   }
   // An operator that has given its output another size has not written all of the storage.

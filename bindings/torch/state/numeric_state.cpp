@@ -11,6 +11,8 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <new>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -79,6 +81,23 @@ TIDEPOOL_CONTEXT_MEMBER(at::LinalgBackend, linalg_preferred_backend);
 TIDEPOOL_CONTEXT_MEMBER(at::BlasBackend, blas_preferred_backend);
 TIDEPOOL_CONTEXT_MEMBER(std::atomic<at::QEngine>, quantized_engine);
 #undef TIDEPOOL_CONTEXT_MEMBER
+
+// Access to the member by which a guard knows that it has to end what it has begun.
+template <bool at::NoTF32Guard::* Member>
+struct ReachChanged {
+  friend bool at::NoTF32Guard::* member_changed() { return Member; }
+};
+bool at::NoTF32Guard::* member_changed();
+template struct ReachChanged<&at::NoTF32Guard::changed>;
+
+// Sets for the calling thread what NoTF32Guard sets, which has no setter.
+void set_no_tf32(bool on) {
+  alignas(at::NoTF32Guard) std::array<std::byte, sizeof(at::NoTF32Guard)> room;
+  auto* const guard = new (room.data()) at::NoTF32Guard();
+  if (on) return;
+  guard->*member_changed() = true;
+  guard->~NoTF32Guard();
+}
 
 using Reduction = at::CuBLASReductionOption;
 
@@ -197,6 +216,7 @@ void change(const NumericState& from, const NumericState& to) {
     at::autocast::set_autocast_dtype(at::kCUDA,
                                      static_cast<at::ScalarType>(to.cuda_autocast_dtype));
   }
+  if (from.no_tf32 != to.no_tf32) set_no_tf32(to.no_tf32);
   if (from.cuda_switches != to.cuda_switches) apply_cuda_switches(context, to.cuda_switches);
   if (from.sm_carveout != to.sm_carveout) {
     context.*member_sm_carveout() =
@@ -247,6 +267,7 @@ NumericState NumericState::capture(bool cuda) {
       state.cuda_autocast_dtype = static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA));
     }
     state.cuda_switches = capture_cuda_switches(context);
+    state.no_tf32 = at::NoTF32Guard::should_disable_tf32();
     state.sm_carveout = (context.*member_sm_carveout()).value_or(-1);
     state.blas_library = static_cast<int8_t>(context.*member_blas_preferred_backend());
     state.linalg_library = static_cast<int8_t>(context.*member_linalg_preferred_backend());

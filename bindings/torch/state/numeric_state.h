@@ -24,6 +24,7 @@ struct NumericState {
   std::array<uint8_t, 9> precision = {};
   int8_t cuda_autocast_dtype = -1;
   uint32_t cuda_switches = 0;  // one bit for each; 0 if the job does not use CUDA
+  bool no_tf32 = false;        // a guard of this thread has PyTorch's products in full precision
   int32_t sm_carveout = -1;    // multiprocessors that matrix products leave alone; -1: not set
   int8_t blas_library = -1;
   int8_t linalg_library = -1;

@@ -1,5 +1,6 @@
 #include "bindings/torch/storage/storage_access.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <string>
@@ -68,6 +69,11 @@ void delete_evicted(void* pointer) {
   auto* storage = static_cast<remat::Storage*>(pointer);
   const c10::Device device = device_of(static_cast<c10::StorageImpl*>(storage->framework_storage));
   g_runtimes.of(device)->on_evicted_storage_freed(storage);
+}
+
+bool is_pinned(const c10::TensorImpl& tensor) {
+  if (tensor.is_wrapped_number()) return false;  // of the call's own making
+  return at::detail::getCUDAHooks().isPinnedPtr(storage_of(&tensor)->data());
 }
 
 void hold_weakly(c10::StorageImpl* storage) { c10::raw::weak_intrusive_ptr::incref(storage); }

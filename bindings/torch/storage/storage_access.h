@@ -22,6 +22,10 @@ inline c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) {
   return tensor->has_storage() ? tensor->unsafe_storage().unsafeGetStorageImpl() : nullptr;
 }
 
+// Whether the tensor's bytes are page-locked memory of the host's, which a device may have yet to
+// write.
+bool is_pinned(const c10::TensorImpl& tensor);
+
 // These take and drop a counted weak reference, so that a storage can be looked at while it may be
 // dying.
 void hold_weakly(c10::StorageImpl* storage);

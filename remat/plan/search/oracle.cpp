@@ -65,6 +65,9 @@ class Plans {
     if (missing) {
       PlannerConfig planner = config_.planner;
       planner.recorded_times_suffice = true;  // the next iteration has the same times
+      planner.follows_itself = std::all_of(steps_.begin(), steps_.end(), [&](const Step& other) {
+        return other.fingerprint == step.fingerprint;
+      });
       found->second = find_plans(step_trace(trace_, begin, step.end), config_, planner);
     }
     const std::vector<RankedPlan>& ranked = found->second;

@@ -139,9 +139,7 @@ class Search {
   // fails.
   bool settle(SimulatedProcess& process, SimulationResult* result) {
     if (!job_.tier.runs_beside || !config_.follows_itself) return true;
-    const bool ran = process.run_iteration(result) && process.run_iteration(result);
-    count_work(process);
-    return ran;
+    return process.run_iteration(result) && process.run_iteration(result);
   }
 
   // Simulates a candidate once. Returns its overhead; nothing if the simulation fails, or has a
@@ -157,11 +155,11 @@ class Search {
     SimulationResult result;
     const double most = std::min(job_.most_overhead, most_overhead);
     config.most_overhead = std::min(job_.most_overhead, 2 * most);
-    if (!settle(*process, &result)) return std::nullopt;
+    const bool has_settled = settle(*process, &result);
     const auto before = process->evictions();
     const std::vector<uint32_t> evicted_before(before.begin(), before.end());
     config.most_overhead = most;
-    const bool ran = process->run_iteration(&result);
+    const bool ran = has_settled && process->run_iteration(&result);
     count_work(*process);
     if (!ran) return std::nullopt;
     process->report(&result);

@@ -2,6 +2,8 @@
 // from generate.py: an enqueued operation on the handle's stream. Result bytes are never written.
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,10 +48,22 @@ int heuristic(int wanted, HeuristicResult* results, int* found) {
   return kSuccess;
 }
 
+constexpr int kTf32 = 3;  // CUBLAS_TF32_TENSOR_OP_MATH
+
+// The name of the function's operation with such products; never freed.
+const char* in_tf32(const char* function) {
+  static std::mutex mutex;
+  static auto* const names = new std::set<std::string>;
+  const std::lock_guard<std::mutex> guard(mutex);
+  return names->insert(std::string(function) + "-tf32").first->c_str();
+}
+
 }  // namespace
 
 int launch(void* handle, const char* function) {
-  return static_cast<int>(calls::launch(function, static_cast<Handle*>(handle)->stream, function));
+  const Handle& own = *static_cast<Handle*>(handle);
+  const char* const name = own.math_mode == kTf32 ? in_tf32(function) : function;
+  return static_cast<int>(calls::launch(function, own.stream, name));
 }
 
 FAKE_CUDA_API int cublasCreate_v2(void** handle) {
