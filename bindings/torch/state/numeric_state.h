@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace tidepool::torch_glue {
 
@@ -45,7 +46,8 @@ struct NumericState {
   static uint16_t threads_now();
   // Captures the calling thread's numbers of threads, which are known once an operator has run.
   void capture_threads();
-  // Whether the calling thread rounds to nearest, and flushes no denormal numbers.
+  // Whether the calling thread rounds to nearest, and flushes no denormal numbers, and did so each
+  // time that it was asked and had a pool, whose threads go on as it did when they were started.
   static bool rounds_as_usual();
   bool operator==(const NumericState&) const = default;
 };
@@ -69,6 +71,7 @@ class NumericScope {
   NumericState before_;
   NumericState during_;
   bool autocast_cache_ = false;
+  std::vector<uint32_t> pool_before_;  // the floating-point control of each thread of the pool
   int mkl_before_ = -1;  // the thread's own number for MKL, 0 if it has none; -1: it was not set
 };
 
