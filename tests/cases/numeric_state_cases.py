@@ -98,29 +98,6 @@ def case_threads_of_one_whose_number_is_that_of_the_replay_by_chance():
     return read
 
 
-def case_denormals_where_the_pool_of_the_reader_flushes_them():
-    """The threads of a pool flush as the thread did that started them, whatever that does later."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    tiny = torch.full((1 << 20,), 1e-38)
-    made = [tiny * 1e-3, tiny * 1e-4]
-    found = []
-
-    def read():
-        torch.set_flush_denormal(True)
-        torch.ones(1 << 20).exp()  # starts the pool
-        found.append((made[0].view(torch.int32) + 0).count_nonzero())
-        torch.set_flush_denormal(False)
-        found.append((made[1].view(torch.int32) + 0).count_nonzero())
-        found.append(((tiny * 1e-3).view(torch.int32) + 0).count_nonzero())  # by this pool: fewer
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    reader.join()
-    torch.set_num_threads(before)
-    return found, made
-
-
 def case_deterministic():
     switch = Switch(torch.are_deterministic_algorithms_enabled,
                     torch.use_deterministic_algorithms)

@@ -17,15 +17,11 @@
 #include <unordered_map>
 #include <utility>
 
-// Functions of libraries that PyTorch has loaded. The number of threads that these set is that of
-// the calling thread only.
+// Functions of libraries that PyTorch has loaded. Each sets only the calling thread's number of
+// threads.
 extern "C" {
 void omp_set_num_threads(int count) __attribute__((weak));
 int omp_get_max_threads() __attribute__((weak));
-int omp_get_thread_num() __attribute__((weak));
-// What a parallel region of a compiler's is, which has so many threads.
-void GOMP_parallel(void (*function)(void*), void* data, unsigned threads, unsigned flags)
-    __attribute__((weak));
 int MKL_Get_Max_Threads() __attribute__((weak));
 int MKL_Set_Num_Threads_Local(int count) __attribute__((weak));
 }
@@ -183,35 +179,13 @@ uint16_t mkl_threads_now() {
   return has_mkl ? static_cast<uint16_t>(MKL_Get_Max_Threads()) : 0;
 }
 
-// The thread has rounded otherwise, and had a pool: see NumericState::rounds_as_usual().
-thread_local bool t_rounded_otherwise = false;
-
-uint32_t floating_point_now() { return _mm_getcsr() & kFloatingPointControl; }
-
-void set_floating_point(uint32_t control) {
-  _mm_setcsr((_mm_getcsr() & ~kFloatingPointControl) | control);
-}
-
-// Calls visit(number) once on each thread of the calling thread's pool, itself among them. (What
-// at::parallel_for() inlines here is no parallel region, as this is compiled without OpenMP.)
-template <class Visit>
-void for_each_of_pool(int threads, const Visit& visit) {
-  if (&GOMP_parallel == nullptr || &omp_get_thread_num == nullptr || at::in_parallel_region()) {
-    return visit(0);
-  }
-  const auto call = [](void* data) {
-    (*static_cast<const Visit*>(data))(static_cast<size_t>(omp_get_thread_num()));
-  };
-  GOMP_parallel(call, const_cast<Visit*>(&visit), static_cast<unsigned>(threads), 0);
-}
-
 // Brings the process from state `from` to state `to`, except for what guards of the dispatcher do.
 void change(const NumericState& from, const NumericState& to) {
   at::Context& context = at::globalContext();
   if (from.floating_point != to.floating_point) {
     // The pool's threads start with this thread's present state, as they would without us.
-    for_each_of_pool(at::get_num_threads(), [](size_t) {});
-    set_floating_point(to.floating_point);
+    at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {});
+    _mm_setcsr((_mm_getcsr() & ~kFloatingPointControl) | to.floating_point);
   }
   if (from.threads != to.threads) set_threads(to.threads);
   if (from.deterministic != to.deterministic ||
@@ -273,9 +247,7 @@ void NumericState::capture_threads() {
 
 bool NumericState::rounds_as_usual() {
   constexpr uint32_t kUsual = 0x1f80;  // as a process starts
-  const bool does = (_mm_getcsr() & kFloatingPointControl) == (kUsual & kFloatingPointControl);
-  if (!does && threads_now() != 1) t_rounded_otherwise = true;
-  return does && !t_rounded_otherwise;
+  return (_mm_getcsr() & kFloatingPointControl) == (kUsual & kFloatingPointControl);
 }
 
 NumericState NumericState::capture(bool cuda) {
@@ -302,7 +274,7 @@ NumericState NumericState::capture(bool cuda) {
   }
   state.quantized_engine =
       static_cast<uint8_t>((context.*member_quantized_engine()).load(std::memory_order_relaxed));
-  state.floating_point = floating_point_now();
+  state.floating_point = _mm_getcsr() & kFloatingPointControl;
   state.grad_mode = c10::GradMode::is_enabled();
   state.deterministic = context.*member__deterministic_algorithms();
   state.deterministic_warn_only = context.*member__deterministic_algorithms_warn_only();
@@ -331,13 +303,6 @@ NumericScope::NumericScope(const NumericState& state, bool cuda)
   at::get_num_threads();  // a new thread chooses here; else the kernel would have it choose
   before_.capture_threads();
   change(before_, during_);
-  if (before_.floating_point != during_.floating_point || t_rounded_otherwise) [[unlikely]] {
-    pool_before_.resize(during_.threads);
-    for_each_of_pool(during_.threads, [&](size_t thread) {
-      pool_before_[thread] = floating_point_now();
-      set_floating_point(during_.floating_point);
-    });
-  }
   if (before_.mkl_threads != during_.mkl_threads) {
     mkl_before_ = MKL_Set_Num_Threads_Local(during_.mkl_threads);
   }
@@ -347,10 +312,6 @@ NumericScope::NumericScope(const NumericState& state, bool cuda)
 
 NumericScope::~NumericScope() {
   if (is_autocast()) at::autocast::set_autocast_cache_enabled(autocast_cache_);
-  if (!pool_before_.empty()) [[unlikely]] {
-    for_each_of_pool(during_.threads,
-                     [&](size_t thread) { set_floating_point(pool_before_[thread]); });
-  }
   change(during_, before_);
   if (mkl_before_ >= 0) MKL_Set_Num_Threads_Local(mkl_before_);
 }

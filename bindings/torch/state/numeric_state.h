@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 namespace tidepool::torch_glue {
 
@@ -46,8 +45,7 @@ struct NumericState {
   static uint16_t threads_now();
   // Captures the calling thread's numbers of threads, which are known once an operator has run.
   void capture_threads();
-  // Whether the calling thread rounds to nearest, and flushes no denormal numbers, and did so each
-  // time that it was asked and had a pool, whose threads go on as it did when they were started.
+  // Whether the calling thread rounds to nearest, and flushes no denormal numbers.
   static bool rounds_as_usual();
   bool operator==(const NumericState&) const = default;
 };
@@ -71,7 +69,6 @@ class NumericScope {
   NumericState before_;
   NumericState during_;
   bool autocast_cache_ = false;
-  std::vector<uint32_t> pool_before_;  // the floating-point control of each thread of the pool
   int mkl_before_ = -1;  // the thread's own number for MKL, 0 if it has none; -1: it was not set
 };
 
