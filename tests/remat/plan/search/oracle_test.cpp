@@ -95,6 +95,32 @@ TEST_CASE("what a plan promises is what the second iteration has") {
   }
 }
 
+// What a step copies ahead is what has left in the two before it.
+TEST_CASE("beside a tier a plan promises what the fourth iteration has") {
+  size_t settled_later = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace trace = network_trace(24, 100'000, 20'000, seed);
+    SimulationConfig config = job_of(trace, 0.4);
+    config.tier = {.capacity_bytes = size_t{1} << 30, .gb_per_second = 25, .runs_beside = true};
+    config.policy = "planned";
+    config.planner.simulations = 60;
+    config.planner.perturbed = 0;
+    const auto overhead_of = [&](size_t iterations) {
+      config.iterations = iterations;
+      const SimulationResult result = simulate_with_oracle(trace, config);
+      REQUIRE(result.status == SimulationStatus::kOk);
+      REQUIRE(result.limit_bytes == config.budget_bytes);
+      return result.overhead;
+    };
+    const auto plans =
+        find_plans(step_trace(trace, 0, trace.events.size()), config, config.planner);
+    REQUIRE(!plans.empty());
+    CHECK(plans[0].overhead == overhead_of(4));
+    settled_later += overhead_of(2) != overhead_of(4);
+  }
+  CHECK(settled_later > 0);
+}
+
 TEST_CASE("two kinds of steps in turn have a plan each from the second iteration on") {
   size_t better = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
