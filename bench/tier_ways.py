@@ -35,7 +35,7 @@ RATIOS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 ROOM = "256GiB"  # more than any of the traces has
 WAYS = ("recomputing", "copying", "delta", "both")
 OTHERS = WAYS[:3]
-PLANNED, PLANNED_ITERATIONS = "planned", 7  # a plan is there from the fifth or sixth on
+PLANNED, ITERATIONS = "planned", 7  # a plan is there from the fifth or sixth on
 TOLERANCE = 0.01
 
 
@@ -66,11 +66,11 @@ def tier_options(way: str, speed: float, beside: bool) -> list[str]:
 def overhead(point: Point, settings: argparse.Namespace) -> float | None:
     """Run one point; return its overhead, None if it fails."""
     options = tier_options(point.way, point.speed, settings.beside)
-    iterations = settings.iterations
-    if point.way == PLANNED:
-        options, iterations = [*options, "--search", str(settings.plans)], PLANNED_ITERATIONS
     policy = point.way if point.way in ("delta", PLANNED) else settings.policy
-    question = policy_bench.Point("", "", policy, "pages", point.ratio, iterations,
+    if policy == PLANNED:
+        simulations = settings.plans if point.way == PLANNED else 0
+        options = [*options, "--search", str(simulations)]
+    question = policy_bench.Point("", "", policy, "pages", point.ratio, settings.iterations,
                                   " ".join(options))
     return policy_bench.answer(question, ways.trace_of(point.network),
                                policy_bench.program())["overhead"]
@@ -178,11 +178,11 @@ def document(rows: Rows, budgets: Budgets, options: argparse.Namespace) -> str:
     """Return the results as Markdown."""
     networks = len({network for _, network, _ in rows})
     beside = "run beside operators" if options.beside else "are waited for"
-    plans = (f" `{PLANNED}` is what jobs do once steps repeat themselves, with up to "
-             f"{options.plans} simulations, in iteration {PLANNED_ITERATIONS}."
-             if options.plans else "")
+    plans = (f" `{PLANNED}` is what jobs do once a plan has been found, by up to {options.plans} "
+             f"simulations." if options.plans else "")
+    policy = options.policy + (" --search 0" if options.policy == PLANNED else "")
     parts = ["# Recomputing, copying, and both", "",
-             f"`{options.command}`, policy `{options.policy}`, iteration {options.iterations}, "
+             f"`{options.command}`, policy `{policy}`, iteration {options.iterations}, "
              f"commit {run.commit()}; {networks} traces of GPU scale, in simulation: the machine "
              f"does not matter. The ratio is of the whole peak, with parameters, gradients and "
              f"optimizer state. Transfers {beside}. Overheads are geometric means over the points "
@@ -205,8 +205,9 @@ def parse_speeds(text: str) -> list[float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", metavar="NETWORK", nargs="*", help="default: all")
-    parser.add_argument("--policy", default="needed-cost")
-    parser.add_argument("--iterations", type=int, default=2)
+    parser.add_argument("--policy", default=PLANNED, help="of all but delta; default: that of jobs, "
+                        "without a plan")
+    parser.add_argument("--iterations", type=int, default=ITERATIONS, help="which one counts")
     parser.add_argument("--speeds", type=parse_speeds, default=list(SPEEDS), metavar="S,S...")
     parser.add_argument("--beside", action="store_true", help="transfers run beside operators")
     parser.add_argument("--plans", type=int, default=0, metavar="N",
