@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "allocator/base/check.h"
 #include "remat/call_context.h"
@@ -82,8 +83,8 @@ void OperatorCall::restore_operands(DeviceLock& lock) {
 // looked at before. So there are whole rounds over the operands, until one finds nothing to do. (To
 // start again from the first operand after each that needed something would take time quadratic in
 // their number.)
-void OperatorCall::protect_written(DeviceLock& lock) {
-  bool again = true;
+bool OperatorCall::protect_written(DeviceLock& lock) {
+  bool any = false, again = true;
   while (again) {
     again = false;
     for (const Operand& operand : operands_) {
@@ -98,7 +99,9 @@ void OperatorCall::protect_written(DeviceLock& lock) {
         again = true;
       }
     }
+    any |= again;
   }
+  return any;
 }
 
 // Notices contents that were written unseen since an operator read them, and notes those that this
@@ -114,12 +117,23 @@ void OperatorCall::watch_operands(DeviceLock& lock) {
   }
 }
 
-void OperatorCall::order_operands(DeviceLock& lock) {
+// While the lock is released, another thread may have operands used in secret again.
+bool OperatorCall::order_operands(DeviceLock& lock) {
   const StreamId stream = contents_.replay_order.stream();
-  for (const Operand& operand : operands_) {
-    Storage& storage = *operand.storage;
-    if (!storage.dead) contents_.replay_order.before_use(*storage.current, stream, lock);
+  absl::InlinedVector<StreamUse, 8> ordered(operands_.size());
+  bool any = false, again = true;
+  while (again) {
+    again = false;
+    for (size_t k = 0; k < operands_.size(); ++k) {
+      const Storage& storage = *operands_[k].storage;
+      if (storage.dead) continue;
+      const StreamUse use = storage.current->hidden_use;
+      if (use.epoch > 0 && use != std::exchange(ordered[k], use)) again |= use.stream != stream;
+      contents_.replay_order.before_use(*storage.current, stream, lock);
+    }
+    any |= again;
   }
+  return any;
 }
 
 void OperatorCall::decide() {
@@ -153,8 +167,13 @@ bool OperatorCall::prepare(DeviceLock& lock) {
       context_.prefetcher.advance(lock);
     if (watched_) [[unlikely]]
       watch_operands(lock);
-    if (writes_) protect_written(lock);
-    if (contents_.replay_order.has_streams()) order_operands(lock);
+    // Each may release the lock, and what the other has found may not hold any more: another thread
+    // may restore something from what is about to be written.
+    const bool has_streams = contents_.replay_order.has_streams();
+    if (has_streams) order_operands(lock);
+    while (writes_ && protect_written(lock)) {
+      if (!has_streams || !order_operands(lock)) break;
+    }
   } catch (...) {
     if (context_.step_history != nullptr) context_.step_history->give_up();
     if (context_.observation.listener() != nullptr) notify_observer({}, 0);

@@ -90,10 +90,12 @@ class OperatorCall {
   void tell_foreseen();
   void notify_observer(std::span<Storage* const> outputs, uint64_t cost_ns) const;
   void restore_operands(DeviceLock& lock);
-  void protect_written(DeviceLock& lock);
+  // True: something was done for it, and the lock may have been released.
+  bool protect_written(DeviceLock& lock);
   void watch_operands(DeviceLock& lock);
-  // Makes the operator's stream wait for hidden work on the operands. Requires: there are streams.
-  void order_operands(DeviceLock& lock);
+  // Makes the operator's stream wait for hidden work on the operands. True: there was some, and the
+  // lock may have been released. Requires: there are streams.
+  bool order_operands(DeviceLock& lock);
   void decide();
   bool read_what_others_write() const;
   void check_record(uint64_t cost_ns, std::span<Storage* const> outputs);

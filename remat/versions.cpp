@@ -130,9 +130,13 @@ void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
 }
 
 void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
-  wait_until_unread(storage, lock);
-  if (storage.dead) return;
-  contents_.replay_order.before_use(*storage.current, contents_.replay_order.stream(), lock);
+  StreamUse ordered;
+  do {  // each may release the lock, and another thread may have the contents read in secret then
+    if (storage.dead) return;
+    ordered = storage.current->hidden_use;
+    contents_.replay_order.before_use(*storage.current, contents_.replay_order.stream(), lock);
+  } while (!storage.dead &&
+           (wait_until_unread(storage, lock) || storage.current->hidden_use != ordered));
   if (storage.dead) return;
   heed_unseen_write(storage, lock);
   if (storage.dead) return;

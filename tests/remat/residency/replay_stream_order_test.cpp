@@ -1,6 +1,7 @@
 #include "remat/residency/replay_stream_order.h"
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -63,6 +64,35 @@ TEST_CASE("a replay's input can be written in place on another stream") {
   job.framework.set_stream(kMain);
   job.update(x);
   CHECK(job.no_race());
+}
+
+// While the stream is made to wait for one hidden use, another thread restores what it wants.
+TEST_CASE("a replay that another thread begins while an operator is ordered is not overtaken") {
+  for (const bool escapes : {false, true}) {
+    Job job;
+    const auto x = job.on(kMain, {job.input()});
+    const auto y = job.on(kMain, {x});
+    const auto z = job.on(kMain, {x});
+    job.side_waits_for_main();
+    REQUIRE(job.evict(y));
+    REQUIRE(job.evict(z));
+    job.on(kSide, {y});
+    job.framework.set_stream(kMain);
+    bool other_has_run = false;
+    job.streams.after_record = [&] {
+      std::thread other([&] { job.on(kSide, {z}); });
+      other.join();
+      job.framework.set_stream(kMain);
+      other_has_run = true;
+    };
+    if (escapes) {
+      DeviceLock lock(job.mutex);
+      job.runtime.cut(job.framework.tracked(x), remat::RootReason::kRawWrite, lock);
+    }
+    job.update(x);
+    CHECK(other_has_run);
+    CHECK(job.no_race());
+  }
 }
 
 TEST_CASE("a replay's input is not handed out again before the replay has read it") {
