@@ -47,7 +47,7 @@ class PlannedPolicy final : public Policy {
   void set_plan(const StepPlan& plan) override;
   void post_plan(StepPlan plan) override { inbox_.put(std::move(plan)); }
   // Whether a plan is in use now.
-  bool follows_plan() const {
+  bool follows_plan() const override {
     return active_ != &*net_ || copy_share_ > 0 || !weights_.empty() ||
            preference_ != Preference::kCheapest || gaps_.has_value();
   }

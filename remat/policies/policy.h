@@ -87,6 +87,8 @@ class Policy {
   // change. Costs that it has cached in storages may stay; others drop them.
   virtual void forget_all() {}
 
+  // Whether prices are those of a plan now.
+  virtual bool follows_plan() const { return false; }
   // Gives a plan for the steps to come to a policy that follows one.
   virtual void set_plan(const StepPlan& plan) { static_cast<void>(plan); }
   // Does so without the lock, and also for the step under way.

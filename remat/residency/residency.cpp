@@ -1,6 +1,7 @@
 #include "remat/residency/residency.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <limits>
 #include <span>
@@ -81,9 +82,26 @@ double Residency::copying_price(const Storage& storage, const Circumstances& now
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const uint64_t ns = copies.cost_ns(*storage.current);
   if (ns == UINT64_MAX) return kNever;
-  const double factor = copies.is_ahead(*storage.current) ? kFactorAhead : kFactor;
+  // A plan was found with prices in full.
+  const double exposure = policy_.follows_plan() ? 1 : exposure_;
+  const double factor = exposure * (copies.is_ahead(*storage.current) ? kFactorAhead : kFactor);
   const uint64_t until_use_ns = foreseen_.time_until_use_ns(storage);
   return factor * policy_.copy_price(ns, until_use_ns, now).value_or(kNever);
+}
+
+// Found by simulation of 22 traces at 0.2 to 0.5 of their peaks over links of 12 to 450 GB/s, where
+// nothing takes longer than with full prices. Less than a quarter gains more there; but a GPT on a
+// stand-in device copied so much then that a smaller part of it was hidden.
+void Residency::end_step(bool repeated) {
+  constexpr double kIdle = 0.4, kBusy = 0.8, kLeast = 0.25;
+  const uint64_t step_ns = now_ - std::exchange(step_began_ns_, now_);
+  const uint64_t bytes = evicted_bytes - std::exchange(evicted_before_step_, evicted_bytes);
+  exposure_ = 1;
+  const Tier* const tier = copies.tier();
+  if (!repeated || step_ns == 0 || tier == nullptr || !tier->runs_beside()) return;
+  const auto link_ns = static_cast<double>(std::max(tier->store_ns(bytes), tier->load_ns(bytes)));
+  const double busy = link_ns / static_cast<double>(step_ns);
+  exposure_ = std::pow(kLeast, std::clamp((kBusy - busy) / (kBusy - kIdle), 0.0, 1.0));
 }
 
 double Residency::price(Storage& storage, size_t free_beside_bytes) const {

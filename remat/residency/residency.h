@@ -56,6 +56,10 @@ class Residency {
   bool evictable(const Storage& storage) const {
     return (storage.next != nullptr || leaves_by_copy(storage)) && at_rest(storage);  // invariant 1
   }
+  // A step has ended; `repeated`: it did the same as the one before it. If all that leaves in such
+  // a step would keep the tier's link busy for a small part of it, most of a copy's time is hidden
+  // behind operators, and copies are priced accordingly.
+  void end_step(bool repeated);
   // The price of evicting the storage by the cheaper way, in the policy's unit. Requires:
   // evictable().
   double price(Storage& storage, size_t free_beside_bytes) const;
@@ -185,6 +189,8 @@ class Residency {
   Storage list_;  // head of the ring
   std::vector<Value*> kept_;
   size_t absent_bytes_ = 0;
+  double exposure_ = 1;  // the part of copies' prices that counts
+  uint64_t step_began_ns_ = 0, evicted_before_step_ = 0;
   uint64_t now_ = 1;
   uint32_t frozen_ = 0;
 };

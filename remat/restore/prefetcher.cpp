@@ -1,6 +1,7 @@
 #include "remat/restore/prefetcher.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "remat/restore/storage_locks.h"
@@ -49,6 +50,8 @@ void Prefetcher::end_prefetch(Storage& storage, bool used) {
 
 void Prefetcher::end_step() {
   link_free_ns_ = 0;
+  const uint64_t step = history_->last_fingerprint();
+  contents_.residency.end_step(step == std::exchange(last_step_, step));
   storages_.end_step();
   write_behind_->end_step();
 }

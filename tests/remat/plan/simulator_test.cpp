@@ -63,6 +63,24 @@ TEST_CASE("replays cost what the operators cost") {
   CHECK(result.fragmentation == 0);  // all is in use whenever something was evicted
 }
 
+TEST_CASE(
+    "over a link that is mostly idle, what leaves in steps that repeat themselves is copied") {
+  const Trace trace = network_trace(24, 100'000, 20'000, 1);
+  SimulationConfig config = config_of(MemoryModel::kExact, trace_peak(trace).peak_bytes * 2 / 5);
+  config.policy = "planned";
+  config.planner.simulations = 0;
+  const auto replayed = [&](double gb_per_second, size_t iterations) {
+    config.tier = {size_t{1} << 30, gb_per_second, true};
+    config.iterations = iterations;
+    const SimulationResult result = simulate(trace, config);
+    REQUIRE(result.status == SimulationStatus::kOk);
+    return result.operators_replayed;
+  };
+  CHECK(replayed(450, 2) > 0);
+  CHECK(replayed(450, 8) < replayed(450, 2) / 2);
+  CHECK(replayed(1, 8) > replayed(1, 2) / 2);
+}
+
 TEST_CASE("all that lives may have to be there at the end") {
   const Trace trace = trace_of(kFive);
   SimulationConfig config = config_of(MemoryModel::kExact, 49);
