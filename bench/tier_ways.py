@@ -205,8 +205,8 @@ def parse_speeds(text: str) -> list[float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", metavar="NETWORK", nargs="*", help="default: all")
-    parser.add_argument("--policy", default=PLANNED, help="of all but delta; default: that of jobs, "
-                        "without a plan")
+    parser.add_argument("--policy", default=PLANNED,
+                        help="of all but delta; default: that of jobs, without a plan")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="which one counts")
     parser.add_argument("--speeds", type=parse_speeds, default=list(SPEEDS), metavar="S,S...")
     parser.add_argument("--beside", action="store_true", help="transfers run beside operators")

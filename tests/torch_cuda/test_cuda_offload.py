@@ -42,6 +42,14 @@ def test_fixed_bytes_above_the_budget(jobs, summary, job):
     assert found["tidepool"]["offloads"] > 0
 
 
+@pytest.mark.parametrize("way", ["moved", "given", "loaded", "copied", "filled"])
+def test_more_than_the_budget_may_arrive(jobs, way):
+    """No operator on the device has to have used it before it may leave."""
+    found = jobs.json("arrival_jobs.py", way, budget="6MiB", environ=(OFFLOAD,), **DEVICE)
+    assert found["same"]
+    assert found["offloads"] >= 10
+
+
 def test_copies_come_back_before_they_are_read(jobs):
     """From the third step on the steps repeat themselves."""
     job = JOBS[0]

@@ -410,6 +410,7 @@ void InterceptedCall::keep_captured_state(const c10::GeneratorImpl& generator, D
 }
 
 void InterceptedCall::finish() {
+  if (host_is_foreign() && info_.is_trusted()) track_results_elsewhere(outputs_, engine_);
   if (engine_ == nullptr) return;
   const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, seen_.bytes() + output_bytes())
                                              : CycleClock::ns_since(kernel_start_);

@@ -43,6 +43,10 @@ TIDEPOOL_EXPORT int tidepool_make_resident(void* storage, char* error, size_t er
 // Restores a storage, and keeps it resident where it is until it is let go. `*held` has to be
 // passed on then; nullptr: there is nothing to let go.
 TIDEPOOL_EXPORT int tidepool_hold(void* storage, void** held, char* error, size_t error_bytes);
+// The same for a storage whose bytes are written until it is let go, and through no address that
+// is kept: its contents are a new root version.
+TIDEPOOL_EXPORT int tidepool_hold_to_write(void* storage, void** held, char* error,
+                                           size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_let_go(void* storage, void* held);
 // Restores a storage whose pointer leaves our sight for good: it is never evicted again, what
 // depends on it is cut, and results of operators that read it are roots.

@@ -5,12 +5,13 @@
 // If it fires outside of such kernels, the contents become a new root version that stays where it
 // is. If it fires a second time, or the storage is unstable already, the storage escapes for good.
 // On older versions the functions do nothing (docs/supported.md).
-// All functions but the hook itself require the device's lock.
+// All functions but the hook itself and let_go() require the device's lock.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
 
 #include "remat/lineage/lineage.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue::tripwire {
 
@@ -36,6 +37,14 @@ inline void disarm(c10::StorageImpl*) {}
 inline void rearm(const remat::Storage& storage) {
   if (storage.dead || storage.escaped || storage.evicted) return;
   arm(static_cast<c10::StorageImpl*>(storage.framework_storage));
+}
+
+// Lets a storage go that was held for somebody who may have used the hook up.
+inline void let_go(remat::HeldStorage& held) {
+  if (held.get() == nullptr) return;
+  DeviceLock lock(held.mutex());
+  rearm(*held.get());
+  held.end();
 }
 
 }  // namespace tidepool::torch_glue::tripwire

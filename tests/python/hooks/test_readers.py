@@ -5,6 +5,7 @@ is what an evicted storage has.
 """
 
 import copy
+import functools
 import gc
 import io
 import pickle
@@ -32,7 +33,8 @@ class StandIn:
         names = dict.fromkeys(_plugin.Plugin.signatures, self.other)
         names |= {f"tidepool_{kind}": self.access(kind)
                   for kind in ("make_resident", "written", "escape")}
-        names["tidepool_hold"] = self.hold
+        names["tidepool_hold"] = functools.partial(self.hold, "hold")
+        names["tidepool_hold_to_write"] = functools.partial(self.hold, "hold to write")
         names["tidepool_let_go"] = lambda storage, held: self.held.remove((storage, held))
         names["tidepool_state"] = lambda storage: self.state(storage)
         self.library = types.SimpleNamespace(
@@ -57,8 +59,8 @@ class StandIn:
             return 0
         return call
 
-    def hold(self, storage, held, message, size):
-        failed = self.access("hold")(storage, message, size)
+    def hold(self, kind, storage, held, message, size):
+        failed = self.access(kind)(storage, message, size)
         if not failed:
             held._obj.value = storage + 1
             self.held.append((storage, storage + 1))
@@ -113,8 +115,8 @@ ACCESSES = {
     "share a storage": (lambda t, s: s.share_memory_().tolist(), "escape"),
     "storage item": (lambda t, s: s[4], "hold"),
     "storage slice": (lambda t, s: s[4:8].tolist(), "escape"),
-    "storage setitem": (lambda t, s: s.__setitem__(0, 1), "written"),
-    "storage fill": (lambda t, s: s.fill_(0).tolist(), "written"),
+    "storage setitem": (lambda t, s: s.__setitem__(0, 1), "hold to write"),
+    "storage fill": (lambda t, s: s.fill_(0).tolist(), "hold to write"),
     "storage list": (lambda t, s: s.tolist(), "hold"),
     "storage bytes": (lambda t, s: bytes(s), "hold"),
     "storage copy_": (lambda t, s: torch.UntypedStorage(len(s)).copy_(s).tolist(), "hold"),
@@ -128,7 +130,7 @@ ACCESSES = {
     "storage data_ptr": (lambda t, s: s.data_ptr(), "written"),
     "storage resize": (lambda t, s: s.resize_(4), "written"),
     "storage resize to nothing": (lambda t, s: s.resize_(0), "hold"),
-    "storage byteswap": (lambda t, s: s.byteswap(torch.float32), "written"),
+    "storage byteswap": (lambda t, s: s.byteswap(torch.float32), "hold to write"),
     "storage filename": (lambda t, s: s.filename, "hold"),
     "typed list": (lambda t, s: t.storage().untyped().tolist(), "hold"),
     "address": (lambda t, s: torch._C._data_address(t) and None, "hold"),

@@ -43,8 +43,8 @@ TENSOR_READERS = {
 STORAGE_READERS = {
     "_write_file": "look", "_get_filename": "look", "_get_shared_fd": "look",
     "_shared_incref": "look", "_shared_decref": "look",
-    "data_ptr": "compared", "__setitem__": "write", "fill_": "write", "copy_": "write",
-    "_byteswap": "write", "_set_from_file": "write", "resize_": "resize",
+    "data_ptr": "compared", "__setitem__": "fill", "fill_": "fill", "copy_": "fill",
+    "_byteswap": "fill", "_set_from_file": "fill", "resize_": "resize",
     "_swap_data_ptr_": "write", "_resize_with_addr_": "write",
     "_share_fd_cpu_": "escape", "_share_filename_cpu_": "escape", "_share_cuda_": "escape",
 }
@@ -125,6 +125,8 @@ class Readers:
                 wrapper = self._storage_address(original)
             elif kind == "resize":
                 wrapper = self._resize(original)
+            elif kind == "fill":
+                wrapper = self._filler(original)
             else:
                 wrapper = self._storage_marker(original, self._actions[kind])
             self._put(storage, name, wrapper)
@@ -264,8 +266,24 @@ class Readers:
 
         return address
 
+    def _storages_in(self, *operands) -> list[int]:
+        storages = (getattr(operand, "_untyped_storage", operand) for operand in operands)
+        return [_address(storage) for storage in storages
+                if isinstance(storage, self._torch.UntypedStorage)]
+
+    def _filler(self, original):
+        """For a call that writes a storage, and keeps no address of it."""
+        holding, storages_in = self._plugin.holding, self._storages_in
+
+        @functools.wraps(original)
+        def filler(self, *args, **kwargs):
+            with holding(storages_in(*args, *kwargs.values()), written=_address(self)):
+                return call_as_caller(original, self, *args, **kwargs)
+
+        return filler
+
     def _storage_marker(self, original, mark):
-        plugin, storage_type = self._plugin, self._torch.UntypedStorage
+        plugin, storages_in = self._plugin, self._storages_in
         # A swap changes both; else further storages are only read.
         swaps = original.__name__ == "_swap_data_ptr_"
 
@@ -274,10 +292,7 @@ class Readers:
             storage = _address(self)
             if storage:
                 mark(storage)
-            operands = (getattr(operand, "_untyped_storage", operand)
-                        for operand in (*args, *kwargs.values()))
-            others = [_address(operand) for operand in operands
-                      if isinstance(operand, storage_type)]
+            others = storages_in(*args, *kwargs.values())
             if swaps:
                 for other in filter(None, others):
                     plugin.written(other)

@@ -47,6 +47,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_thread_is_on": (ctypes.c_int, []),
     "tidepool_make_resident": _ONE_STORAGE,
     "tidepool_hold": (ctypes.c_int, [_ADDRESS, ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
+    "tidepool_hold_to_write": (ctypes.c_int, [_ADDRESS, ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
     "tidepool_let_go": (None, [_ADDRESS, _ADDRESS]),
     "tidepool_escape": _ONE_STORAGE,
     "tidepool_written": _ONE_STORAGE,
@@ -170,15 +171,20 @@ class Plugin:
         self._run(self.library.tidepool_make_resident, storage)
 
     @contextlib.contextmanager
-    def holding(self, storages: Iterable[int]) -> Iterator[None]:
-        """Restore storages, which stay where they are until the block ends; 0 is none."""
-        held: list[tuple] = []
+    def holding(self, storages: Iterable[int], written: int = 0) -> Iterator[None]:
+        """Restore storages, which stay where they are until the block ends; 0 is none.
+
+        The block may write the bytes of `written`, and keeps no address.
+        """
+        library, held = self.library, []
         try:
-            for storage in filter(None, storages):
-                hold = _ADDRESS()
-                self._run(self.library.tidepool_hold, storage, ctypes.byref(hold))
-                if hold.value:
-                    held.append((storage, hold.value))
+            for storage, take in ((written, library.tidepool_hold_to_write),
+                                  *((each, library.tidepool_hold) for each in storages)):
+                if storage:
+                    hold = _ADDRESS()
+                    self._run(take, storage, ctypes.byref(hold))
+                    if hold.value:
+                        held.append((storage, hold.value))
             yield
         finally:
             for each in held:

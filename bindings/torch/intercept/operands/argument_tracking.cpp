@@ -1,5 +1,7 @@
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 
+#include "bindings/torch/intercept/operands/call_arguments.h"
+#include "bindings/torch/intercept/operands/region.h"
 #include "bindings/torch/intercept/operands/untrusted_call.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
@@ -71,6 +73,21 @@ remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool wri
     note_parameter(tracked, tensor);
   }
   return found;
+}
+
+void track_results_elsewhere(std::span<c10::TensorImpl* const> results, const Engine* own) {
+  if (UntrustedCall::any() || in_region()) return;
+  for (c10::TensorImpl* tensor : results) {
+    if (tensor == nullptr || !is_supported(tensor)) continue;
+    c10::StorageImpl* const storage = storage_of(tensor);
+    if (storage == nullptr) continue;
+    Engine* const engine = engine_of(storage->device());
+    if (engine == nullptr || engine == own || engine->capturing()) continue;
+    DeviceLock lock(engine->mutex());
+    remat::Storage* const made = find_tracked(*engine, storage, remat::RootReason::kUntracked);
+    if (made == nullptr || made->role != remat::Role::kOther) continue;
+    made->role = role_of(tensor, false);
+  }
 }
 
 remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, remat::RootReason reason) {

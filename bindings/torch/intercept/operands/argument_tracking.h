@@ -4,6 +4,8 @@
 
 #include <c10/core/TensorImpl.h>
 
+#include <span>
+
 #include "bindings/torch/engine/engine.h"
 
 namespace tidepool::torch_glue {
@@ -14,6 +16,12 @@ extern constinit thread_local bool t_in_optimizer;
 // Returns the storage behind a tensor whose memory is the engine's allocator's. If it has not been
 // tracked, it is tracked from now on, as a root. `written`: the operator is about to write it.
 remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool written);
+
+// Tracks results of an operator whose operands lie on other devices than theirs, such as a copy
+// from the host: roots, which may leave. `own`: the engine of the operands, which tracks its own
+// results; nullptr: there is none. Code that nobody vouches for may write such results later, and
+// keeps them. Takes the locks of other engines.
+void track_results_elsewhere(std::span<c10::TensorImpl* const> results, const Engine* own);
 
 // Returns the tracked storage behind a StorageImpl; nullptr if that is foreign, empty, or not yet
 // tracked. With a reason it is tracked from now on, as a root for that reason. Requires: the
