@@ -1,6 +1,7 @@
 """What torch.compile makes, under modes, in inference mode and beside code that runs eagerly."""
 
 import torch
+from foreign_cases import HAS_SLOT, extension
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -123,3 +124,15 @@ def case_compiled_result_is_written_before_its_backward():
     except RuntimeError as error:
         return str(error).partition(":")[0]
     return "no error"
+
+
+def case_compiled_backward_and_a_raw_writer_of_what_it_read():
+    """The compiled kernels take the pointer of the weight as the raw writer does after them."""
+    if not HAS_SLOT:
+        return torch.randn(3) * 2 + 1
+    _, functions = extension()
+    weight = torch.randn(8, requires_grad=True)
+    result = torch.compile(lambda x, w: (x * w).sin())(torch.randn(4, 8) * 2, weight)
+    result.sum().backward()
+    refused = functions.extension_fill(weight.untyped_storage()._cdata, 3.0)
+    return result * 2, weight.grad, weight.detach() * 2, refused
