@@ -95,6 +95,8 @@ def test_exit_status_and_output_are_the_jobs(installation):
     assert (done.stdout, done.stderr) == ("out\n", "")
     assert "not found" in installation.tidepool("run", "--budget", "1GiB", "--", "no-such-thing",
                                                 check=127).stderr
+    assert "--chaos=alloc" in installation.tidepool("run", "--budget", "1GiB", "--chaos", "alloc",
+                                                    "--", "true", check=127).stderr
     installation.tidepool("run", "--budget", "1GiB", "--", "/etc/passwd", check=126)
 
 

@@ -316,7 +316,9 @@ def _become(command: list[str], environ: dict[str, str]) -> int:
     try:
         os.execvpe(command[0], command, environ)
     except FileNotFoundError:
-        print(f"tidepool run: command not found: {command[0]}", file=sys.stderr)
+        name = command[0]
+        hint = f" (a value of --chaos is given by --chaos={name})" if command[1:2] == ["--"] else ""
+        print(f"tidepool run: command not found: {name}{hint}", file=sys.stderr)
         return 127
     except OSError as error:
         print(f"tidepool run: cannot start {command[0]}: {error.strerror}", file=sys.stderr)
