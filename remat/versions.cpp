@@ -6,6 +6,21 @@
 
 namespace tidepool::remat {
 
+namespace {
+
+// Makes this thread's stream run after all hidden uses of the contents, also those that another
+// thread begins while the lock is released.
+void order(Storage& storage, Contents& contents, DeviceLock& lock) {
+  bool again = true;
+  while (again && !storage.dead) {
+    const StreamUse use = storage.current->hidden_use;
+    contents.replay_order.before_use(*storage.current, contents.replay_order.stream(), lock);
+    again = !storage.dead && storage.current->hidden_use != use;
+  }
+}
+
+}  // namespace
+
 bool Versions::wait_until_unread(Storage& storage, DeviceLock& lock) {
   bool waited = false;
   while (!storage.dead && storage.current->uses > 0 && contents_.queue.is_taken() &&
@@ -19,6 +34,7 @@ bool Versions::wait_until_unread(Storage& storage, DeviceLock& lock) {
 
 void Versions::replace_value(Storage& storage, Value* fresh, void* snapshot) {
   Value* old = std::exchange(storage.current, fresh);
+  fresh->hidden_use = old->hidden_use;  // of the bytes, which stay where they are
   old->storage = nullptr;
   fresh->storage = &storage;
   storage.above_generation = storage.below_generation = 0;
@@ -92,14 +108,17 @@ void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
   const void* from = storage.address;
   void* copy = nullptr;
   try {
-    Unlocked unlocked(lock);
-    copy = contents_.allocator.allocate(bytes, PlacementHint::kTransient, stream);
-    contents_.backend.copy(copy, from, bytes);
+    {
+      Unlocked unlocked(lock);
+      copy = contents_.allocator.allocate(bytes, PlacementHint::kTransient, stream);
+      contents_.backend.copy(copy, from, bytes);
+    }
+    order(storage, contents_, lock);  // the next hidden use comes after all before it
   } catch (...) {
     if (copy != nullptr) contents_.allocator.free_locked(copy);
     throw;
   }
-  contents_.replay_order.after_use(*storage.current, stream);
+  if (!storage.dead) contents_.replay_order.after_use(*storage.current, stream);
   ++snapshots;
   return copy;
 }
@@ -130,13 +149,9 @@ void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
 }
 
 void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
-  StreamUse ordered;
-  do {  // each may release the lock, and another thread may have the contents read in secret then
-    if (storage.dead) return;
-    ordered = storage.current->hidden_use;
-    contents_.replay_order.before_use(*storage.current, contents_.replay_order.stream(), lock);
-  } while (!storage.dead &&
-           (wait_until_unread(storage, lock) || storage.current->hidden_use != ordered));
+  do {
+    order(storage, contents_, lock);
+  } while (wait_until_unread(storage, lock));
   if (storage.dead) return;
   heed_unseen_write(storage, lock);
   if (storage.dead) return;
@@ -155,6 +170,7 @@ void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
     }
   }
   if (!storage.dead) start_root_version(storage, reason);
+  order(storage, contents_, lock);
 }
 
 bool Versions::end_storage(Storage* storage, void* address) {

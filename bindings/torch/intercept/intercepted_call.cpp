@@ -349,6 +349,7 @@ void InterceptedCall::choose_engine() {
         storage != nullptr ? storage->device() : seen.tensor->device();
     if ((engine_ = engine_of(*device)) != nullptr) return;
   }
+  if (!info_.is_trusted()) on_host_.emplace();
 }
 
 // Prepares a call while a graph is captured: nothing is restored or recorded, and what the graph

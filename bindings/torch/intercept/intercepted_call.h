@@ -119,6 +119,7 @@ class InterceptedCall {
   uint64_t own_kernels_before_ = 0;  // t_own_kernels before the kernel
   CallBody* body_ = nullptr;         // of the record
   std::optional<UntrustedCall> untrusted_;
+  std::optional<UntrustedHostCall> on_host_;  // there is no engine, and the operator is not trusted
   CallArguments seen_;
   absl::InlinedVector<c10::TensorImpl*, 4> outputs_;
   size_t immediates_ = 0;

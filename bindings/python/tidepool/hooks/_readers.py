@@ -318,15 +318,21 @@ class Readers:
 
     def _storage_address(self, original):
         marker = self._storage_marker(original, self._plugin.written)
-        comparers, state = _comparers(self._torch), self._plugin.state
+        savers, loaders = _comparers(self._torch)
+        by_type = self._torch.storage.TypedStorage._data_ptr.__code__
+        state = self._plugin.state
 
         @functools.wraps(original)
         def data_ptr(self):
-            if sys._getframe(1).f_code in comparers:
+            caller = sys._getframe(1)
+            if caller.f_code is by_type:
+                caller = sys._getframe(2)
+            loads = caller.f_code in loaders
+            if loads or caller.f_code in savers:
                 storage = _address(self)
                 if storage and state(storage) in _plugin.TRACKED_STATES:
                     return storage
-            return marker(self)
+            return original(self) if loads else marker(self)
 
         return data_ptr
 
@@ -448,13 +454,16 @@ def _address(storage) -> int:
     return storage._cdata if storage.device.type in ("cpu", "cuda") else 0
 
 
-def _comparers(torch) -> set[types.CodeType]:
-    """Return the functions of `torch.save` that ask whether storages are the same by address."""
-    serialization = torch.serialization
-    savers = (getattr(serialization, name, None) for name in ("_save", "_legacy_save"))
-    return {constant for saver in savers if saver is not None
-            for constant in saver.__code__.co_consts
-            if isinstance(constant, types.CodeType) and constant.co_name == "persistent_id"}
+def _comparers(torch) -> tuple[set[types.CodeType], set[types.CodeType]]:
+    """Return what only compares storages' addresses: with each other to save, with 0 to load."""
+    def within(*places: tuple[str, str]) -> set[types.CodeType]:
+        functions = ((getattr(torch.serialization, name, None), inner) for name, inner in places)
+        return {constant for function, inner in functions if function is not None
+                for constant in function.__code__.co_consts
+                if isinstance(constant, types.CodeType) and constant.co_name == inner}
+
+    return (within(("_save", "persistent_id"), ("_legacy_save", "persistent_id")),
+            within(("_load", "load_tensor"), ("_legacy_load", "persistent_load")))
 
 
 def _storage_finder(torch):

@@ -76,7 +76,7 @@ remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool wri
 }
 
 void track_results_elsewhere(std::span<c10::TensorImpl* const> results, const Engine* own) {
-  if (UntrustedCall::any() || in_region()) return;
+  if (UntrustedCall::any() || UntrustedHostCall::any() || in_region()) return;
   for (c10::TensorImpl* tensor : results) {
     if (tensor == nullptr || !is_supported(tensor)) continue;
     c10::StorageImpl* const storage = storage_of(tensor);

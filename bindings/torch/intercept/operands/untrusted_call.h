@@ -19,4 +19,18 @@ class UntrustedCall {
   static inline std::atomic<int> running_{0};
 };
 
+// UntrustedHostCall: the same where all operands are the host's. What it makes on a device it makes
+// by operators of this thread. Belongs to one thread.
+class UntrustedHostCall {
+ public:
+  UntrustedHostCall() { ++depth_; }
+  ~UntrustedHostCall() { --depth_; }
+  UntrustedHostCall(const UntrustedHostCall&) = delete;
+  UntrustedHostCall& operator=(const UntrustedHostCall&) = delete;
+  static bool any() { return depth_ > 0; }  // of this thread
+
+ private:
+  static inline constinit thread_local int depth_ = 0;
+};
+
 }  // namespace tidepool::torch_glue
