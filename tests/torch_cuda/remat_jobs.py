@@ -294,6 +294,22 @@ def scalars_of_the_host() -> dict:
     return {"prints": prints(y, z, kept), "evicted": evicted, "states": [state(kept)]}
 
 
+def arrived() -> dict:
+    """Bring a tensor to the device within an operator that nobody vouches for, and outside."""
+    inside = []
+
+    @torch.library.custom_op("remat_jobs::there_and_back", mutates_args=())
+    def there_and_back(x: torch.Tensor) -> torch.Tensor:
+        there = x.cuda()
+        inside.append(state(there))
+        return there.cpu()
+
+    x = torch.randn(64, 64)
+    back = there_and_back(x)
+    there = x.cuda()
+    return {"prints": prints(there, back.cuda()), "states": [*inside, state(there)]}
+
+
 def varying() -> dict:
     """Compute what varies from run to run on a GPU: it stays."""
     index = torch.arange(64, device="cuda")
@@ -443,7 +459,7 @@ def capture_refused() -> dict:
 CASES = {case.__name__: case for case in (
     other_stream_restores, input_written_after_a_hidden_read, input_dies_after_a_hidden_read,
     recorded_while_evicted, captured, captured_draws, two_devices, drawn, drawn_by_attention,
-    drawn_by_two_threads, drawn_in_turns, scalars_of_the_host, varying, switched,
+    drawn_by_two_threads, drawn_in_turns, scalars_of_the_host, arrived, varying, switched,
     replay_refused, workspace_refused,  # once a convolution was refused memory, its results stay
     pool_needs_room, capture_refused, benchmarked)}
 

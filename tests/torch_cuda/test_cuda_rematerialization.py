@@ -26,7 +26,7 @@ AMPLE = "256MiB"
 CASES = ("other_stream_restores", "input_written_after_a_hidden_read",
          "input_dies_after_a_hidden_read", "recorded_while_evicted", "captured", "captured_draws",
          "two_devices", "drawn", "drawn_by_attention", "drawn_by_two_threads", "drawn_in_turns",
-         "scalars_of_the_host", "varying", "switched",
+         "scalars_of_the_host", "arrived", "varying", "switched",
          "workspace_refused", "replay_refused", "capture_refused")
 CHAOTIC = [(job, chaos) for number, job in enumerate(JOBS) for chaos in CHAOS
            if FULL or number < len(CHAOS) and chaos == CHAOS[number % len(CHAOS)]]
@@ -129,6 +129,11 @@ def test_pools_of_pytorchs_own_allocator_get_what_can_be_evicted(jobs):
 
 def test_what_is_computed_from_pinned_numbers_stays(cases):
     assert cases[1]["scalars_of_the_host"]["states"] == [RESIDENT_ROOT]
+
+
+def test_what_arrives_within_an_operator_of_which_nothing_is_known_stays(cases):
+    """It may be written, or read by address, as long as the operator runs."""
+    assert cases[1]["arrived"]["states"] == [0, RESIDENT_ROOT]
 
 
 def test_nothing_is_misused(cases):
