@@ -50,8 +50,6 @@ class HeldStorage {
     return *this;
   }
 
-  // The device's lock. Requires: something is held.
-  DeviceMutex& mutex() const { return runtime_->mutex(); }
   // The storage; nullptr if nothing is held.
   Storage* get() const { return storage_; }
   // Ends the lock. Requires: the device's lock is held.

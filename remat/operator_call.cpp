@@ -37,6 +37,9 @@ void OperatorCall::add(Storage* storage, Access access) {
     contents_.queue.enter(holder_);
   }
   contents_.lock(*storage);
+  // Whoever was given its address has used the watch up, and it begins anew after this operator.
+  if (storage->fixed) [[unlikely]]
+    storage->unwatched = true;
   operands_.push_back({storage, access});
   writes_ |= access != Access::kRead;
   evicted_ |= storage->evicted;
@@ -125,11 +128,11 @@ bool OperatorCall::order_operands(DeviceLock& lock) {
   while (again) {
     again = false;
     for (size_t k = 0; k < operands_.size(); ++k) {
-      const Storage& storage = *operands_[k].storage;
+      Storage& storage = *operands_[k].storage;
       if (storage.dead) continue;
       const StreamUse use = storage.current->hidden_use;
       if (use.epoch > 0 && use != std::exchange(ordered[k], use)) again |= use.stream != stream;
-      contents_.replay_order.before_use(*storage.current, stream, lock);
+      contents_.replay_order.before_use(storage, stream, lock);
     }
     any |= again;
   }

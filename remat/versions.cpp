@@ -6,21 +6,6 @@
 
 namespace tidepool::remat {
 
-namespace {
-
-// Makes this thread's stream run after all hidden uses of the contents, also those that another
-// thread begins while the lock is released.
-void order(Storage& storage, Contents& contents, DeviceLock& lock) {
-  bool again = true;
-  while (again && !storage.dead) {
-    const StreamUse use = storage.current->hidden_use;
-    contents.replay_order.before_use(*storage.current, contents.replay_order.stream(), lock);
-    again = !storage.dead && storage.current->hidden_use != use;
-  }
-}
-
-}  // namespace
-
 bool Versions::wait_until_unread(Storage& storage, DeviceLock& lock) {
   bool waited = false;
   while (!storage.dead && storage.current->uses > 0 && contents_.queue.is_taken() &&
@@ -104,7 +89,7 @@ void Versions::start_recorded_version(Storage& storage, Record& record) {
 void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
   const size_t bytes = storage.current->bytes;
   const StreamId stream = contents_.replay_order.stream();
-  contents_.replay_order.before_use(*storage.current, stream, lock);
+  contents_.replay_order.before_use(storage, stream, lock);
   const void* from = storage.address;
   void* copy = nullptr;
   try {
@@ -113,7 +98,8 @@ void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
       copy = contents_.allocator.allocate(bytes, PlacementHint::kTransient, stream);
       contents_.backend.copy(copy, from, bytes);
     }
-    order(storage, contents_, lock);  // the next hidden use comes after all before it
+    // The next hidden use comes after all before it.
+    contents_.replay_order.before_use(storage, stream, lock);
   } catch (...) {
     if (copy != nullptr) contents_.allocator.free_locked(copy);
     throw;
@@ -149,8 +135,9 @@ void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
 }
 
 void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
+  const StreamId stream = contents_.replay_order.stream();
   do {
-    order(storage, contents_, lock);
+    contents_.replay_order.before_use(storage, stream, lock);
   } while (wait_until_unread(storage, lock));
   if (storage.dead) return;
   heed_unseen_write(storage, lock);
@@ -170,7 +157,7 @@ void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
     }
   }
   if (!storage.dead) start_root_version(storage, reason);
-  order(storage, contents_, lock);
+  contents_.replay_order.before_use(storage, stream, lock);
 }
 
 bool Versions::end_storage(Storage* storage, void* address) {

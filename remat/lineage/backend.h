@@ -51,6 +51,10 @@ class Backend {
   // Drops the weak reference to a storage that is tracked no longer. Requires: lock held.
   virtual void forget(Storage& storage) = 0;
 
+  // Watches the storage for writes that no operator shows. What uses the watch up notes it as
+  // `unwatched`; this is called when nothing uses the storage any more. Requires: lock held.
+  virtual void watch(Storage& storage) { static_cast<void>(storage); }
+
   // For reports: the tracked storage in which the job accumulates the gradient of the parameter in
   // `storage`; nullptr if there is none, or if another thread may be changing it. `threads`: how
   // many threads have run operators. Requires: lock held.

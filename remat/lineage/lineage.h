@@ -94,7 +94,8 @@ struct alignas(64) Storage {
   Role role = Role::kOther;
   Role observed_role = Role::kOther;  // the JobObserver's: the role that it has noted last
   bool written_unseen = false;        // it was found to have been (ContentWatch)
-  bool absent = false;  // its bytes were given up, and count among Residency::absent_bytes()
+  bool absent = false;     // its bytes were given up, and count among Residency::absent_bytes()
+  bool unwatched = false;  // what notices unseen writes has to be set again (Backend::watch)
   // How many operators that have returned may go on using it; it has escaped until they end. 0:
   // none, or it has escaped for good.
   uint16_t users_left = 0;

@@ -25,13 +25,22 @@ class ReplayStreamOrder {
   StreamId stream() const { return has_streams_ ? backend_.current_stream() : StreamId::kDefault; }
 
   // Makes work that `stream` gets from now on run after the value's hidden uses, so that it may use
-  // the bytes. The caller sees to it that these stay until it has enqueued that work. May release
-  // the lock. Requires: the value is available. Throws: DeviceError.
+  // the bytes: also those that another thread begins while the lock is released for this. The
+  // caller sees to it that value and bytes stay until it has enqueued that work. Requires: the
+  // value is available. Throws: DeviceError.
   void before_use(Value& value, StreamId stream, DeviceLock& lock) {
-    if (value.hidden_use.stream != stream && value.hidden_use.epoch > 0) [[unlikely]] {
-      allocator_.order_after(stream, value.hidden_use, lock);
-    }
+    StreamUse ordered;
+    while (comes_after(stream, value.hidden_use, ordered)) [[unlikely]]
+      allocator_.order_after(stream, ordered = value.hidden_use, lock);
     use_block(value.address(), stream);
+  }
+  // The same for the contents of a storage, which another thread may replace or free meanwhile:
+  // then those that are there in the end are meant, or none.
+  void before_use(Storage& storage, StreamId stream, DeviceLock& lock) {
+    StreamUse ordered;
+    while (!storage.dead && comes_after(stream, storage.current->hidden_use, ordered)) [[unlikely]]
+      allocator_.order_after(stream, ordered = storage.current->hidden_use, lock);
+    if (!storage.dead) use_block(storage.current->address(), stream);
   }
   // For a restoration that no operator asks for: the job need not have ordered this thread's stream
   // after those which the values were made on. Makes its work from now on run after all work so
@@ -56,6 +65,12 @@ class ReplayStreamOrder {
   }
 
  private:
+  // Whether work on the stream has to be ordered after a hidden use, given the last one after which
+  // it was.
+  static bool comes_after(StreamId stream, StreamUse use, StreamUse ordered) {
+    return use.epoch > 0 && use.stream != stream && use != ordered;
+  }
+
   BudgetedAllocator& allocator_;
   Backend& backend_;
   const bool has_streams_;

@@ -33,6 +33,13 @@ void Contents::clear() {
   store.clear();
 }
 
+void Contents::let_go(Storage& storage) {
+  if (storage.dead) return store.free_storage(&storage);
+  if (storage.evicted) return;  // it is watched once it is back
+  storage.unwatched = false;
+  backend.watch(storage);
+}
+
 void Contents::settle_prices() {
   if (!residency.copies.settle_prices()) return;
   policy->forget_all();

@@ -40,8 +40,8 @@ class Contents final : private LineageStore::Observer {
   // Locks a storage against eviction for the length of an operation.
   void lock(Storage& storage) { ++storage.locks; }
   void unlock(Storage& storage) {
-    if (--storage.locks == 0 && storage.dead) [[unlikely]]
-      store.free_storage(&storage);
+    if (--storage.locks == 0 && (storage.dead || storage.unwatched)) [[unlikely]]
+      let_go(storage);
   }
 
   // Prices copies by what they have cost so far from now on.
@@ -62,6 +62,7 @@ class Contents final : private LineageStore::Observer {
 
  private:
   void value_dies(Value& value) override { residency.value_dies(value); }
+  void let_go(Storage& storage);
 };
 
 }  // namespace tidepool::remat

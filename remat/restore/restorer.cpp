@@ -122,9 +122,7 @@ void Restorer::make_resident(std::span<Storage* const> storages, DeviceLock& loc
     }
   }
   const StreamId stream = contents_.replay_order.stream();
-  for (const Storage* storage : storages) {
-    if (!storage->dead) contents_.replay_order.before_use(*storage->current, stream, lock);
-  }
+  for (Storage* storage : storages) contents_.replay_order.before_use(*storage, stream, lock);
 }
 
 void Restorer::run(RestorationPlan& plan, DeviceLock& lock) {

@@ -1,5 +1,6 @@
 """Memory of others, and others in ours: numpy, DLPack, shared memory, extensions in C++."""
 
+import contextlib
 import ctypes
 import io
 import pickle
@@ -252,6 +253,31 @@ def case_raw_writer_before_any_operator():
     functions.extension_fill(x.untyped_storage()._cdata, 8.0)
     z = x * 2
     return y, z, x
+
+
+def case_raw_writer_after_readers_that_never_end():
+    """What asks for a pointer outside of any kernel, or fails after it, ends no operator."""
+    if not HAS_SLOT:
+        return torch.randn(3) * 2 + 1
+    _, functions = extension()
+    far = torch.full((8,), 99)
+    readers = [torch.fbgemm_pack_gemm_matrix_fp16, lambda x: x.quantile(0.5),
+               lambda x: torch.kron(x, x), lambda x: torch.linalg.multi_dot([x, x, x]),
+               lambda x: x.gather(0, far[:1, None]), lambda x: x.index_select(0, far),
+               lambda x: torch.nn.functional.nll_loss(x, far),
+               lambda x: torch.nn.functional.multi_margin_loss(x, far),
+               lambda x: torch.nn.functional.embedding_bag(far[None], x),
+               lambda x: torch.linalg.cholesky(-x @ x.T), lambda x: torch.bincount(x.long() - 9)]
+    results = []
+    for reader in readers:
+        x = written_by_operators(64).view(8, 8)
+        y = x.sin()
+        z = y + 1
+        with contextlib.suppress(RuntimeError, IndexError):
+            reader(x)
+        refused = functions.extension_fill(x.untyped_storage()._cdata, 3.0)
+        results.append([y, z, x * 2, refused])
+    return results
 
 
 def case_shared_file():

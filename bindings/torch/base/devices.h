@@ -44,8 +44,10 @@ class DeviceTable {
     return parts_[index_of(device)].load(std::memory_order_acquire);
   }
   void add(c10::Device device, Part& part) {
+    size_.fetch_add(1, std::memory_order_relaxed);
     parts_[index_of(device)].store(&part, std::memory_order_release);
   }
+  size_t size() const { return size_.load(std::memory_order_acquire); }
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const std::atomic<Part*>& slot : parts_) {
@@ -59,6 +61,7 @@ class DeviceTable {
   }
 
   std::array<std::atomic<Part*>, detail::kMostDevices> parts_{};
+  std::atomic<size_t> size_{0};
 };
 
 inline c10::Device device_of(c10::StorageImpl* storage) {

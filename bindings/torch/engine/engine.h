@@ -95,6 +95,10 @@ uint64_t last_out_of_memory();  // the count after this thread's last one
 // The engine of a device; nullptr if it has none.
 inline Engine* engine_of(c10::Device device) { return detail::g_engines.of(device); }
 inline Engine* engine_of(c10::StorageImpl* storage) { return engine_of(device_of(storage)); }
+// Whether an operator with operands of this engine, or of none, may have results of another.
+inline bool has_engines_beside(const Engine* own) {
+  return host_is_foreign() && (own == nullptr || detail::g_engines.size() > 1);
+}
 template <class Visit>
 void for_each_engine(Visit&& visit) {
   detail::g_engines.for_each(visit);

@@ -18,6 +18,7 @@
 #include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
+#include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -199,6 +200,8 @@ bool TorchBackend::attach(remat::Storage& storage, void* address) {
   if (WorkRecorder* recorder = work_recorder_of(device_)) recorder->restored(storage, address);
   return true;
 }
+
+void TorchBackend::watch(remat::Storage& storage) { tripwire::rearm(storage); }
 
 remat::Storage* TorchBackend::gradient_of(const remat::Storage& storage, size_t threads) {
   return threads <= threads_of_one_job() ? find_gradient(storage) : nullptr;

@@ -411,7 +411,7 @@ void InterceptedCall::keep_captured_state(const c10::GeneratorImpl& generator, D
 }
 
 void InterceptedCall::finish() {
-  if (host_is_foreign() && info_.is_trusted()) track_results_elsewhere(outputs_, engine_);
+  if (has_engines_beside(engine_) && info_.is_trusted()) track_results_elsewhere(outputs_, engine_);
   if (engine_ == nullptr) return;
   const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, seen_.bytes() + output_bytes())
                                              : CycleClock::ns_since(kernel_start_);
@@ -444,11 +444,6 @@ void InterceptedCall::finish() {
         call().record() != nullptr ? call().record()->output_count : outputs_.size();
     for (c10::TensorImpl* tensor : outputs_) {
       if (outputs.size() < recorded) outputs.push_back(track_output(tensor));
-    }
-  }
-  if constexpr (tripwire::kAvailable) {
-    for (const Seen& seen : seen_) {
-      if (seen.storage != nullptr) tripwire::rearm(*seen.storage);
     }
   }
   if (!trusted_ || inside_) [[unlikely]] {

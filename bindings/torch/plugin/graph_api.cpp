@@ -15,7 +15,6 @@
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/state/random_state.h"
-#include "bindings/torch/storage/tripwire.h"
 #include "remat/locked_storage.h"
 
 using namespace tidepool;
@@ -126,12 +125,7 @@ uint64_t tidepool_drawn() {
   return offset;
 }
 
-void tidepool_let_all_go(void* held) {
-  const std::unique_ptr<std::vector<remat::HeldStorage>> ended(
-      static_cast<std::vector<remat::HeldStorage>*>(held));
-  if (ended == nullptr) return;
-  for (remat::HeldStorage& each : *ended) tripwire::let_go(each);
-}
+void tidepool_let_all_go(void* held) { delete static_cast<std::vector<remat::HeldStorage>*>(held); }
 
 void tidepool_made_by_graph(void* const* storages, size_t count) {
   if (!engines_installed()) return;

@@ -16,7 +16,6 @@
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/storage/storage_access.h"
-#include "bindings/torch/storage/tripwire.h"
 #include "remat/locked_storage.h"
 
 using namespace tidepool;
@@ -98,10 +97,7 @@ int tidepool_hold_to_write(void* storage, void** held, char* error, size_t error
                        });
 }
 
-void tidepool_let_go(void*, void* held) {
-  const std::unique_ptr<remat::HeldStorage> ended(static_cast<remat::HeldStorage*>(held));
-  if (ended != nullptr) tripwire::let_go(*ended);
-}
+void tidepool_let_go(void*, void* held) { delete static_cast<remat::HeldStorage*>(held); }
 
 int tidepool_escape(void* storage, char* error, size_t error_bytes) {
   return with_resident(storage, true, error, error_bytes,

@@ -22,7 +22,10 @@ void on_raw_access(c10::StorageImpl* storage) {
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return;
   remat::Storage* tracked = runtime.find(data.get());
   if (tracked == nullptr || tracked->framework_storage != storage) return;
-  if (tracked->locks > 0) return;  // an operator that we see is using it
+  if (tracked->locks > 0) {  // an operator that we see is using it
+    tracked->unwatched = true;
+    return;
+  }
   if (tracked->fixed || g_addresses_are_kept) {
     runtime.escape(tracked, lock);
     return;

@@ -1,17 +1,16 @@
 // Tripwire: notices writes through raw pointers that no dispatcher shows, by a one-shot hook of
 // StorageImpl that fires on a mutable access to its pointer (the materializer slot of PyTorch 2.13
-// and later). It is armed on every resident tracked storage. A kernel that we intercept uses the
-// hook up, so that it is armed again after each operator.
-// If it fires outside of such kernels, the contents become a new root version that stays where it
-// is. If it fires a second time, or the storage is unstable already, the storage escapes for good.
-// On older versions the functions do nothing (docs/supported.md).
-// All functions but the hook itself and let_go() require the device's lock.
+// and later). It is armed on every resident tracked storage. Where it is used up by what has locked
+// the storage, an operator or somebody for whom it is held, it is armed again when nothing locks
+// the storage any more. If it fires outside of such kernels, the contents become a new root version
+// that stays where it is. If it fires a second time, or the storage is unstable already, the
+// storage escapes for good. On older versions the functions do nothing (docs/supported.md). All
+// functions but the hook itself require the device's lock.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
 
 #include "remat/lineage/lineage.h"
-#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue::tripwire {
 
@@ -33,18 +32,10 @@ inline void arm(c10::StorageImpl*) {}
 inline void disarm(c10::StorageImpl*) {}
 #endif
 
-// Arms the hook again that an operator has used up, unless the storage is evicted, dead or escaped.
+// Arms the hook again, unless the storage is evicted, dead or escaped.
 inline void rearm(const remat::Storage& storage) {
   if (storage.dead || storage.escaped || storage.evicted) return;
   arm(static_cast<c10::StorageImpl*>(storage.framework_storage));
-}
-
-// Lets a storage go that was held for somebody who may have used the hook up.
-inline void let_go(remat::HeldStorage& held) {
-  if (held.get() == nullptr) return;
-  DeviceLock lock(held.mutex());
-  rearm(*held.get());
-  held.end();
 }
 
 }  // namespace tidepool::torch_glue::tripwire

@@ -34,6 +34,7 @@ void follow_swap(remat::Storage& tracked, c10::StorageImpl* storage) {
   hold_weakly(storage);
   drop_weak_hold(static_cast<c10::StorageImpl*>(tracked.framework_storage));
   tracked.framework_storage = storage;
+  tracked.unwatched = true;
 }
 
 }  // namespace
