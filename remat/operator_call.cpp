@@ -188,6 +188,8 @@ bool OperatorCall::prepare(DeviceLock& lock) {
   if (writes_) {
     for (const Operand& operand : operands_) {
       if (!writes(operand)) continue;
+      if (operand.storage->writing && is_written_elsewhere(*operand.storage)) [[unlikely]]
+        operand.storage->written_by_several = true;
       operand.storage->writing = true;
       if (Value* const old = operand.storage->current;
           old != nullptr && old->consumers != nullptr) {
@@ -199,6 +201,19 @@ bool OperatorCall::prepare(DeviceLock& lock) {
   if (context_.observation.listener() != nullptr && type_ != nullptr) [[unlikely]]
     context_.observation.listener()->begins();
   return reason_ == RootReason::kNone;
+}
+
+// Whether an operator of another thread that has not ended writes the storage.
+bool OperatorCall::is_written_elsewhere(const Storage& storage) const {
+  bool found = false;
+  contents_.queue.for_each_holder([&](const RestorationQueue::Holder& holder) {
+    const OperatorCall* const call = holder.call;
+    if (call == nullptr || holder.thread == holder_.thread || !call->prepared_) return;
+    for (const Operand& operand : call->operands_) {
+      found |= operand.storage == &storage && writes(operand);
+    }
+  });
+  return found;
 }
 
 Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, size_t outputs) {
@@ -234,7 +249,8 @@ bool OperatorCall::read_what_others_write() const {
     const Value* const value = record_->edges[edge++].value;
     const Storage& storage = *operand.storage;
     if (storage.dead) continue;  // its bytes have stayed
-    if (storage.current != value || (storage.writing && !is_written_here(&storage))) return true;
+    if (storage.current != value || storage.written_by_several) return true;
+    if (storage.writing && !is_written_here(&storage)) return true;
   }
   return false;
 }
@@ -273,10 +289,13 @@ void OperatorCall::start_versions() {
   for (const Operand& operand : operands_) {
     Storage& storage = *operand.storage;
     if (!writes(operand) || !storage.writing) continue;  // a storage may be an operand twice
-    storage.writing = false;
+    const bool several = storage.written_by_several;
+    storage.writing = storage.written_by_several = several && is_written_elsewhere(storage);
     if (storage.dead) continue;
     context_.versions.abandon_readers(storage);
-    if (operand.access == Access::kSideWrite) {
+    if (several) {  // what each has written is there, but no record tells of all
+      context_.versions.start_root_version(storage, RootReason::kLostInput);
+    } else if (operand.access == Access::kSideWrite) {
       context_.versions.start_root_version(storage, RootReason::kUnsupported);
     } else if (record_ != nullptr && reason_ == RootReason::kNone && &storage == written_) {
       context_.versions.start_recorded_version(storage, *record_);

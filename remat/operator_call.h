@@ -100,6 +100,7 @@ class OperatorCall {
   bool read_what_others_write() const;
   void check_record(uint64_t cost_ns, std::span<Storage* const> outputs);
   void attach_record(std::span<Storage* const> outputs);
+  bool is_written_elsewhere(const Storage& storage) const;
   void start_versions();
   void release_operands();
 

@@ -97,8 +97,18 @@ void Runtime::make_resident(std::span<Storage* const> storages, DeviceLock& lock
 void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
   if (JobObserver* listener = observation_.listener()) [[unlikely]]
     listener->cut(*storage);
-  if (!storage->dead) contents_.replay_order.before_unseen_use(*storage->current, lock);
-  versions_.cut(*storage, reason, lock);
+  if (!storage->dead) cut_unasked(*storage, reason, lock);
+}
+
+// No operator asks for it: what is restored before may need what other streams compute, and
+// whoever gets the address may write on a stream that the job has ordered already.
+void Runtime::cut_unasked(Storage& storage, RootReason reason, DeviceLock& lock) {
+  ReplayStreamOrder& order = contents_.replay_order;
+  order.before_unseen_use(*storage.current, lock);
+  if (order.has_streams() && versions_.has_evicted_readers(storage))
+    order.before_unasked_work(lock);
+  versions_.cut(storage, reason, lock);
+  if (!storage.dead) order.before_unseen_use(*storage.current, lock);
 }
 
 void Runtime::escape(Storage* storage, DeviceLock& lock) { let_escape(*storage, true, lock); }
@@ -113,8 +123,7 @@ void Runtime::let_escape(Storage& storage, bool for_good, DeviceLock& lock) {
     locked.emplace(*this, &storage);
     Storage* const one = &storage;
     if (storage.evicted) make_resident({&one, 1}, lock);
-    contents_.replay_order.before_unseen_use(*storage.current, lock);
-    versions_.cut(storage, RootReason::kEscaped, lock);
+    if (!storage.dead) cut_unasked(storage, RootReason::kEscaped, lock);
   }
   if (storage.escaped) {  // before, or by another thread meanwhile
     const bool stays = for_good || storage.users_left == 0;

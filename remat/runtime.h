@@ -261,6 +261,7 @@ class Runtime final : public Reclaimer {
   Price price_of_time(const Storage& storage, uint64_t ns) const;
   bool end_storage(Storage* storage, void* address);
   void let_escape(Storage& storage, bool for_good, DeviceLock& lock);
+  void cut_unasked(Storage& storage, RootReason reason, DeviceLock& lock);
   void tell_step_ended();
 
   Contents contents_;

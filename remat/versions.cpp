@@ -29,6 +29,11 @@ void Versions::replace_value(Storage& storage, Value* fresh, void* snapshot) {
   contents_.store.release(old);
 }
 
+bool Versions::has_evicted_readers(const Storage& storage) {
+  if (storage.dead || storage.current->producer != nullptr) return false;
+  return !contents_.dependent_cut.dependents(*storage.current).evicted.empty();
+}
+
 void Versions::abandon_readers(Storage& storage) {
   const Value& present = *storage.current;
   if (present.producer != nullptr || present.consumers == nullptr) return;
@@ -57,11 +62,8 @@ void Versions::heed_unseen_write(Storage& storage, DeviceLock& lock) {
   if (wait_until_unread(storage, lock)) {
     if (storage.dead || !watch.is_changed(*storage.current)) return;
   }
-  ++watch.unseen_writes;
   storage.written_unseen = true;
-  abandon_readers(storage);
-  Value& old = *storage.current;
-  old.lost = old.producer == nullptr && old.consumers != nullptr;
+  give_up_written_unseen(storage);
   start_root_version(storage, RootReason::kRawWrite);
 }
 
@@ -86,13 +88,15 @@ void Versions::start_recorded_version(Storage& storage, Record& record) {
 }
 
 // Copies the contents to a block of their own, whose bytes become those of a retained root.
-void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
-  const size_t bytes = storage.current->bytes;
+Versions::Snapshot Versions::snapshot(Storage& storage, DeviceLock& lock) {
+  Value& of = *storage.current;
+  const size_t bytes = of.bytes;
   const StreamId stream = contents_.replay_order.stream();
-  contents_.replay_order.before_use(storage, stream, lock);
-  const void* from = storage.address;
+  ++of.references;
   void* copy = nullptr;
   try {
+    contents_.replay_order.before_use(storage, stream, lock);
+    const void* from = storage.address;
     {
       Unlocked unlocked(lock);
       copy = contents_.allocator.allocate(bytes, PlacementHint::kTransient, stream);
@@ -102,25 +106,42 @@ void* Versions::snapshot(Storage& storage, DeviceLock& lock) {
     contents_.replay_order.before_use(storage, stream, lock);
   } catch (...) {
     if (copy != nullptr) contents_.allocator.free_locked(copy);
+    contents_.store.release(&of);
     throw;
   }
   if (!storage.dead) contents_.replay_order.after_use(*storage.current, stream);
   ++snapshots;
-  return copy;
+  return {copy, &of};
+}
+
+// Has the value's readers read the copy from now on. False if the storage has other contents by
+// now, which another thread has seen to: then the copy is given up.
+bool Versions::install(Snapshot made, Storage& storage, RootReason reason) {
+  const bool is_current = !storage.dead && storage.current == made.of;
+  if (is_current && made.of->consumers != nullptr) {
+    contents_.residency.unlist(storage);
+    storage.versions = 0;
+    replace_value(storage, contents_.store.new_value(made.of->bytes, reason), made.block);
+    contents_.dependent_cut.make_sweep_due();
+  } else {
+    contents_.allocator.free_locked(made.block);
+  }
+  contents_.store.release(made.of);
+  return is_current || storage.dead;
 }
 
 // Restores or cuts values until no live value depends on the contents. If memory does not suffice
 // to restore them, returns a copy of the contents for them. (Records that lead only to dying
 // storages may be left.)
-void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
+Versions::Snapshot Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
   StorageLocks locks(contents_);
   while (!storage.dead && storage.current->producer == nullptr) {
     // They read the copy from now on.
-    if (contents_.residency.copies.is_valid(*storage.current, storage.address)) return nullptr;
+    if (contents_.residency.copies.is_valid(*storage.current, storage.address)) return {};
     const Dependents found = contents_.dependent_cut.dependents(*storage.current);
     if (found.evicted.empty()) {
       contents_.dependent_cut.cut_dependents(found, RootReason::kLostRoot);
-      return nullptr;
+      return {};
     }
     for (Value* value : found.evicted) locks.add(*value->storage);
     try {
@@ -131,37 +152,42 @@ void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
     }
     wait_until_unread(storage, lock);
   }
-  return nullptr;
+  return {};
 }
 
 void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
   const StreamId stream = contents_.replay_order.stream();
-  do {
-    contents_.replay_order.before_use(storage, stream, lock);
-  } while (wait_until_unread(storage, lock));
-  if (storage.dead) return;
-  heed_unseen_write(storage, lock);
-  if (storage.dead) return;
-  void* copy = nullptr;
-  if (storage.current->producer == nullptr) copy = protect_dependents(storage, lock);
-  if (copy != nullptr) {
+  bool again = true;
+  while (again) {
+    do {
+      contents_.replay_order.before_use(storage, stream, lock);
+    } while (wait_until_unread(storage, lock));
+    if (storage.dead) return;
+    heed_unseen_write(storage, lock);
+    again = false;
+    if (storage.dead || storage.current->producer != nullptr) continue;
+    const Snapshot made = protect_dependents(storage, lock);
+    if (made.block == nullptr) continue;
     // While the copy was made, another thread may have begun a replay that reads the present bytes.
     wait_until_unread(storage, lock);
-    if (storage.dead || storage.current->consumers == nullptr) {
-      contents_.allocator.free_locked(copy);
-    } else {
-      contents_.residency.unlist(storage);
-      storage.versions = 0;
-      replace_value(storage, contents_.store.new_value(storage.current->bytes, reason), copy);
-      contents_.dependent_cut.make_sweep_due();
-    }
+    again = !install(made, storage, reason);
   }
   if (!storage.dead) start_root_version(storage, reason);
   contents_.replay_order.before_use(storage, stream, lock);
 }
 
+// Notes that contents have been written unseen for which a storage stands no longer.
+void Versions::give_up_written_unseen(Storage& storage) {
+  abandon_readers(storage);
+  Value& old = *storage.current;
+  old.lost = old.producer == nullptr && old.consumers != nullptr;
+  ++contents_.residency.watch.unseen_writes;
+}
+
 bool Versions::end_storage(Storage* storage, void* address) {
   contents_.residency.ends(*storage);
+  if (address != nullptr && contents_.residency.watch.is_changed(*storage->current)) [[unlikely]]
+    give_up_written_unseen(*storage);
   Value& value = *std::exchange(storage->current, nullptr);
   contents_.residency.unlist(*storage);
   storage->dead = true;
@@ -172,7 +198,7 @@ bool Versions::end_storage(Storage* storage, void* address) {
     if (value.uses > 0) {
       contents_.residency.keep(value, address);
       kept = true;
-    } else if (value.producer == nullptr && value.consumers != nullptr &&
+    } else if (value.producer == nullptr && value.consumers != nullptr && !value.lost &&
                !contents_.residency.copies.is_valid(value, address)) {
       kept = contents_.dependent_cut.retain_or_cut(value, address, storage->will_be_refilled);
     }

@@ -31,6 +31,9 @@ class Versions {
     return value.uses == 0 && (value.producer != nullptr || value.consumers == nullptr);
   }
 
+  // Whether something evicted was made from the contents, and cannot be made again without them.
+  bool has_evicted_readers(const Storage& storage);
+
   // Waits until no restoration reads the contents. True if the lock was released.
   bool wait_until_unread(Storage& storage, DeviceLock& lock);
 
@@ -53,8 +56,16 @@ class Versions {
   uint64_t snapshots = 0;  // copies of old contents so far
 
  private:
-  void* protect_dependents(Storage& storage, DeviceLock& lock);
-  void* snapshot(Storage& storage, DeviceLock& lock);
+  // A copy of contents; nullptr: there is none. It holds a reference to the value.
+  struct Snapshot {
+    void* block = nullptr;
+    Value* of = nullptr;
+  };
+
+  Snapshot protect_dependents(Storage& storage, DeviceLock& lock);
+  Snapshot snapshot(Storage& storage, DeviceLock& lock);
+  bool install(Snapshot made, Storage& storage, RootReason reason);
+  void give_up_written_unseen(Storage& storage);
   void replace_value(Storage& storage, Value* fresh, void* snapshot);
 
   Contents& contents_;

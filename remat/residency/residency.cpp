@@ -168,6 +168,11 @@ bool Residency::copy_ahead(Storage& storage, uint64_t over_ns) {
 
 bool Residency::evict(Storage& storage) {
   if (!evictable(storage) || !remember(check, storage)) return false;
+  // A copy would stand for what its readers read. The next operator that reads it notices, too.
+  if (storage.current->producer == nullptr && watch.is_changed(*storage.current)) [[unlikely]] {
+    storage.fixed = true;  // somebody has its address
+    return false;
+  }
   const bool copied = is_better_copied(storage) && copy_out(*storage.current, storage.address);
   if (!copied && storage.current->producer == nullptr) return false;
   if (!copied) copies.drop(*storage.current);  // it is dearer, or was not compared

@@ -62,11 +62,11 @@ Value* RestorationPlan::next_input(Frame& frame) const {
   Value* deepest = nullptr;
   for (uint32_t k = few ? 0 : frame.cursor; k < record.edge_count; ++k) {
     Value* value = record.edges[k].value;
+    if (value->lost && !value->copied) throw written_unseen_error(record, *value);
     if (value->available()) continue;
     if (value->copied) {
       if (value->scratch == mark_) continue;
     } else if (value->producer == nullptr) {
-      if (value->lost) throw written_unseen_error(record, *value);
       throw RestorationError(
           fmt::format("cannot restore the result of {}: {} bytes that it read "
                       "were lost",
@@ -143,7 +143,7 @@ size_t RestorationPlan::estimate_peak_bytes() {
 }
 
 bool RestorationPlan::next_is_ready() const {
-  if (order_[done_].record == nullptr) return true;
+  if (const Value* const loaded = order_[done_].loaded) return loaded->has_bytes();
   const Record& record = *order_[done_].record;
   return std::all_of(record.edges, record.edges + record.edge_count,
                      [](const Edge& edge) { return edge.value->available(); });

@@ -51,7 +51,8 @@ class RestorationPlan {
   // Whether anything is left to do, and what comes next.
   bool is_done() const { return done_ == order_.size(); }
   const Step& next() const { return order_[done_]; }
-  // Whether all that the next step reads is available.
+  // Whether all that the next step reads is available, or is in the tier still if it is a copy:
+  // what a replay has made beside may have been evicted again, without one.
   bool next_is_ready() const;
   // Locks the inputs of the next record, which is about to run; unlocks them after it ran or
   // failed. Do nothing for a copy.

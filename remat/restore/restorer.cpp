@@ -272,7 +272,7 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
     if (from != nullptr) contents_.backend.copy(step.target, from, bytes);
   }
   if (from != nullptr) {
-    contents_.replay_order.after_use(*step.written, step.stream);
+    note_use(*step.written, step.stream, lock);
     ++statistics.clones;
   }
 }
@@ -309,18 +309,31 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   statistics.replay_ns += steady_now_ns() - start;
   ++statistics.operators_replayed;
   statistics.replayed_cost_ns += record.cost_ns;
-  for (size_t k = 0; k < record.edge_count; ++k) {
-    if (record.edges[k].value != step.written) {
-      contents_.replay_order.after_use(*record.edges[k].value, step.stream);
-    }
-  }
   for (size_t k = 0; k < asked.size(); ++k) {
     if (asked[k] == nullptr) step.outputs[k] = nullptr;
+  }
+  try {
+    for (size_t k = 0; k < record.edge_count; ++k) {
+      if (record.edges[k].value != step.written)
+        note_use(*record.edges[k].value, step.stream, lock);
+    }
+  } catch (...) {
+    free_outputs(step);
+    throw;
+  }
+  for (size_t k = 0; k < asked.size(); ++k) {
     const bool given = step.outputs[k] != nullptr && step.outputs[k] != asked[k];
     if (asked[k] == nullptr || given) continue;
     free_outputs(step);
     throw RestorationError(fmt::format("replaying {} gave no output {}", record.type->name, k));
   }
+}
+
+// Notes a hidden use that was enqueued while the lock was released. The next one comes after all
+// before it, also those that another thread has enqueued meanwhile.
+void Restorer::note_use(Value& value, StreamId stream, DeviceLock& lock) {
+  contents_.replay_order.before_use(value, stream, lock);
+  contents_.replay_order.after_use(value, stream);
 }
 
 void Restorer::free_outputs(Step& step) {

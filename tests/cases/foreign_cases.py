@@ -77,6 +77,7 @@ def case_numpy_without_gradient():
 
 def case_array_interface_and_buffers():
     x = torch.randn(12) * 2
+    assert not hasattr(x, "__cuda_array_interface__")
     y = x + 1
     array = np.array(x)
     memory = bytes(x.untyped_storage())[:8]

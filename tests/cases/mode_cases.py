@@ -340,6 +340,22 @@ def case_kernel_replaced():
     return before, during, values, after, len(calls)
 
 
+def case_kernel_replaced_by_one_that_calls_it():
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    kernel = torch.library.get_kernel("aten::mul_.Tensor", "CPU")
+    x, y = torch.randn(100), torch.randn(100) * 2
+    z = y * 1
+    before = z.sin()
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("mul_.Tensor", lambda a, b: kernel.call_boxed(keys, a, b), "CPU",
+                     allow_override=True)
+        for _ in range(3):
+            z.mul_(x)
+        during = z.sin()
+    z.mul_(y)
+    return before, during, z
+
+
 def case_checkpoint():
     results = []
     for reentrant in (False, True):

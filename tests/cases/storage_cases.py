@@ -266,6 +266,23 @@ def case_kernels_chosen_by_dispatch_keys():
     return first, second, third, results, x, y, [each * 1 for each in results]
 
 
+def case_kernels_called_by_themselves():
+    """The dispatcher sees no call of what torch.library.get_kernel gives."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+
+    def call(name, *args, **kwargs):
+        return torch.library.get_kernel("aten::" + name, "CPU").call_boxed(keys, *args, **kwargs)
+
+    x, y = made(8, 8), made(8, 8)
+    first = x.sin()
+    results = [call("mul.Tensor", x, y), call("cat", [x, y * 2], 1)]
+    call("mul_.Tensor", x, y)
+    second = x.sin()
+    call("add.out", y, x, out=x)
+    third = x.sin()
+    return first, second, third, results, x, y, [each * 1 for each in results]
+
+
 def case_lists():
     tensors = [made(5), made(7, 2), made(3)]
     others = [made(5), made(7, 2), made(3)]

@@ -1,5 +1,7 @@
 #include "remat/operator_call.h"
 
+#include <thread>
+
 #include "tests/support/catch.h"
 #include "tests/support/remat_fixture.h"
 
@@ -142,6 +144,35 @@ TEST_CASE("an input that is written while the kernel runs makes the result a roo
   CHECK(job.evict(y));
   CHECK(job.matches(y));
   job.check();
+}
+
+TEST_CASE("what two threads write into one tensor at once can only be kept") {
+  for (const bool is_recorded : {true, false}) {
+    RematFixture job;
+    const Tensor x = job.input();
+    const Tensor y = job.pure({x});
+    remat::OperatorCall call(job.runtime);
+    static const remat::RecordType type{"test::part", nullptr};
+    {
+      DeviceLock lock(job.mutex);
+      call.add(job.framework.tracked(y), remat::Access::kUpdate);
+      if (!is_recorded) call.refuse(RootReason::kUnsupported);
+      CHECK(call.prepare(lock) == is_recorded);
+      if (is_recorded) call.begin_record(type, 0, 1);
+    }
+    std::thread([&] { job.update(y); }).join();
+    CHECK(job.is_root(y));
+    CHECK(job.tracked(y)->writing);
+    {
+      DeviceLock lock(job.mutex);
+      call.finish(lock, {}, 1);
+    }
+    CHECK(job.is_root(y));
+    CHECK_FALSE(job.tracked(y)->writing);
+    CHECK_FALSE(job.evict(y));
+    job.update(job.pure({y}));
+    job.check();
+  }
 }
 
 TEST_CASE("an input that is lost while the kernel runs makes the result a root") {

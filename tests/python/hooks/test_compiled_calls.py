@@ -270,6 +270,7 @@ def test_graphs_on_cuda_that_are_left_to_the_caller(plugin):
         captured.current_callable = lambda inputs: inner(inputs)  # as for CUDA graphs
         assert graphs.of(owner).kept == ""
         assert graphs.of(captured).kept == "a wrapper around its code"
+        assert graphs.of(captured)._callable is None  # it owns what CUDA graphs have taken
         assert called(graphs, captured, [torch.ones(2)]) is None
         assert called(graphs, owner, [torch.ones(2)]) is None  # on another device
         assert plugin.calls == [(), ()]  # nothing is held: its kernels run on when it has returned

@@ -83,6 +83,20 @@ def test_a_closure_that_is_called_often(watched):
     assert taken == ["rescan", ENTER, *[LEAVE, "closure", ENTER] * count, END_STEP]
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_objects_that_can_be_called_reach_the_step_as_they_are(watched, by_name):
+    given = []
+
+    class Mine(watched.base):
+        def step(self, closure=None):
+            given.append(closure)
+
+    model = torch.nn.Linear(1, 1)
+    optimizer = Mine(model.parameters(), {})
+    optimizer.step(closure=model) if by_name else optimizer.step(model)
+    assert given == [model] and watched.taken() == ["rescan", ENTER, END_STEP]
+
+
 def test_a_step_that_raises_is_over(watched):
     optimizer = watched.make()
     with pytest.raises(ZeroDivisionError):

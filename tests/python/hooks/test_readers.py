@@ -246,6 +246,22 @@ def test_tracked_storages_are_neither_shared_nor_pinned_without_a_look(plugin):
     plugin.calls.clear()
     assert not tensor.is_shared() and not tensor.is_pinned() and plugin.calls == []
     assert shared.is_shared()
+    if hasattr(torch._C, "_is_cow_tensor"):
+        assert not torch._C._is_cow_tensor(tensor) and plugin.calls == []
+
+
+def test_what_raises_gives_nothing_away(plugin):
+    tensor = torch.ones(3)
+    assert not hasattr(tensor, "__cuda_array_interface__")
+    assert plugin.calls == []
+
+
+def test_an_array_of_a_conjugated_tensor_is_of_the_resolved_one(plugin):
+    tensor = torch.full((3,), 1 + 2j).conj()
+    array = tensor.numpy(force=True)
+    (kind, storage), = plugin.calls
+    assert kind == "escape" and storage != tensor.untyped_storage()._cdata
+    assert array.tolist() == tensor.resolve_conj().tolist()
 
 
 @pytest.mark.skipif(not CAN_EVICT, reason="this PyTorch cannot take an eviction back")

@@ -1,6 +1,9 @@
 #include "remat/lineage/content_watch.h"
 
+#include <memory>
+
 #include "tests/support/catch.h"
+#include "tests/support/memory_tier.h"
 #include "tests/support/remat_fixture.h"
 
 namespace tidepool::remat {
@@ -47,6 +50,37 @@ TEST_CASE("what was evicted before contents were written unseen cannot be restor
     job.runtime.unlock_storage(b->tracked);
   }
   job.check();
+}
+
+TEST_CASE("contents that were written unseen stand for nothing once their tensor is gone") {
+  RematFixture job(1 << 20, config_without_raw_writes());
+  const Tensor x = job.input();
+  const Tensor away = job.pure({x});
+  const Tensor here = job.pure({x});
+  CHECK(job.evict(away));
+  SimulatedFramework::scribble(x, 5);
+  job.drop(x);
+  CHECK(job.statistics().unseen_writes == 1);
+  CHECK(job.statistics().retained_bytes == 0);
+  CHECK_FALSE(job.evict(here));
+  DeviceLock lock(job.mutex);
+  job.runtime.lock_storage(away->tracked);
+  CHECK_THROWS_WITH(job.runtime.make_resident({&away->tracked, 1}, lock),
+                    ContainsSubstring("written since then"));
+  job.runtime.unlock_storage(away->tracked);
+  lock.unlock();
+  job.check();
+}
+
+TEST_CASE("contents that were written unseen are not copied, which would hide it") {
+  RematFixture job(1 << 20, config_without_raw_writes(), nullptr,
+                   std::make_unique<MemoryTier>(MemoryTier::Settings{}));
+  const Tensor x = job.input();
+  const Tensor y = job.pure({x});
+  CHECK(job.evict(y));
+  SimulatedFramework::scribble(x, 5);
+  CHECK_FALSE(job.evict(x));
+  CHECK_THROWS_WITH(job.matches(y), ContainsSubstring("written since then"));
 }
 
 TEST_CASE("contents whose address was handed out are watched where raw accesses are noticed") {

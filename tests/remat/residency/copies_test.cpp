@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "remat/restore/restoration_plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/memory_tier.h"
 #include "tests/support/remat_fixture.h"
@@ -244,6 +245,26 @@ TEST_CASE("a replay reads copies, and the dead root that it needs stays in the t
   job.drop(made);
   job.drop(more);
   CHECK(job.statistics().tier.held_bytes == 0);
+  job.check();
+}
+
+TEST_CASE("a copy that is given up before a plan has come to it is not loaded") {
+  OffloadingJob offloading;
+  RematFixture& job = offloading.job;
+  const Tensor made = job.pure({job.input()}, 64, 1'000'000);
+  CHECK(job.evict(made));
+  remat::Value& value = job.value(made);
+  REQUIRE(value.copied);
+  {
+    DeviceLock lock(job.mutex);
+    remat::Contents& contents = job.runtime.call_context().contents;
+    remat::RestorationPlan plan(contents, remat::RestorationPlan::Mode::kLean);
+    plan.add(value);
+    CHECK(plan.next_is_ready());
+    contents.residency.copies.drop(value);
+    CHECK_FALSE(plan.next_is_ready());
+  }
+  CHECK(job.matches(made));
   job.check();
 }
 

@@ -95,6 +95,34 @@ TEST_CASE("a replay that another thread begins while an operator is ordered is n
   }
 }
 
+// An address is asked for on a stream that nothing has ordered after the one that made the tensors.
+TEST_CASE("what is restored before an address is given away waits for what it reads") {
+  for (const bool escapes : {false, true}) {
+    Job job;
+    job.framework.set_stream(kSide);
+    const auto x = job.input();
+    job.overwrite(x);
+    job.update(x);
+    {
+      DeviceLock lock(job.mutex);
+      job.runtime.cut(job.framework.tracked(x), remat::RootReason::kRawWrite, lock);
+    }
+    const auto y = job.on(kSide, {x});
+    REQUIRE(job.evict(y));
+    job.framework.set_stream(kMain);
+    {
+      DeviceLock lock(job.mutex);
+      remat::Storage* const storage = job.framework.tracked(x);
+      escapes ? job.runtime.escape(storage, lock)
+              : job.runtime.cut(storage, remat::RootReason::kRawWrite, lock);
+    }
+    CHECK_FALSE(y->evicted);
+    // Whoever has it writes on another stream.
+    job.framework.on_use(kSide, x->address, x->bytes());
+    CHECK(job.no_race());
+  }
+}
+
 TEST_CASE("a replay's input is not handed out again before the replay has read it") {
   Job job(8192);
   const auto x = job.on(kMain, {job.input(128)});

@@ -269,12 +269,15 @@ class Graph:
                 raise _graph_code.Unknown("operators that are not trusted")
         except (_graph_code.Unknown, AttributeError) as error:
             self.kept, self.code = str(error) or type(error).__name__, None
+            self._callable = None
             return
         self._bases = [k for k, each in enumerate(self.code.results) if each.kind is Kind.FRESH]
         self._others = [k for k, each in enumerate(self.code.results)
                         if each.kind not in (Kind.FRESH, Kind.SAME)]
         self.made = len(self._bases) + len(self.code.written)
         self.kept = self._reason_to_keep(owner, device)
+        if self.kept:
+            self._callable = None  # it may own memory, such as a CUDA graph's
 
     def _reason_to_keep(self, owner, device: str) -> str:
         assert self.code is not None

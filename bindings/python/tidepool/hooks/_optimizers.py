@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
+# Closures. Other callable objects that `step` may be given, such as a module, reach it as they are.
+FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 _ENTER, _END_STEP, _LEAVE = 1, 0, 2  # what tidepool_optimizer_scope takes
 
 
@@ -95,9 +98,9 @@ def _watched(step, scope: _Scope, is_compiling):
     def watched(*args, **kwargs):
         if is_compiling():
             return step(*args, **kwargs)
-        if len(args) > 1 and callable(args[1]):
+        if len(args) > 1 and isinstance(args[1], FUNCTIONS):
             args = (args[0], scope.outside(args[1]), *args[2:])
-        elif callable(kwargs.get("closure")):
+        elif isinstance(kwargs.get("closure"), FUNCTIONS):
             kwargs = {**kwargs, "closure": scope.outside(kwargs["closure"])}
         scope.enter()
         has_stepped = False

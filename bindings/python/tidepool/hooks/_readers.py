@@ -149,10 +149,12 @@ class Readers:
             table = torch.Tensor.__dict__["__dlpack_c_exchange_api__"]
             self._undo.append((torch.Tensor, "__dlpack_c_exchange_api__", table))
             del torch.Tensor.__dlpack_c_exchange_api__
-        interface = torch.Tensor.__cuda_array_interface__
-        wrapped = property(self._tensor_marker(interface.fget, self._plugin.escape),
-                           doc=interface.__doc__)
-        self._put(torch.Tensor, "__cuda_array_interface__", wrapped)
+        name, plain = "__cuda_array_interface__", torch.Tensor.__cuda_array_interface__
+        marker = self._tensor_marker(plain.fget, self._plugin.escape)
+
+        def exported(tensor):  # others only raise
+            return (marker if tensor.is_cuda and not tensor.requires_grad else plain.fget)(tensor)
+        self._put(torch.Tensor, name, property(exported, doc=plain.__doc__))
 
     def _install_functions(self) -> None:
         """Wrap functions of C that are given the tensor that they read."""
@@ -170,6 +172,8 @@ class Readers:
         self._put(storage, "is_shared", self._query(storage.is_shared, _address, None))
         self._put(tensor, "is_pinned",
                   self._query(tensor.is_pinned, self.storage_of, self._torch.overrides))
+        if is_cow := getattr(self._torch._C, "_is_cow_tensor", None):
+            self._put(self._torch._C, is_cow.__name__, self._query(is_cow, self.storage_of, None))
 
     def _install_observers(self) -> None:
         """Evict nothing while an execution trace is taken: it notes the address of each tensor."""
@@ -346,6 +350,8 @@ class Readers:
             # Where a gradient could be missed, it only raises.
             if not overridden(self) and not (
                     self.requires_grad and not kwargs.get("force") and grad_enabled()):
+                if kwargs.get("force") and (self.is_conj() or self.is_neg()):
+                    self = self.detach().resolve_conj().resolve_neg()  # which is what gets out
                 storage = find(self)
                 if storage:
                     escape(storage)
@@ -409,7 +415,8 @@ class Readers:
             if storage and (args or kwargs):  # right or wrong, PyTorch knows
                 look(storage)
             elif storage and state(storage) in _plugin.TRACKED_STATES:
-                return False  # memory of ours is neither shared nor pinned
+                # Memory of ours is neither pinned nor copied on write, nor shared but by CUDA's.
+                return original.__name__ == "is_shared" and self.is_cuda
             return call_as_caller(original, self, *args, **kwargs)
 
         return query

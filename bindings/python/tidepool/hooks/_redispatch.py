@@ -8,15 +8,21 @@ would not be noticed. So the key is added where the kernel that was chosen is a 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Callable
+
+from ..job import _plugin
 
 KEY = "CustomRNGKeyId"  # kInterceptionKey in bindings/torch/base/devices.h
 BACKENDS = ("CPU", "CUDA", "QuantizedCPU", "QuantizedCUDA")
 
 
-def follow_redispatches(torch) -> None:
-    """Wrap what calls kernels by keys."""
+def follow_redispatches(plugin: _plugin.Plugin, torch, storage_of: Callable) -> None:
+    """Wrap what calls kernels by keys, and kernels that are called by themselves."""
     follower = _Follower(torch._C)
+    kernel = torch._C._SafeKernelFunction
+    kernel.call_boxed = follower.call_boxed(kernel.call_boxed, plugin, storage_of)
     kind = torch._ops.OpOverload
     kind.redispatch = follower.redispatch(kind.redispatch)
     kind._op_dk = _ByKey(follower)
@@ -67,6 +73,33 @@ class _Follower:
             return operator.redispatch_boxed(completed, *args, **kwargs)
 
         return call
+
+    def call_boxed(self, original, plugin, storage_of):
+        """For a kernel that is called beside the dispatcher.
+
+        What it reads and makes stays; what its schema says that it writes has other contents then.
+        """
+        @functools.wraps(original)
+        def call_boxed(kernel, keyset, /, *args, **kwargs):
+            if not self.seen():
+                return original(kernel, keyset, *args, **kwargs)
+            arguments = kernel.op_handle.schema().arguments
+            named = {argument.name: argument for argument in arguments}
+            given = [*zip(arguments, args, strict=False),
+                     *((named.get(name), value) for name, value in kwargs.items())]
+            with contextlib.ExitStack() as held:
+                held.enter_context(plugin.region())
+                for argument, value in given:
+                    is_list = isinstance(value, list | tuple)
+                    storages = [storage_of(each) for each in (value if is_list else (value,))]
+                    if argument is None or not argument.is_write:
+                        held.enter_context(plugin.holding(storages))
+                        continue
+                    for storage in storages:
+                        held.enter_context(plugin.holding((), written=storage))
+                return original(kernel, keyset, *args, **kwargs)
+
+        return call_boxed
 
     def guard(self, original):
         @functools.wraps(original, updated=())

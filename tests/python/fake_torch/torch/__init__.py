@@ -63,6 +63,7 @@ _C = types.SimpleNamespace(
     _parse_dispatch_key=str, _ForceDispatchKeyGuard=_Library,
     DispatchKey=types.SimpleNamespace(CPU=0, CUDA=1, QuantizedCPU=2, QuantizedCUDA=3),
     _DispatchModule=_Library, _dispatch_library=_Library,
+    _SafeKernelFunction=type("_SafeKernelFunction", (), {"call_boxed": _Library._register}),
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
     _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None,
     _profiler=types.SimpleNamespace(_enable_execution_trace_observer=lambda: None,
