@@ -153,9 +153,9 @@ MUTANTS = (
         after(INTERCEPTED_CALL, ACCESS_READ,
               f"if ({IS_ROOT}) {{ return remat::Access::kRead; }}"),)),
     Mutant("2.write_not_cut", "what depends on an overwritten root is not protected", (
-        after(VERSIONS,
-              "void* Versions::protect_dependents(Storage& storage, DeviceLock& lock) {\n",
-              "return nullptr;"),)),
+        after(VERSIONS, "Versions::Snapshot Versions::protect_dependents(Storage& storage, "
+                        "DeviceLock& lock) {\n",
+              "return {};"),)),
     Mutant("2.death_not_cut", "what depends on a dead root is not protected", (
         after(DEPENDENT_CUT, "bool DependentCut::retain_or_cut(Value& value, void* address, "
                              "bool will_be_refilled) {\n",
@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant("6.escaped_evicted", "escaped storages are evicted", (
         instead(RUNTIME, "storage.escaped = true", "storage.escaped = false"),)),
     Mutant("6.escape_not_cut", "what depends on an escaping storage is not protected", (
-        instead(RUNTIME, "versions_.cut(storage, RootReason::kEscaped, lock)", NOTHING),)),
+        instead(RUNTIME, "cut_unasked(storage, RootReason::kEscaped, lock)", NOTHING),)),
     raw_pointer("6.looked_at", "a pointer that was asked for makes no new version"),
     Mutant("6.tripwire", "raw writers that no dispatcher shows are not noticed", (
         UNSEEN,)),

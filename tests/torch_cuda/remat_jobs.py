@@ -106,6 +106,7 @@ def recorded_while_evicted() -> dict:
     before = state(y)
     y.record_stream(side)
     after = state(y)
+    shared = y.is_shared()  # as CUDA's tensors always are
     y.exp()  # restores it on the default stream
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -113,7 +114,8 @@ def recorded_while_evicted() -> dict:
     del y
     z = torch.ones(256, 256, device="cuda")
     torch.cuda.synchronize()
-    return {"prints": prints(on_side, z), "evicted": evicted, "states": [before, after]}
+    return {"prints": prints(on_side, z), "evicted": evicted, "states": [before, after],
+            "shared": shared}
 
 
 def captured() -> dict:

@@ -78,6 +78,17 @@ def address_of_what_an_operator_restored() -> dict:
     return {"prints": prints(y, z), "evicted": evicted}
 
 
+def address_of_what_was_read_elsewhere() -> dict:
+    """Ask for the address of what only a side stream has filled and read, and write there on it."""
+    third = Reader()
+    side, x, y, evicted = made_on_a_side_stream()
+    pointer, size_bytes = x.data_ptr(), x.untyped_storage().nbytes()  # restores y, on this stream
+    third.stream.wait_stream(side)
+    third.read(pointer, size_bytes)
+    torch.cuda.synchronize()
+    return {"prints": prints(y), "evicted": evicted}
+
+
 def written_on_the_default_stream() -> dict:
     """Evict what one stream made and the default stream wrote last, without an order to it."""
     side = torch.cuda.Stream()
@@ -96,7 +107,7 @@ def written_on_the_default_stream() -> dict:
 
 CASES = {case.__name__: case for case in (
     settled_elsewhere, address_taken_elsewhere, address_of_what_an_operator_restored,
-    written_on_the_default_stream)}
+    address_of_what_was_read_elsewhere, written_on_the_default_stream)}
 
 if __name__ == "__main__":
     main(CASES, sys.argv[1:])

@@ -142,6 +142,7 @@ def test_nothing_is_misused(cases):
 
 def test_a_recorded_stream_restores_nothing(cases):
     assert cases[1]["recorded_while_evicted"]["states"] == [EVICTED, EVICTED]
+    assert [each["recorded_while_evicted"]["shared"] for each in cases] == [True, True]
 
 
 def test_what_a_graph_uses_stays(cases):

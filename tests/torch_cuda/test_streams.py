@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.torch_floor
 
 CASES = ("settled_elsewhere", "address_taken_elsewhere", "address_of_what_an_operator_restored",
-         "written_on_the_default_stream")
+         "address_of_what_was_read_elsewhere", "written_on_the_default_stream")
 DEVICE = {"memory": "8GiB", "granularity": "64KiB"}
 AMPLE = "1GiB"
 WAYS = {"recompute": (), "copy": (("TIDEPOOL_OFFLOAD", "host:1GiB"),)}
