@@ -54,7 +54,11 @@ class HeldStorage {
   Storage* get() const { return storage_; }
   // Ends the lock. Requires: the device's lock is held.
   void end() {
-    if (Storage* storage = std::exchange(storage_, nullptr)) runtime_->unlock_storage(storage);
+    Storage* const storage = std::exchange(storage_, nullptr);
+    if (storage == nullptr) return;
+    // Its address was handed out, for what it was held for among others.
+    if (storage->fixed) storage->unwatched = true;
+    runtime_->unlock_storage(storage);
   }
 
  private:

@@ -30,6 +30,7 @@ void Versions::replace_value(Storage& storage, Value* fresh, void* snapshot) {
 }
 
 bool Versions::has_evicted_readers(const Storage& storage) {
+  if (contents_.residency.absent_bytes() == 0) return false;
   if (storage.dead || storage.current->producer != nullptr) return false;
   return !contents_.dependent_cut.dependents(*storage.current).evicted.empty();
 }

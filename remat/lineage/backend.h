@@ -52,8 +52,12 @@ class Backend {
   virtual void forget(Storage& storage) = 0;
 
   // Watches the storage for writes that no operator shows. What uses the watch up notes it as
-  // `unwatched`; this is called when nothing uses the storage any more. Requires: lock held.
-  virtual void watch(Storage& storage) { static_cast<void>(storage); }
+  // `unwatched`; this is called when nothing uses the storage any more. False: the watch before has
+  // not ended yet, so that this has to be called again. Requires: lock held.
+  virtual bool watch(Storage& storage) {
+    static_cast<void>(storage);
+    return true;
+  }
 
   // For reports: the tracked storage in which the job accumulates the gradient of the parameter in
   // `storage`; nullptr if there is none, or if another thread may be changing it. `threads`: how

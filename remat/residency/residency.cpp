@@ -302,6 +302,7 @@ size_t Residency::offload_retained() {
   for (size_t k = kept_.size(); k-- > 0;) {
     Value& value = *kept_[k];
     if (value.producer != nullptr || value.storage != nullptr) continue;  // no retained root
+    if (value.lost) continue;
     if (value.uses > 0 || value.locks > 0 || !copy_out(value, value.kept)) continue;
     free_kept(value);
     availability_changed(value);

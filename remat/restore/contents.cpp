@@ -35,9 +35,8 @@ void Contents::clear() {
 
 void Contents::let_go(Storage& storage) {
   if (storage.dead) return store.free_storage(&storage);
-  if (storage.evicted) return;  // it is watched once it is back
-  storage.unwatched = false;
-  backend.watch(storage);
+  if (storage.evicted) return;  // it is watched once an operator has used it again
+  storage.unwatched = !backend.watch(storage);
 }
 
 void Contents::settle_prices() {

@@ -29,7 +29,7 @@ void RestorationPlan::enter(Record& record) {
 void RestorationPlan::end_use(Value& value) {
   if (mode_ == Mode::kFirm) --value.locks;
   if (--value.uses > 0 || value.kept == nullptr) return;
-  if (value.producer == nullptr && !value.copied) {
+  if (value.producer == nullptr && !value.copied && !value.lost) {
     contents_.dependent_cut.make_sweep_due();
     return;
   }

@@ -141,6 +141,11 @@ void RestorationQueue::become_forked_child() {
   forked_ = true;
   queue_.clear();
   waiters_.clear();
+  for (Holder* holder = holders_.next; holder != &holders_;) {
+    Holder* const next = holder->next;
+    if (holder->thread != this_thread()) leave(*holder);
+    holder = next;
+  }
   if (!is_my_turn()) {
     depth_ = 0;
     restorer_ = nullptr;

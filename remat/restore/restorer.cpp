@@ -281,7 +281,8 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   const Record& record = step.record;
   for (size_t k = 0; k < record.edge_count; ++k) {
     Value* value = record.edges[k].value;
-    if (contents_.residency.watch.is_changed(*value)) [[unlikely]] {
+    const bool is_lost = value->lost && !value->copied;
+    if (is_lost || contents_.residency.watch.is_changed(*value)) [[unlikely]] {
       throw written_unseen_error(record, *value);
     }
     if (value != step.written) contents_.replay_order.before_use(*value, step.stream, lock);

@@ -322,6 +322,17 @@ def as_list(x: torch.Tensor) -> List[List[float]]:
     return listed
 
 
+@torch.jit.script
+def drawn_by_a_generator_of_its_own(weights: torch.Tensor):
+    generator = torch.Generator(device=torch.device("cpu"))
+    generator.manual_seed(2023)
+    return torch.multinomial(weights, 4, False, generator=generator)
+
+
+def case_generator_that_only_a_script_holds():
+    return [drawn_by_a_generator_of_its_own(torch.rand(1000)) for _ in range(20)]
+
+
 def case_kernel_replaced():
     """Kernels of the job's own for PyTorch's operators, one with a state of its own."""
     x = torch.randn(100)

@@ -257,3 +257,23 @@ def case_random_stream():
     return (x, y, noise, own, drawn, normal, repeated, permutation, x.grad, torch.rand(4),
             torch.randn(5, generator=generator), torch.multinomial(torch.rand(20), 5),
             torch.rand(3).exponential_(), torch.nn.init.trunc_normal_(torch.empty(40)))
+
+
+def case_batch_norm_of_another_type_than_its_statistics():
+    """The type of the running statistics decides the kernel, and the type of what it saves."""
+    layer, norm = torch.nn.Linear(16, 64), torch.nn.BatchNorm1d(64, affine=False)
+    x = torch.randn(32, 16, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = norm(layer(x).sin())
+    y.float().square().sum().backward()
+    return y.clone(), x.grad, layer.weight.grad, norm.running_mean, norm.running_var
+
+
+def case_batch_norm_with_strided_statistics():
+    statistics = torch.zeros(8, 2)
+    statistics[:, 1] = 1
+    x = torch.randn(16, 8, 20, requires_grad=True)
+    y = F.batch_norm(x.exp(), statistics[:, 0], statistics[:, 1], torch.rand(8), torch.rand(8),
+                     training=True)
+    (y * 3).sin().sum().backward()
+    return y.clone(), x.grad, statistics

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import sys
 
-from remat_jobs import device, evict_all, main, prints
+from remat_jobs import device, evict_all, main, prints, state
 
 import torch  # isort: skip  after the stand-in's part of remat_jobs
+
+EVICTED = 3
 
 
 def made_on_a_side_stream() -> tuple[torch.cuda.Stream, torch.Tensor, torch.Tensor, int]:
@@ -89,6 +91,22 @@ def address_of_what_was_read_elsewhere() -> dict:
     return {"prints": prints(y), "evicted": evicted}
 
 
+def used_beside_another_device() -> dict:
+    """Compute on one device while a graph is captured on another; lend memory to its stream."""
+    other = torch.randn(64, device="cuda:1")
+    for _ in range(4):
+        read = other.sin()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        z = (other + 1) * 2
+    lent = torch.empty(64, device="cuda:0")
+    lent.record_stream(torch.cuda.current_stream(1))
+    lent.normal_()
+    evicted = evict_all()
+    is_away = state(lent) == EVICTED
+    return {"prints": [*prints(read, z), is_away], "evicted": evicted}
+
+
 def written_on_the_default_stream() -> dict:
     """Evict what one stream made and the default stream wrote last, without an order to it."""
     side = torch.cuda.Stream()
@@ -107,7 +125,8 @@ def written_on_the_default_stream() -> dict:
 
 CASES = {case.__name__: case for case in (
     settled_elsewhere, address_taken_elsewhere, address_of_what_an_operator_restored,
-    address_of_what_was_read_elsewhere, written_on_the_default_stream)}
+    address_of_what_was_read_elsewhere, used_beside_another_device,
+    written_on_the_default_stream)}
 
 if __name__ == "__main__":
     main(CASES, sys.argv[1:])

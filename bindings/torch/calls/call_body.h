@@ -29,6 +29,8 @@ struct TensorSlot {
     kBlank,      // memory that the operator overwrites
     kEmpty,      // a storage of no bytes, to which the operator may give memory
     kImmediate,  // a scalar: its bytes are in the slot
+    kStandIn,    // what the operator writes beside its results: a replay writes memory of its own,
+                 // because type and strides may decide which kernel runs
   };
   static constexpr size_t kImmediateBytes = 64;
 

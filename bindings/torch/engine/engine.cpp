@@ -19,6 +19,7 @@ namespace tidepool::torch_glue {
 namespace detail {
 constinit DeviceTable<Engine> g_engines;
 std::atomic<uint64_t> g_out_of_memory_count{0};
+std::atomic<int> g_captures{0};
 }  // namespace detail
 
 namespace {
@@ -126,11 +127,13 @@ void Engine::begin_capture() {
   }
   runtime_.pause_evicting(lock);
   ++captures_;
+  ++detail::g_captures;
 }
 
 void Engine::end_capture() {
   DeviceLock lock(mutex());
   --captures_;
+  --detail::g_captures;
   runtime_.resume_evicting();
 }
 

@@ -89,6 +89,7 @@ void add_engine(std::unique_ptr<Engine> engine);
 namespace detail {
 extern DeviceTable<Engine> g_engines;
 extern std::atomic<uint64_t> g_out_of_memory_count;
+extern std::atomic<int> g_captures;
 uint64_t last_out_of_memory();  // the count after this thread's last one
 }  // namespace detail
 
@@ -103,6 +104,10 @@ template <class Visit>
 void for_each_engine(Visit&& visit) {
   detail::g_engines.for_each(visit);
 }
+
+// Whether a graph is being captured on any device. In CUDA's default mode that forbids queries of
+// events on all of them.
+inline bool any_captures() { return detail::g_captures.load(std::memory_order_relaxed) > 0; }
 
 // Remembers what an out-of-memory error on this thread said, which becomes PyTorch's exception now.
 void note_out_of_memory(const OutOfMemoryReport& report);

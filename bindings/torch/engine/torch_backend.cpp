@@ -1,11 +1,13 @@
 #include "bindings/torch/engine/torch_backend.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -49,6 +51,18 @@ at::Tensor make_tensor(c10::intrusive_ptr<StorageImpl> storage, const TensorSlot
   return tensor;
 }
 
+// Memory of its own for what the operator writes beside its results.
+at::Tensor make_stand_in(const TensorSlot& slot, c10::Device device) {
+  const c10::DeviceGuard guard(device);
+  const at::Tensor made = at::detail::empty_strided_generic(
+      c10::IntArrayRef(slot.sizes, slot.dimensions),
+      c10::IntArrayRef(slot.sizes + slot.dimensions, slot.dimensions),
+      c10::GetAllocator(device.type()), c10::DispatchKeySet(c10::DispatchKeySet::RAW, slot.keys),
+      static_cast<c10::ScalarType>(slot.scalar_type));
+  if (device.is_cpu()) std::memset(made.mutable_data_ptr(), 0, made.storage().nbytes());
+  return made;
+}
+
 // The arguments of a replay, standing on storages that own nothing.
 torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& replay,
                                  c10::Device device) {
@@ -77,6 +91,8 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
             slot);
       case TensorSlot::Kind::kEmpty:
         return make_tensor(without_bytes(slot.on_host() ? c10::Device(at::kCPU) : device), slot);
+      case TensorSlot::Kind::kStandIn:
+        return make_stand_in(slot, device);
       case TensorSlot::Kind::kAbsent:
         break;
     }
@@ -114,7 +130,7 @@ void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
 }
 
 // Takes the bytes of an output from its storage, which nobody else has seen.
-void* take_output(Engine& engine, const at::Tensor& tensor, const char* name) {
+void* take_output(Engine& engine, const at::Tensor& tensor, size_t bytes, const char* name) {
   TORCH_CHECK(tensor.defined() && tensor.has_storage(), "Tidepool: the replay of ", name,
               " did not return a tensor where the recorded call did");
   const c10::Storage& held = tensor.unsafeGetTensorImpl()->unsafe_storage();
@@ -123,6 +139,8 @@ void* take_output(Engine& engine, const at::Tensor& tensor, const char* name) {
   TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&
                   engine.allocator().contains(data.get()) && held.use_count() == 1,
               "Tidepool: the replay of ", name, " returned memory that is not fresh");
+  TORCH_CHECK(storage->nbytes() >= bytes, "Tidepool: the replay of ", name, " returned ",
+              storage->nbytes(), " bytes where the recorded call returned ", bytes);
   void* address = data.get();
   data.release_context();
   storage->set_data_ptr_noswap(c10::DataPtr(nullptr, engine.device()));
@@ -132,9 +150,10 @@ void* take_output(Engine& engine, const at::Tensor& tensor, const char* name) {
 void run_again(const remat::Replay& replay, c10::Device device) {
   const remat::Record& record = *replay.record;
   const CallBody& body = *static_cast<const CallBody*>(record.body);
-  torch::jit::Stack stack = make_arguments(body, replay, device);
+  torch::jit::Stack stack;
   const uint64_t failures = out_of_memory_count();
   try {
+    stack = make_arguments(body, replay, device);
     const ReplayScope scope(body.info().may_run_python());
     std::optional<at::RecordFunction> range;  // only for PyTorch's profilers
     if (torch::profiler::impl::profilerEnabled()) [[unlikely]] {
@@ -155,7 +174,7 @@ void run_again(const remat::Replay& replay, c10::Device device) {
   auto visit = [&](const at::Tensor& tensor) {
     const size_t k = output++;
     if (k >= outputs.size() || outputs[k] == nullptr) return;
-    taken[k] = take_output(*engine_of(device), tensor, body.info().name);
+    taken[k] = take_output(*engine_of(device), tensor, record.outputs[k]->bytes, body.info().name);
   };
   try {
     for (const c10::IValue& value : stack) {
@@ -201,7 +220,7 @@ bool TorchBackend::attach(remat::Storage& storage, void* address) {
   return true;
 }
 
-void TorchBackend::watch(remat::Storage& storage) { tripwire::rearm(storage); }
+bool TorchBackend::watch(remat::Storage& storage) { return tripwire::rearm(storage); }
 
 remat::Storage* TorchBackend::gradient_of(const remat::Storage& storage, size_t threads) {
   return threads <= threads_of_one_job() ? find_gradient(storage) : nullptr;

@@ -28,7 +28,7 @@ class TorchBackend : public remat::Backend, public GeneratorOffsets {
   bool attach(remat::Storage& storage, void* address) override;
   void forget(remat::Storage& storage) override;
   bool give_up_memory(DeviceLock& lock) override;
-  void watch(remat::Storage& storage) override;
+  bool watch(remat::Storage& storage) override;
   remat::Storage* gradient_of(const remat::Storage& storage, size_t threads) override;
   size_t shared_bytes() const override;
   size_t side_bytes() const override;

@@ -23,10 +23,12 @@ void see_boxed_results(const OperatorInfo& info, const torch::jit::Stack& stack,
 // Runs `run`, which replaces the arguments on the stack by the results, as an intercepted call.
 template <class Run>
 void intercept_boxed(const OperatorInfo& info, torch::jit::Stack* stack, Run&& run) {
+  c10::IValue given;  // the generator that is drawn from, which the stack alone may hold
   InterceptedCall call(info);
   begin_boxed(info, *stack, call);
   if (const at::Generator* own = call.private_generator()) [[unlikely]] {
-    (*stack)[stack->size() - info.argument_count + info.generator_argument] = c10::IValue(*own);
+    given = std::exchange((*stack)[stack->size() - info.argument_count + info.generator_argument],
+                          c10::IValue(*own));
   }
   std::forward<Run>(run)();
   see_boxed_results(info, *stack, call);

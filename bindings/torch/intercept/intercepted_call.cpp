@@ -164,9 +164,10 @@ CallBody* InterceptedCall::begin_body() {
     TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
     if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
     if (seen.home == Home::kImmediate) kind = TensorSlot::Kind::kImmediate;
-    if (seen.home == Home::kStorage && !seen.side_written) {
-      kind = seen.access == remat::Access::kOverwrite ? TensorSlot::Kind::kBlank
-                                                      : TensorSlot::Kind::kEdge;
+    if (seen.home == Home::kStorage) {
+      kind = seen.access == remat::Access::kOverwrite   ? TensorSlot::Kind::kBlank
+             : seen.access == remat::Access::kSideWrite ? TensorSlot::Kind::kStandIn
+                                                        : TensorSlot::Kind::kEdge;
     }
     int64_t offset = seen.tensor != nullptr ? seen.tensor->storage_offset() : 0;
     if (const ForeignOperands::Operand* foreign = foreign_.find(k)) offset = foreign->offset;
@@ -222,7 +223,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
   body_ = body;
   own_kernels_before_ = t_own_kernels;
-  const bool timed = body != nullptr || engine().is_traced();
+  const bool timed = (body != nullptr || engine().is_traced()) && !any_captures();
   timer_ = timed ? engine().backend().timer() : nullptr;
   if (timer_ != nullptr) timed_ = timer_->begin(info_, call().record(), seen_.timing_key(info_));
   failures_before_ = out_of_memory_count();

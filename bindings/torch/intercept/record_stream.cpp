@@ -5,6 +5,7 @@
 
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/locked_storage.h"
 
@@ -21,7 +22,12 @@ bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, remat::HeldS
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &delete_evicted) {
     const bool ours = data.get_deleter() == &delete_block && data.get() != nullptr;
-    remat::Storage* found = ours ? engine->runtime().find(data.get()) : nullptr;
+    const bool elsewhere = stream.device() != engine->device();
+    remat::Storage* found =
+        ours ? find_tracked(*engine, storage,
+                            elsewhere ? remat::RootReason::kUntracked : remat::RootReason::kNone)
+             : nullptr;
+    if (found != nullptr && elsewhere) found->fixed = true;
     if (found != nullptr) {
       held = remat::HeldStorage(remat::LockedStorage(engine->runtime(), found));
     }

@@ -1,6 +1,7 @@
 // Tripwire: notices writes through raw pointers that no dispatcher shows, by a one-shot hook of
 // StorageImpl that fires on a mutable access to its pointer (the materializer slot of PyTorch 2.13
-// and later). It is armed on every resident tracked storage. Where it is used up by what has locked
+// and later). It is armed on every resident tracked storage, but for those whose address was handed
+// out, until an operator uses them again. Where it is used up by what has locked
 // the storage, an operator or somebody for whom it is held, it is armed again when nothing locks
 // the storage any more. If it fires outside of such kernels, the contents become a new root version
 // that stays where it is. If it fires a second time, or the storage is unstable already, the
@@ -22,20 +23,23 @@ extern bool g_addresses_are_kept;
 #if TIDEPOOL_TORCH_MINOR >= 13
 inline constexpr bool kAvailable = true;
 void on_raw_access(c10::StorageImpl* storage);
-inline void arm(c10::StorageImpl* storage) {
-  if (!storage->has_materializer()) storage->set_materializer(&on_raw_access);
+inline bool arm(c10::StorageImpl* storage) {
+  if (storage->has_materializer()) return false;
+  storage->set_materializer(&on_raw_access);
+  return true;
 }
 inline void disarm(c10::StorageImpl* storage) { storage->clear_materializer(); }
 #else
 inline constexpr bool kAvailable = false;
-inline void arm(c10::StorageImpl*) {}
+inline bool arm(c10::StorageImpl*) { return true; }
 inline void disarm(c10::StorageImpl*) {}
 #endif
 
-// Arms the hook again, unless the storage is evicted, dead or escaped.
-inline void rearm(const remat::Storage& storage) {
-  if (storage.dead || storage.escaped || storage.evicted) return;
-  arm(static_cast<c10::StorageImpl*>(storage.framework_storage));
+// Arms the hook again, unless the storage is evicted, dead or escaped. False: it is armed already,
+// or fires just now, and is used up once it has.
+inline bool rearm(const remat::Storage& storage) {
+  if (storage.dead || storage.escaped || storage.evicted) return true;
+  return arm(static_cast<c10::StorageImpl*>(storage.framework_storage));
 }
 
 }  // namespace tidepool::torch_glue::tripwire

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import functools
 import threading
-import types
 from collections.abc import Callable
 from typing import Any
 
-# Closures. Other callable objects that `step` may be given, such as a module, reach it as they are.
-FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 _ENTER, _END_STEP, _LEAVE = 1, 0, 2  # what tidepool_optimizer_scope takes
 
 
@@ -93,14 +90,19 @@ class _Scope:
         return run
 
 
+def _is_closure(given) -> bool:
+    """Return whether it is only called; a module that `step` is given has parameters, too."""
+    return callable(given) and not hasattr(given, "parameters")
+
+
 def _watched(step, scope: _Scope, is_compiling):
     @functools.wraps(step)
     def watched(*args, **kwargs):
         if is_compiling():
             return step(*args, **kwargs)
-        if len(args) > 1 and isinstance(args[1], FUNCTIONS):
+        if len(args) > 1 and _is_closure(args[1]):
             args = (args[0], scope.outside(args[1]), *args[2:])
-        elif isinstance(kwargs.get("closure"), FUNCTIONS):
+        elif _is_closure(kwargs.get("closure")):
             kwargs = {**kwargs, "closure": scope.outside(kwargs["closure"])}
         scope.enter()
         has_stepped = False

@@ -143,18 +143,19 @@ class Readers:
                 for module in (torch.utils.dlpack, torch):
                     if getattr(module, "to_dlpack", None) is original:
                         self._put(module, "to_dlpack", getattr(torch._C, name))
-        # The C table by which other libraries export without calling Python. It is optional:
-        # without it they call __dlpack__, which we see.
+        # The C table by which others export without calling Python; else they call __dlpack__.
         if "__dlpack_c_exchange_api__" in torch.Tensor.__dict__:
             table = torch.Tensor.__dict__["__dlpack_c_exchange_api__"]
             self._undo.append((torch.Tensor, "__dlpack_c_exchange_api__", table))
             del torch.Tensor.__dlpack_c_exchange_api__
-        name, plain = "__cuda_array_interface__", torch.Tensor.__cuda_array_interface__
+        plain, overridden = (torch.Tensor.__cuda_array_interface__,
+                             torch.overrides.has_torch_function_unary)
         marker = self._tensor_marker(plain.fget, self._plugin.escape)
 
-        def exported(tensor):  # others only raise
-            return (marker if tensor.is_cuda and not tensor.requires_grad else plain.fget)(tensor)
-        self._put(torch.Tensor, name, property(exported, doc=plain.__doc__))
+        def exported(tensor):
+            raises = not overridden(tensor) and (tensor.requires_grad or not tensor.is_cuda)
+            return (plain.fget if raises else marker)(tensor)
+        self._put(torch.Tensor, "__cuda_array_interface__", property(exported, doc=plain.__doc__))
 
     def _install_functions(self) -> None:
         """Wrap functions of C that are given the tensor that they read."""
@@ -167,7 +168,7 @@ class Readers:
             self._put(torch._C, name, self._launcher(getattr(torch._C, name)))
 
     def _install_queries(self) -> None:
-        """Answer `is_shared` and `is_pinned` of tracked storages without looking at them."""
+        """Answer questions about tracked storages without looking at them."""
         storage, tensor = self._torch.UntypedStorage, self._torch.Tensor
         self._put(storage, "is_shared", self._query(storage.is_shared, _address, None))
         self._put(tensor, "is_pinned",
@@ -347,13 +348,12 @@ class Readers:
 
         @functools.wraps(original)
         def numpy(self, *args, **kwargs):
+            force = kwargs.get("force")
             # Where a gradient could be missed, it only raises.
-            if not overridden(self) and not (
-                    self.requires_grad and not kwargs.get("force") and grad_enabled()):
-                if kwargs.get("force") and (self.is_conj() or self.is_neg()):
+            if not overridden(self) and (force or not (self.requires_grad and grad_enabled())):
+                if force and self.is_cpu and (self.is_conj() or self.is_neg()):
                     self = self.detach().resolve_conj().resolve_neg()  # which is what gets out
-                storage = find(self)
-                if storage:
+                if storage := find(self):
                     escape(storage)
             return original(self, *args, **kwargs)
 

@@ -75,28 +75,22 @@ class _Follower:
         return call
 
     def call_boxed(self, original, plugin, storage_of):
-        """For a kernel that is called beside the dispatcher.
+        """For kernels that are called by themselves, and work beside the dispatcher.
 
-        What it reads and makes stays; what its schema says that it writes has other contents then.
+        What such a kernel makes stays. Some write more than their schema says, so that all that it
+        is given has other contents then. A kernel of autograd's goes on through the dispatcher.
         """
         @functools.wraps(original)
         def call_boxed(kernel, keyset, /, *args, **kwargs):
-            if not self.seen():
+            goes_on = (keyset.has(self._key)
+                       and keyset.highestPriorityTypeId() not in {self._key, *self._backends})
+            if goes_on or not self.seen():
                 return original(kernel, keyset, *args, **kwargs)
-            arguments = kernel.op_handle.schema().arguments
-            named = {argument.name: argument for argument in arguments}
-            given = [*zip(arguments, args, strict=False),
-                     *((named.get(name), value) for name, value in kwargs.items())]
             with contextlib.ExitStack() as held:
                 held.enter_context(plugin.region())
-                for argument, value in given:
-                    is_list = isinstance(value, list | tuple)
-                    storages = [storage_of(each) for each in (value if is_list else (value,))]
-                    if argument is None or not argument.is_write:
-                        held.enter_context(plugin.holding(storages))
-                        continue
-                    for storage in storages:
-                        held.enter_context(plugin.holding((), written=storage))
+                for value in (*args, *kwargs.values()):
+                    for each in value if isinstance(value, list | tuple) else (value,):
+                        held.enter_context(plugin.holding((), written=storage_of(each)))
                 return original(kernel, keyset, *args, **kwargs)
 
         return call_boxed
