@@ -10,6 +10,7 @@ from comparison import Case, evictable, gapped, gradients
 # Their results are memory that nobody has written.
 UNINITIALISED = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided",
                  "empty_permuted"}  # fmt: skip
+MOST_IN_TURN = 5  # operands of a sample
 ALL_TYPES = ("float32", "bfloat16", "float64", "complex64", "int64", "bool")
 
 
@@ -45,6 +46,7 @@ def cases(operator, dtype: torch.dtype, full: bool, device: str) -> Iterator[Cas
                 ways.append(("in place", in_place))
             if operator.supports_out:
                 ways += [("out", into_outputs), ("out without bytes", into_outputs)]
+            yield from operands_in_turn(operator, sample, f"sample {number}")
         for way, function in ways:
             yield Case(f"sample {number} {way}".rstrip(),
                        lambda function=function, sample=sample, way=way: function(
@@ -54,6 +56,38 @@ def cases(operator, dtype: torch.dtype, full: bool, device: str) -> Iterator[Cas
 def arguments(sample, make: Callable = evictable) -> tuple:
     """Return copies of a sample's input, args and kwargs."""
     return pytree.tree_map(make, (sample.input, sample.args, sample.kwargs))
+
+
+def operands_in_turn(operator, sample, name: str) -> Iterator[Case]:
+    """Yield cases in which further operands have other strides, other types, or are left out.
+
+    Kernels are chosen by them, too. Where the input is bfloat16 the others are float32, as under
+    autocast, with up to two of them left out. What an operator refuses is no case.
+    """
+    others, structure = pytree.tree_flatten((sample.args, sample.kwargs))
+    places = [k for k, x in enumerate(others) if torch.is_tensor(x)][:MOST_IN_TURN]
+    changed = {f"gapped {k}": {k: gapped} for k in places}
+    if torch.is_tensor(sample.input) and sample.input.dtype is torch.bfloat16:
+        for count in range(min(3, len(places) + 1)):
+            for out in itertools.combinations(places, count):
+                text = " ".join(["mixed", *(f"without {k}" for k in out)])
+                changed[text] = dict.fromkeys(places, widened) | dict.fromkeys(out, left_out)
+    for way, makers in changed.items():
+        def run(makers=makers) -> object:
+            made = [makers.get(k, evictable)(x) for k, x in enumerate(others)]
+            args, kwargs = pytree.tree_unflatten(made, structure)
+            result = operator(pytree.tree_map(evictable, sample.input), *args, **kwargs)
+            return result, gradients(sample.output_process_fn_grad(result), leaves(sample))
+
+        yield Case(f"{name} {way}", run)
+
+
+def widened(x: torch.Tensor) -> torch.Tensor:
+    return evictable(x.to(torch.float32) if x.is_floating_point() else x)
+
+
+def left_out(_: object) -> None:
+    return None
 
 
 def leaves(sample) -> list[torch.Tensor]:
