@@ -153,8 +153,8 @@ void run_again(const remat::Replay& replay, c10::Device device) {
   torch::jit::Stack stack;
   const uint64_t failures = out_of_memory_count();
   try {
-    stack = make_arguments(body, replay, device);
     const ReplayScope scope(body.info().may_run_python());
+    stack = make_arguments(body, replay, device);
     std::optional<at::RecordFunction> range;  // only for PyTorch's profilers
     if (torch::profiler::impl::profilerEnabled()) [[unlikely]] {
       range.emplace(at::RecordScope::USER_SCOPE);

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings/torch/engine/engine.h"
@@ -51,9 +52,10 @@ struct Sight {
   }
 };
 
-template <class T>
-void substitute_generator(T& argument, const at::Generator& generator) {
-  if constexpr (kIsOptionalGenerator<T>) argument = generator;
+// `given`: takes the generator that was there, which the argument alone may hold.
+template <class T, class Given>
+void substitute_generator(T& argument, const at::Generator& generator, Given& given) {
+  if constexpr (kIsOptionalGenerator<T>) given = std::exchange(argument, generator);
 }
 
 template <class T>
@@ -105,6 +107,9 @@ struct TypedOperator<Op, R(A...)> {
       BelowInterception below;
       return Op::redispatch(keys & kBelowInterception, std::forward<A>(arguments)...);
     }
+    std::conditional_t<(kIsOptionalGenerator<A> || ...), std::optional<at::Generator>,
+                       std::monostate>
+        given;
     InterceptedCall call(*info);
     Sight sight{call, info->tensors.data(), is_switched(info->switch_argument, arguments...)};
     (sight(arguments), ...);
@@ -113,7 +118,7 @@ struct TypedOperator<Op, R(A...)> {
       (copy_argument(*body, index++, arguments), ...);
     }
     if (const at::Generator* own = call.private_generator()) [[unlikely]] {
-      (substitute_generator(arguments, *own), ...);
+      (substitute_generator(arguments, *own, given), ...);
     }
     R result = [&]() -> R {
       std::optional<BelowInterception> below;

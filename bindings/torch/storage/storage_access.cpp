@@ -63,6 +63,7 @@ void hand_out_address(remat::Runtime& runtime, remat::Storage* storage, bool kep
     storage->fixed = true;
   }
   tripwire::disarm(static_cast<c10::StorageImpl*>(storage->framework_storage));
+  storage->unwatched = false;  // whoever asked for the address uses it now; an operator begins anew
 }
 
 void delete_evicted(void* pointer) {

@@ -134,6 +134,21 @@ def test_who_asks_for_an_alignment_keeps_no_address():
                     f"True {ROOT} 2000.0"]
 
 
+COMPARED_JOB = HANDLES + """
+weight = torch.nn.Parameter(torch.ones(1000))
+for _ in range(3):  # as libraries look for tied weights
+    addresses = {weight.data_ptr(), weight.untyped_storage().data_ptr()}
+    results = [weight * k for k in range(3)]
+print(len(addresses), state(weight), [state(result) for result in results])
+"""
+
+
+@pytest.mark.torch_floor
+def test_addresses_that_are_compared_again_and_again_let_results_leave():
+    said = harness.lines_of(COMPARED_JOB)
+    assert said == [f"1 {ROOT} {[RESIDENT] * 3}"]
+
+
 KEPT_ADDRESS_JOB = HANDLES + """
 import ctypes
 import tidepool

@@ -75,22 +75,30 @@ class _Follower:
         return call
 
     def call_boxed(self, original, plugin, storage_of):
-        """For kernels that are called by themselves, and work beside the dispatcher.
+        """For kernels that are called by themselves, and mostly work beside the dispatcher.
 
         What such a kernel makes stays. Some write more than their schema says, so that all that it
-        is given has other contents then. A kernel of autograd's goes on through the dispatcher.
+        is given has other contents then. With keys of autograd's and ours it may be one that goes
+        on through the dispatcher, where operators are seen.
         """
         @functools.wraps(original)
         def call_boxed(kernel, keyset, /, *args, **kwargs):
+            if not self.seen():
+                return original(kernel, keyset, *args, **kwargs)
             goes_on = (keyset.has(self._key)
                        and keyset.highestPriorityTypeId() not in {self._key, *self._backends})
-            if goes_on or not self.seen():
-                return original(kernel, keyset, *args, **kwargs)
+            arguments = kernel.op_handle.schema().arguments
+            writes = {argument.name for argument in arguments if argument.is_write}
+            names = [*(argument.name for argument in arguments[:len(args)]), *kwargs]
             with contextlib.ExitStack() as held:
-                held.enter_context(plugin.region())
-                for value in (*args, *kwargs.values()):
+                if not goes_on:
+                    held.enter_context(plugin.region())
+                for name, value in zip(names, (*args, *kwargs.values()), strict=False):
+                    is_written = not goes_on or name in writes
                     for each in value if isinstance(value, list | tuple) else (value,):
-                        held.enter_context(plugin.holding((), written=storage_of(each)))
+                        storage = storage_of(each)
+                        held.enter_context(plugin.holding((), written=storage) if is_written
+                                           else plugin.holding((storage,)))
                 return original(kernel, keyset, *args, **kwargs)
 
         return call_boxed
