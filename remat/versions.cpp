@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "remat/restore/storage_locks.h"
 
 namespace tidepool::remat {
@@ -88,91 +89,77 @@ void Versions::start_recorded_version(Storage& storage, Record& record) {
   contents_.residency.list(storage);
 }
 
-// Copies the contents to a block of their own, whose bytes become those of a retained root.
-Versions::Snapshot Versions::snapshot(Storage& storage, DeviceLock& lock) {
+// Copies the contents to a block of their own, and has their readers read that from now on: the
+// storage gets a fresh root for `reason`. False if it has other contents by then, which another
+// thread has seen to: nothing is kept.
+bool Versions::keep_snapshot(Storage& storage, RootReason reason, DeviceLock& lock) {
   Value& of = *storage.current;
-  const size_t bytes = of.bytes;
   const StreamId stream = contents_.replay_order.stream();
   ++of.references;
+  const absl::Cleanup release = [&] { contents_.store.release(&of); };
   void* copy = nullptr;
   try {
     contents_.replay_order.before_use(storage, stream, lock);
     const void* from = storage.address;
     {
       Unlocked unlocked(lock);
-      copy = contents_.allocator.allocate(bytes, PlacementHint::kTransient, stream);
-      contents_.backend.copy(copy, from, bytes);
+      copy = contents_.allocator.allocate(of.bytes, PlacementHint::kTransient, stream);
+      contents_.backend.copy(copy, from, of.bytes);
     }
-    // The next hidden use comes after all before it.
-    contents_.replay_order.before_use(storage, stream, lock);
+    contents_.replay_order.after_use(storage, stream, lock);
   } catch (...) {
     if (copy != nullptr) contents_.allocator.free_locked(copy);
-    contents_.store.release(&of);
     throw;
   }
-  if (!storage.dead) contents_.replay_order.after_use(*storage.current, stream);
   ++snapshots;
-  return {copy, &of};
-}
-
-// Has the value's readers read the copy from now on. False if the storage has other contents by
-// now, which another thread has seen to: then the copy is given up.
-bool Versions::install(Snapshot made, Storage& storage, RootReason reason) {
-  const bool is_current = !storage.dead && storage.current == made.of;
-  if (is_current && made.of->consumers != nullptr) {
-    contents_.residency.unlist(storage);
-    storage.versions = 0;
-    replace_value(storage, contents_.store.new_value(made.of->bytes, reason), made.block);
-    contents_.dependent_cut.make_sweep_due();
-  } else {
-    contents_.allocator.free_locked(made.block);
+  // While the copy was made, another thread may have begun a replay that reads the present bytes.
+  wait_until_unread(storage, lock);
+  const bool is_current = !storage.dead && storage.current == &of;
+  if (!is_current || of.consumers == nullptr) {
+    contents_.allocator.free_locked(copy);
+    return is_current;
   }
-  contents_.store.release(made.of);
-  return is_current || storage.dead;
+  contents_.residency.unlist(storage);
+  storage.versions = 0;
+  replace_value(storage, contents_.store.new_value(of.bytes, reason), copy);
+  contents_.dependent_cut.make_sweep_due();
+  return true;
 }
 
-// Restores or cuts values until no live value depends on the contents. If memory does not suffice
-// to restore them, returns a copy of the contents for them. (Records that lead only to dying
-// storages may be left.)
-Versions::Snapshot Versions::protect_dependents(Storage& storage, DeviceLock& lock) {
+// Restores or cuts values until no live value depends on the contents, which are a root's. If
+// memory does not suffice to restore them, keeps a copy of the contents for them. False: the
+// contents are others by now. (Records that lead only to dying storages may be left.)
+bool Versions::protect_dependents(Storage& storage, RootReason reason, DeviceLock& lock) {
   StorageLocks locks(contents_);
   while (!storage.dead && storage.current->producer == nullptr) {
     // They read the copy from now on.
-    if (contents_.residency.copies.is_valid(*storage.current, storage.address)) return {};
+    if (contents_.residency.copies.is_valid(*storage.current, storage.address)) return true;
     const Dependents found = contents_.dependent_cut.dependents(*storage.current);
     if (found.evicted.empty()) {
       contents_.dependent_cut.cut_dependents(found, RootReason::kLostRoot);
-      return {};
+      return true;
     }
     for (Value* value : found.evicted) locks.add(*value->storage);
     try {
       restorer_.restore(locks.all(), lock);
     } catch (const OutOfMemory&) {
       locks.release();
-      return snapshot(storage, lock);
+      return keep_snapshot(storage, reason, lock);
     }
     wait_until_unread(storage, lock);
   }
-  return {};
+  return true;
 }
 
 void Versions::cut(Storage& storage, RootReason reason, DeviceLock& lock) {
   const StreamId stream = contents_.replay_order.stream();
-  bool again = true;
-  while (again) {
+  do {
     do {
       contents_.replay_order.before_use(storage, stream, lock);
     } while (wait_until_unread(storage, lock));
+    if (!storage.dead) heed_unseen_write(storage, lock);
     if (storage.dead) return;
-    heed_unseen_write(storage, lock);
-    again = false;
-    if (storage.dead || storage.current->producer != nullptr) continue;
-    const Snapshot made = protect_dependents(storage, lock);
-    if (made.block == nullptr) continue;
-    // While the copy was made, another thread may have begun a replay that reads the present bytes.
-    wait_until_unread(storage, lock);
-    again = !install(made, storage, reason);
-  }
+  } while (storage.current->producer == nullptr && !protect_dependents(storage, reason, lock));
   if (!storage.dead) start_root_version(storage, reason);
   contents_.replay_order.before_use(storage, stream, lock);
 }

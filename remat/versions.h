@@ -56,15 +56,8 @@ class Versions {
   uint64_t snapshots = 0;  // copies of old contents so far
 
  private:
-  // A copy of contents; nullptr: there is none. It holds a reference to the value.
-  struct Snapshot {
-    void* block = nullptr;
-    Value* of = nullptr;
-  };
-
-  Snapshot protect_dependents(Storage& storage, DeviceLock& lock);
-  Snapshot snapshot(Storage& storage, DeviceLock& lock);
-  bool install(Snapshot made, Storage& storage, RootReason reason);
+  bool protect_dependents(Storage& storage, RootReason reason, DeviceLock& lock);
+  bool keep_snapshot(Storage& storage, RootReason reason, DeviceLock& lock);
   void give_up_written_unseen(Storage& storage);
   void replace_value(Storage& storage, Value* fresh, void* snapshot);
 

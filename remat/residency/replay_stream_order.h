@@ -55,9 +55,20 @@ class ReplayStreamOrder {
     if (value.hidden_use.epoch > 0) [[unlikely]]
       allocator_.order_all_after(value.hidden_use, lock);
   }
-  // Notes that `stream` has got hidden work that uses the value's bytes.
-  void after_use(Value& value, StreamId stream) {
+  // Notes that `stream` has got hidden work that makes the value's bytes, which nobody uses yet.
+  void after_making(Value& value, StreamId stream) {
     value.hidden_use = allocator_.use_so_far(stream);
+  }
+  // Notes that `stream` has got hidden work that uses the value's bytes. As the lock was released
+  // for that, another thread may have had them used on another stream, too: what comes next on this
+  // one comes after that as well. Otherwise as before_use().
+  void after_use(Value& value, StreamId stream, DeviceLock& lock) {
+    before_use(value, stream, lock);
+    value.hidden_use = allocator_.use_so_far(stream);
+  }
+  void after_use(Storage& storage, StreamId stream, DeviceLock& lock) {
+    before_use(storage, stream, lock);
+    if (!storage.dead) storage.current->hidden_use = allocator_.use_so_far(stream);
   }
   // Notes that work on `stream` uses the block, which is not handed out again before that has run.
   void use_block(void* address, StreamId stream) {

@@ -35,7 +35,11 @@ bool Mover::copy(Value& value, void* to, DeviceLock& lock) {
       copied = false;
     }
   }
-  contents_.replay_order.after_use(value, stream);
+  try {
+    contents_.replay_order.after_use(value, stream, lock);
+  } catch (const DeviceError&) {
+    return false;
+  }
   return copied;
 }
 

@@ -272,7 +272,7 @@ void Restorer::take_target(Step& step, DeviceLock& lock) {
     if (from != nullptr) contents_.backend.copy(step.target, from, bytes);
   }
   if (from != nullptr) {
-    note_use(*step.written, step.stream, lock);
+    contents_.replay_order.after_use(*step.written, step.stream, lock);
     ++statistics.clones;
   }
 }
@@ -315,8 +315,8 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   }
   try {
     for (size_t k = 0; k < record.edge_count; ++k) {
-      if (record.edges[k].value != step.written)
-        note_use(*record.edges[k].value, step.stream, lock);
+      Value* value = record.edges[k].value;
+      if (value != step.written) contents_.replay_order.after_use(*value, step.stream, lock);
     }
   } catch (...) {
     free_outputs(step);
@@ -328,13 +328,6 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
     free_outputs(step);
     throw RestorationError(fmt::format("replaying {} gave no output {}", record.type->name, k));
   }
-}
-
-// Notes a hidden use that was enqueued while the lock was released. The next one comes after all
-// before it, also those that another thread has enqueued meanwhile.
-void Restorer::note_use(Value& value, StreamId stream, DeviceLock& lock) {
-  contents_.replay_order.before_use(value, stream, lock);
-  contents_.replay_order.after_use(value, stream);
 }
 
 void Restorer::free_outputs(Step& step) {
@@ -372,7 +365,7 @@ void Restorer::require_equal(Step& step) {
 
 void Restorer::give(Value* value, void* address, StreamId stream) {
   if (value != nullptr && !value->available()) {
-    contents_.replay_order.after_use(*value, stream);
+    contents_.replay_order.after_making(*value, stream);
     if (value->live_and_evicted() && contents_.residency.install(*value->storage, address)) return;
     if (value->uses > 0) {
       contents_.residency.keep(*value, address);

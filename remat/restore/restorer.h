@@ -71,7 +71,6 @@ class Restorer {
   void load_into(void* block, Value& value, StreamId stream, DeviceLock& lock);
   void take_target(Step& step, DeviceLock& lock);
   void execute(Step& step, DeviceLock& lock);
-  void note_use(Value& value, StreamId stream, DeviceLock& lock);
   void free_outputs(Step& step);
   void require_equal(const Value* value, const void* address) const;
   void require_equal(Step& step);

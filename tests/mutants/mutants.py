@@ -153,9 +153,9 @@ MUTANTS = (
         after(INTERCEPTED_CALL, ACCESS_READ,
               f"if ({IS_ROOT}) {{ return remat::Access::kRead; }}"),)),
     Mutant("2.write_not_cut", "what depends on an overwritten root is not protected", (
-        after(VERSIONS, "Versions::Snapshot Versions::protect_dependents(Storage& storage, "
+        after(VERSIONS, "bool Versions::protect_dependents(Storage& storage, RootReason reason, "
                         "DeviceLock& lock) {\n",
-              "return {};"),)),
+              "return true;"),)),
     Mutant("2.death_not_cut", "what depends on a dead root is not protected", (
         after(DEPENDENT_CUT, "bool DependentCut::retain_or_cut(Value& value, void* address, "
                              "bool will_be_refilled) {\n",
