@@ -77,7 +77,7 @@ void PlannedPolicy::choose_plan() {
   std::optional<Gaps> gaps;
   if (plan->gaps) gaps = gaps_of(*plan->gaps);
   if (plan->policy == "needed-cost") {
-    use(*net_, std::move(weights), plan->preference, plan->copy_share, std::move(gaps));
+    use(*net_, std::move(weights), plan->preference, plan->copies, std::move(gaps));
     return;
   }
   std::unique_ptr<Policy>& other = others_[fmt::format("{} {}", plan->policy, plan->use_share)];
@@ -86,7 +86,7 @@ void PlannedPolicy::choose_plan() {
   } else if (other == nullptr) {
     other = make_(plan->policy, store_, 0);
   }
-  use(*other, std::move(weights), plan->preference, plan->copy_share, std::move(gaps));
+  use(*other, std::move(weights), plan->preference, plan->copies, std::move(gaps));
 }
 
 PlannedPolicy::Gaps PlannedPolicy::gaps_of(std::span<const DroppedGap> dropped) const {
@@ -138,20 +138,23 @@ void PlannedPolicy::note_change(const Value& value) {
   }
 }
 
-std::optional<double> PlannedPolicy::copy_price(uint64_t ns, uint64_t until_use_ns,
+std::optional<double> PlannedPolicy::copy_price(const Storage& storage, uint64_t ns,
+                                                uint64_t until_use_ns,
                                                 const Circumstances& now) const {
-  if (copy_share_ == 0 || until_use_ns == 0) return time_price(ns, now);
+  const bool is_root = storage.current->producer == nullptr;
+  const double factor = is_root ? copies_.root_factor : copies_.factor;
+  if (copies_.use_share == 0 || until_use_ns == 0) return factor * *time_price(ns, now);
   const auto staleness = static_cast<double>(now.staleness_ns);
   const auto until_use = static_cast<double>(until_use_ns);
   Circumstances between = now;
   between.staleness_ns =
-      static_cast<uint64_t>(staleness * std::pow(until_use / staleness, copy_share_)) + 1;
-  return time_price(ns, between);
+      static_cast<uint64_t>(staleness * std::pow(until_use / staleness, copies_.use_share)) + 1;
+  return factor * *time_price(ns, between);
 }
 
 void PlannedPolicy::use(Policy& policy, std::vector<float> weights, Preference preference,
-                        double copy_share, std::optional<Gaps> gaps) {
-  copy_share_ = copy_share;
+                        const CopyPrices& copies, std::optional<Gaps> gaps) {
+  copies_ = copies;
   weights_ = std::move(weights);
   preference_ = preference;
   gaps_ = std::move(gaps);

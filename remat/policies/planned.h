@@ -48,7 +48,7 @@ class PlannedPolicy final : public Policy {
   void post_plan(StepPlan plan) override { inbox_.put(std::move(plan)); }
   // Whether a plan is in use now.
   bool follows_plan() const override {
-    return active_ != &*net_ || copy_share_ > 0 || !weights_.empty() ||
+    return active_ != &*net_ || copies_ != CopyPrices{} || !weights_.empty() ||
            preference_ != Preference::kCheapest || gaps_.has_value();
   }
 
@@ -63,7 +63,7 @@ class PlannedPolicy final : public Policy {
   std::optional<double> time_price(uint64_t ns, const Circumstances& now) const override {
     return net_->time_price(ns, now);
   }
-  std::optional<double> copy_price(uint64_t ns, uint64_t until_use_ns,
+  std::optional<double> copy_price(const Storage& storage, uint64_t ns, uint64_t until_use_ns,
                                    const Circumstances& now) const override;
   // Where gaps decide, a price may be the least as soon as a use is over.
   bool allows_shortlists() const override { return !gaps_; }
@@ -131,7 +131,7 @@ class PlannedPolicy final : public Policy {
   const StepPlan* plan_for_step() const;
   // Makes `policy` the active one. `weights`: factors by the numbers of the step's storages.
   void use(Policy& policy, std::vector<float> weights,
-           Preference preference = Preference::kCheapest, double copy_share = 0,
+           Preference preference = Preference::kCheapest, const CopyPrices& copies = {},
            std::optional<Gaps> gaps = {});
 
   LineageStore& store_;
@@ -141,7 +141,7 @@ class PlannedPolicy final : public Policy {
   std::map<std::string, std::unique_ptr<Policy>> others_;  // by name and share
   Policy* active_;
   double scale_ = 1;  // from the active policy's unit to needed-cost's
-  double copy_share_ = 0;
+  CopyPrices copies_;
   std::vector<float> weights_;
   Preference preference_ = Preference::kCheapest;
   std::optional<Gaps> gaps_;

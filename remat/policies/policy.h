@@ -44,11 +44,11 @@ class Policy {
     return std::nullopt;
   }
 
-  // The same for `ns` of copying the contents elsewhere and back, where they are to be used next in
-  // `until_use_ns` of operators' time; 0: nothing is foreseen for them.
-  virtual std::optional<double> copy_price(uint64_t ns, uint64_t until_use_ns,
-                                           const Circumstances& now) const {
-    static_cast<void>(until_use_ns);
+  // The same for `ns` of copying the storage's contents elsewhere and back, where they are to be
+  // used next in `until_use_ns` of operators' time; 0: nothing is foreseen for them.
+  virtual std::optional<double> copy_price(const Storage& storage, uint64_t ns,
+                                           uint64_t until_use_ns, const Circumstances& now) const {
+    static_cast<void>(storage), static_cast<void>(until_use_ns);
     return time_price(ns, now);
   }
 

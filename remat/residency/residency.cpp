@@ -86,7 +86,7 @@ double Residency::copying_price(const Storage& storage, const Circumstances& now
   const double exposure = policy_.follows_plan() ? 1 : exposure_;
   const double factor = exposure * (copies.is_ahead(*storage.current) ? kFactorAhead : kFactor);
   const uint64_t until_use_ns = foreseen_.time_until_use_ns(storage);
-  return factor * policy_.copy_price(ns, until_use_ns, now).value_or(kNever);
+  return factor * policy_.copy_price(storage, ns, until_use_ns, now).value_or(kNever);
 }
 
 // Found by simulation of 22 traces at 0.2 to 0.5 of their peaks over links of 12 to 450 GB/s, where

@@ -26,11 +26,18 @@ struct DroppedGap {
   bool operator==(const DroppedGap&) const = default;
 };
 
+// CopyPrices: with a tier, what a plan makes of the prices of copies.
+struct CopyPrices {
+  double use_share = 0;    // how much the time of the next use counts; 0: not at all
+  double factor = 1;       // of contents that can be made again
+  double root_factor = 1;  // of those that cannot
+  bool operator==(const CopyPrices&) const = default;
+};
+
 struct StepPlan {
   std::string policy = "needed-cost";  // one that PlannedPolicy has
   double use_share = 0.5;              // of next-use: how much the time of the next use counts
-  // With a tier: how much the time of the next use counts for the price of a copy; 0: not at all.
-  double copy_share = 0;
+  CopyPrices copies;
   std::vector<float> weights;  // by output; empty: all are 1
   Preference preference = Preference::kCheapest;
   // What leaves before all else; what is not listed leaves last. Nothing: the prices alone decide.
@@ -39,7 +46,7 @@ struct StepPlan {
 
   // Whether a step goes the same way without the plan.
   bool is_none() const {
-    return policy == "needed-cost" && copy_share == 0 && weights.empty() &&
+    return policy == "needed-cost" && copies == CopyPrices{} && weights.empty() &&
            preference == Preference::kCheapest && !gaps;
   }
 };

@@ -44,7 +44,9 @@ Json json_of(const PlannedStep& step) {
   out["outputs"] = step.outputs;
   out["policy"] = plan.policy;
   out["use_share"] = plan.use_share;
-  if (plan.copy_share > 0) out["copy_share"] = plan.copy_share;
+  if (plan.copies.use_share > 0) out["copy_share"] = plan.copies.use_share;
+  if (plan.copies.factor != 1) out["copy_factor"] = plan.copies.factor;
+  if (plan.copies.root_factor != 1) out["root_copy_factor"] = plan.copies.root_factor;
   out["preference"] = kPreferences[static_cast<size_t>(plan.preference)];
   if (!plan.weights.empty()) out["weights"] = plan.weights;
   if (!plan.gaps) return out;
@@ -111,6 +113,12 @@ double as_share(JsonFields& fields, const char* name, double otherwise) {
   return share;
 }
 
+double as_factor(JsonFields& fields, const char* name) {
+  const double factor = fields.number_or(name, 1);
+  if (!(factor > 0)) throw TraceError(fmt::format("\"{}\" is no number above 0", name));
+  return factor;
+}
+
 PlannedStep as_step(const nlohmann::json& object) {
   JsonFields fields(object);
   PlannedStep step;
@@ -124,7 +132,9 @@ PlannedStep as_step(const nlohmann::json& object) {
     throw TraceError(fmt::format("\"policy\": unknown '{}'", plan.policy));
   }
   plan.use_share = as_share(fields, "use_share", plan.use_share);
-  plan.copy_share = as_share(fields, "copy_share", plan.copy_share);
+  plan.copies.use_share = as_share(fields, "copy_share", plan.copies.use_share);
+  plan.copies.factor = as_factor(fields, "copy_factor");
+  plan.copies.root_factor = as_factor(fields, "root_copy_factor");
   plan.preference =
       static_cast<Preference>(index_of(kPreferences, fields.text("preference"), "preference"));
   for (const auto& weight : fields.list("weights")) {

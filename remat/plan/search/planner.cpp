@@ -23,6 +23,9 @@ constexpr uint64_t kGapEvaluations = 50'000, kGapOperators = 15'000'000;
 // needs a step may take ten times as long with a little less.
 constexpr size_t kMargin = 50;
 
+// A factor of copies' prices by which what can leave in another way does.
+constexpr double kLast = 0x1p20;
+
 class Random : public SplitMix {
  public:
   using SplitMix::SplitMix;
@@ -63,19 +66,16 @@ class Search {
   }
 
   std::vector<RankedPlan> run() {
-    std::vector<Candidate> found = portfolio();
+    std::vector<Candidate> found = find();
     if (found.empty() && times_.size() > 1 && config_.recorded_times_suffice) {
       times_.resize(1);
       operators_run_ = 0;
-      found = portfolio();
+      found = find();
       // A plan that may fail is worth having only for a step that fails without a plan.
       if (std::any_of(found.begin(), found.end(), [](auto& each) { return each.plan.is_none(); })) {
         return {};
       }
     }
-    if (found.empty()) return {};
-    climb(found.front());
-    try_gaps(found.front());
     std::vector<RankedPlan> ranked;
     for (Candidate& each : found) {
       ranked.push_back({std::move(each.plan), each.score(), each.overhead});
@@ -178,18 +178,75 @@ class Search {
   // Fills in the overheads. Returns false if a simulation fails, or if there is a `best` and the
   // candidate is no better.
   bool evaluate(Candidate& candidate, const Candidate* best) {
-    // With perturbed times a candidate may be a little worse by chance: only its mean has to be
-    // better.
-    constexpr double kChance = 1.02;
     candidate.overheads.clear();
+    double sum = 0;
     for (size_t times = 0; times < times_.size(); ++times) {
       double most = job_.most_overhead;
-      if (best != nullptr) most = best->overheads[times] * (times == 0 ? 1 : kChance);
+      if (best != nullptr && times == 0) most = best->overheads[0];
+      if (best != nullptr && times > 0) {  // may be worse: only its mean has to be better
+        const auto others = static_cast<double>(times_.size() - 1 - times);
+        most = best->score() * static_cast<double>(times_.size()) - sum - others;
+      }
       const auto overhead = simulate_once(candidate, times, most);
       if (!overhead) return false;
+      sum += *overhead;
       candidate.overheads.push_back(*overhead);
     }
     return best == nullptr || candidate.score() < best->score();
+  }
+
+  // Returns candidates, the best first. What a copy holds up is a guess until the step runs, and a
+  // change that makes one plan with copies better is none for one without: where there is a tier,
+  // half of the search is for plans by which nothing is copied that can leave in another way.
+  std::vector<Candidate> find() {
+    std::vector<Candidate> without;
+    if (has_tier()) {
+      allow(2);
+      without = portfolio({0, kLast, kLast});
+    }
+    allow(1);
+    std::vector<Candidate> found = portfolio({});
+    if (has_tier()) {
+      allow(2);
+      improve(without);
+      allow(1);
+    }
+    improve(found);
+    for (Candidate& each : without) insert(found, std::move(each));
+    return found;
+  }
+
+  // From now on one of so many parts of what is left of the search may be spent.
+  void allow(size_t parts) {
+    const auto left = [&](auto all, auto spent) { return all > spent ? (all - spent) / parts : 0; };
+    most_simulations_ = simulations_ + left(config_.simulations, simulations_);
+    most_operators_ = operators_run_ + left(config_.operators, operators_run_);
+  }
+
+  void improve(std::vector<Candidate>& found) {
+    if (found.empty()) return;
+    climb(found.front());
+    try_gaps(found.front());
+  }
+
+  static void insert(std::vector<Candidate>& found, Candidate candidate) {
+    const auto worse = std::find_if(found.begin(), found.end(), [&](const Candidate& other) {
+      return candidate.score() < other.score();
+    });
+    found.insert(worse, std::move(candidate));
+  }
+
+  // Tries plans by which one kind of contents leaves by copies only where it has to: what can be
+  // made again, or what cannot.
+  template <class Add>
+  void add_with_fewer_copies(const std::vector<Candidate>& found, const Add& add) {
+    for (const auto& [factor, root_factor] : {std::pair(kLast, 1.0), {1.0, kLast}}) {
+      StepPlan plan;
+      if (!found.empty()) plan = found.front().plan;
+      plan.copies.factor = factor;
+      plan.copies.root_factor = root_factor;
+      add(plan, true);
+    }
   }
 
   // Tries plans by which copies are priced by when contents are used next.
@@ -199,7 +256,7 @@ class Search {
       for (const char* policy : {"needed-cost", "dtr-eq", "size", "next-use"}) {
         StepPlan plan;
         plan.policy = policy;
-        plan.use_share = plan.copy_share = share;
+        plan.use_share = plan.copies.use_share = share;
         if (!found.empty()) plan.preference = found.front().plan.preference;
         add(plan, true);
       }
@@ -209,24 +266,24 @@ class Search {
   // Returns all policies with which the step runs, as far as there is time, the best first. Where
   // pages can move, each policy is tried with every preference between windows and moves; moves are
   // tried only if nothing else has run, or with the best so far.
-  std::vector<Candidate> portfolio() {
+  std::vector<Candidate> portfolio(const CopyPrices& copies) {
     std::vector<Candidate> found;
+    const uint64_t begin = operators_run_;
     auto add = [&](const StepPlan& plan, bool only_best) {
-      const uint64_t most = found.empty() ? config_.operators : config_.operators / 2;
-      if (operators_run_ >= most) return;
+      const uint64_t most = most_operators_ - begin;
+      if (operators_run_ - begin >= (found.empty() ? most : most / 2)) return;
       Candidate candidate;
       candidate.plan = plan;
       const bool has_best = only_best && !found.empty();
       if (!evaluate(candidate, has_best ? &found.front() : nullptr)) return;
-      const auto worse = std::find_if(found.begin(), found.end(), [&](const Candidate& other) {
-        return candidate.score() < other.score();
-      });
-      found.insert(worse, std::move(candidate));
+      insert(found, std::move(candidate));
     };
     auto add_all = [&](const char* policy, double use_share, bool only_best) {
       StepPlan plan;
       plan.policy = policy;
       plan.use_share = use_share;
+      plan.copies = found.empty() ? copies : found.front().plan.copies;
+      plan.copies.use_share = 0;
       add(plan, only_best);
       if (job_.memory != MemoryModel::kPages) return;
       plan.preference = Preference::kPages;
@@ -236,7 +293,10 @@ class Search {
     };
     // The order is that of their promise: a long step may not get to its end.
     add_all("needed-cost", 0, false);
-    if (job_.tier.capacity_bytes > 0) add_with_next_uses(found, add);
+    if (has_tier() && copies == CopyPrices()) {
+      add_with_fewer_copies(found, add);
+      add_with_next_uses(found, add);
+    }
     for (const double share : {0.75, 0.5, 1.0, 0.25}) add_all("next-use", share, false);
     if (job_.memory == MemoryModel::kPages && !found.empty() &&
         found.front().plan.preference != Preference::kMoves) {
@@ -257,7 +317,7 @@ class Search {
     if (best.overhead <= 1 || config_.simulations < kSimulations) return;
     GapModel model(times_[0]);
     for (const double share : {1.0, 0.97, 0.93}) {
-      if (operators_run_ / 2 >= config_.operators) return;
+      if (operators_run_ / 2 >= most_operators_) return;
       GapSearchConfig search;
       search.budget_bytes = static_cast<size_t>(static_cast<double>(job_.budget_bytes) * share);
       search.operators = std::min(kGapEvaluations * model.stages(), kGapOperators);
@@ -269,7 +329,7 @@ class Search {
         if (job_.memory != MemoryModel::kPages && preference != Preference::kCheapest) continue;
         Candidate candidate;
         candidate.plan.gaps = model.dropped(gaps->choices);
-        candidate.plan.copy_share = best.plan.copy_share;
+        candidate.plan.copies = best.plan.copies;
         candidate.plan.preference = preference;
         if (evaluate(candidate, &best)) best = std::move(candidate);
       }
@@ -279,15 +339,31 @@ class Search {
   void climb(Candidate& best) {
     if (outputs_.empty() || best.overhead <= 1) return;
     const auto may_go_on = [&] {
-      return simulations_ < config_.simulations && operators_run_ < config_.operators &&
+      return simulations_ < most_simulations_ && operators_run_ < most_operators_ &&
              !(job_.stop != nullptr && job_.stop->should_stop());
     };
     while (may_go_on()) {
       Candidate next;
       next.plan = best.plan;
       next.plan.weights.resize(outputs_.size(), 1.0F);
-      change(next.plan.weights, best.evictions);
+      if (has_tier() && random_.below(8) == 0) {
+        change(next.plan.copies);
+      } else {
+        change(next.plan.weights, best.evictions);
+      }
       if (evaluate(next, &best)) best = std::move(next);
+    }
+  }
+
+  bool has_tier() const { return job_.tier.capacity_bytes > 0; }
+
+  void change(CopyPrices& copies) {
+    constexpr double kFactors[] = {1.0 / 4, 1.0 / 2, 2, 4};
+    const uint64_t which = random_.below(3);
+    const double factor = kFactors[random_.below(std::size(kFactors))];
+    for (double* each : {&copies.factor, &copies.root_factor}) {
+      const bool is_changed = which == 2 || (which == 1) == (each == &copies.root_factor);
+      if (is_changed) *each = std::clamp(*each * factor, 1 / kLast, kLast);
     }
   }
 
@@ -341,8 +417,8 @@ class Search {
   std::vector<Trace> times_;  // the step with the recorded times, then with perturbed ones
   const std::vector<WeightedOutput> outputs_;
   StepHistory step_history_;
-  size_t simulations_ = 0;
-  uint64_t operators_run_ = 0;
+  size_t simulations_ = 0, most_simulations_ = 0;
+  uint64_t operators_run_ = 0, most_operators_ = 0;
 };
 
 }  // namespace

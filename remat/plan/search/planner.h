@@ -8,10 +8,11 @@
 // candidate is simulated, after a step without a plan, with the recorded times and again with
 // perturbed ones and a little less memory (PlannerConfig::perturbed); it has to run with all of
 // them, but where PlannerConfig::recorded_times_suffice says otherwise. Its score is the mean
-// overhead, with the time of its searches for room (PlannerConfig::search_share()). A long step is
-// simulated less often. Nothing depends on a clock, unless SimulationConfig::stop has one: the same
-// step gives the same plans. For a running job, background_planner.h makes the search. Thread safe:
-// searches share nothing.
+// overhead, with the time of its searches for room (PlannerConfig::search_share()). Where there is
+// a tier, half of the search is for plans by which nothing is copied that can leave in another way.
+// A long step is simulated less often. Nothing depends on a clock, unless SimulationConfig::stop
+// has one: the same step gives the same plans. For a running job, background_planner.h makes the
+// search. Thread safe: searches share nothing.
 #pragma once
 
 #include <cstddef>

@@ -60,21 +60,21 @@ TEST_CASE("needed-cost's prices without a plan, the plan's factors with one") {
 TEST_CASE("a plan may price copies by when contents are used next") {
   Job job;
   job.step();
-  CHECK(job.policy.copy_price(800, 400, {100, 0}) == 800.0 / 100);
+  CHECK(job.policy.copy_price(*job.a, 800, 400, {100, 0}) == 800.0 / 100);
   StepPlan plan = job.plan_of("needed-cost", {});
   CHECK(plan.is_none());
-  plan.copy_share = 0.5;
+  plan.copies.use_share = 0.5;
   CHECK_FALSE(plan.is_none());
   job.policy.set_plan(plan);
   job.begin();
   CHECK(job.price(job.a) == 100.0 / 2);
   CHECK(job.policy.follows_plan());
-  CHECK(job.policy.copy_price(800, 400, {100, 0}) == 800.0 / 201);  // of 100 and 400, and 1
-  CHECK(job.policy.copy_price(800, 0, {100, 0}) == 800.0 / 100);    // nothing is foreseen
-  CHECK(job.policy.time_price(800, {100, 0}) == 800.0 / 100);       // of a move
-  job.call(9, job.a, 200);                                          // another step
+  CHECK(job.policy.copy_price(*job.a, 800, 400, {100, 0}) == 800.0 / 201);  // of 100 and 400, and 1
+  CHECK(job.policy.copy_price(*job.a, 800, 0, {100, 0}) == 800.0 / 100);    // nothing is foreseen
+  CHECK(job.policy.time_price(800, {100, 0}) == 800.0 / 100);               // of a move
+  job.call(9, job.a, 200);                                                  // another step
   job.price(job.a);
-  CHECK(job.policy.copy_price(800, 400, {100, 0}) == 800.0 / 100);
+  CHECK(job.policy.copy_price(*job.a, 800, 400, {100, 0}) == 800.0 / 100);
 }
 
 TEST_CASE("a plan may name another policy, in the unit of needed-cost") {

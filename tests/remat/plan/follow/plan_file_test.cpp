@@ -23,7 +23,7 @@ PlanFile sample() {
   step.outputs = 3;
   step.plan.policy = "next-use";
   step.plan.use_share = 0.75;
-  step.plan.copy_share = 0.25;
+  step.plan.copies = {0.25, 4, 0.5};
   step.plan.preference = Preference::kMoves;
   step.plan.weights = {1, 0.25, 16};
   file.steps.push_back(step);

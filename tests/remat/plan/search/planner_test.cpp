@@ -36,6 +36,24 @@ TEST_CASE("plans come the best first, and the climb beats all policies") {
   CHECK(better >= 5);
 }
 
+TEST_CASE("a tier makes no plan worse than it is without one") {
+  const double gb_per_second = GENERATE(1.0, 1000.0);
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace step = step_of(seed);
+    SimulationConfig job = job_of(step, 0.4);
+    PlannerConfig config;
+    config.simulations = 60;
+    const auto without = find_plans(step, job, config);
+    REQUIRE(!without.empty());
+    job.tier = {
+        .capacity_bytes = size_t{1} << 30, .gb_per_second = gb_per_second, .runs_beside = true};
+    config.simulations = 120;
+    const auto beside = find_plans(step, job, config);
+    REQUIRE(!beside.empty());
+    CHECK(beside[0].score <= without[0].score + 1e-9);
+  }
+}
+
 TEST_CASE("searches for room count as time of the step") {
   const Trace step = step_of(3);
   PlannerConfig config;
