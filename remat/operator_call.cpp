@@ -216,6 +216,16 @@ bool OperatorCall::is_written_elsewhere(const Storage& storage) const {
   return found;
 }
 
+bool OperatorCall::only_others_use(Runtime& runtime, const Storage& storage) {
+  const RestorationQueue& queue = runtime.call_context().contents.queue;
+  uint32_t locks = 0;
+  queue.for_each_holder([&](const RestorationQueue::Holder& holder) {
+    if (holder.call == nullptr || holder.thread == RestorationQueue::this_thread()) return;
+    for (const Operand& operand : holder.call->operands_) locks += operand.storage == &storage;
+  });
+  return locks > 0 && locks == storage.locks;
+}
+
 Record* OperatorCall::begin_record(const RecordType& type, size_t body_bytes, size_t outputs) {
   TIDEPOOL_CHECK(prepared_ && reason_ == RootReason::kNone && record_ == nullptr,
                  "%s: not recordable, or recorded already", type.name);

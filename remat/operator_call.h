@@ -77,6 +77,10 @@ class OperatorCall {
   const char* name() const { return type_ != nullptr ? type_->name : ""; }
   std::span<const Operand> operands() const { return {operands_.data(), operands_.size()}; }
 
+  // Whether nothing but operators of other threads than the calling one has locked the storage.
+  // Requires: lock held.
+  static bool only_others_use(Runtime& runtime, const Storage& storage);
+
   // Why the results are roots; kNone if the call is recorded.
   RootReason reason() const { return reason_; }
 

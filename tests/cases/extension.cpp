@@ -119,6 +119,17 @@ extern "C" __attribute__((visibility("default"))) int extension_fill(void* stora
   }
 }
 
+// Writes the first number only.
+extern "C" __attribute__((visibility("default"))) int extension_set_first(void* storage,
+                                                                          float value) {
+  try {
+    static_cast<float*>(static_cast<c10::StorageImpl*>(storage)->mutable_data())[0] = value;
+    return 0;
+  } catch (const c10::Error&) {
+    return 1;
+  }
+}
+
 extern "C" __attribute__((visibility("default"))) int extension_first(void* storage, float* out) {
   try {
     std::memcpy(out, static_cast<c10::StorageImpl*>(storage)->data(), sizeof(float));

@@ -5,6 +5,7 @@ import ctypes
 import io
 import pickle
 import threading
+import time
 from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
@@ -242,6 +243,30 @@ def case_raw_writer_of_a_root():
     again = functions.extension_fill(x.untyped_storage()._cdata, 5.0)
     v = x + 1
     return x, y, z, w, v, refused, again
+
+
+def case_raw_writer_beside_an_operator_of_another_thread():
+    """They share a tensor, but none of its numbers."""
+    if not HAS_SLOT:
+        return torch.randn(3) * 2 + 1
+    _, functions = extension()
+    functions.extension_set_first.argtypes = [ctypes.c_void_p, ctypes.c_float]
+    results = []
+    for x in (torch.randn(2_000_000) * 2, written_by_operators(2_000_000)):
+        y, begins, sums = x[:9].sin(), threading.Event(), []
+
+        def read(x=x, begins=begins, sums=sums):
+            begins.set()
+            sums.append(x[9:].sort()[0].sum())
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        begins.wait()
+        time.sleep(0.03)  # sorting takes longer
+        refused = functions.extension_set_first(x.untyped_storage()._cdata, 7.0)
+        reader.join()
+        results.append([refused, x[:9] + 1, y, sums, x[:9].cos()])
+    return results
 
 
 def case_raw_writer_before_any_operator():

@@ -6,9 +6,12 @@ bool g_addresses_are_kept = false;
 
 #if TIDEPOOL_TORCH_MINOR >= 13
 
+#include <ATen/Parallel.h>
+
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/locked_storage.h"
+#include "remat/operator_call.h"
 
 namespace tidepool::torch_glue::tripwire {
 
@@ -22,7 +25,9 @@ void on_raw_access(c10::StorageImpl* storage) {
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return;
   remat::Storage* tracked = runtime.find(data.get());
   if (tracked == nullptr || tracked->framework_storage != storage) return;
-  if (tracked->locks > 0) {  // an operator that we see is using it
+  const bool is_beside = tracked->locks > 0 && !at::in_parallel_region() &&
+                         remat::OperatorCall::only_others_use(runtime, *tracked);
+  if (tracked->locks > 0 && !is_beside) {  // an operator that we see is using it
     tracked->unwatched = true;
     return;
   }
