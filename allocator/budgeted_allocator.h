@@ -135,7 +135,8 @@ class BudgetedAllocator {
 
   // Limits what is held from the device to `bytes`, or to the budget if that is less; for budgets
   // that are shared with others. Gives free pages back first. Returns the limit in force: if more
-  // than `bytes` are still held, it is what is held. Takes the lock.
+  // than `bytes` are still held, it is what is held, and goes down to `bytes` with that. Takes the
+  // lock.
   size_t set_limit(size_t bytes);
 
   // All blocks in address order. Takes the lock.

@@ -197,9 +197,8 @@ size_t PageSupply::give_back(DeviceLock& lock) {
 size_t PageSupply::set_limit(DeviceLock& lock, size_t bytes) {
   PageTable& pages = arena_.pages;
   const size_t wanted = std::min(bytes, arena_.counts.budget_bytes) / arena_.page_bytes();
-  pages.set_budget(std::max(wanted, pages.committed()));
+  pages.set_budget(wanted);
   if (wanted < pages.committed()) give_back(lock);
-  pages.set_budget(std::max(wanted, pages.committed()));
   return pages.given_budget() * arena_.page_bytes();
 }
 

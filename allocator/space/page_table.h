@@ -3,7 +3,7 @@
 // budget limits.
 // Owns the ids of handles; the AddressSpace owns what they name. Not thread safe: the caller holds
 // the device's lock.
-// Invariants: (1) committed = mapped + spare + promised pages, at most the budget; (2) no handle is
+// Invariants: (1) committed = mapped + spare + promised pages, at most budget(); (2) no handle is
 // in two places.
 #pragma once
 
@@ -37,10 +37,12 @@ class PageTable {
   size_t mapped() const { return mapped_; }
   // How many pages may be committed in all: the budget, or what the device has been able to give
   // if that is less.
-  size_t budget() const { return std::min(budget_pages_, device_limit_.pages()); }
+  size_t budget() const { return std::min(given_budget(), device_limit_.pages()); }
   // The same, where the device is about to be asked again for what it has refused.
-  size_t attainable() const { return std::min(budget_pages_, device_limit_.last_pages()); }
-  size_t given_budget() const { return budget_pages_; }
+  size_t attainable() const { return std::min(given_budget(), device_limit_.last_pages()); }
+  // The budget, or what is committed if that is more: a budget that was set lower than that comes
+  // into force page by page, as pages are given back.
+  size_t given_budget() const { return std::max(budget_pages_, committed_); }
   void set_budget(size_t pages) { budget_pages_ = pages; }
 
   // Counts `pages` as committed before the device is asked for them. Requires: headroom.

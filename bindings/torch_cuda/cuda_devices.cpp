@@ -34,10 +34,10 @@ void* find_driver_function(const char* name, unsigned version) {
 constexpr size_t kReserveShare = 50;
 constexpr size_t kMostReserve = size_t{512} << 20;
 
-void limit_to_fraction(CudaDevices::Device& own, DeviceMemory& memory, double fraction) {
-  own.fraction = fraction;
-  const auto allowed = static_cast<size_t>(fraction * static_cast<double>(own.device_bytes));
-  own.pools->set_limit(std::min(own.budget_bytes, allowed), own.device_bytes);
+// Brings the budget, and what the job has limited it to since, into force.
+void apply_limits(CudaDevices::Device& own, DeviceMemory& memory) {
+  const auto share = static_cast<size_t>(own.fraction * static_cast<double>(own.device_bytes));
+  own.pools->set_limit(std::min({own.budget_bytes, own.most_bytes, share}), own.device_bytes);
   own.pools->settle(memory);
 }
 
@@ -122,7 +122,8 @@ DeviceMemory& CudaDevices::make_memory(Device& own, DeviceIndex device) {
   own.budget_bytes = config.budget_bytes;
   own.outside_at_start = outside_bytes(device);
   // What the job's settings, or a call before we were attached, have limited it to.
-  limit_to_fraction(own, *memory, native_.getMemoryFraction(device));
+  own.fraction = native_.getMemoryFraction(device);
+  apply_limits(own, *memory);
   memory->set_native(own.pools->statistics());
   memory->reset_peaks();
   for (int i = 0; i < own.captures; ++i) {
@@ -167,20 +168,21 @@ bool CudaDevices::set_limit(size_t bytes) {
   struct Before {
     Device* own;
     DeviceMemory* memory;
-    size_t limit;
+    size_t most_bytes;
   };
   std::vector<Before> done;
   bool fits = true;
   for_each([&](Device& own, DeviceMemory& memory) {
     if (own.captures > 0) throw std::runtime_error("a graph is being captured");
-    done.push_back({&own, &memory, own.pools->limit()});
+    done.push_back({&own, &memory, own.most_bytes});
   });
   if (done.empty()) throw std::runtime_error("no memory of a device has been asked for yet");
   const auto limit = [](const Before& device, size_t most) {
-    const size_t allowed = std::min(device.own->budget_bytes, most);
-    device.own->pools->set_limit(allowed, device.own->device_bytes);
-    device.own->pools->settle(*device.memory);
-    return device.memory->allocator().committed_bytes() + device.own->pools->reserved() <= allowed;
+    device.own->most_bytes = most;
+    apply_limits(*device.own, *device.memory);
+    const size_t held =
+        device.memory->allocator().committed_bytes() + device.own->pools->reserved();
+    return held <= std::min(device.own->budget_bytes, most);
   };
   for (const Before& device : done) {
     if (limit(device, bytes)) continue;
@@ -201,7 +203,7 @@ bool CudaDevices::set_limit(size_t bytes) {
     fits = fits && limit(device, bytes);
   }
   if (fits) return true;
-  for (const Before& device : done) limit(device, device.limit);
+  for (const Before& device : done) limit(device, device.most_bytes);
   return false;
 }
 
@@ -236,7 +238,9 @@ void CudaDevices::set_fraction(DeviceIndex device, double fraction) {
   TORCH_CHECK(0 <= fraction && fraction <= 1,
               "Expected a fraction from 0 to 1 of the device's memory, got ", fraction);
   DeviceMemory& made = memory(device);
-  limit_to_fraction(at(device), made, fraction);
+  Device& own = at(device);
+  own.fraction = fraction;
+  apply_limits(own, made);
 }
 
 void CudaDevices::add_to(SnapshotInfo& all, bool traces) {

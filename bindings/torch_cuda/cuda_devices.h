@@ -30,7 +30,8 @@ class CudaDevices {
     std::atomic<DeviceMemory*> memory{nullptr};  // null before its first allocation
     std::unique_ptr<NativePools> pools;
     size_t budget_bytes = 0;
-    double fraction = 1.0;  // of the device, which the job has set
+    double fraction = 1.0;         // of the device, which the job has set
+    size_t most_bytes = SIZE_MAX;  // what set_limit() was last given
     size_t device_bytes = 0;
     size_t outside_at_start = 0;  // outside_bytes() when the memory was made
     std::atomic<int> captures{0};

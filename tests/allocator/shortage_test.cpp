@@ -53,6 +53,22 @@ TEST_CASE("the budget that an error names is the one that was set last") {
   }
 }
 
+TEST_CASE("a limit below what is held comes into force with what is given back") {
+  World world(config_of(32));
+  void* const first = world.allocator.allocate(8 * kPage);
+  void* const second = world.allocator.allocate(8 * kPage);
+  CHECK(world.allocator.set_limit(4 * kPage) >= 16 * kPage);
+  world.allocator.free(first);
+  world.allocator.give_back_free_pages();
+  CHECK_THROWS_AS(world.allocator.allocate(4 * kPage), OutOfMemory);
+  world.allocator.free(second);
+  world.allocator.give_back_free_pages();
+  CHECK_THROWS_AS(world.allocator.allocate(5 * kPage), OutOfMemory);
+  world.allocator.free(world.allocator.allocate(3 * kPage));
+  CHECK(world.allocator.statistics().reserved_bytes <= 4 * kPage);
+  world.allocator.check_invariants();
+}
+
 TEST_CASE("no size is too large to be refused properly") {
   World world(config_of(8));
   for (size_t bytes : {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 2, size_t{1} << 40, 9 * kPage}) {

@@ -92,6 +92,10 @@ def fraction() -> dict:
     facts = {"small": [served(first), served(block(16))]}
     torch.cuda.set_per_process_memory_fraction(1 / 16)
     facts["larger"] = served(block(32))
+    torch.cuda.set_per_process_memory_fraction(1 / 64)  # 16 MiB, where more is held
+    first = None
+    torch.cuda.empty_cache()
+    facts["lower"] = served(block(24))
     return facts
 
 

@@ -51,6 +51,7 @@ def test_a_fraction_of_the_memory_caps_it_too(jobs):
     facts = jobs.json("fraction", "512MiB")
     assert facts["small"] == [True, False]
     assert facts["larger"]
+    assert not facts["lower"]
 
 
 def test_a_recorded_stream_keeps_the_block(jobs):

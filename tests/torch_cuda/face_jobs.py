@@ -8,6 +8,7 @@ What a face returns here is the same with PyTorch's own allocator and with Tidep
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import json
@@ -101,6 +102,12 @@ def fraction() -> dict:
         facts["error"] = "OutOfMemoryError"
     torch.cuda.set_per_process_memory_fraction(1.0)
     kept.append(block(40))
+    torch.cuda.set_per_process_memory_fraction(16 * MIB / total)  # less than is held
+    del kept
+    torch.cuda.empty_cache()
+    with contextlib.suppress(torch.cuda.OutOfMemoryError):
+        facts["lower"] = block(24).numel()
+    torch.cuda.set_per_process_memory_fraction(1.0)
     for wrong in (-0.1, 1.5):
         try:
             torch.cuda.set_per_process_memory_fraction(wrong)

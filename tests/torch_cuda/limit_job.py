@@ -35,6 +35,25 @@ def held() -> int:
     return counted
 
 
+def fits(mib: int) -> bool:
+    return "OutOfMemoryError" not in refusal(
+        lambda: torch.empty(mib * MIB, dtype=torch.uint8, device="cuda"))
+
+
+def both_limits() -> list[bool]:
+    """Say what fits where the job has limited itself in PyTorch's way, too."""
+    total = torch.cuda.mem_get_info()[1]
+    tidepool.set_budget("16MiB")
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    found = [fits(20)]
+    torch.cuda.set_per_process_memory_fraction(8 * MIB / total)
+    found.append(fits(12))
+    tidepool.set_budget(None)
+    found.append(fits(12))
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    return [*found, fits(40)]
+
+
 def main() -> None:
     found = {"unused": refusal(lambda: tidepool.set_budget("16MiB"))}
     base = torch.ones(MIB // 4, device="cuda")
@@ -51,6 +70,7 @@ def main() -> None:
         found["in_block"] = held()
         found["refused"] = refusal(lambda: torch.empty(12 * MIB, dtype=torch.uint8, device="cuda"))
     torch.empty(12 * MIB, dtype=torch.uint8, device="cuda")
+    found["both"] = both_limits()
     tidepool.set_budget(None)  # a capture restores everything
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

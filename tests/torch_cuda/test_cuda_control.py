@@ -13,4 +13,5 @@ def test_a_budget_holds_when_the_call_returns(jobs):
     assert found["in_block"] <= 8 * MIB and "OutOfMemoryError" in found["refused"]
     assert "a graph is being captured" in found["captured"]
     assert found["kept_in_block"] == [0, 8]
+    assert found["both"] == [False, False, False, True]
     assert found["restored"] <= 16 * MIB and found["misuses"] == []

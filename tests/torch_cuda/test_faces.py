@@ -15,7 +15,8 @@ FACES = ("statistics", "summary", "emptied", "fraction", "snapshot", "history", 
 DEVICE = {"devices": 2, "memory": "2GiB"}
 ASKED = {  # what the answers are about, so that two that say nothing do not pass
     "statistics": {"peak": 8 << 20, "reset": 0}, "emptied": {"cached": True, "given_back": True},
-    "fraction": {"get": 1 / 32, "error": "OutOfMemoryError"}, "snapshot": {"found": [True, True]},
+    "fraction": {"get": 1 / 32, "error": "OutOfMemoryError", "lower": None},
+    "snapshot": {"found": [True, True]},
     "history": {"bytes": 6 << 20, "stack": True, "owner_stack": True, "ordered": True},
     "streams": {"active": 8 << 20, "reused_early": False}, "raw_calls": {"more": 5 << 20},
     "graphs": {"own": True, "shared": True}, "trees": {"live": True, "deleter_again": True},

@@ -52,7 +52,6 @@ class NativePools {
   // Sets the bytes of the device that may be used, and all of its bytes, of which PyTorch's limits
   // are fractions.
   void set_limit(size_t limit, size_t device_bytes);
-  size_t limit() const { return limit_; }
 
   // Whether an error of PyTorch's allocator is the request's own, or one that the caller tells of.
   enum class Errors : bool { kTold, kNotTold };
