@@ -291,14 +291,14 @@ std::vector<BlockView> BudgetedAllocator::blocks() const {
 void BudgetedAllocator::before_fork() {
   DeviceLock lock(mutex_);
   parts_->arena.calls.wait_for_all(lock);
-  lock.release();
+  lock.release()->keep_through_fork();
 }
 
-void BudgetedAllocator::after_fork_in_parent() { mutex_.unlock(); }
+void BudgetedAllocator::after_fork_in_parent() { mutex_.unlock_after_fork(); }
 
 void BudgetedAllocator::after_fork_in_child() {
   parts_->arena.become_forked_child();
-  mutex_.unlock();
+  mutex_.unlock_after_fork();
 }
 
 void BudgetedAllocator::become_forked_child() {

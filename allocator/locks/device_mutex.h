@@ -30,6 +30,14 @@ class ABSL_LOCKABLE DeviceMutex {
     }
   }
 
+  // Around a fork() a thread holds the locks of all devices, taken in one order. One that it has
+  // kept so does not count in LockOrder. Requires: lock held.
+  void keep_through_fork() { LockOrder::released(LockRank::kDevice); }
+  void unlock_after_fork() ABSL_UNLOCK_FUNCTION() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    LockOrder::acquired(LockRank::kDevice);
+    unlock();
+  }
+
   // Destroys `object` by `destroy` after the lock is released. Requires: lock held.
   void drop_later(void* object, void (*destroy)(void*)) { graveyard_.push_back({object, destroy}); }
 

@@ -23,8 +23,9 @@ def test_a_broken_context_is_no_shortage_of_memory(jobs):
 
 
 @pytest.mark.torch_floor
-def test_a_forked_child_ends_well(jobs):
-    found = said(jobs, "forked")
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_forked_child_ends_well(jobs, devices):
+    found = said(jobs, "forked", devices=devices)
     assert set(found["children"]) == {0}
     assert {**found, "children": []} == {"children": [], "ends": 0, "parent": True, "misuses": []}
 
