@@ -386,9 +386,32 @@ static void attach_program(void) {
   _exit(kStatusWithout);
 }
 
+static void cut_last_part(char* path) {
+  char* slash = strrchr(path, '/');
+  if (slash) *slash = '\0';
+}
+
+// Whether the program is one of PyTorch's own: they lie in the folder `bin` beside that of its
+// libraries. One of them keeps shared memory by name (torch_shm_manager), and a job may start it;
+// they have no tensors.
+static int is_of_pytorch(void* in_library) {
+  char program[PATH_MAX], library[PATH_MAX + sizeof "/bin"];
+  Dl_info found;
+  if (!realpath("/proc/self/exe", program)) return 0;
+  if (!dladdr(in_library, &found) || !found.dli_fname || !realpath(found.dli_fname, library)) {
+    return 0;
+  }
+  cut_last_part(program);
+  cut_last_part(library);
+  cut_last_part(library);
+  strcat(library, "/bin");
+  return strcmp(program, library) == 0;
+}
+
 // Runs in the place of `main`: PyTorch's operators are registered by now.
 static int attach_and_run(int count, char** arguments, char** environment) {
-  if (dlsym(RTLD_DEFAULT, "aoti_torch_abi_version")) attach_program();
+  void* in_library = dlsym(RTLD_DEFAULT, "aoti_torch_abi_version");
+  if (in_library && !is_of_pytorch(in_library)) attach_program();
   return program_main(count, arguments, environment);
 }
 

@@ -151,6 +151,20 @@ def test_data_loader_workers(plain, stats, options):
     assert not others, f"the workers left files: {others}"
 
 
+@pytest.mark.torch_floor
+def test_pytorchs_own_programs_are_left_alone(tmp_path):
+    """One keeps tensors that are shared by name."""
+    script = tmp_path / "script.py"
+    script.write_text("import torch\n"
+                      "torch.multiprocessing.set_sharing_strategy('file_system')\n"
+                      "print(torch.ones(10).share_memory_().sum())\n")
+    stats = tmp_path / "stats.json"
+    done = harness.run([*harness.attached(BUDGET, stats=stats), sys.executable, str(script)])
+    assert (done.returncode, done.stdout) == (0, "tensor(10.)\n"), done.stderr
+    assert len(done.stderr.splitlines()) == 2, done.stderr
+    assert list(tmp_path.glob("stats*.json")) == [stats]
+
+
 def test_a_child_process_of_the_job_has_a_budget_of_its_own(plain, stats, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import subprocess, sys, torch\n"
