@@ -177,9 +177,20 @@ def collectives(see) -> None:
         see(*results, *(each.exp() for each in results))
 
 
+def unwrapped(see) -> None:
+    """The backend of a group is asked itself, by no operator."""
+    backend = distributed.group.WORLD._get_backend(torch.device("cpu"))
+    for _ in range(3):
+        value = torch.randn(300).sin()
+        before, parts = value.cos(), [value.new_empty(300) for _ in range(RANKS)]
+        backend.allreduce([value]).wait()
+        backend.allgather([parts], [value.exp()]).wait()
+        see(value, value.exp(), before, *parts)
+
+
 PARTS = {part.__name__: part for part in (
-    replicated, sharded, mixed, parallel, collectives, forked, large, large_parallel, lasting,
-    scattered, killed, out_of_memory)}
+    replicated, sharded, mixed, parallel, collectives, forked, unwrapped, large, large_parallel,
+    lasting, scattered, killed, out_of_memory)}
 
 
 def digest(part) -> str:

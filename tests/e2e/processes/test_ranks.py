@@ -10,7 +10,7 @@ from selection import FULL
 
 JOB = str(harness.HERE / "processes/ranks_job.py")
 BUDGET = 64 * 2**20
-PARTS = ["replicated", "sharded", "mixed", "parallel", "collectives", "forked"]
+PARTS = ["replicated", "sharded", "mixed", "parallel", "collectives", "forked", "unwrapped"]
 LARGE = ["large", "large_parallel", "lasting", "scattered"]
 
 

@@ -11,7 +11,10 @@ class Plugin:
     """Says whether a region is open, and whether everything is kept."""
 
     def __init__(self):
-        self.depth, self.kept = 0, 0
+        self.depth, self.kept, self.escaped = 0, 0, []
+
+    def escape(self, storage):
+        self.escaped.append(storage)
 
     @contextlib.contextmanager
     def keeping(self):
@@ -60,10 +63,43 @@ def test_it_runs_in_regions_as_it_was_called():
     assert plugin.depth == 0
 
 
+def test_what_a_backend_is_given_stays():
+    def reduces(self, tensors, *, other=None):
+        """reduces(tensors: list[Tensor])"""
+        return tensors, other
+
+    def names(self):
+        return "gloo"
+
+    backend = type("Backend", (), {"reduces": reduces, "names": names})
+    processes = types.SimpleNamespace(Backend=backend)
+    torch = types.SimpleNamespace(
+        distributed=types.SimpleNamespace(is_available=lambda: True),
+        utils=types.SimpleNamespace(_pytree=types.SimpleNamespace(tree_leaves=leaves)),
+        _C=types.SimpleNamespace(_distributed_c10d=processes))
+    plugin = Plugin()
+    _distributed.follow_backends(plugin, torch, {"x": 1, "y": 2}.get)
+    gloo = type("Gloo", (backend,), {})()
+    assert gloo.reduces(["x", "number"], other={"key": "y"}) == (["x", "number"], {"key": "y"})
+    assert plugin.escaped == [1, 2]
+    assert gloo.names() == "gloo"
+    assert backend.names is names
+
+
+def leaves(tree):
+    """Return what is in lists and dictionaries and is no such thing itself."""
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, list | tuple):
+        return [tree] if isinstance(tree, str) else []
+    return [leaf for each in tree for leaf in leaves(each)]
+
+
 def test_a_pytorch_without_processes_is_left_alone():
     plugin, seen = Plugin(), []
     torch = torch_of(plugin, seen, available=False)
     _distributed.follow_data_parallel(plugin, torch)
+    _distributed.follow_backends(plugin, torch, None)
     torch.distributed.Reducer()._rebuild_buckets()
     assert seen[0][0] == 0
 

@@ -18,6 +18,24 @@ def _is_ours(frame: types.FrameType) -> bool:
     return (frame.f_globals.get("__package__") or "").partition(".")[0] == _PACKAGE
 
 
+def hide_from_compiler(torch, *functions) -> None:
+    """Have torch.compile look neither into wrappers nor into what they call.
+
+    They may not call code of the job's. Does not import the compiler. What it sees and finds no
+    tensors in, it does not look at again, and that may be code that the job runs, too, as that of
+    contextlib is: the job would be compiled in other parts.
+    """
+    try:
+        compiler = torch._C._dynamo.eval_frame
+        skip = compiler._FrameAction.SKIP
+        never = compiler._FrameExecStrategy(skip, skip)
+        set_strategy = compiler.set_code_exec_strategy
+    except AttributeError:  # then it looks into them and breaks its graph there
+        return
+    for function in functions:
+        set_strategy(function.__code__, never)
+
+
 def call_as_caller(function, *args, **kwargs):
     """Call a function from a frame that looks like the nearest one outside of this package."""
     frame: types.FrameType | None = sys._getframe(1)

@@ -5,6 +5,9 @@ spreads them over the processes, when a model is wrapped and when buckets are fo
 that it does with parameters, gradients and buckets it does by operators; that it compares storages
 is answered without their bytes.
 
+Collectives come through the dispatcher, which shows them (docs/life-of-an-eviction.md), but for
+those of a job that calls a process group's backend itself: what it is given stays for good.
+
 `torch.distributed.rpc` reads the tensors of a message by address, on threads of its own, until the
 message is sent, and gradients of distributed autograd are sent by C++ alone: nothing is evicted as
 long as its agent runs.
@@ -15,14 +18,41 @@ from __future__ import annotations
 import contextlib
 import functools
 
+from ._callers import hide_from_compiler
+
 
 def follow_data_parallel(plugin, torch) -> None:
     """Have this work run in regions from now on."""
     if not torch.distributed.is_available():
         return
     in_region(plugin, torch.nn.parallel.DistributedDataParallel, "_ddp_init_helper")
-    in_region(plugin, torch.distributed, "_verify_params_across_processes")
-    in_region(plugin, torch.distributed.Reducer, "_rebuild_buckets")
+    hide_from_compiler(
+        torch, in_region(plugin, torch.distributed, "_verify_params_across_processes"),
+        in_region(plugin, torch.distributed.Reducer, "_rebuild_buckets"))
+
+
+def follow_backends(plugin, torch, storage_of) -> None:
+    """Have tensors stay from now on that are given to a process group's backend."""
+    if not torch.distributed.is_available():
+        return
+    backend = torch._C._distributed_c10d.Backend
+    leaves = torch.utils._pytree.tree_leaves
+
+    def escaping(original):
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            for each in leaves((args, kwargs)):
+                if storage := storage_of(each):
+                    plugin.escape(storage)
+            return original(*args, **kwargs)
+
+        hide_from_compiler(torch, call)
+        return call
+
+    # What takes or returns tensors says so in its first line, as all that pybind11 makes does.
+    for name, method in tuple(vars(backend).items()):
+        if "Tensor" in (getattr(method, "__doc__", None) or ""):
+            setattr(backend, name, escaping(getattr(backend, name)))
 
 
 def follow_messages(plugin, torch) -> None:
@@ -47,8 +77,11 @@ def follow_messages(plugin, torch) -> None:
     api._set_and_start_rpc_agent, api._reset_current_rpc_agent = started, stopped
 
 
-def in_region(plugin, owner, name: str) -> None:
-    """Have a function run in a region, in which what operators read and make stays."""
+def in_region(plugin, owner, name: str):
+    """Have a function run in a region, in which what operators read and make stays.
+
+    Returns what stands in its place.
+    """
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -57,3 +90,4 @@ def in_region(plugin, owner, name: str) -> None:
             return original(*args, **kwargs)
 
     setattr(owner, name, held)
+    return held

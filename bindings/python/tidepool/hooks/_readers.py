@@ -26,12 +26,11 @@ import functools
 import gc
 import sys
 import types
-from typing import Any
 
 from ..job import _plugin
 from . import _data_ptr
 from ._addresses import AddressPlaces
-from ._callers import call_as_caller
+from ._callers import call_as_caller, hide_from_compiler
 
 # Readers by the class that has them; what a PyTorch version lacks is skipped.
 TENSOR_READERS = {
@@ -432,19 +431,9 @@ class Readers:
         self._undo.append((owner, name, before))
 
     def _hide_from_dynamo(self) -> None:
-        """Tell torch.compile not to trace the wrappers, without importing the compiler."""
-        try:
-            compiler = self._torch._C._dynamo.eval_frame
-            skip = compiler._FrameAction.SKIP
-            never = compiler._FrameExecStrategy(skip, skip)
-            set_strategy = compiler.set_code_exec_strategy
-        except AttributeError:  # then the compiler looks into them and breaks its graph there
-            return
-        for owner, name, _ in self._undo:
-            wrapper: Any = owner.__dict__.get(name)
-            wrapper = getattr(wrapper, "fget", wrapper)
-            if hasattr(wrapper, "__code__"):
-                set_strategy(wrapper.__code__, never)
+        wrappers = [owner.__dict__.get(name) for owner, name, _ in self._undo]
+        functions = [getattr(wrapper, "fget", wrapper) for wrapper in wrappers]
+        hide_from_compiler(self._torch, *(f for f in functions if hasattr(f, "__code__")))
 
 
 def _set(owner, name: str, value) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any
 
-from ._callers import call_as_caller
+from ._callers import call_as_caller, hide_from_compiler
 
 # How the setters of `torch._C` in these tables tell whether a call changes anything.
 GETTER = "getter"  # what `_get_…` returns is what the setter was given
@@ -93,6 +93,7 @@ def follow_switches(plugin, torch, device: str) -> None:
         if setter is not None and (device == "cuda" or name not in CUDA_ONLY):
             is_change = _change_test(name, kind, compiled, last)
             wrappers[setter] = _settling_before(setter, plugin, is_change)
+            hide_from_compiler(torch, wrappers[setter])
             setattr(compiled, name, wrappers[setter])
     for module in _modules_with_properties(torch):
         for switch in vars(type(module)).values():  # such as torch.backends.cudnn.enabled
