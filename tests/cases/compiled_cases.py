@@ -1,5 +1,7 @@
 """What torch.compile makes, under modes, in inference mode and beside code that runs eagerly."""
 
+import contextlib
+
 import torch
 from foreign_cases import HAS_SLOT, extension
 from torch import nn
@@ -100,6 +102,30 @@ def case_compiled_function_goes_on_eagerly():
 
     losses = [train(torch.randn(4, 8)) for _ in range(2)]
     return losses, read, [p.grad for p in layers.parameters()]
+
+
+def case_compiled_parts_are_the_same():
+    """What the compiler has seen without tensors, it does not look at again."""
+    counters = torch._dynamo.utils.counters
+
+    @contextlib.contextmanager
+    def doubled(x):
+        yield x.sin() * 2
+
+    @torch._dynamo.disable(recursive=False)
+    def beside(x):
+        torch._C._set_deterministic_algorithms(True)
+        torch._C._set_deterministic_algorithms(False)
+        with doubled(x) as y:
+            return y.cos()
+
+    @torch.compile(backend="eager")
+    def run(x):
+        return beside(x + 1) + 1
+
+    before = dict(counters["frames"]), dict(counters["stats"])
+    results = [run(torch.randn(8)) for _ in range(2)]
+    return results, before, dict(counters["frames"]), dict(counters["stats"])
 
 
 def case_compiled_with_constants():

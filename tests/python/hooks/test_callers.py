@@ -39,3 +39,23 @@ def test_results_and_errors_come_through():
     assert wrapped(max, 3, 5) == 5
     with pytest.raises(ZeroDivisionError):
         wrapped(divmod, 1, 0)
+
+
+def test_wrappers_are_hidden_with_all_that_they_call():
+    told = {}
+    frames = types.SimpleNamespace(_FrameAction=types.SimpleNamespace(SKIP="skip"),
+                                   _FrameExecStrategy=lambda *actions: actions,
+                                   set_code_exec_strategy=told.__setitem__)
+    torch = types.SimpleNamespace(_C=types.SimpleNamespace(
+        _dynamo=types.SimpleNamespace(eval_frame=frames)))
+
+    def wrapper():
+        pass
+
+    _callers.hide_from_compiler(torch, wrapper, in_package)
+    assert told == {wrapper.__code__: ("skip", "skip"),
+                    in_package.__code__: ("skip", "skip")}
+
+
+def test_without_a_compiler_nothing_is_hidden():
+    _callers.hide_from_compiler(types.SimpleNamespace(), in_package)
