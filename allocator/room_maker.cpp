@@ -162,8 +162,9 @@ RoomMaker::Ways RoomMaker::ways(const Request& request) const {
   // Places were made for this request before, because there were no free ones.
   const bool again = request.evicts_for_places;
   const bool moves_first = search_.moves_come_first(request);
-  if (moves_first && arena_.can_move_pages() && search_.pages_are_dear(request)) {
-    if (!again) ways.push_back(Way::kMove);
+  const bool trades = moves_first && request.trades_places;
+  if (trades || (moves_first && arena_.can_move_pages() && search_.pages_are_dear(request))) {
+    if (!again && !trades) ways.push_back(Way::kMove);
     ways.insert(ways.end(), {again ? Way::kMakePlacesAgain : Way::kMakePlaces, Way::kEvict});
     return ways;
   }
@@ -210,6 +211,8 @@ Outcome RoomMaker::reclaim(DeviceLock& lock, Request& request, BlockId& served) 
     if (outcome) return *outcome;
   }
   search_.begin();
+  request.trades_places =
+      arena_.reclaimer != nullptr && arena_.reclaimer->preference() == Preference::kPlaces;
   for (const Way way : ways(request)) {
     if (moves_contents(way)) {
       if (!search_.can_move_contents(request)) continue;

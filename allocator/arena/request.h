@@ -23,6 +23,8 @@ struct Request {
   // Whether others are evicted to make places that blocks move to, which is the last resort. It
   // stays set when the request is tried again: there were no free places for it.
   bool evicts_for_places = false;
+  // Whether others may be evicted for that also where a block that moves could be evicted itself.
+  bool trades_places = false;
   // Whether the device refused to move pages for this request. Then only windows are looked for,
   // which take no device call.
   bool device_failed = false;

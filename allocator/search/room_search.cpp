@@ -58,7 +58,7 @@ bool RoomSearch::moves_come_first(const Request& request) const {
   if (!can_move_contents(request)) return false;
   if (!arena_.can_move_pages()) return true;
   const Preference preference = arena_.reclaimer->preference();
-  return preference == Preference::kMoves ||
+  return preference == Preference::kMoves || preference == Preference::kPlaces ||
          (preference == Preference::kCheapest && pages_are_dear(request));
 }
 

@@ -10,9 +10,16 @@ bool RoomView::is_better_moved(const Block& block, const Request& request, Price
     return false;
   }
   // To make a place for it, something else has to be evicted then.
-  if (request.evicts_for_places && !evicting.barrier) return false;
-  const Price moving = arena_.reclaimer->move_price(block.owner);
-  if (moving.barrier || (!evicting.barrier && evicting.value <= moving.value)) return false;
+  const bool trades = request.trades_places;
+  if (request.evicts_for_places && !trades && !evicting.barrier) return false;
+  Price moving = arena_.reclaimer->move_price(block.owner);
+  if (moving.barrier) return false;
+  if (trades) {
+    const uint64_t place = places_.price(block.bytes);
+    if (place == PlacePrices::kNone && !evicting.barrier) return false;
+    if (place != PlacePrices::kNone) moving.value += place;
+  }
+  if (!evicting.barrier && evicting.value <= moving.value) return false;
   price = moving;
   return true;
 }
@@ -37,9 +44,7 @@ RoomItem RoomView::item_for(BlockId id, const Request& request, Listing listing,
       if (arena_.streams.can_order()) item.kind = RoomKind::kFree;
       break;
     case BlockState::kAllocated: {
-      if (!arena_.may_go(block, stream)) break;
-      const auto holds = [&](const ByteRange& range) { return range.contains(block.offset); };
-      if (std::any_of(emptied.begin(), emptied.end(), holds)) break;
+      if (!may_leave(block, request, emptied)) break;
       ++arena_.counts.prices;
       Price price = arena_.reclaimer->price(block.owner, arena_.free_beside(id));
       if (listing == Listing::kMoves && is_better_moved(block, request, price, price)) {
@@ -59,6 +64,13 @@ RoomItem RoomView::item_for(BlockId id, const Request& request, Listing listing,
   return item;
 }
 
+bool RoomView::may_leave(const Block& block, const Request& request,
+                         std::span<const ByteRange> emptied) const {
+  const auto holds = [&](const ByteRange& range) { return range.contains(block.offset); };
+  return arena_.may_go(block, request.stream) &&
+         std::none_of(emptied.begin(), emptied.end(), holds);
+}
+
 void RoomView::list_all(const Request& request, Listing listing,
                         std::span<const ByteRange> emptied) {
   const Heap& heap = arena_.heap;
@@ -74,6 +86,9 @@ void RoomView::list_all(const Request& request, Listing listing,
 
 void RoomView::list_zone(const Request& request, Zone zone, Listing listing,
                          std::span<const ByteRange> emptied) {
+  if (listing == Listing::kMoves && request.trades_places) {
+    return list_zone_for_trades(request, zone, emptied);
+  }
   const Heap& heap = arena_.heap;
   start_excerpt(heap.blocks().count());
   const BlockId first = heap.blocks().first_of(zone);
@@ -83,6 +98,34 @@ void RoomView::list_zone(const Request& request, Zone zone, Listing listing,
     list_.add(item_for(id, request, listing, emptied));
     return true;
   });
+  end_excerpt();
+}
+
+void RoomView::list_zone_for_trades(const Request& request, Zone zone,
+                                    std::span<const ByteRange> emptied) {
+  const Heap& heap = arena_.heap;
+  start_excerpt(heap.blocks().count());
+  items_.clear();
+  places_.start();
+  const BlockId first = heap.blocks().first_of(zone);
+  if (first != BlockId::kNone) start_zone(heap[first]);
+  walk_.run_from(first, heap.blocks(), [&](BlockId id) {
+    if (heap[id].zone != zone) return false;
+    places_.add(items_.emplace_back(item_for(id, request, Listing::kEvictions, emptied)));
+    return true;
+  });
+  for (RoomItem& item : items_) {
+    const Block& block = heap[item.block];
+    const bool stays = item.kind == RoomKind::kBarrier;
+    Price price{item.price, stays};
+    if (block.state == BlockState::kAllocated &&
+        (item.kind == RoomKind::kEvictable || may_leave(block, request, emptied)) &&
+        is_better_moved(block, request, price, price)) {
+      item.kind = RoomKind::kMovable;
+      item.price = std::min(price.value, Price::kGreatest);
+    }
+    list_.add(item);
+  }
   end_excerpt();
 }
 

@@ -12,6 +12,7 @@
 
 #include "allocator/arena/arena.h"
 #include "allocator/blocks/block_walk.h"
+#include "allocator/search/place_prices.h"
 #include "allocator/search/priced_layout.h"
 #include "allocator/search/shortlists.h"
 #include "allocator/search/window_search.h"
@@ -59,6 +60,10 @@ class RoomView {
  private:
   RoomItem item_for(BlockId id, const Request& request, Listing listing,
                     std::span<const ByteRange> emptied);
+  // Lists the blocks of a zone, where others are evicted to make places for what moves.
+  void list_zone_for_trades(const Request& request, Zone zone, std::span<const ByteRange> emptied);
+  bool may_leave(const Block& block, const Request& request,
+                 std::span<const ByteRange> emptied) const;
   // Whether the block is better moved than evicted at `evicting`; then `price` is what that costs.
   bool is_better_moved(const Block& block, const Request& request, Price evicting,
                        Price& price) const;
@@ -71,6 +76,8 @@ class RoomView {
 
   Arena& arena_;
   BlockWalk walk_;
+  PlacePrices places_;           // of a search that trades places
+  std::vector<RoomItem> items_;  // likewise
   PricedLayout list_;
   std::array<size_t, kZoneCount + 1> zone_begins_{};
   size_t excerpt_zone_ = 0;

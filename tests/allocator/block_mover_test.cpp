@@ -288,6 +288,27 @@ TEST_CASE("where moves are preferred they come before pages, and pages where the
   }
 }
 
+TEST_CASE("others are evicted to make places for what moves, where that is preferred and cheaper") {
+  for (const uint64_t elsewhere : {20, 94, 96}) {
+    World world(true);
+    world.reclaimer.preferred = Preference::kPlaces;
+    // Beside what costs little to evict lies what costs much, and may move.
+    for (const size_t i : {5, 6, 11}) world.owners[i]->barrier = false;
+    world.owners[5]->price = 1;
+    world.owners[6]->price = 100;
+    world.owners[6]->move_price = 5;
+    world.owners[11]->price = elsewhere;
+    void* const place = world.owners[11]->address;
+    world.allocator.allocate(2 * kPage);
+    const bool trades = elsewhere + 5 < 100;
+    CHECK(world.reclaimer.moved == (trades ? Owners{world.owners[6]} : Owners{}));
+    CHECK(world.reclaimer.evicted ==
+          Owners{world.owners[trades ? 11 : 5], world.owners[trades ? 5 : 6]});
+    if (trades) CHECK(world.owners[6]->address == place);
+    world.allocator.check_invariants();
+  }
+}
+
 TEST_CASE("contents move before pages where a page costs far more to map elsewhere than to copy") {
   for (const uint64_t page_ns : {5, 10, 11}) {
     const bool moves = page_ns > 2 * 5;

@@ -94,7 +94,7 @@ class Model {
         if (!live_.empty()) release(pick(op.number));
         break;
       case Kind::kPrefer:
-        reclaimer_.preferred = static_cast<Preference>(op.number % 3);
+        reclaimer_.preferred = static_cast<Preference>(op.number % 4);
         break;
       case Kind::kBarrier:
         if (!live_.empty()) {

@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kVersion = 1;
-constexpr std::array<const char*, 3> kPreferences = {"cheapest", "pages", "moves"};
+constexpr std::array<const char*, 4> kPreferences = {"cheapest", "pages", "moves", "places"};
 constexpr std::array<const char*, 3> kWaysToDrop = {"drop", "drop-once", "drop-after"};
 constexpr size_t kOnce = 1, kAfter = 2;  // of these
 

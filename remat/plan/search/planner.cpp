@@ -278,6 +278,9 @@ class Search {
       if (!evaluate(candidate, has_best ? &found.front() : nullptr)) return;
       insert(found, std::move(candidate));
     };
+    const auto prefers_places = [&] {
+      return !found.empty() && found.front().plan.preference == Preference::kPlaces;
+    };
     auto add_all = [&](const char* policy, double use_share, bool only_best) {
       StepPlan plan;
       plan.policy = policy;
@@ -290,9 +293,18 @@ class Search {
       add(plan, true);
       plan.preference = Preference::kMoves;
       if (found.empty()) add(plan, true);
+      plan.preference = Preference::kPlaces;
+      if (prefers_places()) add(plan, true);
+    };
+    const auto try_places = [&] {
+      if (job_.memory != MemoryModel::kPages || found.empty() || prefers_places()) return;
+      StepPlan best = found.front().plan;
+      best.preference = Preference::kPlaces;
+      add(best, true);
     };
     // The order is that of their promise: a long step may not get to its end.
     add_all("needed-cost", 0, false);
+    try_places();
     if (has_tier() && copies == CopyPrices()) {
       add_with_fewer_copies(found, add);
       add_with_next_uses(found, add);
@@ -304,6 +316,7 @@ class Search {
       best.preference = Preference::kMoves;
       add(best, true);
     }
+    try_places();
     for (const char* policy : {"msps", "dtr-eq", "dtr", "coop"}) add_all(policy, 0, false);
     // These are mostly far behind: each simulation ends as soon as that shows.
     for (const char* policy : {"size", "dtr-local", "lru"}) add_all(policy, 0, true);
@@ -313,7 +326,7 @@ class Search {
   // Tries plans that say what is dropped when, in place of `best`. They are found in a model
   // without pages, so that they are looked for under somewhat less than the budget, too.
   void try_gaps(Candidate& best) {
-    constexpr size_t kSimulations = 18;  // as many as these candidates take
+    constexpr size_t kSimulations = 27;  // as many as these candidates take
     if (best.overhead <= 1 || config_.simulations < kSimulations) return;
     GapModel model(times_[0]);
     for (const double share : {1.0, 0.97, 0.93}) {
@@ -325,7 +338,8 @@ class Search {
       search.stop = job_.stop;
       const auto gaps = find_gaps(model, search);
       if (!gaps) return;
-      for (const Preference preference : {Preference::kCheapest, Preference::kPages}) {
+      for (const Preference preference :
+           {Preference::kCheapest, Preference::kPages, Preference::kPlaces}) {
         if (job_.memory != MemoryModel::kPages && preference != Preference::kCheapest) continue;
         Candidate candidate;
         candidate.plan.gaps = model.dropped(gaps->choices);
