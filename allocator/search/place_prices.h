@@ -27,7 +27,9 @@ class PlacePrices {
     Class& found = classes_[class_of(item.bytes)];
     Place place{item.price, item.bytes};
     for (Place& each : found) {
-      if (place.price < each.price) std::swap(place, each);
+      const bool is_better =
+          place.price != each.price ? place.price < each.price : place.bytes > each.bytes;
+      if (is_better) std::swap(place, each);
     }
   }
   // The price of a place for so many bytes > 0; kNone: there is none.

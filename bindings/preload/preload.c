@@ -391,20 +391,19 @@ static void cut_last_part(char* path) {
   if (slash) *slash = '\0';
 }
 
-// Whether the program is one of PyTorch's own: they lie in the folder `bin` beside that of its
-// libraries. One of them keeps shared memory by name (torch_shm_manager), and a job may start it;
-// they have no tensors.
+// Whether the program is the one by which PyTorch keeps shared memory by name, which a job may
+// start and which has no tensors. It lies in the folder `bin` beside that of PyTorch's libraries.
 static int is_of_pytorch(void* in_library) {
-  char program[PATH_MAX], library[PATH_MAX + sizeof "/bin"];
+  static const char kName[] = "/bin/torch_shm_manager";
+  char program[PATH_MAX], library[PATH_MAX + sizeof kName];
   Dl_info found;
   if (!realpath("/proc/self/exe", program)) return 0;
   if (!dladdr(in_library, &found) || !found.dli_fname || !realpath(found.dli_fname, library)) {
     return 0;
   }
-  cut_last_part(program);
   cut_last_part(library);
   cut_last_part(library);
-  strcat(library, "/bin");
+  strcat(library, kName);
   return strcmp(program, library) == 0;
 }
 

@@ -178,8 +178,11 @@ bool CudaDevices::set_limit(size_t bytes) {
   });
   if (done.empty()) throw std::runtime_error("no memory of a device has been asked for yet");
   const auto limit = [](const Before& device, size_t most) {
-    device.own->most_bytes = most;
-    apply_limits(*device.own, *device.memory);
+    {
+      std::lock_guard<std::mutex> guard(device.own->mutex);
+      device.own->most_bytes = most;
+      apply_limits(*device.own, *device.memory);
+    }
     const size_t held =
         device.memory->allocator().committed_bytes() + device.own->pools->reserved();
     return held <= std::min(device.own->budget_bytes, most);
@@ -239,6 +242,7 @@ void CudaDevices::set_fraction(DeviceIndex device, double fraction) {
               "Expected a fraction from 0 to 1 of the device's memory, got ", fraction);
   DeviceMemory& made = memory(device);
   Device& own = at(device);
+  std::lock_guard<std::mutex> guard(own.mutex);
   own.fraction = fraction;
   apply_limits(own, made);
 }

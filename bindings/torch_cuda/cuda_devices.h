@@ -26,7 +26,7 @@ using c10::cuda::CUDACachingAllocator::SnapshotInfo;
 class CudaDevices {
  public:
   struct Device {
-    std::mutex mutex;                            // held while `memory` is made
+    std::mutex mutex;                            // held while `memory` is made, or limits change
     std::atomic<DeviceMemory*> memory{nullptr};  // null before its first allocation
     std::unique_ptr<NativePools> pools;
     size_t budget_bytes = 0;

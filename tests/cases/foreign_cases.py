@@ -253,17 +253,19 @@ def case_raw_writer_beside_an_operator_of_another_thread():
     functions.extension_set_first.argtypes = [ctypes.c_void_p, ctypes.c_float]
     results = []
     for x in (torch.randn(2_000_000) * 2, written_by_operators(2_000_000)):
-        y, begins, sums = x[:9].sin(), threading.Event(), []
+        y, begins, written, sums = x[:9].sin(), threading.Event(), threading.Event(), []
 
-        def read(x=x, begins=begins, sums=sums):
+        def read(x=x, begins=begins, written=written, sums=sums):
             begins.set()
-            sums.append(x[9:].sort()[0].sum())
+            while not written.is_set():
+                sums[:] = [x[9:].sort()[0].sum()]
 
         reader = threading.Thread(target=read)
         reader.start()
         begins.wait()
-        time.sleep(0.03)  # sorting takes longer
+        time.sleep(0.05)  # it sorts now, which is all that it does
         refused = functions.extension_set_first(x.untyped_storage()._cdata, 7.0)
+        written.set()
         reader.join()
         results.append([refused, x[:9] + 1, y, sums, x[:9].cos()])
     return results

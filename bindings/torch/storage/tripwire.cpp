@@ -7,6 +7,7 @@ bool g_addresses_are_kept = false;
 #if TIDEPOOL_TORCH_MINOR >= 13
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
@@ -14,6 +15,17 @@ bool g_addresses_are_kept = false;
 #include "remat/operator_call.h"
 
 namespace tidepool::torch_glue::tripwire {
+
+namespace {
+
+// Whether the calling thread is one of the job's own, and not one on which an operator of another
+// thread works: those have other keys.
+bool works_by_itself() {
+  return !at::in_parallel_region() &&
+         c10::impl::tls_local_dispatch_key_set().included_.has(kInterceptionKey);
+}
+
+}  // namespace
 
 void on_raw_access(c10::StorageImpl* storage) {
   // A restoration under this hook (by cut) uses storages of its own, which are not armed.
@@ -25,7 +37,7 @@ void on_raw_access(c10::StorageImpl* storage) {
   if (data.get_deleter() != &delete_block || data.get() == nullptr) return;
   remat::Storage* tracked = runtime.find(data.get());
   if (tracked == nullptr || tracked->framework_storage != storage) return;
-  const bool is_beside = tracked->locks > 0 && !at::in_parallel_region() &&
+  const bool is_beside = tracked->locks > 0 && works_by_itself() &&
                          remat::OperatorCall::only_others_use(runtime, *tracked);
   if (tracked->locks > 0 && !is_beside) {  // an operator that we see is using it
     tracked->unwatched = true;

@@ -200,14 +200,11 @@ class Search {
   // half of the search is for plans by which nothing is copied that can leave in another way.
   std::vector<Candidate> find() {
     std::vector<Candidate> without;
+    allow(has_tier() ? 2 : 1);
+    std::vector<Candidate> found = portfolio({});  // the first of them is no plan
     if (has_tier()) {
-      allow(2);
       without = portfolio({0, kLast, kLast});
-    }
-    allow(1);
-    std::vector<Candidate> found = portfolio({});
-    if (has_tier()) {
-      allow(2);
+      allow(3);  // twice that, with gaps
       improve(without);
       allow(1);
     }
@@ -219,6 +216,7 @@ class Search {
   // From now on one of so many parts of what is left of the search may be spent.
   void allow(size_t parts) {
     const auto left = [&](auto all, auto spent) { return all > spent ? (all - spent) / parts : 0; };
+    began_ = operators_run_;
     most_simulations_ = simulations_ + left(config_.simulations, simulations_);
     most_operators_ = operators_run_ + left(config_.operators, operators_run_);
   }
@@ -330,7 +328,7 @@ class Search {
     if (best.overhead <= 1 || config_.simulations < kSimulations) return;
     GapModel model(times_[0]);
     for (const double share : {1.0, 0.97, 0.93}) {
-      if (operators_run_ / 2 >= most_operators_) return;
+      if (operators_run_ - began_ >= 2 * (most_operators_ - began_)) return;
       GapSearchConfig search;
       search.budget_bytes = static_cast<size_t>(static_cast<double>(job_.budget_bytes) * share);
       search.operators = std::min(kGapEvaluations * model.stages(), kGapOperators);
@@ -356,11 +354,13 @@ class Search {
       return simulations_ < most_simulations_ && operators_run_ < most_operators_ &&
              !(job_.stop != nullptr && job_.stop->should_stop());
     };
+    const bool may_copy =
+        has_tier() && std::min(best.plan.copies.factor, best.plan.copies.root_factor) < kLast;
     while (may_go_on()) {
       Candidate next;
       next.plan = best.plan;
       next.plan.weights.resize(outputs_.size(), 1.0F);
-      if (has_tier() && random_.below(8) == 0) {
+      if (may_copy && random_.below(8) == 0) {
         change(next.plan.copies);
       } else {
         change(next.plan.weights, best.evictions);
@@ -432,7 +432,7 @@ class Search {
   const std::vector<WeightedOutput> outputs_;
   StepHistory step_history_;
   size_t simulations_ = 0, most_simulations_ = 0;
-  uint64_t operators_run_ = 0, most_operators_ = 0;
+  uint64_t operators_run_ = 0, began_ = 0, most_operators_ = 0;
 };
 
 }  // namespace

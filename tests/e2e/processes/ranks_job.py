@@ -186,6 +186,11 @@ def unwrapped(see) -> None:
         backend.allreduce([value]).wait()
         backend.allgather([parts], [value.exp()]).wait()
         see(value, value.exp(), before, *parts)
+    kind = type("Own", (distributed.distributed_c10d.Backend,), {})
+    try:
+        kind(0, 1).allreduce([torch.ones(1)])
+    except (RuntimeError, TypeError) as error:
+        see(torch.tensor([ord(letter) for letter in str(error)[:40]]))
 
 
 PARTS = {part.__name__: part for part in (

@@ -13,7 +13,6 @@ import functools
 from collections.abc import Callable
 
 from ..job import _plugin
-from ._callers import hide_from_compiler
 
 KEY = "CustomRNGKeyId"  # kInterceptionKey in bindings/torch/base/devices.h
 BACKENDS = ("CPU", "CUDA", "QuantizedCPU", "QuantizedCUDA")
@@ -24,7 +23,6 @@ def follow_redispatches(plugin: _plugin.Plugin, torch, storage_of: Callable) -> 
     follower = _Follower(torch._C)
     kernel = torch._C._SafeKernelFunction
     kernel.call_boxed = follower.call_boxed(kernel.call_boxed, plugin, storage_of)
-    hide_from_compiler(torch, kernel.call_boxed)
     kind = torch._ops.OpOverload
     kind.redispatch = follower.redispatch(kind.redispatch)
     kind._op_dk = _ByKey(follower)
