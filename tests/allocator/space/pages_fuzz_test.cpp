@@ -1,4 +1,5 @@
 // Pages: the table's counts, and transactions whose device calls fail, against plain books.
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,7 +42,7 @@ class PageTableModel {
     const size_t page = op.a % kPages;
     switch (op.kind) {
       case kPromise: {
-        const size_t pages = op.b % (budget_ - committed() + 1);
+        const size_t pages = op.b % (headroom() + 1);
         table_.promise(pages);
         promised_ += pages;
         return pages > 0;
@@ -75,7 +76,7 @@ class PageTableModel {
         return true;
       }
       case kSetBudget:
-        budget_ = committed() + op.b % kPages;
+        budget_ = op.b % (2 * kPages);
         table_.set_budget(budget_);
         return true;
       default:
@@ -92,10 +93,12 @@ class PageTableModel {
   }
 
   size_t committed() const { return promised_ + in_hand_.size() + spares_.size() + mapped_.size(); }
+  // A budget may be set below what is committed.
+  size_t headroom() const { return std::max(budget_, committed()) - committed(); }
   void compare() const {
     table_.check_invariants();
     expect_equal(table_.committed(), committed());
-    expect_equal(table_.headroom(), budget_ - committed());
+    expect_equal(table_.headroom(), headroom());
     expect_equal(table_.mapped(), mapped_.size());
     expect_equal(table_.spare_count(), spares_.size());
     for (size_t page = 0; page < kPages; ++page) {
