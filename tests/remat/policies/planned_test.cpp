@@ -77,6 +77,21 @@ TEST_CASE("a plan may price copies by when contents are used next") {
   CHECK(job.policy.copy_price(*job.a, 800, 400, {100, 0}) == 800.0 / 100);
 }
 
+TEST_CASE("a plan may multiply the prices of copies, of roots by a factor of their own") {
+  Job job;
+  job.step();
+  StepPlan plan = job.plan_of("needed-cost", {});
+  plan.copies.factor = 4;
+  plan.copies.root_factor = 0.5;
+  CHECK_FALSE(plan.is_none());
+  job.policy.set_plan(plan);
+  job.begin();
+  CHECK(job.price(job.a) == 100.0 / 2);
+  CHECK(job.policy.copy_price(*job.a, 800, 0, {100, 0}) == 4 * 800.0 / 100);
+  CHECK(job.policy.copy_price(*job.x, 800, 0, {100, 0}) == 0.5 * 800.0 / 100);
+  CHECK(job.policy.time_price(800, {100, 0}) == 800.0 / 100);  // of a move
+}
+
 TEST_CASE("a plan may name another policy, in the unit of needed-cost") {
   Job job;
   job.step();

@@ -92,6 +92,9 @@ TEST_CASE("a plan file says what is wrong with it") {
   file = sample();
   file.steps[0].plan.use_share = 0.3;
   CHECK(error_of(plan_text(file)) == ":2: \"use_share\" is no number of quarters up to 1");
+  file = sample();
+  file.steps[0].plan.copies.root_factor = 0;
+  CHECK(error_of(plan_text(file)) == ":2: \"root_copy_factor\" is no number above 0");
   CHECK(error_of("{\"tidepool_trace\":1}\n") == ":1: this is no plan file");
   CHECK(error_of("{\"tidepool_plan\":2}\n") == ":1: version 2 of plan files; expected 1");
   CHECK_THROWS_AS(read_plan_file("/nonexistent/plan"), PlanFileError);
