@@ -21,9 +21,8 @@ namespace tidepool {
 // contents that are cheapest by byte go, and what they leave over serves the next requests. kMoves:
 // a window, whose contents are evicted or moved, whichever costs less. kPlaces: the same, but
 // others are evicted elsewhere to make places for what moves, where that is cheaper than what lies
-// in the way. In all cases free pages come
-// first where moving a page costs less than its contents, and a way that is not preferred is taken
-// where no other one helps.
+// in the way. In all cases free pages come first where moving a page costs less than its contents,
+// and a way that is not preferred is taken where no other one helps.
 enum class Preference : uint8_t { kCheapest, kPages, kMoves, kPlaces };
 
 // An allocated block, for the report of a request that failed.
