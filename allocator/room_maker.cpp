@@ -162,9 +162,10 @@ RoomMaker::Ways RoomMaker::ways(const Request& request) const {
   // Places were made for this request before, because there were no free ones.
   const bool again = request.evicts_for_places;
   const bool moves_first = search_.moves_come_first(request);
+  const bool dear = moves_first && arena_.can_move_pages() && search_.pages_are_dear(request);
   const bool trades = moves_first && request.trades_places;
-  if (trades || (moves_first && arena_.can_move_pages() && search_.pages_are_dear(request))) {
-    if (trades && quick && !search_.pages_are_dear(request)) ways.push_back(Way::kFreePages);
+  if (trades || dear) {
+    if (quick && !dear) ways.push_back(Way::kFreePages);
     if (!again && !trades) ways.push_back(Way::kMove);
     ways.insert(ways.end(), {again ? Way::kMakePlacesAgain : Way::kMakePlaces, Way::kEvict});
     return ways;

@@ -86,38 +86,31 @@ void RoomView::list_all(const Request& request, Listing listing,
 
 void RoomView::list_zone(const Request& request, Zone zone, Listing listing,
                          std::span<const ByteRange> emptied) {
-  if (listing == Listing::kMoves && request.trades_places) {
-    return list_zone_for_trades(request, zone, emptied);
-  }
+  const bool trades = listing == Listing::kMoves && request.trades_places;
   const Heap& heap = arena_.heap;
   start_excerpt(heap.blocks().count());
   const BlockId first = heap.blocks().first_of(zone);
   if (first != BlockId::kNone) start_zone(heap[first]);
   walk_.run_from(first, heap.blocks(), [&](BlockId id) {
     if (heap[id].zone != zone) return false;
-    list_.add(item_for(id, request, listing, emptied));
+    if (trades) [[unlikely]] {
+      items_.push_back(item_for(id, request, Listing::kEvictions, emptied));
+    } else {
+      list_.add(item_for(id, request, listing, emptied));
+    }
     return true;
   });
+  if (trades) [[unlikely]]
+    list_trades(request, emptied);
   end_excerpt();
 }
 
-void RoomView::list_zone_for_trades(const Request& request, Zone zone,
-                                    std::span<const ByteRange> emptied) {
-  const Heap& heap = arena_.heap;
-  start_excerpt(heap.blocks().count());
-  items_.clear();
+void RoomView::list_trades(const Request& request, std::span<const ByteRange> emptied) {
   places_.start();
-  const BlockId first = heap.blocks().first_of(zone);
-  if (first != BlockId::kNone) start_zone(heap[first]);
-  walk_.run_from(first, heap.blocks(), [&](BlockId id) {
-    if (heap[id].zone != zone) return false;
-    places_.add(items_.emplace_back(item_for(id, request, Listing::kEvictions, emptied)));
-    return true;
-  });
+  for (const RoomItem& item : items_) places_.add(item);
   for (RoomItem& item : items_) {
-    const Block& block = heap[item.block];
-    const bool stays = item.kind == RoomKind::kBarrier;
-    Price price{item.price, stays};
+    const Block& block = arena_.heap[item.block];
+    Price price{item.price, item.kind == RoomKind::kBarrier};
     if (block.state == BlockState::kAllocated &&
         (item.kind == RoomKind::kEvictable || may_leave(block, request, emptied)) &&
         is_better_moved(block, request, price, price)) {
@@ -126,7 +119,7 @@ void RoomView::list_zone_for_trades(const Request& request, Zone zone,
     }
     list_.add(item);
   }
-  end_excerpt();
+  items_.clear();
 }
 
 bool RoomView::zone_begins_at(size_t index) const {

@@ -60,8 +60,8 @@ class RoomView {
  private:
   RoomItem item_for(BlockId id, const Request& request, Listing listing,
                     std::span<const ByteRange> emptied);
-  // Lists the blocks of a zone, where others are evicted to make places for what moves.
-  void list_zone_for_trades(const Request& request, Zone zone, std::span<const ByteRange> emptied);
+  // Lists `items_`, of which some may move to places that others are evicted for.
+  void list_trades(const Request& request, std::span<const ByteRange> emptied);
   bool may_leave(const Block& block, const Request& request,
                  std::span<const ByteRange> emptied) const;
   // Whether the block is better moved than evicted at `evicting`; then `price` is what that costs.

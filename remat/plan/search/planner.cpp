@@ -203,6 +203,7 @@ class Search {
     allow(has_tier() ? 2 : 1);
     std::vector<Candidate> found = portfolio({});  // the first of them is no plan
     if (has_tier()) {
+      allow(2);
       without = portfolio({0, kLast, kLast});
       allow(3);  // twice that, with gaps
       improve(without);
@@ -213,7 +214,8 @@ class Search {
     return found;
   }
 
-  // From now on one of so many parts of what is left of the search may be spent.
+  // From now on one of so many parts of what is left of the search may be spent. A candidate that
+  // is being tried is tried to its end, so that more may be spent already than was allowed.
   void allow(size_t parts) {
     const auto left = [&](auto all, auto spent) { return all > spent ? (all - spent) / parts : 0; };
     began_ = operators_run_;
@@ -266,10 +268,9 @@ class Search {
   // tried only if nothing else has run, or with the best so far.
   std::vector<Candidate> portfolio(const CopyPrices& copies) {
     std::vector<Candidate> found;
-    const uint64_t begin = operators_run_;
     auto add = [&](const StepPlan& plan, bool only_best) {
-      const uint64_t most = most_operators_ - begin;
-      if (operators_run_ - begin >= (found.empty() ? most : most / 2)) return;
+      const uint64_t most = most_operators_ - began_;
+      if (operators_run_ - began_ >= (found.empty() ? most : most / 2)) return;
       Candidate candidate;
       candidate.plan = plan;
       const bool has_best = only_best && !found.empty();

@@ -5,7 +5,7 @@ spreads them over the processes, when a model is wrapped and when buckets are fo
 that it does with parameters, gradients and buckets it does by operators; that it compares storages
 is answered without their bytes.
 
-Collectives come through the dispatcher, which shows them (docs/life-of-an-eviction.md), but for
+Collectives come through the dispatcher, which shows them (docs/supported.md), but for
 those of a job that calls a process group's backend itself: what it is given stays for good.
 
 `torch.distributed.rpc` reads the tensors of a message by address, on threads of its own, until the
