@@ -7,6 +7,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <array>
 #include <atomic>
@@ -20,6 +21,11 @@ namespace tidepool::torch_glue {
 inline constexpr c10::DispatchKey kInterceptionKey = c10::DispatchKey::CustomRNGKeyId;
 inline constexpr c10::DispatchKeySet kBelowInterception =
     c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kInterceptionKey);
+
+// Whether the calling thread has that key, so that its operators are seen.
+inline bool is_thread_intercepted() {
+  return c10::impl::tls_local_dispatch_key_set().included_.has(kInterceptionKey);
+}
 
 namespace detail {
 inline constexpr size_t kMostDevices = 64;  // as many as PyTorch has

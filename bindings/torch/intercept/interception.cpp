@@ -250,8 +250,4 @@ bool set_thread_intercepted(bool on) {
   return before;
 }
 
-bool is_thread_intercepted() {
-  return c10::impl::tls_local_dispatch_key_set().included_.has(kInterceptionKey);
-}
-
 }  // namespace tidepool::torch_glue

@@ -26,7 +26,6 @@ void rescan_operators();
 
 // Switches interception on or off for the calling thread; returns the previous state.
 bool set_thread_intercepted(bool on);
-bool is_thread_intercepted();
 
 // Says that a kernel of the operators called `name` ("aten::add", or "aten::add.out" for one
 // overload) is about to be replaced, or was. They are not trusted from now on, and if a composition

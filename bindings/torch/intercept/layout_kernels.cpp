@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/boxed_call.h"

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"

@@ -7,7 +7,6 @@ bool g_addresses_are_kept = false;
 #if TIDEPOOL_TORCH_MINOR >= 13
 
 #include <ATen/Parallel.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/storage_access.h"
@@ -20,10 +19,7 @@ namespace {
 
 // Whether the calling thread is one of the job's own, and not one on which an operator of another
 // thread works: those have other keys.
-bool works_by_itself() {
-  return !at::in_parallel_region() &&
-         c10::impl::tls_local_dispatch_key_set().included_.has(kInterceptionKey);
-}
+bool works_by_itself() { return is_thread_intercepted() && !at::in_parallel_region(); }
 
 }  // namespace
 
