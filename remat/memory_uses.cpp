@@ -94,6 +94,7 @@ std::string MemoryUses::of_storage(const Storage& storage) const {
   if (value == nullptr || storage.dying) return "tensors that are being freed";
   if (value->producer == nullptr) return kWords[static_cast<size_t>(value->reason)];
   if (storage.fixed || storage.escaped) return kWords[static_cast<size_t>(RootReason::kEscaped)];
+  if (storage.in_pieces) return kWords[static_cast<size_t>(RootReason::kPartialWrite)];
   if (value->locks > 0) return "tensors from which evicted ones are being computed";
   if (storage.locks > 0) return "tensors that are being restored or looked at";
   if (!contents_.residency.evictable(storage)) return "results kept while nothing may be evicted";

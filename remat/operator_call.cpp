@@ -43,6 +43,7 @@ void OperatorCall::add(Storage* storage, Access access) {
   operands_.push_back({storage, access});
   writes_ |= access != Access::kRead;
   evicted_ |= storage->evicted;
+  in_pieces_ |= storage->in_pieces;
   watched_ |= contents_.residency.watch.watches(*storage);
   edges_ += access == Access::kRead || access == Access::kUpdate;
 }
@@ -139,10 +140,33 @@ bool OperatorCall::order_operands(DeviceLock& lock) {
   return any;
 }
 
+const OperatorCall::UsedBytes* OperatorCall::used_of(const Operand& operand) const {
+  const size_t place = static_cast<size_t>(&operand - operands_.data());
+  const auto found = std::find_if(used_.begin(), used_.end(),
+                                  [&](const UsedBytes& used) { return used.operand == place; });
+  return found != used_.end() ? &*found : nullptr;
+}
+
+void OperatorCall::end_pieces(DeviceLock& lock) {
+  for (const Operand& operand : operands_) {
+    Storage& storage = *operand.storage;
+    if (storage.dead || !storage.in_pieces) continue;
+    Pieces& pieces = contents_.residency.pieces;
+    if (storage.current->producer == nullptr) {  // a limit has made it a root
+      pieces.forget(storage);
+      continue;
+    }
+    const UsedBytes* const used = used_of(operand);
+    const bool goes_on =
+        used != nullptr && (used->only_written || pieces.covers(storage, used->bytes));
+    if (!goes_on) context_.versions.cut(storage, RootReason::kPartialWrite, lock);
+  }
+}
+
 void OperatorCall::decide() {
   if (!context_.recording.load(std::memory_order_relaxed)) make_roots(RootReason::kRecordingOff);
-  const Operand* written = nullptr;
-  for (const Operand& operand : operands_) {
+  Operand* written = nullptr;
+  for (Operand& operand : operands_) {
     if (operand.storage->dead || is_unstable(*operand.storage)) refuse(RootReason::kUnstableInput);
     if (operand.access != Access::kUpdate && operand.access != Access::kOverwrite) continue;
     if (written != nullptr) make_roots(RootReason::kListWrite);
@@ -151,8 +175,12 @@ void OperatorCall::decide() {
   if (written == nullptr || reason_ != RootReason::kNone) return;
   written_ = written->storage;
   if (written->access == Access::kUpdate) {
-    if (written_->current->producer == nullptr) make_roots(RootReason::kPartialWrite);
-    return;
+    if (written_->current->producer != nullptr) return;
+    const UsedBytes* const used = used_of(*written);
+    begins_pieces_ = used != nullptr && used->only_written && is_blank(*written_);
+    if (!begins_pieces_) return make_roots(RootReason::kPartialWrite);
+    written->access = Access::kOverwrite;
+    --edges_;
   }
   for (const Operand& operand : operands_) {
     if (&operand != written && operand.storage == written_) make_roots(RootReason::kUnsupported);
@@ -174,6 +202,8 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     // may restore something from what is about to be written.
     const bool has_streams = contents_.replay_order.has_streams();
     if (has_streams) order_operands(lock);
+    if (in_pieces_) [[unlikely]]
+      end_pieces(lock);
     while (writes_ && protect_written(lock)) {
       if (!has_streams || !order_operands(lock)) break;
     }
@@ -308,7 +338,13 @@ void OperatorCall::start_versions() {
     } else if (operand.access == Access::kSideWrite) {
       context_.versions.start_root_version(storage, RootReason::kUnsupported);
     } else if (record_ != nullptr && reason_ == RootReason::kNone && &storage == written_) {
-      context_.versions.start_recorded_version(storage, *record_);
+      const UsedBytes* const used =
+          begins_pieces_ || storage.in_pieces ? used_of(operand) : nullptr;
+      if (used != nullptr && used->only_written) {
+        context_.versions.start_piece(storage, *record_, used->bytes);
+      } else {
+        context_.versions.start_recorded_version(storage, *record_);
+      }
     } else {
       context_.versions.start_root_version(
           storage, reason_ == RootReason::kNone ? RootReason::kUnsupported : reason_);

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "remat/restore/restoration_queue.h"
@@ -30,6 +31,21 @@ class OperatorCall {
 
   // Locks `storage` and notes the access. Requires: lock held.
   void add(Storage* storage, Access access);
+
+  // Whether it matters which bytes of an operand the operator uses: of one that is filled piece by
+  // piece (Pieces), or may begin to be by an operator that only writes some.
+  static bool asks_for_bytes(const Storage& storage, bool only_written) {
+    return storage.in_pieces || (only_written && is_blank(storage));
+  }
+  // Says which bytes of the operand that was added last the operator uses. `only_written`: it
+  // writes all of these, and reads nothing of the storage by this operand. Where nothing is said,
+  // it may read all. Requires: lock held.
+  void uses_bytes(std::span<const ByteRange> bytes, bool only_written) {
+    used_.push_back({operands_.size() - 1, {bytes.begin(), bytes.end()}, only_written});
+  }
+  // Whether the operand that the call updates is now one that it overwrites, although it writes
+  // only a part: it is the first piece. Requires: prepare() returned true.
+  bool begins_pieces() const { return begins_pieces_; }
 
   // Says what tells this call apart from others on the same storages: the operator and, if the
   // caller knows it, the place in the program. A policy that looks ahead needs it, and an observer
@@ -53,9 +69,9 @@ class OperatorCall {
 
   // Restores evicted operands, protects what depends on contents that are about to be written, and
   // says whether the call can be recorded. It can if recording is on, no operand has escaped, at
-  // most one operand is kUpdate or kOverwrite, an updated value has lineage, and an overwritten
-  // storage is no other operand. Throws: as Runtime::make_resident(); the operator may be called
-  // again then.
+  // most one operand is kUpdate or kOverwrite, an updated value has lineage or gets its first
+  // piece, and an overwritten storage is no other operand. Throws: as Runtime::make_resident(); the
+  // operator may be called again then.
   bool prepare(DeviceLock& lock);
 
   // Makes the record: one edge for each operand with kRead or kUpdate, in the order of add(), and
@@ -85,7 +101,24 @@ class OperatorCall {
   RootReason reason() const { return reason_; }
 
  private:
+  struct UsedBytes {
+    size_t operand = 0;
+    std::vector<ByteRange> bytes;
+    bool only_written = false;
+  };
   static bool writes(const Operand& operand) { return operand.access != Access::kRead; }
+  // Whether it is memory that no operator has filled yet, or read.
+  static bool is_blank(const Storage& storage) {
+    const Value& value = *storage.current;
+    return value.producer == nullptr && value.reason == RootReason::kUntracked &&
+           value.consumers == nullptr && storage.role == Role::kOther && !storage.escaped &&
+           !storage.fixed;
+  }
+  // What was said of the operand; nullptr: nothing.
+  const UsedBytes* used_of(const Operand& operand) const;
+  // Makes operands roots that are filled piece by piece, and of which the operator reads more than
+  // what has been written. May release the lock.
+  void end_pieces(DeviceLock& lock);
   void make_roots(RootReason reason) {
     if (reason_ == RootReason::kNone) reason_ = reason;
   }
@@ -118,13 +151,16 @@ class OperatorCall {
   const char* place_ = nullptr;
   uint64_t settlements_ = 0;  // when the call was prepared
   StepHistory::Call foreseen_;
-  size_t edges_ = 0;      // operands that are read or updated
-  bool writes_ = false;   // one of the operands
-  bool evicted_ = false;  // one of the operands, when it was added
-  bool watched_ = false;  // one of the operands (ContentWatch)
-  bool refused_ = false;  // by the caller, or because of an operand
+  size_t edges_ = 0;        // operands that are read or updated
+  bool writes_ = false;     // one of the operands
+  bool evicted_ = false;    // one of the operands, when it was added
+  bool watched_ = false;    // one of the operands (ContentWatch)
+  bool in_pieces_ = false;  // one of the operands, when it was added (Pieces)
+  bool refused_ = false;    // by the caller, or because of an operand
   bool prepared_ = false;
   bool finished_ = false;
+  bool begins_pieces_ = false;
+  std::vector<UsedBytes> used_;  // for the few operands that it matters of
   absl::InlinedVector<Operand, 8> operands_;
   RestorationQueue::Holder holder_;
 };

@@ -47,6 +47,7 @@ void Versions::abandon_readers(Storage& storage) {
 void Versions::start_root_version(Storage& storage, RootReason reason) {
   if (storage.escaped) reason = RootReason::kEscaped;
   contents_.residency.unlist(storage);
+  contents_.residency.pieces.forget(storage);
   storage.versions = 0;
   Value& present = *storage.current;
   if (present.producer == nullptr && present.references == 1) {  // nobody has read it
@@ -89,6 +90,15 @@ void Versions::start_recorded_version(Storage& storage, Record& record) {
   contents_.residency.list(storage);
 }
 
+void Versions::start_piece(Storage& storage, Record& record, std::span<const ByteRange> written) {
+  Pieces& pieces = contents_.residency.pieces;
+  const bool is_first_write = !pieces.meets(storage, written);
+  const uint32_t before = storage.versions;
+  start_recorded_version(storage, record);
+  if (is_first_write && !record.overwrites) storage.versions = before;
+  if (!pieces.add(storage, written)) start_root_version(storage, RootReason::kPartialWrite);
+}
+
 // Copies the contents to a block of their own, and has their readers read that from now on: the
 // storage gets a fresh root for `reason`. False if it has other contents by then, which another
 // thread has seen to: nothing is kept.
@@ -120,6 +130,7 @@ bool Versions::keep_snapshot(Storage& storage, RootReason reason, DeviceLock& lo
     return is_current;
   }
   contents_.residency.unlist(storage);
+  contents_.residency.pieces.forget(storage);
   storage.versions = 0;
   replace_value(storage, contents_.store.new_value(of.bytes, reason), copy);
   contents_.dependent_cut.make_sweep_due();
@@ -174,6 +185,7 @@ void Versions::give_up_written_unseen(Storage& storage) {
 
 bool Versions::end_storage(Storage* storage, void* address) {
   contents_.residency.ends(*storage);
+  contents_.residency.pieces.forget(*storage);
   if (address != nullptr && contents_.residency.watch.is_changed(*storage->current)) [[unlikely]]
     give_up_written_unseen(*storage);
   Value& value = *std::exchange(storage->current, nullptr);

@@ -96,7 +96,8 @@ struct alignas(64) Storage {
   bool written_unseen = false;        // it was found to have been (ContentWatch)
   bool absent = false;     // its bytes were given up, and count among Residency::absent_bytes()
   bool unwatched = false;  // what notices unseen writes has to be set again (Backend::watch)
-  bool written_by_several = false;  // operators of several threads write its bytes at once
+  bool written_by_several : 1 = false;  // operators of several threads write its bytes at once
+  bool in_pieces : 1 = false;           // some of its bytes were never written (Pieces): it stays
   // How many operators that have returned may go on using it; it has escaped until they end. 0:
   // none, or it has escaped for good.
   uint16_t users_left = 0;

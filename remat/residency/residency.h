@@ -25,6 +25,7 @@
 #include "remat/lineage/lineage_store.h"
 #include "remat/policies/policy.h"
 #include "remat/residency/copies.h"
+#include "remat/residency/pieces.h"
 #include "remat/steps/foreseen_storages.h"
 #include "remat/tier/tier.h"
 
@@ -51,7 +52,7 @@ class Residency {
     if (storage.locks > 0) return false;
     const Value& value = *storage.current;
     return !storage.evicted && !storage.escaped && !storage.fixed && !storage.dying &&
-           value.locks == 0 && value.kept == nullptr && frozen_ == 0;
+           !storage.in_pieces && value.locks == 0 && value.kept == nullptr && frozen_ == 0;
   }
   bool evictable(const Storage& storage) const {
     return (storage.next != nullptr || leaves_by_copy(storage)) && at_rest(storage);  // invariant 1
@@ -144,7 +145,7 @@ class Residency {
 
   size_t bookkeeping_bytes() const {
     return bytes_of(kept_) + check.bookkeeping_bytes() + watch.bookkeeping_bytes() +
-           copies.bookkeeping_bytes();
+           pieces.bookkeeping_bytes() + copies.bookkeeping_bytes();
   }
 
   // Does what LineageStore::Observer asks for.
@@ -154,6 +155,7 @@ class Residency {
   Copies copies;
   ContentCheck check;
   ContentWatch watch;
+  Pieces pieces;
   uint64_t evictions = 0;
   uint64_t evicted_bytes = 0;
   uint64_t offloads = 0;         // evictions that left a copy in the tier

@@ -57,6 +57,35 @@ def case_sparse_csr():
             csr.to_sparse_coo().to_dense(), (csr * 2).to_dense(), dense)
 
 
+def case_sparse_products():
+    """What is multiplied by a sparse matrix may leave, and the matrix may change meanwhile."""
+    weight = torch.randn(8, 8, requires_grad=True)
+    index = torch.randint(0, 24, (2, 80))
+    matrices = [torch.sparse_coo_tensor(index, torch.randn(80), (24, 24))]
+    matrices.append(matrices[0].coalesce())
+    matrices += [matrices[1].to_sparse_csr(), matrices[1].to_sparse_csc(),
+                 torch.sparse_coo_tensor(torch.empty(2, 0, dtype=torch.long), torch.empty(0),
+                                         (24, 24))]
+    seen = []
+    x = torch.randn(24, 8)
+    for matrix in matrices:
+        for _ in range(2):
+            x = torch.tanh(torch.sparse.mm(matrix, x @ weight) + x)
+        seen += [x, matrix @ x[:, 0], torch.addmm(x, matrix, x, beta=0.5)]
+    loss = torch.sparse.mm(matrices[2], x).square().sum() + seen[0].sin().sum()
+    loss.backward()
+    x = x.detach() * 2
+    before = [torch.sparse.mm(matrix, x) for matrix in matrices]
+    matrices[2].values().mul_(2)
+    matrices[1].values()[::3] = 0.25
+    matrices[0].mul_(3)
+    changed = [torch.sparse.mm(matrix, x) for matrix in matrices[:3]]
+    matrices[1].add_(matrices[1])
+    changed.append(matrices[1] @ x)
+    del matrices, matrix
+    return seen, before, changed, loss, weight.grad
+
+
 def case_sparse_blocks():
     dense = torch.randn(8, 8) * 2
     csc, bsr = dense.to_sparse_csc(), dense.to_sparse_bsr((2, 2))

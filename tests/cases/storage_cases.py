@@ -147,6 +147,37 @@ def case_partial_overwrites():
     return x, y, a, b, c, d
 
 
+def case_filled_piece_by_piece():
+    """Loops put their results into memory without contents, some of which is read early."""
+    state = torch.randn(4, 6, requires_grad=True)
+    weight = torch.randn(6, 6, requires_grad=True)
+    rows, columns = torch.empty(5, 4, 6), torch.empty(4, 5, 6)
+    scanned, drawn = torch.empty(5, 4, 6), torch.empty(3, 8)
+    early, doubles = torch.empty(6, 4), torch.empty(4, dtype=torch.float64)
+    seen = []
+    for k in range(5):
+        state = torch.tanh(state @ weight)
+        rows[k] = state
+        columns[:, k] = state * 2
+        with torch.no_grad():
+            scanned[k] = scanned[k - 1] * 0.5 + state if k else state
+            seen.append(scanned[:k + 1].sum())
+    drawn[0].normal_()
+    drawn[1, ::2] = 3
+    drawn[1, 1::2].uniform_()
+    drawn[2].copy_(drawn[0])
+    early[:3] = 1
+    early[4:] = state.detach()[:2, :4]
+    seen.append(early[:3] * 2)
+    seen.append(early[2:5].isnan() & False)  # reads what nobody has written
+    early[3] = 7
+    doubles.view(torch.int64)[:2] = 5
+    doubles[2:] = 0.25
+    loss = (rows * 3).sin().sum() + columns.square().sum()
+    loss.backward()
+    return rows, columns, scanned, drawn, early, doubles, seen, weight.grad, loss
+
+
 def case_full_overwrites():
     x = torch.empty(50)
     x.fill_(3)

@@ -80,8 +80,8 @@ HOST_TIER = "remat/tier/host_tier.cpp"
 LIST_PARTS = f"{TORCH}/intercept/operands/list_parts.cpp"
 
 JOB_GENERATOR = "at::globalContext().defaultGenerator(device)"
-ACCESS_READ = "  if (!seen.written) return remat::Access::kRead;\n"
-IS_ROOT = "seen.storage != nullptr && seen.storage->current->producer == nullptr"
+ACCESS_READ = "  if (!written) return remat::Access::kRead;\n"
+IS_ROOT = "storage != nullptr && storage->current->producer == nullptr"
 STARTS_INSIDE = "seen.storage != nullptr && seen.tensor->storage_offset() > 0"
 # Further guards that would keep the bugs of some mutants from showing, and are off in these: the
 # hook for raw pointers, the lists of what is known of operators, and the restoration of all that is
@@ -102,14 +102,14 @@ def constant(name: str, wrong: str, layout: str) -> Mutant:
         wrong: what is wrong
         layout: what to ask a pointer to a tensor that tells such a layout
     """
-    skip = f"if (seen_[k].tensor->{layout}) {{ continue; }}"
+    skip = f"if (seen.tensor != nullptr && seen.tensor->{layout}) {{ continue; }}"
     # A copy for good: records die under the lock.
     keep = (f"if (!absent && value.unsafeToTensorImpl()->{layout})"
             " { body.set_argument(k, value); new c10::IValue(value); }")
     return Mutant(name, wrong, (
-        after(INTERCEPTED_CALL, "if (seen_[k].tensor == nullptr) continue;\n", skip),
-        after(INTERCEPTED_CALL, "    seen_[k].home = Home::kAbsent;\n",
-              f"if (seen_[k].tensor != nullptr) {{ {skip} }}"),
+        instead(INTERCEPTED_CALL, "seen_[k].tensor == nullptr || take_apart(k)",
+                f"seen_[k].tensor == nullptr || seen_[k].tensor->{layout} || take_apart(k)"),
+        after(INTERCEPTED_CALL, "    seen.home = Home::kAbsent;\n", skip),
         after(BOXED_CALL, "if (absent) body.set_argument(k, value);\n", keep),
         ALL_TRUSTED))
 
@@ -143,14 +143,14 @@ MUTANTS = (
         after(CALL_ARGUMENTS, "bool CallArguments::Argument::covers_storage() const {\n",
               "return true;"),)),
     Mutant("2.update_as_overwrite", "an update of all bytes counts as a write that reads none", (
-        instead(INTERCEPTED_CALL, "!info_.overwrites || seen.shared", "seen.shared"),
+        instead(CALL_ARGUMENTS, "info.overwrites && !shared", "!shared"),
         before(INTERCEPTED_CALL, "  if (info_.overwrites) seen_.find_shared();\n",
                "if (!info_.overwrites) { seen_.find_shared(); }"))),
     Mutant("2.root_as_blank", "a write into contents without lineage needs none of them", (
-        after(INTERCEPTED_CALL, ACCESS_READ,
+        after(CALL_ARGUMENTS, ACCESS_READ,
               f"if ({IS_ROOT}) {{ return remat::Access::kOverwrite; }}"),)),
     Mutant("2.root_write", "a write into contents without lineage is taken for a read", (
-        after(INTERCEPTED_CALL, ACCESS_READ,
+        after(CALL_ARGUMENTS, ACCESS_READ,
               f"if ({IS_ROOT}) {{ return remat::Access::kRead; }}"),)),
     Mutant("2.write_not_cut", "what depends on an overwritten root is not protected", (
         after(VERSIONS, "bool Versions::protect_dependents(Storage& storage, RootReason reason, "
@@ -201,7 +201,7 @@ MUTANTS = (
         instead(INTERCEPTED_CALL, "tensor->unsafe_storage().use_count() != 1",
                 "engine().allocator().set_owner(data.get(), nullptr), false"),
         before(TORCH_BACKEND,
-               "  TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&\n",
+               "  TORCH_CHECK(holds_block(data) && engine",
                "if (data.get_deleter() != &delete_block) {"
                " void* copy = engine.allocator().allocate(storage->nbytes());"
                " engine.backend().copy(copy, data.get(), storage->nbytes()); return copy; }"),
@@ -223,8 +223,8 @@ MUTANTS = (
     Mutant("6.tripwire", "raw writers that no dispatcher shows are not noticed", (
         UNSEEN,)),
     Mutant("7.captured_operand", "what a captured graph uses can be evicted", (
-        before(INTERCEPTED_CALL, "    engine().runtime().escape(seen.storage, lock);\n  }\n}\n",
-               "continue;"),)),
+        instead(INTERCEPTED_CALL, "call().prepare(lock);\n  keep_operands(lock);",
+                "call().prepare(lock);"),)),
     Mutant("7.captured_generator", "the seeds that a captured graph reads can be evicted", (
         before(INTERCEPTED_CALL, "  for (const c10::Storage& storage : engine().backend()"
                ".captured_state(generator)) {\n", "return;"),)),

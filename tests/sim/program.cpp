@@ -10,14 +10,14 @@ namespace tidepool::sim {
 namespace {
 
 const char* const kKindNames[static_cast<size_t>(Kind::kCount)] = {
-    "kInput",     "kPure",         "kDraw",        "kView",   "kUpdate",    "kOverwrite",
-    "kSideWrite", "kListWrite",    "kUnsupported", "kDrop",   "kDropLate",  "kEvict",
-    "kEvictAll",  "kRead",         "kRawWrite",    "kEscape", "kReplace",   "kFailingUpdate",
-    "kEndStep",   "kRecordingOff", "kRecordingOn", "kFork",   "kCollective"};
+    "kInput",         "kPure",      "kDraw",         "kView",        "kUpdate", "kOverwrite",
+    "kPiece",         "kSideWrite", "kListWrite",    "kUnsupported", "kDrop",   "kDropLate",
+    "kEvict",         "kEvictAll",  "kRead",         "kRawWrite",    "kEscape", "kReplace",
+    "kFailingUpdate", "kEndStep",   "kRecordingOff", "kRecordingOn", "kFork",   "kCollective"};
 
 // How often each kind occurs, in the order of Kind.
 constexpr unsigned kWeights[static_cast<size_t>(Kind::kCount)] = {
-    30, 200, 40, 25, 60, 30, 15, 8, 8, 130, 20, 30, 6, 20, 6, 4, 4, 4, 6, 2, 4, 1, 12};
+    30, 200, 40, 25, 60, 30, 60, 15, 8, 8, 130, 20, 30, 6, 20, 6, 4, 4, 4, 6, 2, 4, 1, 12};
 
 Kind random_kind(Random& random) {
   unsigned sum = 0;

@@ -26,6 +26,7 @@ enum class Kind : uint8_t {
   kView,         // another handle on a part of a storage
   kUpdate,       // in-place, on a part or all of a storage
   kOverwrite,    // writes all of a storage and reads none of it
+  kPiece,        // the same of a quarter, or of all that a handle shows
   kSideWrite,    // an output, and a write that a replay must not repeat
   kListWrite,    // updates two storages
   kUnsupported,  // results without lineage

@@ -136,6 +136,16 @@ void Simulator::write(const Operation& operation) {
     access = remat::Access::kOverwrite;
     if (operation.scalar % 3 == 0) body.draw = ++draws_;
   }
+  if (operation.kind == Kind::kPiece) {
+    const uint32_t quarter = target.slice.count / 4;
+    const uint32_t which = operation.scalar % 5;
+    if (which < 4) {
+      const uint32_t first = target.slice.first + which * quarter;
+      const uint32_t end = target.slice.first + target.slice.count;
+      target.slice = {first, which < 3 ? quarter : end - first};
+    }
+    access = remat::Access::kOverwrite;
+  }
   if (operation.kind == Kind::kListWrite) {
     second = argument(operation.b ^ 1);
     if (second.storage == target.storage) second = {};
@@ -235,6 +245,7 @@ bool Simulator::step_on_operators(const Operation& operation) {
       return true;
     case Kind::kUpdate:
     case Kind::kOverwrite:
+    case Kind::kPiece:
     case Kind::kListWrite:
     case Kind::kFailingUpdate:
       write(operation);

@@ -56,6 +56,22 @@ class RematFixture {
   void overwrite(Tensor target, const Tensors& inputs = {}) {
     write(target, inputs, remat::Access::kOverwrite, false);
   }
+  // Writes words of a tensor and reads none of it.
+  void write_piece(Tensor target, uint32_t first, uint32_t count, const Tensors& inputs = {}) {
+    sim::OperatorBody body;
+    body.scalar = ++seed_;
+    framework.run(body, arguments(inputs), {target, {first, count}}, remat::Access::kOverwrite, {},
+                  100, true, false);
+  }
+  // The result of an operator that reads words of a tensor.
+  Tensor read_piece(Tensor from, uint32_t first, uint32_t count) {
+    sim::OperatorBody body;
+    body.scalar = ++seed_;
+    body.outputs = 1;
+    body.output_words[0] = 8;
+    return framework.run(body, {{from, {first, count}}}, {}, remat::Access::kRead, {}, 100, true,
+                         false)[0];
+  }
   void drop(Tensor tensor) { framework.drop_reference(tensor); }
 
   remat::Storage* tracked(Tensor tensor) {

@@ -110,6 +110,19 @@ void SimulatedFramework::write(const OperatorBody& body, uint64_t hash, remat::A
   }
 }
 
+void SimulatedFramework::add(remat::OperatorCall& call, const Argument& argument,
+                             remat::Access access) {
+  if (argument.storage == nullptr) return;
+  remat::Storage* const storage = tracked(argument.storage);
+  const bool is_piece = access == remat::Access::kOverwrite &&
+                        argument.slice.count < argument.storage->expected.size();
+  call.add(storage, is_piece ? remat::Access::kUpdate : access);
+  if (!remat::OperatorCall::asks_for_bytes(*storage, is_piece)) return;
+  const size_t first = argument.slice.first * sizeof(uint64_t);
+  const remat::ByteRange bytes{first, first + argument.slice.count * sizeof(uint64_t)};
+  call.uses_bytes({&bytes, 1}, is_piece);
+}
+
 std::vector<SimulatedStorage*> SimulatedFramework::run(OperatorBody body,
                                                        const std::vector<Argument>& inputs,
                                                        Argument target, remat::Access access,
@@ -123,9 +136,9 @@ std::vector<SimulatedStorage*> SimulatedFramework::run(OperatorBody body,
   body.target = target.slice;
   {
     DeviceLock lock(mutex_);
-    if (target.storage != nullptr) call.add(tracked(target.storage), access);
-    for (const Argument& input : inputs) call.add(tracked(input.storage), remat::Access::kRead);
-    if (second.storage != nullptr) call.add(tracked(second.storage), remat::Access::kUpdate);
+    add(call, target, access);
+    for (const Argument& input : inputs) add(call, input, remat::Access::kRead);
+    add(call, second, remat::Access::kUpdate);
     if (!supported) call.refuse(remat::RootReason::kUnsupported);
     if (call.prepare(lock)) {
       new (call.begin_record(kHashing, sizeof(body), body.outputs)->body) OperatorBody(body);
@@ -205,7 +218,8 @@ void SimulatedFramework::execute(const remat::Replay& replay) {
   const OperatorBody& body = *static_cast<const OperatorBody*>(record.body);
   if (body.workspace_words > 0) free_bytes(allocate(body.workspace_words * sizeof(uint64_t)));
   ConstWords words[OperatorBody::kMostInputs];
-  const size_t first = body.reads_target ? 1 : 0;
+  const bool updates = record.written_edge != remat::Record::kNoEdge;
+  const size_t first = updates ? 1 : 0;
   for (size_t k = 0; k < body.inputs; ++k) {
     const remat::Value& value = *record.edges[k + first].value;
     words[k] = {static_cast<const uint64_t*>(replay.inputs[k + first]),
@@ -214,10 +228,9 @@ void SimulatedFramework::execute(const remat::Replay& replay) {
   }
   const uint64_t hash = body.hash(words);
   if (record.writes()) {
-    const bool reads = body.reads_target;
-    const size_t bytes = reads ? record.edges[0].value->bytes : record.overwritten_bytes;
+    const size_t bytes = updates ? record.edges[0].value->bytes : record.overwritten_bytes;
     use(replay.target, bytes);
-    write(body, hash, reads ? remat::Access::kUpdate : remat::Access::kOverwrite,
+    write(body, hash, body.reads_target ? remat::Access::kUpdate : remat::Access::kOverwrite,
           {static_cast<uint64_t*>(replay.target), bytes / sizeof(uint64_t)}, body.target.count);
     return;
   }

@@ -99,8 +99,9 @@ class SimulatedFramework final : public remat::Backend {
   static void scribble(SimulatedStorage* storage, uint64_t seed);
 
   // Runs an operator under interception. `inputs` are read; `target` (storage may be null) is
-  // accessed as `access`; `second` is a second target (list writes). `fail`: throw midway.
-  // Returns the outputs, each with one reference. Throws: SimulatedFault, OutOfMemory, ...
+  // accessed as `access` (one that is overwritten in part is a piece); `second` is a second target
+  // (list writes). `fail`: throw midway. Returns the outputs, each with one reference. Throws:
+  // SimulatedFault, OutOfMemory, ...
   std::vector<SimulatedStorage*> run(OperatorBody body, const std::vector<Argument>& inputs,
                                      Argument target, remat::Access access, Argument second,
                                      uint64_t cost_ns, bool supported, bool fail);
@@ -148,6 +149,8 @@ class SimulatedFramework final : public remat::Backend {
   void end_wait(void* token) override;
 
  private:
+  // Adds an argument, if there is one.
+  void add(remat::OperatorCall& call, const Argument& argument, remat::Access access);
   SimulatedStorage* new_storage(uint32_t words);
   void* allocate(size_t bytes);
   void free_bytes(void* address);

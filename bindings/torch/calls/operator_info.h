@@ -55,9 +55,11 @@ struct OperatorInfo : remat::RecordType {
   // The operator never looks at bytes itself, and is not intercepted: views, `empty`, and what
   // draws only by calling an operator with a generator, which is seen in its place.
   bool is_metadata = false;
-  bool writes = false;      // any writing argument
-  bool overwrites = false;  // writes all of its one written argument and never reads it
-  bool replayable = true;   // false: arguments or effects that a replay cannot reproduce
+  bool writes = false;               // any writing argument
+  bool overwrites = false;           // writes all of its one written argument and never reads it
+  bool overwrites_in_place = false;  // the same, and cannot give it another size
+  bool takes_sparse = false;         // on the CPU a replay with sparse operands gives the same bits
+  bool replayable = true;            // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
   // Whether it works on the elements of its lists one by one, and whether its results are then as
   // large as they.

@@ -27,7 +27,7 @@ void CollectiveUses::end(Engine& engine) {
   for (const Use& use : uses_) {
     // If it has other bytes by now, or none, another remat::Storage stands for it, or none.
     const c10::DataPtr& data = use.storage->_mutable_data_ptr_no_checks();
-    if (data.get_deleter() != &delete_block || data.get() == nullptr) continue;
+    if (!holds_block(data)) continue;
     remat::Storage* const tracked = engine.runtime().find(data.get());
     if (tracked == nullptr || tracked != use.tracked) continue;
     engine.runtime().leave_alone(tracked);

@@ -15,6 +15,7 @@
 #include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/calls/call_body.h"
+#include "bindings/torch/calls/tensor_components.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/state/default_generator.h"
@@ -79,10 +80,22 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
     if (!target) target = borrow(replay.target, value->bytes, device);
     return target;
   };
+  const auto compose_again = [&](const TensorSlot& slot) {
+    const SparseSlot& sparse = *slot.composed;
+    absl::InlinedVector<at::Tensor, 3> components;
+    size_t at = sparse.first_edge;
+    for (const TensorSlot& each : std::span(sparse.components, sparse.count)) {
+      const bool is_edge = each.kind == TensorSlot::Kind::kEdge;
+      components.push_back(make_tensor(is_edge ? input(at++) : without_bytes(device), each));
+    }
+    return compose(sparse.composition, {slot.sizes, slot.dimensions}, components);
+  };
   body.push_arguments(stack, [&](const TensorSlot& slot) {
     switch (slot.kind) {
       case TensorSlot::Kind::kEdge:
         return make_tensor(input(edge++), slot);
+      case TensorSlot::Kind::kComposed:
+        return compose_again(slot);
       case TensorSlot::Kind::kBlank:
         return make_tensor(borrow(replay.target, record.overwritten_bytes, device), slot);
       case TensorSlot::Kind::kImmediate:
@@ -136,8 +149,7 @@ void* take_output(Engine& engine, const at::Tensor& tensor, size_t bytes, const 
   const c10::Storage& held = tensor.unsafeGetTensorImpl()->unsafe_storage();
   StorageImpl* storage = held.unsafeGetStorageImpl();
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  TORCH_CHECK(data.get() != nullptr && data.get_deleter() == &delete_block &&
-                  engine.allocator().contains(data.get()) && held.use_count() == 1,
+  TORCH_CHECK(holds_block(data) && engine.allocator().contains(data.get()) && held.use_count() == 1,
               "Tidepool: the replay of ", name, " returned memory that is not fresh");
   TORCH_CHECK(storage->nbytes() >= bytes, "Tidepool: the replay of ", name, " returned ",
               storage->nbytes(), " bytes where the recorded call returned ", bytes);

@@ -13,6 +13,7 @@
 #include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
+#include "bindings/torch/intercept/operands/byte_ranges.h"
 #include "bindings/torch/intercept/operands/region.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
@@ -37,8 +38,7 @@ void InterceptedCall::resolve(Seen& seen) {
   if (storage == nullptr || !seen.supported) call().refuse(remat::RootReason::kLayout);
   if (storage == nullptr) return;
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  const c10::DeleterFnPtr deleter = data.get_deleter();
-  if (deleter == &delete_block || deleter == &delete_evicted) [[likely]] {
+  if (is_ours(data)) [[likely]] {
     if (host_is_foreign()) {
       if (engine_of(data.device()) != engine_) [[unlikely]] {
         spread_ = true;
@@ -48,13 +48,13 @@ void InterceptedCall::resolve(Seen& seen) {
       const bool in_arena = data.get() == nullptr || engine().allocator().contains(data.get());
       if (!in_arena) return resolve_foreign(seen, storage);  // PyTorch's own pools
     }
-    if (deleter == &delete_block && data.get() == nullptr) {
+    if (!is_evicted(data) && data.get() == nullptr) {
       seen.home = Home::kEmpty;
       fills_ |= seen.written;
       return;
     }
-    if (!seen.written && seen.supported && seen.tensor->is_wrapped_number() &&
-        deleter == &delete_block && storage->nbytes() <= TensorSlot::kImmediateBytes) {
+    if (!seen.written && seen.supported && seen.tensor->is_wrapped_number() && !is_evicted(data) &&
+        storage->nbytes() <= TensorSlot::kImmediateBytes) {
       seen.home = Home::kImmediate;
       ++immediates_;
       return;
@@ -74,21 +74,34 @@ void InterceptedCall::resolve(Seen& seen) {
   resolve_foreign(seen, storage);
 }
 
-remat::Access InterceptedCall::access_of(const Seen& seen) const {
-  if (seen.side_written) return remat::Access::kSideWrite;
-  if (!seen.written) return remat::Access::kRead;
-  if (!info_.overwrites || seen.shared || !seen.covers_storage()) return remat::Access::kUpdate;
-  return remat::Access::kOverwrite;
+// Adds an operand, and says which bytes of it are used where that matters.
+void InterceptedCall::add_operand(Seen& seen) {
+  seen.access = seen.access_by(info_);
+  call().add(seen.storage, seen.access);
+  const bool only_written = info_.overwrites_in_place && seen.access == remat::Access::kUpdate;
+  if (!remat::OperatorCall::asks_for_bytes(*seen.storage, only_written)) [[likely]]
+    return;
+  const std::vector<remat::ByteRange> bytes = bytes_shown_by(*seen.tensor);
+  if (!bytes.empty()) call().uses_bytes(bytes, only_written);
+}
+
+// Whether the components of a sparse argument stand for it in the record.
+bool InterceptedCall::take_apart(size_t place) {
+  return !seen_[place].supported && info_.takes_sparse && trusted_ && !host_is_foreign() &&
+         seen_.compose(place);
 }
 
 void InterceptedCall::add_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.slots(); ++k) {
-    if (seen_[k].tensor == nullptr) continue;
+    if (seen_[k].tensor == nullptr || take_apart(k)) continue;
     resolve(seen_[k]);
     if (!seen_[k].supported) [[unlikely]]
       seen_.add_components(seen_[k].tensor, seen_[k].written);
   }
-  for (size_t k = seen_.slots(); k < seen_.size(); ++k) resolve(seen_[k]);
+  for (size_t k = seen_.slots(); k < seen_.size(); ++k) {
+    resolve(seen_[k]);
+    if (is_kept_component(seen_[k])) seen_[k].storage->fixed = true;
+  }
   if (!foreign_.empty()) copy_foreign(lock);
   if (info_.overwrites) seen_.find_shared();
   // Boxed kernels with several outputs return references to arguments that only a replay holds.
@@ -96,9 +109,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
     call().refuse(remat::RootReason::kUnsupported);
   }
   for (Seen& seen : seen_) {
-    if (seen.storage == nullptr) continue;
-    seen.access = access_of(seen);
-    call().add(seen.storage, seen.access);
+    if (seen.storage != nullptr) add_operand(seen);
   }
   if (copies_foreign_) [[unlikely]]
     foreign_.unlock();
@@ -140,7 +151,7 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
     if (seen.storage == nullptr) continue;
     if (info_.returns_work && seen.supported) {
       collective_.use(engine().runtime(), *seen.storage, lock);
-    } else if (!seen.supported || info_.keeps_operands) {
+    } else if (info_.keeps_operands || !(seen.supported || is_kept_component(seen))) {
       engine().runtime().escape(seen.storage, lock);
       // Copy-on-write takes over the storage's bytes, which an armed storage would refuse.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
@@ -156,22 +167,21 @@ CallBody* InterceptedCall::begin_body() {
   size_t outputs =
       info_.returns_list ? std::max<size_t>(info_.return_count, seen_.slots()) : info_.return_count;
   if (expected_outputs_ > 0) outputs = expected_outputs_;
+  const size_t slots = seen_.described();
   remat::Record* record = call().begin_record(
-      info_, CallBody::bytes_for(info_, seen_.slots(), seen_.dimensions(), immediates_), outputs);
-  CallBody& body = CallBody::construct(record->body, info_, seen_.slots(), seen_.dimensions());
-  for (size_t k = 0; k < seen_.slots(); ++k) {
+      info_, CallBody::bytes_for(info_, slots, seen_.dimensions(), immediates_ + seen_.composed()),
+      outputs);
+  CallBody& body = CallBody::construct(record->body, info_, slots, seen_.dimensions());
+  for (size_t k = 0; k < slots; ++k) {
     const Seen& seen = seen_[k];
-    TensorSlot::Kind kind = TensorSlot::Kind::kAbsent;
-    if (seen.home == Home::kEmpty) kind = TensorSlot::Kind::kEmpty;
-    if (seen.home == Home::kImmediate) kind = TensorSlot::Kind::kImmediate;
-    if (seen.home == Home::kStorage) {
-      kind = seen.access == remat::Access::kOverwrite   ? TensorSlot::Kind::kBlank
-             : seen.access == remat::Access::kSideWrite ? TensorSlot::Kind::kStandIn
-                                                        : TensorSlot::Kind::kEdge;
+    if (seen.composed) {
+      body.add_sparse_slot(seen.tensor, seen.first_component, seen.components,
+                           seen_.edges_before(seen.first_component));
+      continue;
     }
     int64_t offset = seen.tensor != nullptr ? seen.tensor->storage_offset() : 0;
     if (const ForeignOperands::Operand* foreign = foreign_.find(k)) offset = foreign->offset;
-    body.add_slot(kind, seen.tensor, offset);
+    body.add_slot(seen.slot_kind(call().begins_pieces()), seen.tensor, offset);
   }
   return &body;
 }
@@ -236,7 +246,7 @@ remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   if (storage == nullptr) return nullptr;
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
+  if (!holds_block(data)) return nullptr;
   if (host_is_foreign() &&
       (engine_of(data.device()) != engine_ || !engine().allocator().contains(data.get()))) {
     return nullptr;
@@ -308,28 +318,17 @@ void InterceptedCall::copy_foreign(DeviceLock& lock) {
   }
   // The lock was released, so that what was found under it has to be looked for again.
   immediates_ = 0;
-  for (size_t k = 0; k < seen_.slots(); ++k) {
-    seen_[k].storage = nullptr;
-    seen_[k].home = Home::kAbsent;
-    if (seen_[k].tensor != nullptr) resolve(seen_[k]);
+  for (Seen& seen : seen_) {
+    seen.storage = nullptr;
+    seen.home = Home::kAbsent;
+    if (seen.tensor != nullptr && !seen.composed) resolve(seen);
   }
 }
 
 size_t InterceptedCall::result_bytes() const {
   const remat::Record* record = call_->record();
   if (record == nullptr) return 0;
-  size_t bytes = 0;
-  const auto add = [&](const c10::TensorImpl* tensor) {
-    if (tensor == nullptr || !tensor->has_storage()) return;
-    bytes += storage_of(tensor)->nbytes();
-  };
-  for (const Seen& seen : seen_) {
-    if (record->writes() && seen.written) add(seen.tensor);
-  }
-  for (const c10::TensorImpl* tensor : outputs_) {
-    if (!record->writes()) add(tensor);
-  }
-  return bytes;
+  return record->writes() ? seen_.written_bytes() : output_bytes();
 }
 
 void InterceptedCall::verify_foreign() {
@@ -363,9 +362,12 @@ void InterceptedCall::prepare_in_capture(DeviceLock& lock) {
   }
   call().refuse(remat::RootReason::kUnsupported);
   call().prepare(lock);
+  keep_operands(lock);
+}
+
+void InterceptedCall::keep_operands(DeviceLock& lock) {
   for (const Seen& seen : seen_) {
-    if (seen.storage == nullptr) continue;
-    engine().runtime().escape(seen.storage, lock);
+    if (seen.storage != nullptr) engine().runtime().escape(seen.storage, lock);
   }
 }
 
@@ -387,7 +389,7 @@ void InterceptedCall::hold_elsewhere() {
       c10::StorageImpl* storage = seen.tensor != nullptr ? storage_of(seen.tensor) : nullptr;
       if (storage == nullptr || engine_of(storage) != &each->engine) continue;
       resolve(seen);
-      if (seen.storage != nullptr) each->call.add(seen.storage, access_of(seen));
+      if (seen.storage != nullptr) each->call.add(seen.storage, seen.access_by(info_));
       seen.elsewhere = std::exchange(seen.storage, nullptr);
     }
     each->call.prepare(lock);
@@ -455,9 +457,7 @@ void InterceptedCall::finish() {
   if (body_ != nullptr && body_->heap_bytes() > 0) call().add_heap_bytes(body_->heap_bytes());
   call().finish(lock, {outputs.data(), outputs.size()}, cost_ns);
   if (info_.is_collective && !info_.returns_work && !collective_.has_started_any()) [[unlikely]] {
-    for (const Seen& seen : seen_) {
-      if (seen.storage != nullptr) engine().runtime().escape(seen.storage, lock);
-    }
+    keep_operands(lock);
     keep_outputs({outputs.data(), outputs.size()}, lock);
   }
   if (info_.keeps_operands) [[unlikely]]
@@ -489,7 +489,11 @@ void InterceptedCall::keep_components(c10::TensorImpl* tensor, DeviceLock& lock)
   seen_.add_components(tensor, false);
   for (size_t k = before; k < seen_.size(); ++k) {
     resolve(seen_[k]);
-    if (seen_[k].storage != nullptr) engine().runtime().escape(seen_[k].storage, lock);
+    if (is_kept_component(seen_[k])) {
+      seen_[k].storage->fixed = true;
+    } else if (seen_[k].storage != nullptr) {
+      engine().runtime().escape(seen_[k].storage, lock);
+    }
   }
 }
 

@@ -85,7 +85,13 @@ class InterceptedCall {
   void resolve_foreign(Seen& seen, c10::StorageImpl* storage);
   void hold_elsewhere();
   void prepare_in_capture(DeviceLock& lock);
-  remat::Access access_of(const Seen& seen) const;
+  void add_operand(Seen& seen);
+  bool take_apart(size_t place);
+  // Whether it is a component of a sparse tensor whose kernels are all seen, and what they write:
+  // it only has to stay where it is.
+  bool is_kept_component(const Seen& seen) const {
+    return seen.sparse && trusted_ && seen.storage != nullptr;
+  }
   void mark_inputs();
   void add_operands(DeviceLock& lock);
   bool may_copy(const Seen& seen) const;
@@ -103,6 +109,7 @@ class InterceptedCall {
   CallBody* begin_locked();
   CallBody* begin_body();
   remat::Storage* track_output(c10::TensorImpl* tensor);
+  void keep_operands(DeviceLock& lock);
   void keep_outputs(std::span<remat::Storage* const> outputs, DeviceLock& lock);
   void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
   void keep_captured_state(const c10::GeneratorImpl& generator, DeviceLock& lock);

@@ -102,10 +102,8 @@ class Held {
     c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
     if (storage == nullptr || engine_of(storage) != &engine_) return;
     const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-    const bool evicted = data.get_deleter() == &delete_evicted;
-    const bool resident = data.get_deleter() == &delete_block && data.get() != nullptr &&
-                          engine_.allocator().contains(data.get());
-    if (!evicted && !resident) return;
+    const bool resident = holds_block(data) && engine_.allocator().contains(data.get());
+    if (!is_evicted(data) && !resident) return;
     // Also what no operator has used so far: those inside would make it evictable.
     call_.add(track_argument(engine_, tensor.unsafeGetTensorImpl(), written),
               written ? remat::Access::kUpdate : remat::Access::kRead);

@@ -20,13 +20,13 @@ bool note_for_evicted(const at::Tensor& tensor, c10::Stream stream, remat::HeldS
   if (engine == nullptr) return false;
   DeviceLock lock(engine->mutex());
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (data.get_deleter() != &delete_evicted) {
-    const bool ours = data.get_deleter() == &delete_block && data.get() != nullptr;
+  if (!is_evicted(data)) {
     const bool elsewhere = stream.device() != engine->device();
     remat::Storage* found =
-        ours ? find_tracked(*engine, storage,
-                            elsewhere ? remat::RootReason::kUntracked : remat::RootReason::kNone)
-             : nullptr;
+        holds_block(data)
+            ? find_tracked(*engine, storage,
+                           elsewhere ? remat::RootReason::kUntracked : remat::RootReason::kNone)
+            : nullptr;
     if (found != nullptr && elsewhere) found->fixed = true;
     if (found != nullptr) {
       held = remat::HeldStorage(remat::LockedStorage(engine->runtime(), found));

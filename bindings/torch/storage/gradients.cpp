@@ -84,8 +84,7 @@ remat::Storage* find_gradient(const remat::Storage& parameter) {
   remat::Runtime* runtime = storage != nullptr ? g_runtimes.of(device_of(storage)) : nullptr;
   if (runtime == nullptr) return nullptr;
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  const bool ours = data.get_deleter() == &delete_block && data.get() != nullptr;
-  return ours ? runtime->find(data.get()) : nullptr;
+  return holds_block(data) ? runtime->find(data.get()) : nullptr;
 }
 
 }  // namespace tidepool::torch_glue

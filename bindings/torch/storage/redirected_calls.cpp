@@ -18,8 +18,7 @@ namespace tidepool::torch_glue {
 namespace {
 
 bool is_ours(const c10::Storage& storage) {
-  const auto deleter = storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get_deleter();
-  return deleter == &delete_block || deleter == &delete_evicted;
+  return torch_glue::is_ours(storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks());
 }
 
 // Whether two storages share their bytes. Bytes of ours belong to one storage only; storages that

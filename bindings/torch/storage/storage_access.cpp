@@ -93,7 +93,7 @@ remat::Storage* start_tracking(remat::Runtime& runtime, c10::StorageImpl* storag
 bool take_bytes(c10::StorageImpl* storage, void* address, remat::Storage* tracking,
                 DeviceMutex& mutex) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (data.get() != address || data.get_deleter() != &delete_block) return false;
+  if (data.get() != address || !holds_block(data)) return false;
   if (!hold_strongly(storage, mutex)) return false;
   data.release_context();
   storage->set_data_ptr_noswap(c10::DataPtr(nullptr, tracking, &delete_evicted, data.device()));

@@ -18,6 +18,16 @@ void delete_block(void* address);
 // remat::Storage.
 void delete_evicted(void* storage);
 
+// Whether a storage is ours, whether its bytes were evicted, and whether they are a block. One of
+// ours without bytes is neither.
+inline bool is_evicted(const c10::DataPtr& data) { return data.get_deleter() == &delete_evicted; }
+inline bool is_ours(const c10::DataPtr& data) {
+  return data.get_deleter() == &delete_block || is_evicted(data);
+}
+inline bool holds_block(const c10::DataPtr& data) {
+  return data.get_deleter() == &delete_block && data.get() != nullptr;
+}
+
 inline c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) {
   return tensor->has_storage() ? tensor->unsafe_storage().unsafeGetStorageImpl() : nullptr;
 }

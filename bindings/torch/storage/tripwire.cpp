@@ -30,7 +30,7 @@ void on_raw_access(c10::StorageImpl* storage) {
   remat::Runtime& runtime = *found;
   DeviceLock lock(runtime.mutex());
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (data.get_deleter() != &delete_block || data.get() == nullptr) return;
+  if (!holds_block(data)) return;
   remat::Storage* tracked = runtime.find(data.get());
   if (tracked == nullptr || tracked->framework_storage != storage) return;
   const bool is_beside = tracked->locks > 0 && works_by_itself() &&

@@ -1,6 +1,7 @@
 """Optimizers are watched from a step's beginning to its end, however it ends; closures are not.
 """
 
+import functools
 import types
 
 import pytest
@@ -95,6 +96,57 @@ def test_objects_that_can_be_called_reach_the_step_as_they_are(watched, by_name)
     optimizer = Mine(model.parameters(), {})
     optimizer.step(closure=model) if by_name else optimizer.step(model)
     assert given == [model] and watched.taken() == ["rescan", ENTER, END_STEP]
+
+
+class Objective:
+    """A closure with a state, which a step looks at."""
+
+    def __init__(self, calls):
+        self.calls, self.last = calls, None
+
+    def __call__(self, value=1):
+        self.calls.append("closure")
+        self.last = value
+        return value
+
+
+@pytest.mark.parametrize("kind", ["object", "method", "partial", "partial of an object",
+                                  "function"])
+def test_a_step_can_look_at_its_closure(watched, kind):
+    objective = Objective(watched.calls)
+
+    def function():
+        function.last = objective(5)
+        return function.last
+
+    closure, look = {
+        "object": (objective, lambda given: given.last),
+        "method": (objective.__call__, lambda given: given.__self__.last),
+        "partial": (functools.partial(objective.__call__, 3), lambda given: given.args),
+        "partial of an object": (functools.partial(objective, value=4),
+                                 lambda given: given.func.last + given.keywords["value"]),
+        "function": (function, lambda given: given.last)}[kind]
+    seen = []
+
+    class Mine(watched.base):
+        def step(self, closure=None):
+            closure()
+            seen.append(look(closure))
+
+    for _ in range(2):
+        Mine([torch.nn.Parameter(torch.ones(1))], {}).step(closure)
+    assert seen == [look(closure)] * 2
+    assert watched.taken() == ["rescan", ENTER, LEAVE, "closure", ENTER, END_STEP] * 2
+
+
+def test_what_cannot_be_called_in_another_way_is_called_as_it_is(watched):
+    class Mine(watched.base):
+        def step(self, closure=None):
+            return closure()
+
+    optimizer = Mine([torch.nn.Parameter(torch.ones(1))], {})
+    assert optimizer.step("Built in".lower) == "built in" and optimizer.step(dict) == {}
+    assert watched.taken() == ["rescan", ENTER, END_STEP] * 2
 
 
 def test_a_step_that_raises_is_over(watched):

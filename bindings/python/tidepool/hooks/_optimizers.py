@@ -6,8 +6,11 @@ the optimizer's, and neither is anything after a step that raised.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
+import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +59,7 @@ class _Scope:
         self._plugin = plugin
         self._end_step = end_step
         self._local = threading.local()
+        self._outside: weakref.WeakSet = weakref.WeakSet()  # the functions that run so
 
     def enter(self) -> None:
         depth = getattr(self._local, "depth", 0)
@@ -73,8 +77,34 @@ class _Scope:
             self._plugin.optimizer_scope(_LEAVE)
 
     def outside(self, closure):
-        """Return a closure that runs as if its caller were in no optimizer."""
-        @functools.wraps(closure)
+        """Return a closure that runs as if its caller were in no optimizer.
+
+        An optimizer may look at more of it than what it returns. So an object of a class in Python
+        stays itself, and its class's calls run so from then on; a function, a method and a partial
+        are replaced by ones with the same attributes. What else can be called runs in the
+        optimizer, where what it makes stays.
+        """
+        if isinstance(closure, types.MethodType):
+            return types.MethodType(self.outside(closure.__func__), closure.__self__)
+        if type(closure) is functools.partial:
+            made = functools.partial(self.outside(closure.func), *closure.args, **closure.keywords)
+            made.__dict__ = closure.__dict__
+            return made
+        if isinstance(closure, types.FunctionType):
+            return self._function_outside(closure)
+        self._call_outside(type(closure))
+        return closure
+
+    def _call_outside(self, kind: type) -> None:
+        """Have the objects of a class run outside when they are called, where this can be done."""
+        owner: Any = next(each for each in kind.__mro__ if "__call__" in vars(each))
+        call = vars(owner)["__call__"]
+        if isinstance(call, types.FunctionType) and call not in self._outside:
+            with contextlib.suppress(TypeError):
+                owner.__call__ = self._function_outside(call)
+
+    def _function_outside(self, closure: types.FunctionType) -> Callable:
+        @functools.wraps(closure, updated=())
         def run(*args, **kwargs):
             depth = getattr(self._local, "depth", 0)
             if depth == 0:
@@ -87,6 +117,8 @@ class _Scope:
                 self._local.depth = depth
                 self._plugin.optimizer_scope(_ENTER)
 
+        self._outside.add(run)
+        run.__dict__ = closure.__dict__  # what either gets later, the other has, too
         return run
 
 

@@ -44,7 +44,7 @@ remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool wri
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   remat::Runtime& runtime = engine.runtime();
   remat::Storage* found = nullptr;
-  if (data.get_deleter() == &delete_evicted) {
+  if (is_evicted(data)) {
     found = static_cast<remat::Storage*>(data.get_context());
   } else {
     found = runtime.find(data.get());
@@ -93,10 +93,8 @@ void track_results_elsewhere(std::span<c10::TensorImpl* const> results, const En
 
 remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, remat::RootReason reason) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (data.get_deleter() == &delete_evicted) {
-    return static_cast<remat::Storage*>(data.get_context());
-  }
-  if (data.get_deleter() != &delete_block || data.get() == nullptr) return nullptr;
+  if (is_evicted(data)) return static_cast<remat::Storage*>(data.get_context());
+  if (!holds_block(data)) return nullptr;
   if (!engine.allocator().contains(data.get())) return nullptr;  // of PyTorch's own pools
   remat::Storage* tracked = engine.runtime().find(data.get());
   if (tracked != nullptr || reason == remat::RootReason::kNone) return tracked;

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
+#include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "remat/lineage/labels.h"
 #include "remat/lineage/lineage.h"
@@ -37,11 +38,18 @@ class CallArguments {
     bool written = false;
     bool side_written = false;
     bool supported = true;
+    bool sparse = false;    // a component of a sparse tensor of the host's
+    bool composed = false;  // it is one of these, and its components stand for it in a record
+    size_t first_component = 0, components = 0;  // of a composed one: their places
     bool shared = false;  // another argument has its storage, too; known of what overwrites
     remat::Access access = remat::Access::kRead;  // where `storage` is set
 
     // Whether the tensor shows every byte of its storage exactly once.
     bool covers_storage() const;
+    // How the operator uses its storage.
+    remat::Access access_by(const OperatorInfo& info) const;
+    // Which kind of slot describes it. `begins_pieces`: remat::OperatorCall::begins_pieces().
+    TensorSlot::Kind slot_kind(bool begins_pieces) const;
   };
 
   // Adds the next tensor argument, which may be nullptr or undefined. `side_writes`: the operator
@@ -53,6 +61,10 @@ class CallArguments {
   void add_storage(const c10::Storage& storage);
   // Adds the dense tensors that a tensor of another layout is made of.
   void add_components(c10::TensorImpl* tensor, bool written);
+  // Adds those of a sparse argument, which stand for it from then on. False: they cannot.
+  bool compose(size_t place);
+  // How many of those before `place` are edges of a record that writes none of them.
+  size_t edges_before(size_t place) const;
 
   auto begin() { return all_.begin(); }
   auto end() { return all_.end(); }
@@ -68,6 +80,10 @@ class CallArguments {
 
   // How many of them are arguments; the others come after those.
   size_t slots() const { return slots_; }
+  // How many of them records describe.
+  size_t described() const { return composed_ > 0 ? all_.size() : slots_; }
+  // How many arguments components stand for.
+  size_t composed() const { return composed_; }
   // Dimensions of all arguments together, of those that are supported.
   size_t dimensions() const { return dimensions_; }
 
@@ -85,14 +101,16 @@ class CallArguments {
   bool name_places_once() const;
   // Equal for calls of the operator that take equally long.
   uint64_t timing_key(const OperatorInfo& info) const;
-  // What the tensors show.
+  // What the tensors show, and those of them that the operator writes.
   size_t bytes() const;
+  size_t written_bytes() const;
 
  private:
   absl::InlinedVector<Argument, 8> all_;
   absl::InlinedVector<c10::intrusive_ptr<c10::TensorImpl>, 1> components_;
   size_t slots_ = 0;
   size_t dimensions_ = 0;
+  size_t composed_ = 0;
 };
 
 }  // namespace tidepool::torch_glue

@@ -1,0 +1,17 @@
+// bytes_shown_by(): which bytes of its storage a tensor shows. Stateless; thread safe as far as the
+// tensor is.
+#pragma once
+
+#include <c10/core/TensorImpl.h>
+
+#include <vector>
+
+#include "remat/residency/pieces.h"
+
+namespace tidepool::torch_glue {
+
+// The ranges in the order of the tensor's dimensions of growing strides; they may overlap where
+// elements do. Empty: it has no elements, or shows more than 256 ranges.
+std::vector<remat::ByteRange> bytes_shown_by(const c10::TensorImpl& tensor);
+
+}  // namespace tidepool::torch_glue

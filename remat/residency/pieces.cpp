@@ -1,0 +1,77 @@
+#include "remat/residency/pieces.h"
+
+#include <algorithm>
+
+namespace tidepool::remat {
+
+namespace {
+
+// The first of the ranges that ends behind `place`.
+template <class Ranges>
+auto first_behind(Ranges& ranges, size_t place) {
+  return std::upper_bound(ranges.begin(), ranges.end(), place,
+                          [](size_t at, const ByteRange& range) { return at < range.end; });
+}
+
+}  // namespace
+
+bool Pieces::covers(const Storage& storage, std::span<const ByteRange> bytes) const {
+  const auto found = written_.find(&storage);
+  if (found == written_.end()) return false;
+  const Ranges& ranges = found->second;
+  return std::all_of(bytes.begin(), bytes.end(), [&](const ByteRange& range) {
+    const auto around = first_behind(ranges, range.begin);
+    return around != ranges.end() && around->begin <= range.begin && range.end <= around->end;
+  });
+}
+
+bool Pieces::meets(const Storage& storage, std::span<const ByteRange> bytes) const {
+  const auto found = written_.find(&storage);
+  if (found == written_.end()) return false;
+  const Ranges& ranges = found->second;
+  return std::any_of(bytes.begin(), bytes.end(), [&](const ByteRange& range) {
+    const auto around = first_behind(ranges, range.begin);
+    return around != ranges.end() && around->begin < range.end;
+  });
+}
+
+void Pieces::insert(Ranges& ranges, ByteRange fresh) {
+  // Those that touch it are joined with it.
+  const auto first =
+      std::lower_bound(ranges.begin(), ranges.end(), fresh.begin,
+                       [](const ByteRange& range, size_t place) { return range.end < place; });
+  auto last = first;
+  for (; last != ranges.end() && last->begin <= fresh.end; ++last) {
+    fresh = {std::min(fresh.begin, last->begin), std::max(fresh.end, last->end)};
+  }
+  if (first == last) {
+    ranges.insert(first, fresh);
+  } else {
+    *first = fresh;
+    ranges.erase(first + 1, last);
+  }
+}
+
+void Pieces::erase(Storage& storage) {
+  const auto found = written_.find(&storage);
+  ranges_ -= found->second.size();
+  written_.erase(found);
+  storage.in_pieces = false;
+}
+
+bool Pieces::add(Storage& storage, std::span<const ByteRange> bytes) {
+  storage.in_pieces = true;
+  Ranges& ranges = written_[&storage];
+  ranges_ -= ranges.size();
+  for (const ByteRange& range : bytes) {
+    if (range.begin < range.end && ranges.size() <= kMostRanges) insert(ranges, range);
+  }
+  ranges_ += ranges.size();
+  const bool fits = ranges.size() <= kMostRanges;
+  const bool complete =
+      !ranges.empty() && ranges.front().begin == 0 && ranges.front().end >= storage.current->bytes;
+  if (!fits || complete) erase(storage);
+  return fits;
+}
+
+}  // namespace tidepool::remat
