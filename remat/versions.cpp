@@ -86,6 +86,7 @@ void Versions::start_recorded_version(Storage& storage, Record& record) {
   contents_.store.set_producer(*fresh, record, 0);
   link(record);
   contents_.residency.check.made(*record.type);
+  if (!record.overwrites) contents_.residency.check.updated(*storage.current, *fresh);
   replace_value(storage, fresh, nullptr);
   contents_.residency.list(storage);
 }

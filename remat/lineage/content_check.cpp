@@ -3,7 +3,7 @@
 namespace tidepool::remat {
 
 void ContentCheck::evicted(const Value& value, const void* address) {
-  if (counts_ || refuses_) fingerprints_[&value] = backend_.fingerprint(address, value.bytes);
+  if (counts_ || refuses_) fingerprints_[&value] = fingerprint(value, address);
 }
 
 void ContentCheck::restored(Value& value, const void* address) {
@@ -16,7 +16,7 @@ void ContentCheck::restored(Value& value, const void* address) {
   if (found == fingerprints_.end()) return;
   ++compared;
   // Where differences are refused, is_equal() has compared already.
-  if (!refuses_ && found->second != backend_.fingerprint(address, value.bytes)) {
+  if (!refuses_ && found->second != fingerprint(value, address)) {
     ++different[value.producer != nullptr ? value.producer->type->name : "(a root)"];
   }
   fingerprints_.erase(found);
@@ -26,8 +26,7 @@ bool ContentCheck::is_equal(const Value& value, const void* address) const {
   if (!refuses_) [[likely]]
     return true;
   const auto found = fingerprints_.find(&value);
-  return found == fingerprints_.end() ||
-         found->second == backend_.fingerprint(address, value.bytes);
+  return found == fingerprints_.end() || found->second == fingerprint(value, address);
 }
 
 std::map<std::string, ContentCheck::Coverage> ContentCheck::coverage() const {

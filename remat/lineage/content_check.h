@@ -26,6 +26,16 @@ class ContentCheck {
   // Has is_equal() compare.
   void enable_refusals() { refuses_ = true; }
 
+  // The job sees only the first bytes of a value: the others come back as they may.
+  void shows(const Value& value, size_t bytes) {
+    if (counts_ || refuses_) shown_[&value] = bytes;
+  }
+  // `fresh` is what an operator has made of `old` in place.
+  void updated(const Value& old, const Value& fresh) {
+    if (!shown_.empty() && shown_bytes_of(old) < old.bytes) [[unlikely]]
+      shows(fresh, shown_bytes_of(old));
+  }
+
   // `value`, with its bytes at `address`, is about to be evicted.
   void evicted(const Value& value, const void* address);
   // Whether the contents at `address`, which are about to be given to an evicted value, are those
@@ -35,6 +45,8 @@ class ContentCheck {
   void forget(const Value& value) {
     if (!fingerprints_.empty()) [[unlikely]]
       fingerprints_.erase(&value);
+    if (!shown_.empty()) [[unlikely]]
+      shown_.erase(&value);
   }
   // The contents of `value` have come back to `address`.
   void restored(Value& value, const void* address);
@@ -49,16 +61,27 @@ class ContentCheck {
     uint64_t made = 0, restored = 0;
   };
   std::map<std::string, Coverage> coverage() const;  // by operator
-  size_t bookkeeping_bytes() const { return bytes_of(fingerprints_) + bytes_of(coverage_); }
+  size_t bookkeeping_bytes() const {
+    return bytes_of(fingerprints_) + bytes_of(shown_) + bytes_of(coverage_);
+  }
 
   uint64_t compared = 0;
   std::map<std::string, uint64_t> different;  // operator -> how often
 
  private:
+  size_t shown_bytes_of(const Value& value) const {
+    const auto found = shown_.find(&value);
+    return found != shown_.end() ? found->second : value.bytes;
+  }
+  uint64_t fingerprint(const Value& value, const void* address) const {
+    return backend_.fingerprint(address, shown_bytes_of(value));
+  }
+
   const Backend& backend_;
   bool counts_ = false;
   bool refuses_ = false;
   absl::flat_hash_map<const Value*, uint64_t> fingerprints_;
+  absl::flat_hash_map<const Value*, size_t> shown_;  // of values that do not show all
   absl::flat_hash_map<const RecordType*, Coverage> coverage_;
 };
 

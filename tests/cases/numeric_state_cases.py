@@ -4,6 +4,10 @@ The replay must use the old ones and leave the new ones.
 """
 
 import ctypes
+import hashlib
+import os
+import select
+import signal
 import threading
 
 import torch
@@ -237,6 +241,36 @@ def case_attention_choice():
             read = chosen * 1
             other = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return chosen * 1, read, other * 1
+
+
+def hash_in_child(tensor):
+    """Return the hash that a forked child reads within 60 s, on one thread as in a data loader."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.set_num_threads(1)
+            os.write(writer, hashlib.sha256(tensor.numpy().tobytes()).hexdigest().encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    said = os.read(reader, 1 << 16) if select.select([reader], [], [], 60)[0] else b"nothing"
+    os.close(reader)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return said.decode()
+
+
+def case_forked_children():
+    """A child has none of the threads that its parent's kernels run on."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    x = torch.randn(300, 400)
+    made = [(x + 1).exp(), x @ x.t(), (x * 2).sum(1)]
+    said = [hash_in_child(each) for each in made]
+    again = [(x + 1).exp(), x @ x.t(), (x * 2).sum(1)]
+    torch.set_num_threads(before)
+    return said, made, again
 
 
 def case_random_stream():

@@ -1,5 +1,6 @@
 """Operators and jobs that do more than a schema says, or that see what replays do beside them."""
 
+import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -254,7 +255,11 @@ def case_states_of_generators_that_were_computed():
     drawn = torch.rand(3)
     torch.set_rng_state(states[0])
     generator.set_state(states[1])
-    return drawn, torch.rand(3), torch.rand(3, generator=generator)
+    again = pickle.loads(pickle.dumps(generator))
+    again.__setstate__(tuple(each * 1 if isinstance(each, torch.Tensor) else each
+                             for each in generator.__reduce__()[2]))
+    return (drawn, torch.rand(3), torch.rand(3, generator=generator),
+            torch.rand(3, generator=again))
 
 
 def case_compositions_that_read():

@@ -54,6 +54,7 @@ def after(file: str, text: str, bug: str) -> Place:
 NOTHING = "void()"
 CUDA_ALLOCATOR = "bindings/torch_cuda/cuda_allocator.cpp"
 TORCH = "bindings/torch"
+ARGUMENT_TRACKING = f"{TORCH}/intercept/operands/argument_tracking.cpp"
 CALL_ARGUMENTS = f"{TORCH}/intercept/operands/call_arguments.cpp"
 INTERCEPTED_CALL = f"{TORCH}/intercept/intercepted_call.cpp"
 BOXED_CALL = f"{TORCH}/intercept/boxed_call.cpp"
@@ -198,8 +199,8 @@ MUTANTS = (
                "continue;"),
         UNSEEN)),
     Mutant("5.aliasing_output", "an output that aliases an operand counts as fresh", (
-        instead(INTERCEPTED_CALL, "tensor->unsafe_storage().use_count() != 1",
-                "engine().allocator().set_owner(data.get(), nullptr), false"),
+        instead(ARGUMENT_TRACKING, "tensor->unsafe_storage().use_count() != 1",
+                "engine.allocator().set_owner(data.get(), nullptr), false"),
         before(TORCH_BACKEND,
                "  TORCH_CHECK(holds_block(data) && engine",
                "if (data.get_deleter() != &delete_block) {"

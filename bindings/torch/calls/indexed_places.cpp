@@ -70,4 +70,24 @@ bool are_places_distinct(const c10::TensorImpl& written,
   return true;
 }
 
+bool are_planes_distinct(const c10::TensorImpl& indices, int64_t dimensions) {
+  const bool is_plain =
+      indices.dtype() == caffe2::TypeMeta::Make<int64_t>() && indices.is_contiguous();
+  if (!is_plain || indices.dim() < dimensions) return false;
+  if (indices.numel() == 0) return true;
+  int64_t plane = 1;
+  for (int64_t k = 1; k <= dimensions; ++k) plane *= indices.size(indices.dim() - k);
+  const int64_t* const data = data_of(indices);
+  std::vector<bool> met;
+  for (int64_t k = 0; k < indices.numel(); ++k) {
+    if (k % plane == 0) met.assign(met.size(), false);
+    if (data[k] < 0 || data[k] >= std::max(kMostPlaces, kMostPlacesPerIndex * plane)) return false;
+    const auto place = static_cast<size_t>(data[k]);
+    if (place >= met.size()) met.resize(place + 1);
+    if (met[place]) return false;
+    met[place] = true;
+  }
+  return true;
+}
+
 }  // namespace tidepool::torch_glue

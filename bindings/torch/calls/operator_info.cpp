@@ -253,8 +253,12 @@ void OperatorInfo::read_returns(const c10::FunctionSchema& schema) {
   bool views = false;
   returns_tensor = false;
   for (const c10::Argument& result : schema.returns()) {
-    returns_list |= result.type()->str() != "Tensor";
-    returns_tensor |= contains(result.type()->str(), "Tensor");
+    const std::string type = result.type()->str();
+    // A replay finds its outputs in these, and in nothing that holds tensors.
+    replayable &=
+        !contains(type, "Tensor") || type == "Tensor" || type == "Tensor?" || type == "Tensor[]";
+    returns_list |= type != "Tensor";
+    returns_tensor |= contains(type, "Tensor");
     views |= result.alias_info() != nullptr && !result.alias_info()->isWrite();
   }
   is_metadata = views && !writes;

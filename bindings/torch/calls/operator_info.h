@@ -34,7 +34,12 @@ enum class Variation : uint8_t {
   kConvolution,  // with deterministic algorithms on, all of them or cuDNN's
   kTransposed,   // as kConvolution, or if the operator's own switch is off; unless plans were tried
   kPlaces,       // on the CPU: if it writes each place once, or on one thread
+  kPlanes,       // likewise, for each plane that `max_unpool2d` or `max_unpool3d` writes
 };
+// Whether it takes the indices of a call to say whether its result may vary.
+inline bool depends_on_places(Variation variation) {
+  return variation == Variation::kPlaces || variation == Variation::kPlanes;
+}
 // Whether results may vary under the present switches, the operator's own being `switched`; see
 // bindings/torch/calls/varying_operators.h.
 bool may_vary(Variation variation, bool switched = true);

@@ -149,7 +149,9 @@ Variation variation_of(const std::string& qualified_name) {
 Variation host_variation_of(std::string_view qualified_name) {
   constexpr std::array kIndexed = {"aten::index_put", "aten::index_put_", "aten::_index_put_impl",
                                    "aten::_index_put_impl_", "aten::_unsafe_index_put"};
-  return lists(kIndexed, qualified_name) ? Variation::kPlaces : Variation::kNone;
+  constexpr std::array kUnpooling = {"aten::max_unpool2d", "aten::max_unpool3d"};
+  if (lists(kIndexed, qualified_name)) return Variation::kPlaces;
+  return lists(kUnpooling, qualified_name) ? Variation::kPlanes : Variation::kNone;
 }
 
 void note_refused_memory(Variation variation) {
@@ -162,7 +164,7 @@ bool may_vary(Variation variation, bool switched) {
   if (is_convolution(variation) && plans_were_tried()) return true;
   if (variation == Variation::kTransposed && !switched) return false;
   if (context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly()) return false;
-  if (variation == Variation::kPlaces) return NumericState::threads_now() != 1;
+  if (depends_on_places(variation)) return NumericState::threads_now() != 1;
   return variation == Variation::kAlgorithms || !context.deterministicCuDNN();
 }
 

@@ -78,6 +78,9 @@ void InterceptedCall::resolve(Seen& seen) {
 void InterceptedCall::add_operand(Seen& seen) {
   seen.access = seen.access_by(info_);
   call().add(seen.storage, seen.access);
+  // Threads write the same places, in any order.
+  if (seen.written && seen.may_overlap_itself() && NumericState::threads_now() != 1) [[unlikely]]
+    call().refuse(remat::RootReason::kVaries);
   const bool only_written = info_.overwrites_in_place && seen.access == remat::Access::kUpdate;
   if (!remat::OperatorCall::asks_for_bytes(*seen.storage, only_written)) [[likely]]
     return;
@@ -120,7 +123,7 @@ void InterceptedCall::add_operands(DeviceLock& lock) {
   // The threads of a pool round as the thread did that started them.
   if (!NumericState::rounds_as_usual()) call().refuse(remat::RootReason::kUnsupported);
   // What writes at places is known once it has run.
-  if (info_.varies != Variation::kPlaces && may_vary(info_.varies, switched_)) {
+  if (!depends_on_places(info_.varies) && may_vary(info_.varies, switched_)) {
     call().refuse(remat::RootReason::kVaries);
   }
   // What an optimizer updates depends on the whole step, which restoring it would repeat; unless
@@ -242,18 +245,8 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
 }
 
 remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
-  if (tensor == nullptr || !is_supported(tensor)) return nullptr;
-  c10::StorageImpl* storage = storage_of(tensor);
-  if (storage == nullptr) return nullptr;
-  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (!holds_block(data)) return nullptr;
-  if (host_is_foreign() &&
-      (engine_of(data.device()) != engine_ || !engine().allocator().contains(data.get()))) {
-    return nullptr;
-  }
-  if (tensor->unsafe_storage().use_count() != 1) return nullptr;
-  remat::Storage* tracked = start_tracking(engine().runtime(), storage, call().reason());
-  if (tracked == nullptr) return nullptr;  // an alias
+  remat::Storage* const tracked = track_result(engine(), tensor, call().reason());
+  if (tracked == nullptr) return nullptr;
   if (in_optimizer_) {
     tracked->role = remat::Role::kOptimizerState;
   } else if (reads_foreign_) {
@@ -418,8 +411,8 @@ void InterceptedCall::finish() {
   if (engine_ == nullptr) return;
   const uint64_t cost_ns = timer_ != nullptr ? timer_->end(timed_, seen_.bytes() + output_bytes())
                                              : CycleClock::ns_since(kernel_start_);
-  const bool met_twice = info_.varies == Variation::kPlaces && body_ != nullptr &&
-                         may_vary(info_.varies) && !seen_.name_places_once();
+  const bool met_twice = depends_on_places(info_.varies) && body_ != nullptr &&
+                         may_vary(info_.varies) && !seen_.name_places_once(info_);
   draw_.end();
   if (met_twice) call().refuse(remat::RootReason::kVaries);
   untrusted_.reset();

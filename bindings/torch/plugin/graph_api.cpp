@@ -69,7 +69,7 @@ const void* tidepool_known_operator(const char* name, int draws) {
                           DefaultGeneratorScope::is_possible(cuda_device(0));
   const bool as_told = !info.draws || (info.draw_argument >= 0 && (draws == 0 || by_default));
   const bool known = info.is_trusted() && info.replayable && as_told && !hides_writes &&
-                     !info.is_metadata && info.varies != Variation::kPlaces;
+                     !info.is_metadata && !depends_on_places(info.varies);
   return known ? &info : nullptr;
 }
 

@@ -8,13 +8,25 @@
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/engine/pending_collectives.h"
 #include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/state/thread_pool.h"
 #include "bindings/torch/storage/redirected_calls.h"
 #include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {
 namespace {
 
+// Whether a child would have to run something again.
+bool is_anything_evicted() {
+  bool found = false;
+  for_each_engine([&](Engine& engine) {
+    DeviceLock lock(engine.mutex());
+    found |= engine.runtime().call_context().contents.residency.absent_bytes() > 0;
+  });
+  return found;
+}
+
 void before_fork() {
+  if (!host_is_foreign() && is_anything_evicted()) end_thread_pool();
   for_each_engine([](Engine& engine) { engine.allocator().before_fork(); });
   PendingCollectives::instance().before_fork();
 }
@@ -22,6 +34,7 @@ void before_fork() {
 void after_fork_in_parent() {
   PendingCollectives::instance().after_fork_in_parent();
   for_each_engine([](Engine& engine) { engine.allocator().after_fork_in_parent(); });
+  restart_thread_pool();
 }
 
 void become_forked_child() {
@@ -30,6 +43,7 @@ void become_forked_child() {
     engine.allocator().after_fork_in_child();
     engine.runtime().become_forked_child();
   });
+  restart_thread_pool();
 }
 
 }  // namespace

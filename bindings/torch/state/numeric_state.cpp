@@ -7,7 +7,6 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <xmmintrin.h>
 
 #include <array>
 #include <atomic>
@@ -16,6 +15,8 @@
 #include <optional>
 #include <unordered_map>
 #include <utility>
+
+#include "bindings/torch/state/floating_point.h"
 
 // Functions of libraries that PyTorch has loaded. Each sets only the calling thread's number of
 // threads.
@@ -28,9 +29,6 @@ int MKL_Set_Num_Threads_Local(int count) __attribute__((weak));
 
 namespace tidepool::torch_glue {
 namespace {
-
-// Bits 6 to 15 of MXCSR, without the sticky exception flags below them.
-constexpr uint32_t kFloatingPointControl = 0xffc0;
 
 // The precision settings themselves, which at::Context keeps private. Its getter costs three hash
 // look-ups, gives what the settings amount to, and refuses some mixtures. Explicit instantiations
@@ -185,7 +183,7 @@ void change(const NumericState& from, const NumericState& to) {
   if (from.floating_point != to.floating_point) {
     // The pool's threads start with this thread's present state, as they would without us.
     at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {});
-    _mm_setcsr((_mm_getcsr() & ~kFloatingPointControl) | to.floating_point);
+    set_floating_point_control(to.floating_point);
   }
   if (from.threads != to.threads) set_threads(to.threads);
   if (from.deterministic != to.deterministic ||
@@ -247,7 +245,7 @@ void NumericState::capture_threads() {
 
 bool NumericState::rounds_as_usual() {
   constexpr uint32_t kUsual = 0x1f80;  // as a process starts
-  return (_mm_getcsr() & kFloatingPointControl) == (kUsual & kFloatingPointControl);
+  return floating_point_control() == (kUsual & kFloatingPointControl);
 }
 
 NumericState NumericState::capture(bool cuda) {
@@ -274,7 +272,7 @@ NumericState NumericState::capture(bool cuda) {
   }
   state.quantized_engine =
       static_cast<uint8_t>((context.*member_quantized_engine()).load(std::memory_order_relaxed));
-  state.floating_point = _mm_getcsr() & kFloatingPointControl;
+  state.floating_point = floating_point_control();
   state.grad_mode = c10::GradMode::is_enabled();
   state.deterministic = context.*member__deterministic_algorithms();
   state.deterministic_warn_only = context.*member__deterministic_algorithms_warn_only();

@@ -32,7 +32,16 @@ def places(kind):
 kind, accumulate, attached = sys.argv[1:]
 shape = (64, 64, 64) if kind == "pairs" else (4096, 64)
 target = torch.zeros(64).expand(4096, 64) if kind == "overlapping" else torch.zeros(shape)
-result = target.index_put_(places(kind), rows * 2, accumulate=accumulate == "add")
+if kind.startswith("unpooled"):
+    images = torch.randn(4, 8, 64, 64)
+    window = (5, 1) if kind.endswith("twice") else (2,)
+    pooled, found = torch.nn.functional.max_pool2d(images, *window, return_indices=True)
+    result = torch.nn.functional.max_unpool2d(pooled * 2, found, *window, output_size=(64, 64))
+elif kind == "strided":
+    result = (rows[:, 0] * 2).clone()
+    result.as_strided((1024, 1024), (1, 1)).copy_(torch.randn(1024, 1024))
+else:
+    result = target.index_put_(places(kind), rows * 2, accumulate=accumulate == "add")
 kept = None
 if attached == "attached":
     import tidepool
@@ -50,7 +59,7 @@ def written(kind: str, accumulate: str, front: list[str]) -> list:
 
 
 @pytest.mark.torch_floor
-@pytest.mark.parametrize("kind", ["distinct", "pairs", "mask"])
+@pytest.mark.parametrize("kind", ["distinct", "pairs", "mask", "unpooled"])
 def test_distinct_places_are_recorded_and_give_the_same_bits(kind):
     for accumulate in ("set", "add"):
         _, plain = written(kind, accumulate, [])
@@ -61,7 +70,8 @@ def test_distinct_places_are_recorded_and_give_the_same_bits(kind):
 
 @pytest.mark.torch_floor
 @pytest.mark.parametrize(("kind", "rows"), [("repeated", 4096), ("negative", 4096),
-                                            ("overlapping", 1)])
+                                            ("overlapping", 1), ("unpooled twice", 2048),
+                                            ("strided", 64)])
 def test_what_is_written_twice_stays(kind, rows):
     kept, _ = written(kind, "add", harness.attached("1GiB", "--chaos=op"))
     assert kept == rows * 64 * 4

@@ -158,6 +158,8 @@ torch.set_num_threads(1)
 library = torch.library.Library("mylib", "DEF")
 library.define("raised(Tensor x) -> Tensor")
 library.impl("raised", lambda x: torch.mul(x, 2) + torch.ones(3).sum(), "CPU")
+library.define("halves(Tensor x) -> Tensor?[]")
+library.impl("halves", lambda x: [x[:32] * 2, None, x[32:] * 3], "CPU")
 
 
 class Rounding(TorchFunctionMode):
@@ -184,16 +186,19 @@ with Rounding():
     seen.append(made.tolist())
     in_mode = torch.ops.mylib.raised(x.detach())
 print(seen[0] == seen[1] == made.tolist(), made.tolist(), in_mode.tolist())
+print([half is not None and half.tolist() for half in torch.ops.mylib.halves(made)])
 """
 
 
 def test_a_replayed_kernel_in_python_is_seen_by_nothing_of_the_jobs(tmp_path):
     plain = harness.run([sys.executable, "-c", IN_PYTHON])
     stats = tmp_path / "stats.json"
-    done = harness.run([*harness.attached("1GiB", "--chaos=op", "--replay", "mylib::raised",
-                                          stats=stats), sys.executable, "-c", IN_PYTHON])
+    front = harness.attached("1GiB", "--chaos=op", "--replay", "mylib::raised,mylib::halves",
+                             stats=stats)
+    done = harness.run([*front, sys.executable, "-c", IN_PYTHON])
     assert done.returncode == 0, done.stderr
     assert done.stdout == plain.stdout
     assert done.stdout.startswith("True")
     coverage = json.loads(stats.read_text())["devices"]["cpu"]["chaos_coverage"]
     assert coverage["mylib::raised"]["restored"] > 0
+    assert "mylib::halves" not in coverage  # nothing finds tensors in such a list again

@@ -272,6 +272,11 @@ def test_states_of_generators_are_read(plugin):
     plugin.evict(state)
     assert generator.set_state(state) is generator
     assert torch.equal(torch.rand(3, generator=generator), first)
+    pickled = tuple(state if isinstance(each, torch.Tensor) else each
+                    for each in generator.__reduce__()[2])
+    plugin.evict(state)
+    generator.__setstate__(pickled)
+    assert torch.equal(torch.rand(3, generator=generator), first)
 
 
 def test_what_a_kernel_beside_the_dispatcher_reads_stays(plugin):

@@ -89,5 +89,29 @@ TEST_CASE("without chaos nothing is compared") {
   CHECK(job.statistics().chaos_coverage.empty());
 }
 
+TEST_CASE("what a value does not show need not come back") {
+  RematFixture job;
+  ContentCheck check(job.framework);
+  check.enable_counts();
+  Value value, updated;
+  value.bytes = updated.bytes = 16;
+  uint64_t contents[] = {1, 2};
+  const auto differs = [&](Value& of, size_t word) {
+    check.different.clear();
+    check.evicted(of, contents);
+    ++contents[word];
+    check.restored(of, contents);
+    return !check.different.empty();
+  };
+  CHECK(differs(value, 1));
+  check.shows(value, 8);
+  CHECK(!differs(value, 1));
+  CHECK(differs(value, 0));
+  check.updated(value, updated);
+  CHECK(!differs(updated, 1));
+  check.forget(value);
+  CHECK(differs(value, 1));
+}
+
 }  // namespace
 }  // namespace tidepool::remat

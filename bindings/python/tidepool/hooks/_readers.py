@@ -159,7 +159,8 @@ class Readers:
     def _install_functions(self) -> None:
         """Wrap functions of C that are given the tensor that they read."""
         torch = self._torch
-        for owner, name in ((torch._C, "_data_address"), (torch.Generator, "set_state")):
+        for owner, name in ((torch._C, "_data_address"), (torch.Generator, "set_state"),
+                            (torch.Generator, "__setstate__")):
             if hasattr(owner, name):
                 self._put(owner, name, self._argument_reader(getattr(owner, name)))
         name = "_cuda_jiterator_compile_and_launch_kernel"
@@ -215,7 +216,9 @@ class Readers:
 
         @functools.wraps(original)
         def reader(*args, **kwargs):
-            with holding(map(find, (*args, *kwargs.values()))):
+            given = [*args, *kwargs.values()]
+            inside = [each for one in given if isinstance(one, tuple) for each in one]
+            with holding(map(find, given + inside)):
                 return call_as_caller(original, *args, **kwargs)
 
         return reader

@@ -409,8 +409,11 @@ def _unfit_schema(schema, function, torch) -> str:
         return "by its schema it writes, or returns a view of, an operand"
     if torch.Tag.nondeterministic_seeded in function.tags:
         return "it is tagged as drawing random numbers"
-    if not any("Tensor" in str(each.type) for each in schema.returns):
+    types = {str(each.type) for each in schema.returns if "Tensor" in str(each.type)}
+    if not types:
         return "it returns no tensor"
+    if not types <= {"Tensor", "Optional[Tensor]", "List[Tensor]"}:
+        return "it returns tensors in another way than by themselves or in lists"
     return ""
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import sysconfig
+import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _PIECE_BYTES = 1 << 20
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib",
+                                                          "platlib")})
 # Keys whose kernels compute no contents.
 _WITHOUT_CONTENTS = ("Autograd", "Autocast", "Fake", "Functionalize", "Meta", "Python")
 
@@ -63,11 +67,29 @@ class OperatorSources:
         """
         if library and not library.startswith(self._folder):
             return Path(library).name, digest_of([Path(library)])
-        files = {self._file(kernel) for kernel in self.kernels(operator)}
+        files = {self._file(each) for each in self._reached(self.kernels(operator))}
         paths = sorted(Path(each) for each in files if each)
         if not paths or not all(path.is_file() for path in paths):
             return "", ""
         return ", ".join(path.name for path in paths), digest_of(paths)
+
+    def _reached(self, kernels: Iterable[Callable]) -> list[Callable]:
+        """Return kernels with the functions in Python that they may call by their names.
+
+        Those of PyTorch, of Python, and of packages that are installed are left out, unless a
+        kernel lies in the same package.
+        """
+        found: dict[Callable, None] = {}
+        left = list(kernels)
+        packages = {_package(each) for each in left}
+        while left:
+            function = left.pop()
+            if function in found or self._file(function) is None:
+                continue
+            found[function] = None
+            left += [each for each in _named_in(function)
+                     if _package(each) in packages or not _is_installed(each)]
+        return list(found)
 
     def _file(self, kernel: Callable) -> str | None:
         """Return the file of a function that is not PyTorch's."""
@@ -75,6 +97,43 @@ class OperatorSources:
         if code is None or code.co_filename.startswith(self._folder):
             return None
         return code.co_filename
+
+
+def _package(function: Callable) -> str:
+    return str(getattr(function, "__module__", None)).partition(".")[0]
+
+
+def _is_installed(function: Callable) -> bool:
+    """Return whether it is of Python's library or of an installed package."""
+    file = inspect.getfile(inspect.unwrap(function))
+    return file.startswith(_INSTALLED)
+
+
+def _named_in(function: Callable) -> list[Callable]:
+    """Return the functions in Python that it has in closures, globals, or modules of these."""
+    code, names = function.__code__, function.__globals__
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    values = [*cells, *(names[name] for name in _names(code) if name in names)]
+    modules = [each for each in values if inspect.ismodule(each)]
+    values += [vars(module)[name] for module in modules for name in _names(code)
+               if name in vars(module)]
+    values += [each.func for each in values if isinstance(each, functools.partial)]
+    values += [getattr(each, "__wrapped__", None) for each in values]
+    return [getattr(each, "__func__", each) for each in values
+            if inspect.isfunction(each) or inspect.ismethod(each)]
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """Return the names that code uses, with that of functions inside of it."""
+    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return [*code.co_names, *(name for each in inner for name in _names(each))]
+
+
+def _is_filled(cell) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 def digest_of(paths: Iterable[Path]) -> str:

@@ -76,6 +76,28 @@ remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool wri
   return found;
 }
 
+remat::Storage* track_result(Engine& engine, c10::TensorImpl* tensor, remat::RootReason reason) {
+  if (tensor == nullptr || !is_supported(tensor)) return nullptr;
+  c10::StorageImpl* const storage = storage_of(tensor);
+  if (storage == nullptr) return nullptr;
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (!holds_block(data)) return nullptr;
+  if (host_is_foreign() &&
+      (engine_of(data.device()) != &engine || !engine.allocator().contains(data.get()))) {
+    return nullptr;
+  }
+  if (tensor->unsafe_storage().use_count() != 1) return nullptr;
+  remat::Storage* const tracked = start_tracking(engine.runtime(), storage, reason);
+  if (tracked == nullptr) return nullptr;  // an alias
+  // Kernels leave what they do not show as they found it, `mse_loss` of many numbers, for one.
+  if (shown_bytes(tensor) < storage->nbytes() && tensor->storage_offset() == 0 &&
+      tensor->is_non_overlapping_and_dense()) [[unlikely]] {
+    remat::ContentCheck& check = engine.runtime().call_context().contents.residency.check;
+    check.shows(*tracked->current, shown_bytes(tensor));
+  }
+  return tracked;
+}
+
 void track_results_elsewhere(std::span<c10::TensorImpl* const> results, const Engine* own) {
   if (UntrustedCall::any() || UntrustedHostCall::any() || in_region()) return;
   for (c10::TensorImpl* tensor : results) {

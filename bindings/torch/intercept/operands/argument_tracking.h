@@ -17,6 +17,10 @@ extern constinit thread_local bool t_in_optimizer;
 // tracked, it is tracked from now on, as a root. `written`: the operator is about to write it.
 remat::Storage* track_argument(Engine& engine, c10::TensorImpl* tensor, bool written);
 
+// Tracks an operator's result, as a root for `reason`; nullptr if it is not in fresh memory of the
+// engine's. Requires: the device's lock is held.
+remat::Storage* track_result(Engine& engine, c10::TensorImpl* tensor, remat::RootReason reason);
+
 // Tracks results of an operator whose operands lie on other devices than theirs, such as a copy
 // from the host: roots, which may leave. `own`: the engine of the operands, which tracks its own
 // results; nullptr: there is none. Code that nobody vouches for may write such results later, and

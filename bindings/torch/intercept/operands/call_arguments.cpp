@@ -26,6 +26,21 @@ bool CallArguments::Argument::covers_storage() const {
   return bytes == storage_of(tensor)->nbytes();
 }
 
+bool CallArguments::Argument::may_overlap_itself() const {
+  if (tensor->is_non_overlapping_and_dense()) return false;
+  absl::InlinedVector<std::pair<int64_t, int64_t>, 6> dimensions;  // strides and sizes
+  for (int64_t k = 0; k < tensor->dim(); ++k) {
+    if (tensor->size(k) > 1) dimensions.emplace_back(tensor->stride(k), tensor->size(k));
+  }
+  std::sort(dimensions.begin(), dimensions.end());
+  int64_t extent = 1;  // of the dimensions so far, in elements
+  for (const auto& [stride, size] : dimensions) {
+    if (stride < extent) return true;
+    extent += stride * (size - 1);
+  }
+  return false;
+}
+
 remat::Access CallArguments::Argument::access_by(const OperatorInfo& info) const {
   if (side_written) return remat::Access::kSideWrite;
   if (!written) return remat::Access::kRead;
@@ -129,7 +144,12 @@ bool CallArguments::all_are(remat::Role role) const {
   });
 }
 
-bool CallArguments::name_places_once() const {
+bool CallArguments::name_places_once(const OperatorInfo& info) const {
+  if (info.varies == Variation::kPlanes) {
+    return are_planes_distinct(*all_[1].tensor,
+                               info.qualified_name == "aten::max_unpool3d" ? 3 : 2);
+  }
+  // The written tensor, its indices, and the values.
   absl::InlinedVector<const c10::TensorImpl*, 4> indices;
   for (size_t k = 1; k + 1 < slots_; ++k) {
     // What the operator has written are other indices now.

@@ -46,6 +46,8 @@ class CallArguments {
 
     // Whether the tensor shows every byte of its storage exactly once.
     bool covers_storage() const;
+    // Whether the tensor may show a byte of its storage more than once.
+    bool may_overlap_itself() const;
     // How the operator uses its storage.
     remat::Access access_by(const OperatorInfo& info) const;
     // Which kind of slot describes it. `begins_pieces`: remat::OperatorCall::begins_pieces().
@@ -96,9 +98,9 @@ class CallArguments {
   bool cover_what_they_overwrite() const;
   // Whether all that are tracked have this role.
   bool all_are(remat::Role role) const;
-  // Of an operator whose arguments are the written tensor, its indices, and the values, once it has
-  // run: whether it has written each place once at most (bindings/torch/calls/indexed_places.h).
-  bool name_places_once() const;
+  // Of an operator of which depends_on_places() holds, once it has run: whether it has written each
+  // place once at most (bindings/torch/calls/indexed_places.h).
+  bool name_places_once(const OperatorInfo& info) const;
   // Equal for calls of the operator that take equally long.
   uint64_t timing_key(const OperatorInfo& info) const;
   // What the tensors show, and those of them that the operator writes.

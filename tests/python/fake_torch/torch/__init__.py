@@ -42,6 +42,9 @@ class Generator:
     def set_state(self, state):
         pass
 
+    def __setstate__(self, state):
+        pass
+
 
 class _Writer:
     def write_record(self, name, data, size):
