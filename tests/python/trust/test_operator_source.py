@@ -5,7 +5,6 @@ import sys
 import types
 
 import pytest
-
 from tidepool.trust import _operator_source
 
 FILES = {
