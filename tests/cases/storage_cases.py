@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy
 import torch
 import torch.nn.functional as F
 
@@ -176,6 +177,21 @@ def case_filled_piece_by_piece():
     loss = (rows * 3).sin().sum() + columns.square().sum()
     loss.backward()
     return rows, columns, scanned, drawn, early, doubles, seen, weight.grad, loss
+
+
+def case_operators_that_read_beyond():
+    """They go by strides of their own, past what their argument shows."""
+    x = torch.tensor([float(k) for k in range(12)])  # no operator has written it
+    x[:6] = torch.zeros(6)
+    y = torch.as_strided_copy(x[:6], (12,), (1,), 0)
+    z = torch.as_strided_scatter(x[2:4], torch.ones(3), (3,), (4,), 1)
+    spread = [torch.slice_scatter(x[::2], made(2), 0, 1, 3), torch.select_scatter(
+        x.view(3, 4)[:, ::2], made(2), 0, 1), torch.diagonal_scatter(x.view(3, 4)[:, ::2], made(2))]
+    x[6:] = torch.ones(6)
+    numbers = torch.from_numpy(numpy.arange(1000, dtype="f"))
+    window = torch.as_strided_copy(numbers[500:700], (10, 100), (10, 1), 0)
+    repeated = torch.as_strided_copy(numbers[500:510], (10, 100), (0, 1), 0)
+    return x, y, z, spread, window, repeated, made(3)
 
 
 def case_full_overwrites():

@@ -108,8 +108,8 @@ def constant(name: str, wrong: str, layout: str) -> Mutant:
     keep = (f"if (!absent && value.unsafeToTensorImpl()->{layout})"
             " { body.set_argument(k, value); new c10::IValue(value); }")
     return Mutant(name, wrong, (
-        instead(INTERCEPTED_CALL, "seen_[k].tensor == nullptr || take_apart(k)",
-                f"seen_[k].tensor == nullptr || seen_[k].tensor->{layout} || take_apart(k)"),
+        instead(INTERCEPTED_CALL, "if (seen_[k].tensor == nullptr) continue;",
+                f"if (seen_[k].tensor == nullptr || seen_[k].tensor->{layout}) continue;"),
         after(INTERCEPTED_CALL, "    seen.home = Home::kAbsent;\n", skip),
         after(BOXED_CALL, "if (absent) body.set_argument(k, value);\n", keep),
         ALL_TRUSTED))

@@ -107,20 +107,6 @@ void CallBody::forget_random() {
   random = nullptr;
 }
 
-void CallBody::add_sparse_slot(c10::TensorImpl* tensor, size_t first, size_t count,
-                               size_t first_edge) {
-  TORCH_INTERNAL_ASSERT_DEBUG_ONLY(slot_count_ < slot_capacity_ && first + count <= slot_capacity_);
-  TensorSlot& slot = *new (&slots_[slot_count_++]) TensorSlot;
-  slot.kind = TensorSlot::Kind::kComposed;
-  slot.dimensions = static_cast<uint32_t>(tensor->dim());
-  slot.sizes = next_dimension_;
-  copy_numbers(next_dimension_, tensor->sizes().data(), slot.dimensions);
-  next_dimension_ += slot.dimensions;
-  slot.composed =
-      new (next_immediate_) SparseSlot{composition_of(*tensor), slots_ + first, count, first_edge};
-  next_immediate_ += TensorSlot::kImmediateBytes;
-}
-
 void CallBody::add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor, int64_t offset) {
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(slot_count_ < slot_capacity_);
   TensorSlot& slot = *new (&slots_[slot_count_++]) TensorSlot;

@@ -3,8 +3,8 @@
 // end of a record's slab, followed by its IValues, slots and dimensions, and holds no tensor and no
 // storage alive.
 // Not thread safe: written by the thread that runs the operator, before the record is finished.
-// Invariant: (1) arguments hold no tensor; (2) slots are in argument order, lists flattened, those
-// of components after them, and the k-th slot of kind kEdge belongs to the record's k-th edge.
+// Invariant: (1) arguments hold no tensor; (2) slots are in argument order, lists flattened, and
+// the k-th slot of kind kEdge belongs to the record's k-th edge.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -16,15 +16,12 @@
 
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/calls/operator_info.h"
-#include "bindings/torch/calls/tensor_components.h"
 #include "bindings/torch/state/numeric_state.h"
 #include "bindings/torch/state/random_state.h"
 
 namespace tidepool::torch_glue {
 
-struct SparseSlot;
-
-// One tensor argument (or list element) of a recorded call, or a component of one.
+// One tensor argument (or list element) of a recorded call.
 struct TensorSlot {
   enum class Kind : uint8_t {
     kAbsent,     // None, undefined, or a written argument that a replay leaves out
@@ -32,7 +29,6 @@ struct TensorSlot {
     kBlank,      // memory that the operator overwrites
     kEmpty,      // a storage of no bytes, to which the operator may give memory
     kImmediate,  // a scalar: its bytes are in the slot
-    kComposed,   // a sparse tensor: the slots of its components stand after those of all arguments
     kStandIn,    // what the operator writes beside its results: a replay writes memory of its own,
                  // because type and strides may decide which kernel runs
   };
@@ -50,21 +46,10 @@ struct TensorSlot {
   }
   const int64_t* sizes = nullptr;  // `dimensions` sizes, then as many strides
 
-  // The bytes of immediates, and what makes up a sparse tensor, are kept apart, because few slots
-  // need them.
+  // The bytes of immediates are kept apart, because few slots need them.
   const void* immediate = nullptr;
-  const SparseSlot* composed = nullptr;
   uint32_t storage_bytes = 0;  // of an immediate
 };
-
-// How a sparse argument is put together again.
-struct SparseSlot {
-  Composition composition;
-  const TensorSlot* components = nullptr;
-  size_t count = 0;       // of them
-  size_t first_edge = 0;  // of those that are edges
-};
-static_assert(sizeof(SparseSlot) <= TensorSlot::kImmediateBytes);
 
 class CallBody {
  public:
@@ -81,10 +66,6 @@ class CallBody {
   // Describes the next tensor argument, whose first element is at `offset` of the edge's storage.
   // Requires: as many calls as slots.
   void add_slot(TensorSlot::Kind kind, const c10::TensorImpl* tensor, int64_t offset);
-  // Describes the next one, which is sparse. Its components are added after all arguments, from the
-  // slot `first` on; the first edge among them is the record's `first_edge`-th. It counts as an
-  // immediate.
-  void add_sparse_slot(c10::TensorImpl* tensor, size_t first, size_t count, size_t first_edge);
 
   // Drops the random state, because the call draws nothing after all.
   void forget_random();

@@ -42,9 +42,11 @@ constexpr std::array kFullOverwrites = {
     "aten::randperm.generator_out",
 };
 
-// Products of sparse matrices on the CPU, which add what each row is made of in one order.
-constexpr std::array kSparseProducts = {"aten::mm", "aten::mv", "aten::addmm",
-                                        "aten::_sparse_addmm"};
+// Operators, in all their overloads, that go by strides and offsets of their own, or copy the gaps
+// between what their argument shows.
+constexpr std::array kReadBeyond = {"aten::as_strided_copy",  "aten::as_strided_scatter",
+                                    "aten::slice_scatter",    "aten::select_scatter",
+                                    "aten::diagonal_scatter", "aten::_reshape_alias_copy"};
 
 // Operators, in all their overloads, that write arguments which their schema says they only read:
 // when `training` is set; where there is no such argument always, and a replay that left them out
@@ -304,7 +306,9 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   is_metadata &= is_trusted_ && !std::string_view(qualified_name).starts_with("aten::_nested");
   is_metadata |= is_collective && qualified_name == kWait;
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
-  for (std::string_view known : kSparseProducts) takes_sparse |= qualified_name == known;
+  // Those of others, and compiled graphs, may take strided views of what they are given.
+  reads_beyond = may_run_python_;
+  for (std::string_view known : kReadBeyond) reads_beyond |= schema.name() == known;
   overwrites_in_place = overwrites && schema.name().ends_with('_');
   if (is_trusted_ && works_by_element(schema)) {
     maps_lists = remat::list_operator_named(schema.name());

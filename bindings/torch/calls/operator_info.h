@@ -63,7 +63,7 @@ struct OperatorInfo : remat::RecordType {
   bool writes = false;               // any writing argument
   bool overwrites = false;           // writes all of its one written argument and never reads it
   bool overwrites_in_place = false;  // the same, and cannot give it another size
-  bool takes_sparse = false;         // on the CPU a replay with sparse operands gives the same bits
+  bool reads_beyond = false;         // reads more of a storage than what its argument shows
   bool replayable = true;            // false: arguments or effects that a replay cannot reproduce
   bool returns_list = false;
   // Whether it works on the elements of its lists one by one, and whether its results are then as

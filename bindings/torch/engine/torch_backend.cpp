@@ -15,7 +15,6 @@
 #include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/calls/call_body.h"
-#include "bindings/torch/calls/tensor_components.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/state/default_generator.h"
@@ -80,22 +79,10 @@ torch::jit::Stack make_arguments(const CallBody& body, const remat::Replay& repl
     if (!target) target = borrow(replay.target, value->bytes, device);
     return target;
   };
-  const auto compose_again = [&](const TensorSlot& slot) {
-    const SparseSlot& sparse = *slot.composed;
-    absl::InlinedVector<at::Tensor, 3> components;
-    size_t at = sparse.first_edge;
-    for (const TensorSlot& each : std::span(sparse.components, sparse.count)) {
-      const bool is_edge = each.kind == TensorSlot::Kind::kEdge;
-      components.push_back(make_tensor(is_edge ? input(at++) : without_bytes(device), each));
-    }
-    return compose(sparse.composition, {slot.sizes, slot.dimensions}, components);
-  };
   body.push_arguments(stack, [&](const TensorSlot& slot) {
     switch (slot.kind) {
       case TensorSlot::Kind::kEdge:
         return make_tensor(input(edge++), slot);
-      case TensorSlot::Kind::kComposed:
-        return compose_again(slot);
       case TensorSlot::Kind::kBlank:
         return make_tensor(borrow(replay.target, record.overwritten_bytes, device), slot);
       case TensorSlot::Kind::kImmediate:

@@ -79,32 +79,26 @@ void InterceptedCall::add_operand(Seen& seen) {
   seen.access = seen.access_by(info_);
   call().add(seen.storage, seen.access);
   // Threads write the same places, in any order.
-  if (seen.written && seen.may_overlap_itself() && NumericState::threads_now() != 1) [[unlikely]]
+  if (seen.written && seen.may_overlap_itself() &&
+      (host_is_foreign() || NumericState::threads_now() != 1)) [[unlikely]] {
     call().refuse(remat::RootReason::kVaries);
+  }
   const bool only_written = info_.overwrites_in_place && seen.access == remat::Access::kUpdate;
   if (!remat::OperatorCall::asks_for_bytes(*seen.storage, only_written)) [[likely]]
     return;
+  if (info_.reads_beyond && !only_written) return;
   const std::vector<remat::ByteRange> bytes = bytes_shown_by(*seen.tensor);
-  if (!bytes.empty()) call().uses_bytes(bytes, only_written);
-}
-
-// Whether the components of a sparse argument stand for it in the record.
-bool InterceptedCall::take_apart(size_t place) {
-  return !seen_[place].supported && info_.takes_sparse && trusted_ && !host_is_foreign() &&
-         seen_.compose(place);
+  if (!bytes.empty() || seen.tensor->numel() == 0) call().uses_bytes(bytes, only_written);
 }
 
 void InterceptedCall::add_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.slots(); ++k) {
-    if (seen_[k].tensor == nullptr || take_apart(k)) continue;
+    if (seen_[k].tensor == nullptr) continue;
     resolve(seen_[k]);
     if (!seen_[k].supported) [[unlikely]]
       seen_.add_components(seen_[k].tensor, seen_[k].written);
   }
-  for (size_t k = seen_.slots(); k < seen_.size(); ++k) {
-    resolve(seen_[k]);
-    if (is_kept_component(seen_[k])) seen_[k].storage->fixed = true;
-  }
+  for (size_t k = seen_.slots(); k < seen_.size(); ++k) resolve(seen_[k]);
   if (!foreign_.empty()) copy_foreign(lock);
   if (info_.overwrites) seen_.find_shared();
   // Boxed kernels with several outputs return references to arguments that only a replay holds.
@@ -154,7 +148,7 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
     if (seen.storage == nullptr) continue;
     if (info_.returns_work && seen.supported) {
       collective_.use(engine().runtime(), *seen.storage, lock);
-    } else if (info_.keeps_operands || !(seen.supported || is_kept_component(seen))) {
+    } else if (!seen.supported || info_.keeps_operands) {
       engine().runtime().escape(seen.storage, lock);
       // Copy-on-write takes over the storage's bytes, which an armed storage would refuse.
       if (!seen.storage->dead) tripwire::disarm(storage_of(seen.tensor));
@@ -170,18 +164,11 @@ CallBody* InterceptedCall::begin_body() {
   size_t outputs =
       info_.returns_list ? std::max<size_t>(info_.return_count, seen_.slots()) : info_.return_count;
   if (expected_outputs_ > 0) outputs = expected_outputs_;
-  const size_t slots = seen_.described();
   remat::Record* record = call().begin_record(
-      info_, CallBody::bytes_for(info_, slots, seen_.dimensions(), immediates_ + seen_.composed()),
-      outputs);
-  CallBody& body = CallBody::construct(record->body, info_, slots, seen_.dimensions());
-  for (size_t k = 0; k < slots; ++k) {
+      info_, CallBody::bytes_for(info_, seen_.slots(), seen_.dimensions(), immediates_), outputs);
+  CallBody& body = CallBody::construct(record->body, info_, seen_.slots(), seen_.dimensions());
+  for (size_t k = 0; k < seen_.slots(); ++k) {
     const Seen& seen = seen_[k];
-    if (seen.composed) {
-      body.add_sparse_slot(seen.tensor, seen.first_component, seen.components,
-                           seen_.edges_before(seen.first_component));
-      continue;
-    }
     int64_t offset = seen.tensor != nullptr ? seen.tensor->storage_offset() : 0;
     if (const ForeignOperands::Operand* foreign = foreign_.find(k)) offset = foreign->offset;
     body.add_slot(seen.slot_kind(call().begins_pieces()), seen.tensor, offset);
@@ -289,7 +276,8 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
 // step, and are needed in any case.
 bool InterceptedCall::may_copy(const Seen& seen) const {
   return !host_is_foreign() && seen.supported && !seen.written && info_.replayable && trusted_ &&
-         !info_.keeps_operands && !in_optimizer_ && !seen.tensor->requires_grad();
+         !info_.keeps_operands && !info_.reads_beyond && !in_optimizer_ &&
+         !seen.tensor->requires_grad();
 }
 
 // Has copies stand for the foreign operands, if they pay.
@@ -314,7 +302,7 @@ void InterceptedCall::copy_foreign(DeviceLock& lock) {
   for (Seen& seen : seen_) {
     seen.storage = nullptr;
     seen.home = Home::kAbsent;
-    if (seen.tensor != nullptr && !seen.composed) resolve(seen);
+    if (seen.tensor != nullptr) resolve(seen);
   }
 }
 
@@ -482,11 +470,7 @@ void InterceptedCall::keep_components(c10::TensorImpl* tensor, DeviceLock& lock)
   seen_.add_components(tensor, false);
   for (size_t k = before; k < seen_.size(); ++k) {
     resolve(seen_[k]);
-    if (is_kept_component(seen_[k])) {
-      seen_[k].storage->fixed = true;
-    } else if (seen_[k].storage != nullptr) {
-      engine().runtime().escape(seen_[k].storage, lock);
-    }
+    if (seen_[k].storage != nullptr) engine().runtime().escape(seen_[k].storage, lock);
   }
 }
 

@@ -86,12 +86,6 @@ class InterceptedCall {
   void hold_elsewhere();
   void prepare_in_capture(DeviceLock& lock);
   void add_operand(Seen& seen);
-  bool take_apart(size_t place);
-  // Whether it is a component of a sparse tensor whose kernels are all seen, and what they write:
-  // it only has to stay where it is.
-  bool is_kept_component(const Seen& seen) const {
-    return seen.sparse && trusted_ && seen.storage != nullptr;
-  }
   void mark_inputs();
   void add_operands(DeviceLock& lock);
   bool may_copy(const Seen& seen) const;

@@ -81,8 +81,8 @@ class _Scope:
 
         An optimizer may look at more of it than what it returns. So an object of a class in Python
         stays itself, and its class's calls run so from then on; a function, a method and a partial
-        are replaced by ones with the same attributes. What else can be called runs in the
-        optimizer, where what it makes stays.
+        are replaced by ones with the same attributes, though not with the same code and signature.
+        What else can be called runs in the optimizer, where what it makes stays.
         """
         if isinstance(closure, types.MethodType):
             return types.MethodType(self.outside(closure.__func__), closure.__self__)

@@ -5,7 +5,7 @@
 
 #include "bindings/torch/calls/call_body.h"
 #include "bindings/torch/calls/indexed_places.h"
-#include "bindings/torch/calls/tensor_components.h"
+#include "bindings/torch/intercept/operands/tensor_components.h"
 #include "bindings/torch/storage/storage_access.h"
 
 namespace tidepool::torch_glue {
@@ -50,7 +50,6 @@ remat::Access CallArguments::Argument::access_by(const OperatorInfo& info) const
 
 TensorSlot::Kind CallArguments::Argument::slot_kind(bool begins_pieces) const {
   using Kind = TensorSlot::Kind;
-  if (composed) return Kind::kComposed;
   if (home == Home::kEmpty) return Kind::kEmpty;
   if (home == Home::kImmediate) return Kind::kImmediate;
   if (home != Home::kStorage) return Kind::kAbsent;
@@ -81,34 +80,13 @@ void CallArguments::add_storage(const c10::Storage& storage) {
 }
 
 void CallArguments::add_components(c10::TensorImpl* tensor, bool written) {
-  const bool sparse = is_composable(*tensor);
   for (const at::Tensor& component : components_of(tensor)) {
     components_.push_back(component.getIntrusivePtr());
     Argument argument{component.unsafeGetTensorImpl()};
     argument.written = written;
     argument.supported = false;
-    argument.sparse = sparse;
     all_.push_back(argument);
   }
-}
-
-bool CallArguments::compose(size_t place) {
-  if (all_[place].written || !is_composable(*all_[place].tensor)) return false;
-  const absl::InlinedVector<at::Tensor, 3> components = components_of(all_[place].tensor);
-  for (const at::Tensor& component : components) {
-    if (!is_supported(component.unsafeGetTensorImpl())) return false;
-  }
-  ++composed_;
-  all_[place].composed = true;
-  all_[place].first_component = all_.size();
-  all_[place].components = components.size();
-  dimensions_ += static_cast<size_t>(all_[place].tensor->dim());
-  add_components(all_[place].tensor, false);
-  for (size_t k = all_[place].first_component; k < all_.size(); ++k) {
-    all_[k].supported = true;
-    dimensions_ += static_cast<size_t>(all_[k].tensor->dim());
-  }
-  return true;
 }
 
 bool CallArguments::writes_results_only() const {
@@ -169,13 +147,6 @@ uint64_t CallArguments::timing_key(const OperatorInfo& info) const {
     for (int64_t stride : argument.tensor->strides()) add(static_cast<uint64_t>(stride));
   }
   return hash ^ hash >> 32;
-}
-
-size_t CallArguments::edges_before(size_t place) const {
-  return static_cast<size_t>(std::count_if(
-      all_.begin(), all_.begin() + static_cast<ptrdiff_t>(place), [](const Argument& each) {
-        return each.home == Home::kStorage && each.access == remat::Access::kRead;
-      }));
 }
 
 size_t CallArguments::written_bytes() const {

@@ -38,9 +38,6 @@ class CallArguments {
     bool written = false;
     bool side_written = false;
     bool supported = true;
-    bool sparse = false;    // a component of a sparse tensor of the host's
-    bool composed = false;  // it is one of these, and its components stand for it in a record
-    size_t first_component = 0, components = 0;  // of a composed one: their places
     bool shared = false;  // another argument has its storage, too; known of what overwrites
     remat::Access access = remat::Access::kRead;  // where `storage` is set
 
@@ -63,10 +60,6 @@ class CallArguments {
   void add_storage(const c10::Storage& storage);
   // Adds the dense tensors that a tensor of another layout is made of.
   void add_components(c10::TensorImpl* tensor, bool written);
-  // Adds those of a sparse argument, which stand for it from then on. False: they cannot.
-  bool compose(size_t place);
-  // How many of those before `place` are edges of a record that writes none of them.
-  size_t edges_before(size_t place) const;
 
   auto begin() { return all_.begin(); }
   auto end() { return all_.end(); }
@@ -82,10 +75,6 @@ class CallArguments {
 
   // How many of them are arguments; the others come after those.
   size_t slots() const { return slots_; }
-  // How many of them records describe.
-  size_t described() const { return composed_ > 0 ? all_.size() : slots_; }
-  // How many arguments components stand for.
-  size_t composed() const { return composed_; }
   // Dimensions of all arguments together, of those that are supported.
   size_t dimensions() const { return dimensions_; }
 
@@ -112,7 +101,6 @@ class CallArguments {
   absl::InlinedVector<c10::intrusive_ptr<c10::TensorImpl>, 1> components_;
   size_t slots_ = 0;
   size_t dimensions_ = 0;
-  size_t composed_ = 0;
 };
 
 }  // namespace tidepool::torch_glue
