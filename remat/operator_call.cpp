@@ -43,7 +43,6 @@ void OperatorCall::add(Storage* storage, Access access) {
   operands_.push_back({storage, access});
   writes_ |= access != Access::kRead;
   evicted_ |= storage->evicted;
-  in_pieces_ |= storage->in_pieces;
   watched_ |= contents_.residency.watch.watches(*storage);
   edges_ += access == Access::kRead || access == Access::kUpdate;
 }
@@ -150,9 +149,10 @@ const OperatorCall::UsedBytes* OperatorCall::used_of(const Operand& operand) con
 void OperatorCall::end_pieces(DeviceLock& lock) {
   for (const Operand& operand : operands_) {
     Storage& storage = *operand.storage;
-    if (storage.dead || !storage.in_pieces) continue;
+    if (!storage.in_pieces || storage.dead) [[likely]]
+      continue;
     Pieces& pieces = contents_.residency.pieces;
-    if (storage.current->producer == nullptr) {  // a limit has made it a root
+    if (storage.current->producer == nullptr) {  // a limit, or a root that died, has made it one
       pieces.forget(storage);
       continue;
     }
@@ -202,8 +202,7 @@ bool OperatorCall::prepare(DeviceLock& lock) {
     // may restore something from what is about to be written.
     const bool has_streams = contents_.replay_order.has_streams();
     if (has_streams) order_operands(lock);
-    if (in_pieces_) [[unlikely]]
-      end_pieces(lock);
+    end_pieces(lock);
     while (writes_ && protect_written(lock)) {
       if (!has_streams || !order_operands(lock)) break;
     }

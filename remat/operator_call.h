@@ -151,12 +151,11 @@ class OperatorCall {
   const char* place_ = nullptr;
   uint64_t settlements_ = 0;  // when the call was prepared
   StepHistory::Call foreseen_;
-  size_t edges_ = 0;        // operands that are read or updated
-  bool writes_ = false;     // one of the operands
-  bool evicted_ = false;    // one of the operands, when it was added
-  bool watched_ = false;    // one of the operands (ContentWatch)
-  bool in_pieces_ = false;  // one of the operands, when it was added (Pieces)
-  bool refused_ = false;    // by the caller, or because of an operand
+  size_t edges_ = 0;      // operands that are read or updated
+  bool writes_ = false;   // one of the operands
+  bool evicted_ = false;  // one of the operands, when it was added
+  bool watched_ = false;  // one of the operands (ContentWatch)
+  bool refused_ = false;  // by the caller, or because of an operand
   bool prepared_ = false;
   bool finished_ = false;
   bool begins_pieces_ = false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "allocator/base/check.h"
+
 namespace tidepool::remat {
 
 namespace {
@@ -72,6 +74,22 @@ bool Pieces::add(Storage& storage, std::span<const ByteRange> bytes) {
       !ranges.empty() && ranges.front().begin == 0 && ranges.front().end >= storage.current->bytes;
   if (!fits || complete) erase(storage);
   return fits;
+}
+
+void Pieces::check_invariants(size_t storages) const {
+  TIDEPOOL_CHECK(written_.size() == storages, "invariant 1: %zu entries, %zu storages in pieces",
+                 written_.size(), storages);
+  size_t ranges = 0;
+  for (const auto& [storage, written] : written_) {
+    TIDEPOOL_CHECK(storage->in_pieces, "invariant 1: an entry of a storage that is whole");
+    ranges += written.size();
+    for (size_t k = 0; k < written.size(); ++k) {
+      TIDEPOOL_CHECK(
+          written[k].begin < written[k].end && (k == 0 || written[k - 1].end < written[k].begin),
+          "invariant 2: range %zu of %zu", k, written.size());
+    }
+  }
+  TIDEPOOL_CHECK(ranges == ranges_, "%zu ranges, %zu counted", ranges, ranges_);
 }
 
 }  // namespace tidepool::remat

@@ -4,8 +4,8 @@
 // would come back as something else. So they stay until the last byte is written
 // (Storage::in_pieces), and become a root where an operator reads more than what has been written.
 // Not thread safe: the device's lock is held.
-// Invariant: a storage has an entry if and only if it is `in_pieces`; an entry's ranges are in
-// order, not empty, and do not touch.
+// Invariants (check_invariants()): (1) a storage has an entry if and only if it is `in_pieces`;
+// (2) an entry's ranges are in order, not empty, and do not touch.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +45,8 @@ class Pieces {
       erase(storage);
   }
 
+  // `storages`: how many are in_pieces.
+  void check_invariants(size_t storages) const;
   size_t bookkeeping_bytes() const { return bytes_of(written_) + ranges_ * sizeof(ByteRange); }
 
  private:

@@ -339,7 +339,9 @@ void Residency::check_invariants(const LineageStore& store) const {
   }
   size_t expected = 0;
   size_t absent = 0;
+  size_t in_pieces = 0;
   store.for_each_storage([&](const Storage& storage) {
+    in_pieces += storage.in_pieces;
     if (storage.current == nullptr) return;
     absent += storage.absent ? storage.current->bytes : 0;
     const bool in_list = !storage.evicted && storage.current->producer != nullptr;
@@ -351,6 +353,7 @@ void Residency::check_invariants(const LineageStore& store) const {
     TIDEPOOL_CHECK(allocator_.owner(storage.address) == &storage,
                    "invariant 3: block %p is not its storage's", storage.address);
   });
+  pieces.check_invariants(in_pieces);
   TIDEPOOL_CHECK(listed == expected, "invariant 1: %zu listed, %zu expected", listed, expected);
   TIDEPOOL_CHECK(absent == absent_bytes_, "invariant 4: %zu bytes absent, %zu counted", absent,
                  absent_bytes_);

@@ -187,11 +187,14 @@ def case_operators_that_read_beyond():
     z = torch.as_strided_scatter(x[2:4], torch.ones(3), (3,), (4,), 1)
     spread = [torch.slice_scatter(x[::2], made(2), 0, 1, 3), torch.select_scatter(
         x.view(3, 4)[:, ::2], made(2), 0, 1), torch.diagonal_scatter(x.view(3, 4)[:, ::2], made(2))]
+    spread += [torch.ops.aten.copy(x[::2], made(6)),
+               *torch.ops.aten._foreach_copy([x[1::2]], [made(6)])]
+    gaps = [each.as_strided((8,), (1,)) for each in spread[-2:]]
     x[6:] = torch.ones(6)
     numbers = torch.from_numpy(numpy.arange(1000, dtype="f"))
     window = torch.as_strided_copy(numbers[500:700], (10, 100), (10, 1), 0)
     repeated = torch.as_strided_copy(numbers[500:510], (10, 100), (0, 1), 0)
-    return x, y, z, spread, window, repeated, made(3)
+    return x, y, z, spread, gaps, window, repeated, made(3)
 
 
 def case_full_overwrites():

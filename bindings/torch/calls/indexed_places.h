@@ -17,7 +17,7 @@ bool are_places_distinct(const c10::TensorImpl& written,
                          c10::ArrayRef<const c10::TensorImpl*> indices);
 
 // The same for what `max_unpool2d` and `max_unpool3d` write: each plane of the last `dimensions`
-// dimensions of `indices` names places of a plane of its own. O(indices + places / 64).
+// dimensions of `indices` names places of a plane of its own. O(indices + planes * places / 64).
 bool are_planes_distinct(const c10::TensorImpl& indices, int64_t dimensions);
 
 }  // namespace tidepool::torch_glue

@@ -44,9 +44,14 @@ constexpr std::array kFullOverwrites = {
 
 // Operators, in all their overloads, that go by strides and offsets of their own, or copy the gaps
 // between what their argument shows.
-constexpr std::array kReadBeyond = {"aten::as_strided_copy",  "aten::as_strided_scatter",
-                                    "aten::slice_scatter",    "aten::select_scatter",
-                                    "aten::diagonal_scatter", "aten::_reshape_alias_copy"};
+constexpr std::array kReadBeyond = {"aten::copy",
+                                    "aten::_foreach_copy",
+                                    "aten::as_strided_copy",
+                                    "aten::as_strided_scatter",
+                                    "aten::slice_scatter",
+                                    "aten::select_scatter",
+                                    "aten::diagonal_scatter",
+                                    "aten::_reshape_alias_copy"};
 
 // Operators, in all their overloads, that write arguments which their schema says they only read:
 // when `training` is set; where there is no such argument always, and a replay that left them out

@@ -273,11 +273,11 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
 }
 
 // Whether a copy may stand for a foreign operand. Parameters are not copied: they change with each
-// step, and are needed in any case.
+// step, and are needed in any case. A copy has only what the operand shows.
 bool InterceptedCall::may_copy(const Seen& seen) const {
+  const bool suffices = !info_.reads_beyond || seen.covers_storage();
   return !host_is_foreign() && seen.supported && !seen.written && info_.replayable && trusted_ &&
-         !info_.keeps_operands && !info_.reads_beyond && !in_optimizer_ &&
-         !seen.tensor->requires_grad();
+         suffices && !info_.keeps_operands && !in_optimizer_ && !seen.tensor->requires_grad();
 }
 
 // Has copies stand for the foreign operands, if they pay.

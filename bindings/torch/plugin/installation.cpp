@@ -15,18 +15,18 @@
 namespace tidepool::torch_glue {
 namespace {
 
-// Whether a child would have to run something again.
-bool is_anything_evicted() {
+// Whether a child might have to run something again: what could be evicted may be by then.
+bool may_be_restored() {
   bool found = false;
   for_each_engine([&](Engine& engine) {
     DeviceLock lock(engine.mutex());
-    found |= engine.runtime().call_context().contents.residency.absent_bytes() > 0;
+    found |= engine.runtime().has_lineage();
   });
   return found;
 }
 
 void before_fork() {
-  if (!host_is_foreign() && is_anything_evicted()) end_thread_pool();
+  if (!host_is_foreign() && may_be_restored()) end_thread_pool();
   for_each_engine([](Engine& engine) { engine.allocator().before_fork(); });
   PendingCollectives::instance().before_fork();
 }

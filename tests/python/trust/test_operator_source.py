@@ -1,4 +1,4 @@
-"""What defines an operator in Python: the files of all functions that it calls by name."""
+"""What defines an operator in Python: the files of all functions that it names."""
 
 import importlib
 import sys
@@ -21,21 +21,42 @@ def timed(function):
 def work(x):
     return x * 2
 """,
+    "source_class.py": """
+class Scale:
+    def run(self, x):
+        return x
+""",
+    "source_default.py": """
+def same(x):
+    return x
+""",
     "source_operator.py": """
 import functools
 import json
+import os
+import math
 import source_helper
+from source_class import Scale
 from source_decorator import timed
+from source_default import same
 
-def scale(x, by):
-    return [source_helper.work(x) * by for _ in range(1)][0]
+class Lazy:
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+lazy = Lazy()
+root = functools.wraps(math.sqrt)(lambda x: math.sqrt(x))
+
+def scale(x, by, then=same):
+    return then([source_helper.work(x) * by for _ in range(1)][0])
 
 tripled = functools.partial(scale, by=3)
 
 @timed
 def kernel(x):
     json.dumps({})
-    return tripled(x)
+    os.getenv("HOME")
+    return Scale().run(tripled(root(x))) if lazy else x
 
 def unused(x):
     return x

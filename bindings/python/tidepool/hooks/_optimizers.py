@@ -81,17 +81,19 @@ class _Scope:
 
         An optimizer may look at more of it than what it returns. So an object of a class in Python
         stays itself, and its class's calls run so from then on; a function, a method and a partial
-        are replaced by ones with the same attributes, though not with the same code and signature.
+        are replaced by ones with the same attributes, though without their code and signature.
         What else can be called runs in the optimizer, where what it makes stays.
         """
         if isinstance(closure, types.MethodType):
             return types.MethodType(self.outside(closure.__func__), closure.__self__)
         if type(closure) is functools.partial:
-            made = functools.partial(self.outside(closure.func), *closure.args, **closure.keywords)
-            made.__dict__ = closure.__dict__
-            return made
+            bound = functools.partial(self.outside(closure.func), *closure.args, **closure.keywords)
+            bound.__dict__ = closure.__dict__
+            return bound
         if isinstance(closure, types.FunctionType):
-            return self._function_outside(closure)
+            run = self._function_outside(closure)
+            run.__dict__ = closure.__dict__  # what either gets later, the other has, too
+            return run
         self._call_outside(type(closure))
         return closure
 
@@ -100,11 +102,11 @@ class _Scope:
         owner: Any = next(each for each in kind.__mro__ if "__call__" in vars(each))
         call = vars(owner)["__call__"]
         if isinstance(call, types.FunctionType) and call not in self._outside:
-            with contextlib.suppress(TypeError):
+            with contextlib.suppress(AttributeError, TypeError):
                 owner.__call__ = self._function_outside(call)
 
     def _function_outside(self, closure: types.FunctionType) -> Callable:
-        @functools.wraps(closure, updated=())
+        @functools.wraps(closure)
         def run(*args, **kwargs):
             depth = getattr(self._local, "depth", 0)
             if depth == 0:
@@ -118,7 +120,6 @@ class _Scope:
                 self._plugin.optimizer_scope(_ENTER)
 
         self._outside.add(run)
-        run.__dict__ = closure.__dict__  # what either gets later, the other has, too
         return run
 
 

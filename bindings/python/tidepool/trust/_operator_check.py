@@ -112,11 +112,17 @@ class OperatorCheck:
         self._on = False
         for name, operator in self._operators.items():
             if operator is not None and not operator.found.reason:
-                source = self._sources.describe(name, self._library_of(name))
-                operator.found.source, operator.found.digest = source
-                if not source[1]:
-                    operator.found.reason = "its library, or the file of its source, is not known"
+                self._describe(name, operator.found)
         return {name: each.found for name, each in self._operators.items() if each is not None}
+
+    def _describe(self, name: str, found: Checked) -> None:
+        """Note what defines an operator, or that it is not known."""
+        try:
+            found.source, found.digest = self._sources.describe(name, self._library_of(name))
+        except Exception as problem:  # of the job's own objects
+            found.reason = f"what defines it cannot be looked at ({problem})"
+        if not found.reason and not found.digest:
+            found.reason = "its library, or the file of its source, is not known"
 
     def _operator(self, function) -> _Operator | None:
         """Return what is known of an operator of the job's; None of another one."""

@@ -74,7 +74,7 @@ class OperatorSources:
         return ", ".join(path.name for path in paths), digest_of(paths)
 
     def _reached(self, kernels: Iterable[Callable]) -> list[Callable]:
-        """Return kernels with the functions in Python that they may call by their names.
+        """Return kernels with the functions in Python that they may call by names.
 
         Those of PyTorch, of Python, and of packages that are installed are left out, unless a
         kernel lies in the same package.
@@ -87,8 +87,7 @@ class OperatorSources:
             if function in found or self._file(function) is None:
                 continue
             found[function] = None
-            left += [each for each in _named_in(function)
-                     if _package(each) in packages or not _is_installed(each)]
+            left += [each for each in _named_in(function) if _is_followed(each, packages)]
         return list(found)
 
     def _file(self, kernel: Callable) -> str | None:
@@ -103,24 +102,41 @@ def _package(function: Callable) -> str:
     return str(getattr(function, "__module__", None)).partition(".")[0]
 
 
-def _is_installed(function: Callable) -> bool:
-    """Return whether it is of Python's library or of an installed package."""
-    file = inspect.getfile(inspect.unwrap(function))
-    return file.startswith(_INSTALLED)
+def _is_followed(function: types.FunctionType, packages: set[str]) -> bool:
+    """Return whether it has a file, and is of a kernel's package or of none that is installed."""
+    file = function.__code__.co_filename
+    is_own = _package(function) in packages or not file.startswith(_INSTALLED)
+    return is_own and Path(file).is_file()
 
 
-def _named_in(function: Callable) -> list[Callable]:
-    """Return the functions in Python that it has in closures, globals, or modules of these."""
-    code, names = function.__code__, function.__globals__
-    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-    values = [*cells, *(names[name] for name in _names(code) if name in names)]
-    modules = [each for each in values if inspect.ismodule(each)]
-    values += [vars(module)[name] for module in modules for name in _names(code)
-               if name in vars(module)]
+def _named_in(function: Callable) -> list[types.FunctionType]:
+    """Return the functions in Python in its closure and defaults, and those that it names.
+
+    Names are those of globals, and of what is in modules and classes among these. What it imports
+    when it runs is left out, because that is not there before.
+    """
+    names = _names(function.__code__)
+    values = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    values += [function.__globals__[name] for name in names if name in function.__globals__]
+    owners = [each for each in values if inspect.ismodule(each) or inspect.isclass(each)]
+    known: set[int] = set()
+    while owners:
+        owner = owners.pop()
+        if id(owner) in known:
+            continue
+        known.add(id(owner))
+        inside = vars(owner)
+        members = ([inside[name] for name in names if name in inside]
+                   if inspect.ismodule(owner) else list(inside.values()))
+        values += members
+        owners += [each for each in members if inspect.ismodule(each) or inspect.isclass(each)]
     values += [each.func for each in values if isinstance(each, functools.partial)]
-    values += [getattr(each, "__wrapped__", None) for each in values]
-    return [getattr(each, "__func__", each) for each in values
-            if inspect.isfunction(each) or inspect.ismethod(each)]
+    values += [inspect.getattr_static(each, "__wrapped__", None) for each in values]
+    values = [getattr(each, "__func__", each)
+              if isinstance(each, (types.MethodType, classmethod, staticmethod)) else each
+              for each in values]
+    return [each for each in values if isinstance(each, types.FunctionType)]
 
 
 def _names(code: types.CodeType) -> list[str]:
