@@ -9,8 +9,7 @@ namespace tidepool::remat {
 namespace {
 
 // The first of the ranges that ends behind `place`.
-template <class Ranges>
-auto first_behind(Ranges& ranges, size_t place) {
+auto first_behind(const std::vector<ByteRange>& ranges, size_t place) {
   return std::upper_bound(ranges.begin(), ranges.end(), place,
                           [](size_t at, const ByteRange& range) { return at < range.end; });
 }

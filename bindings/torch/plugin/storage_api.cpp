@@ -132,8 +132,7 @@ int tidepool_state(void* pointer) {
   DeviceLock lock(engine->mutex());
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const bool ours =
-      is_evicted(data) || (data.get_deleter() == &delete_block &&
-                           (data.get() == nullptr || engine->allocator().contains(data.get())));
+      is_ours(data) && (data.get() == nullptr || engine->allocator().contains(data.get()));
   if (!ours) return -1;
   const remat::Storage* tracked = find_tracked(*engine, storage);
   if (tracked == nullptr) return 0;
