@@ -139,7 +139,7 @@ void* BudgetedAllocator::allocate(size_t bytes, PlacementHint hint, StreamId str
     address = parts_->allocate(lock, bytes, hint, stream);
   }
   if (poison_) [[unlikely]]
-    parts_->arena.poison(address, bytes);
+    parts_->arena.poison_fresh(address, bytes);
   return address;
 }
 

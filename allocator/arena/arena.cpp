@@ -10,7 +10,11 @@
 namespace tidepool {
 namespace {
 
+// Each fresh block is filled with another of these than the block before: a result that depends on
+// bytes that nobody wrote is another one when it is computed again. They make negative floats,
+// large but no NaN, and negative integers.
 constexpr unsigned char kPoison = 0xFB;
+constexpr unsigned char kFreshValues = 8;
 
 // Bins may keep one part in so many of the budget from being merged.
 constexpr size_t kBinsShare = 16;
@@ -208,6 +212,13 @@ void Arena::note_reserved() {
 
 void Arena::poison(void* address, size_t bytes) {
   if (!streams.is_suspended()) space.fill(Address::of(address), bytes, kPoison);
+}
+
+void Arena::poison_fresh(void* address, size_t bytes) {
+  const unsigned turn = fresh_blocks_.fetch_add(1, std::memory_order_relaxed) % kFreshValues;
+  if (!streams.is_suspended()) {
+    space.fill(Address::of(address), bytes, static_cast<unsigned char>(kPoison - turn));
+  }
 }
 
 AllocatorStatistics Arena::statistics() const {

@@ -159,6 +159,8 @@ struct Arena {
   // Overwrites the bytes with a pattern, for debugging; does nothing while the order of streams is
   // suspended.
   void poison(void* address, size_t bytes);
+  // The same with a pattern that differs from that of the last call. Thread-safe.
+  void poison_fresh(void* address, size_t bytes);
   AllocatorStatistics statistics() const;
   std::vector<BlockView> block_views() const;
   // Drops the budget and the reclaimer, for a forked child.
@@ -173,7 +175,8 @@ struct Arena {
   [[noreturn]] void refuse_address(const void* address) const;
   void release_passed();
 
-  size_t batch_blocks_ = 0;  // freed since poll(), and used by other streams
+  size_t batch_blocks_ = 0;                 // freed since poll(), and used by other streams
+  std::atomic<unsigned> fresh_blocks_ = 0;  // that were poisoned
 };
 
 }  // namespace tidepool

@@ -189,6 +189,22 @@ TEST_CASE("freed bytes are poisoned where asked for") {
   CHECK(bytes[255] == 0xFB);
 }
 
+TEST_CASE("two fresh blocks are poisoned with different bytes") {
+  PrivateHostSpace space(kPage);
+  DeviceMutex mutex;
+  AllocatorConfig config = config_of(8);
+  config.poison = true;
+  BudgetedAllocator allocator(space, mutex, config);
+  auto* bytes = static_cast<unsigned char*>(allocator.allocate(256));
+  const unsigned char first = bytes[0];
+  CHECK(bytes[255] == first);
+  allocator.free(bytes);
+  auto* again = static_cast<unsigned char*>(allocator.allocate(256));
+  CHECK(again == bytes);
+  CHECK(again[0] != first);
+  CHECK(again[255] == again[0]);
+}
+
 // Counts the blocks whose bytes are poisoned by the time that it hears that they are free.
 struct PoisonObserver final : RelayingObserver {
   PoisonObserver() : RelayingObserver(nullptr) {}

@@ -171,7 +171,7 @@ SETTINGS = (
     Setting("allocator", "NAME", ALLOCATORS[0], "what serves requests on cuda: arena or native",
             "`native`: PyTorch's own allocator serves every request, under the budget; to tell an "
             "allocator's fault from others.", entry="allocator", choices=ALLOCATORS),
-    Setting("poison", "1 or 0", "0", "overwrite freed memory, for tests", entry="poison"),
+    Setting("poison", "1 or 0", "0", "overwrite fresh and freed memory, for tests", entry="poison"),
 )
 KEYS = tuple(setting.key for setting in SETTINGS)
 NEED_EVICTION = tuple(setting.key for setting in SETTINGS if setting.needs_eviction)
