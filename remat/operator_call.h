@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -40,8 +41,8 @@ class OperatorCall {
   // Says which bytes of the operand that was added last the operator uses. `only_written`: it
   // writes all of these, and reads nothing of the storage by this operand. Where nothing is said,
   // it may read all. Requires: lock held.
-  void uses_bytes(std::span<const ByteRange> bytes, bool only_written) {
-    used_.push_back({operands_.size() - 1, {bytes.begin(), bytes.end()}, only_written});
+  void uses_bytes(ByteRanges bytes, bool only_written) {
+    used_.push_back({operands_.size() - 1, std::move(bytes), only_written});
   }
   // Whether the operand that the call updates is now one that it overwrites, although it writes
   // only a part: it is the first piece. Requires: prepare() returned true.
@@ -103,7 +104,7 @@ class OperatorCall {
  private:
   struct UsedBytes {
     size_t operand = 0;
-    std::vector<ByteRange> bytes;
+    ByteRanges bytes;
     bool only_written = false;
   };
   static bool writes(const Operand& operand) { return operand.access != Access::kRead; }

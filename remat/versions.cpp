@@ -91,7 +91,7 @@ void Versions::start_recorded_version(Storage& storage, Record& record) {
   contents_.residency.list(storage);
 }
 
-void Versions::start_piece(Storage& storage, Record& record, std::span<const ByteRange> written) {
+void Versions::start_piece(Storage& storage, Record& record, const ByteRanges& written) {
   Pieces& pieces = contents_.residency.pieces;
   const bool is_first_write = !pieces.meets(storage, written);
   const uint32_t before = storage.versions;

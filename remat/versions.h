@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "remat/restore/contents.h"
 #include "remat/restore/restorer.h"
@@ -51,7 +50,7 @@ class Versions {
   void start_recorded_version(Storage& storage, Record& record);
   // The same for an operator that has written these bytes, and read none of them, of contents that
   // are filled piece by piece (Pieces).
-  void start_piece(Storage& storage, Record& record, std::span<const ByteRange> written);
+  void start_piece(Storage& storage, Record& record, const ByteRanges& written);
 
   // Ends a storage that the framework has freed. `address`: its bytes; nullptr if it was evicted.
   // True: the bytes are kept, and the caller must not free them.

@@ -5,11 +5,10 @@
 // (Storage::in_pieces), and become a root where an operator reads more than what has been written.
 // Not thread safe: the device's lock is held.
 // Invariants (check_invariants()): (1) a storage has an entry if and only if it is `in_pieces`;
-// (2) an entry's ranges are in order, not empty, and do not touch.
+// (2) an entry's ranges are in order, not empty, do not touch, and lie within its period.
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -24,20 +23,28 @@ struct ByteRange {
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
+// Ranges that do not repeat (`period` is 0), or that do every `period` bytes from the start of a
+// storage to its end, and end within the first period. So lie the columns of a matrix.
+struct ByteRanges {
+  std::vector<ByteRange> ranges;
+  size_t period = 0;
+};
+
 class Pieces {
  public:
   // More ranges than this are not kept for a storage.
   static constexpr size_t kMostRanges = 1024;
 
-  // Whether all of the bytes have been written.
-  bool covers(const Storage& storage, std::span<const ByteRange> bytes) const;
-  // Whether any of the bytes has been written.
-  bool meets(const Storage& storage, std::span<const ByteRange> bytes) const;
+  // Whether all of the bytes have been written; false, too, where it cannot be told, because only
+  // the bytes repeat, or with another period than what has been written.
+  bool covers(const Storage& storage, const ByteRanges& bytes) const;
+  // Whether any of the bytes has been written; true where it cannot be told.
+  bool meets(const Storage& storage, const ByteRanges& bytes) const;
 
   // Notes that the bytes have been written, of a storage whose filling has begun or begins now. It
-  // is `in_pieces` afterwards unless nothing is missing. False: there are too many ranges, and the
-  // storage is forgotten.
-  bool add(Storage& storage, std::span<const ByteRange> bytes);
+  // is `in_pieces` afterwards unless nothing is missing. False: there are too many ranges, or these
+  // repeat in another way than the earlier ones, and the storage is forgotten.
+  bool add(Storage& storage, const ByteRanges& bytes);
 
   // The storage has other contents, or none.
   void forget(Storage& storage) {
@@ -50,11 +57,10 @@ class Pieces {
   size_t bookkeeping_bytes() const { return bytes_of(written_) + ranges_ * sizeof(ByteRange); }
 
  private:
-  using Ranges = std::vector<ByteRange>;
-  static void insert(Ranges& ranges, ByteRange fresh);
+  static void insert(std::vector<ByteRange>& ranges, ByteRange fresh);
   void erase(Storage& storage);
 
-  absl::flat_hash_map<const Storage*, Ranges> written_;
+  absl::flat_hash_map<const Storage*, ByteRanges> written_;
   size_t ranges_ = 0;  // of all storages
 };
 

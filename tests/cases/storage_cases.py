@@ -179,6 +179,24 @@ def case_filled_piece_by_piece():
     return rows, columns, scanned, drawn, early, doubles, seen, weight.grad, loss
 
 
+def case_filled_column_by_column():
+    """Slopes lie beside each other in each row, as those of Runge-Kutta solvers do."""
+    state = torch.randn(300, 4, requires_grad=True)
+    weight = torch.randn(4, 4, requires_grad=True)
+    slopes, halves, crossed = torch.empty(300, 4, 3), torch.empty(300, 4), torch.empty(300, 4)
+    for k in range(3):
+        slopes[..., k] = torch.tanh(state @ weight)
+        state = state + (slopes[..., :k + 1] * 0.1).sum(-1)
+    halves[:, :2] = slopes[:, :2, 0].detach()
+    seen = [halves[:, 1] * 2, halves[:, 1:3].isnan() & False]  # the latter was not written
+    halves[:, 2:] = 3
+    crossed[:, 1:3] = state.detach()[:, 1:3]
+    crossed[7] = 5
+    crossed[:, ::3] = torch.ones(300, 2)
+    (slopes * 3).sin().sum().backward()
+    return slopes, halves, crossed, seen, weight.grad
+
+
 def case_operators_that_read_beyond():
     """They go by strides of their own, past what their argument shows."""
     x = torch.tensor([float(k) for k in range(12)])  # no operator has written it

@@ -120,7 +120,7 @@ void SimulatedFramework::add(remat::OperatorCall& call, const Argument& argument
   if (!remat::OperatorCall::asks_for_bytes(*storage, is_piece)) return;
   const size_t first = argument.slice.first * sizeof(uint64_t);
   const remat::ByteRange bytes{first, first + argument.slice.count * sizeof(uint64_t)};
-  call.uses_bytes({&bytes, 1}, is_piece);
+  call.uses_bytes({{bytes}, 0}, is_piece);
 }
 
 std::vector<SimulatedStorage*> SimulatedFramework::run(OperatorBody body,

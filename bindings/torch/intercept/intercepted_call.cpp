@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -87,8 +88,9 @@ void InterceptedCall::add_operand(Seen& seen) {
   if (!remat::OperatorCall::asks_for_bytes(*seen.storage, only_written)) [[likely]]
     return;
   if (info_.reads_beyond && !only_written) return;
-  const std::vector<remat::ByteRange> bytes = bytes_shown_by(*seen.tensor);
-  if (!bytes.empty() || seen.tensor->numel() == 0) call().uses_bytes(bytes, only_written);
+  if (std::optional<remat::ByteRanges> bytes = bytes_shown_by(*seen.tensor)) {
+    call().uses_bytes(*std::move(bytes), only_written);
+  }
 }
 
 void InterceptedCall::add_operands(DeviceLock& lock) {

@@ -1,5 +1,6 @@
 #include "remat/residency/pieces.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -10,6 +11,7 @@ namespace tidepool {
 namespace {
 
 using remat::ByteRange;
+using remat::ByteRanges;
 using remat::Pieces;
 using remat::RootReason;
 using test::Random;
@@ -19,57 +21,75 @@ using Tensor = RematFixture::Tensor;
 constexpr uint32_t kWords = 64;
 
 TEST_CASE("pieces know which bytes were written, as a set of bytes does") {
-  Random random(GENERATE(range(0, 40)));
+  Random random(GENERATE(range(0, 80)));
   remat::Value value;
   value.bytes = 1 + random.below(200);
   remat::Storage storage;
   storage.current = &value;
   Pieces pieces;
   std::vector<bool> written(value.bytes);
-  const auto some = [&] {
-    std::vector<ByteRange> ranges(1 + random.below(3));
-    for (ByteRange& range : ranges) {
-      range.begin = random.below(value.bytes);
-      range.end = range.begin + 1 + random.below(value.bytes - range.begin);
+  const size_t period = random.below(2) == 0 ? 0 : 1 + random.below(value.bytes);
+  const auto some = [&](size_t of_period) {
+    const size_t bytes = of_period != 0 ? of_period : value.bytes;
+    ByteRanges made{std::vector<ByteRange>(1 + random.below(3)), of_period};
+    for (ByteRange& range : made.ranges) {
+      range.begin = random.below(bytes);
+      range.end = range.begin + 1 + random.below(bytes - range.begin);
     }
-    return ranges;
+    return made;
   };
-  const auto count = [&](const std::vector<ByteRange>& ranges, bool of) {
-    size_t found = 0;
-    for (const ByteRange& range : ranges) {
-      for (size_t k = range.begin; k < range.end; ++k) found += written[k] == of;
+  const auto for_each_byte = [&](const ByteRanges& bytes, auto&& visit) {
+    for (const ByteRange& range : bytes.ranges) {
+      for (size_t start = 0; start < value.bytes; start += bytes.period) {
+        const size_t end = std::min(start + range.end, size_t{value.bytes});
+        for (size_t k = start + range.begin; k < end; ++k) visit(k);
+        if (bytes.period == 0) break;
+      }
     }
+  };
+  const auto count = [&](const ByteRanges& bytes, bool of) {
+    size_t found = 0;
+    for_each_byte(bytes, [&](size_t k) { found += written[k] == of; });
     return found;
   };
   do {
     for (int k = 0; k < 10; ++k) {
-      const std::vector<ByteRange> asked = some();
+      const ByteRanges asked = some(random.below(2) == 0 ? 0 : period);
       CHECK(pieces.covers(storage, asked) == (count(asked, false) == 0));
       CHECK(pieces.meets(storage, asked) == (count(asked, true) > 0));
     }
-    const std::vector<ByteRange> fresh = some();
+    const ByteRanges fresh = some(period);
     REQUIRE(pieces.add(storage, fresh));
-    for (const ByteRange& range : fresh) {
-      for (size_t k = range.begin; k < range.end; ++k) written[k] = true;
-    }
-    CHECK(storage.in_pieces == (count({{0, value.bytes}}, false) > 0));
+    for_each_byte(fresh, [&](size_t k) { written[k] = true; });
+    CHECK(storage.in_pieces == (count({{{0, value.bytes}}, 0}, false) > 0));
+    if (storage.in_pieces) pieces.check_invariants(1);
   } while (storage.in_pieces);
 }
 
-TEST_CASE("too many pieces are forgotten") {
+TEST_CASE("too many pieces are forgotten, and such as repeat in another way") {
   remat::Value value;
   value.bytes = 8 * Pieces::kMostRanges;
   remat::Storage storage;
   storage.current = &value;
   Pieces pieces;
   for (size_t k = 0; k < Pieces::kMostRanges; ++k) {
-    const ByteRange piece{4 * k, 4 * k + 1};
-    REQUIRE(pieces.add(storage, {&piece, 1}));
+    REQUIRE(pieces.add(storage, {{{4 * k, 4 * k + 1}}, 0}));
   }
   CHECK(pieces.bookkeeping_bytes() >= Pieces::kMostRanges * sizeof(ByteRange));
-  const ByteRange last{value.bytes - 1, value.bytes};
-  CHECK(!pieces.add(storage, {&last, 1}));
+  CHECK(!pieces.add(storage, {{{value.bytes - 1, value.bytes}}, 0}));
   CHECK(!storage.in_pieces);
+  const ByteRanges column{{{0, 4}}, 16}, row{{{16, 32}}, 0}, wider{{{4, 8}}, 32};
+  REQUIRE(pieces.add(storage, column));
+  CHECK(!pieces.covers(storage, wider));
+  CHECK(pieces.meets(storage, wider));
+  CHECK(!pieces.add(storage, row));
+  CHECK(!storage.in_pieces);
+  REQUIRE(pieces.add(storage, row));
+  CHECK(!pieces.covers(storage, column));
+  CHECK(pieces.meets(storage, column));
+  CHECK(!pieces.add(storage, column));
+  CHECK(!storage.in_pieces);
+  pieces.check_invariants(0);
 }
 
 TEST_CASE("memory that is filled piece by piece has lineage once it is full") {
