@@ -12,6 +12,7 @@ import threading
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 
 class Switch:
@@ -311,3 +312,28 @@ def case_batch_norm_with_strided_statistics():
                      training=True)
     (y * 3).sin().sum().backward()
     return y.clone(), x.grad, statistics
+
+
+def case_scratch_that_is_never_written():
+    """oneDNN's recurrent layers and CTC save memory that they have filled only in part."""
+    lstm = nn.LSTM(12, 20, num_layers=2, bidirectional=True, dropout=0.2)
+    head = nn.Linear(40, 9)
+    optimizer = torch.optim.SGD([*lstm.parameters(), *head.parameters()], lr=0.1)
+    results = []
+    for step in range(3):
+        with torch.autocast("cpu", enabled=step == 2):
+            hidden, (last, cell) = lstm(torch.randn(15, 4, 12, requires_grad=True))
+            packed = nn.utils.rnn.pack_padded_sequence(hidden[..., :12], [15, 11, 7, 4])
+            hidden = hidden + nn.utils.rnn.pad_packed_sequence(lstm(packed)[0])[0]
+        scores = head(hidden.float()).log_softmax(-1)
+        lengths = torch.tensor([15, 14, 12, 15]), torch.tensor([6, 1, 5, 3])
+        targets = torch.randint(1, 9, (4, 6))
+        losses = [F.ctc_loss(scores, targets, *(each.tolist() for each in lengths)),
+                  F.ctc_loss(scores, targets, *lengths, reduction="none").sum()]
+        (sum(losses) + last.square().mean() + cell.float().mean()).backward()
+        results += [loss.detach() for loss in losses] + [p.grad.clone() for p in lstm.parameters()]
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.no_grad():
+        results += lstm.eval()(torch.randn(3, 2, 12))[0]
+    return results, list(lstm.parameters())

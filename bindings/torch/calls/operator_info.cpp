@@ -69,9 +69,19 @@ constexpr std::array kHiddenWrites = {
     HiddenWrite{"aten::batch_norm_update_stats", kStatistics, {}},
     HiddenWrite{"aten::batch_norm_gather_stats", kStatistics, {}},
     HiddenWrite{"aten::batch_norm_gather_stats_with_counts", kStatistics, {}},
+    HiddenWrite{"aten::mkldnn_rnn_layer_backward", {"workspace"}, {}},
     HiddenWrite{"aten::_cudnn_rnn", {"dropout_state"}, {}},
     HiddenWrite{"aten::miopen_rnn", {"dropout_state"}, {}},
 };
+
+// Operators one of whose results is scratch memory: parts of it are never written, and nobody reads
+// those. The backward pass reads the rest.
+struct ScratchResult {
+  std::string_view name;
+  size_t result;
+};
+constexpr std::array kScratchResults = {ScratchResult{"aten::mkldnn_rnn_layer", 3},
+                                        ScratchResult{"aten::_ctc_loss", 1}};
 
 // Metadata operators that their schema does not show as views.
 constexpr std::array kMetadataPrefixes = {"aten::empty", "aten::new_empty",
@@ -314,6 +324,9 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   // Those of others, and compiled graphs, may take strided views of what they are given.
   reads_beyond = may_run_python_;
   for (std::string_view known : kReadBeyond) reads_beyond |= schema.name() == known;
+  for (const ScratchResult& known : kScratchResults) {
+    if (schema.name() == known.name && !writes) scratch_result = known.result;
+  }
   overwrites_in_place = overwrites && schema.name().ends_with('_');
   if (is_trusted_ && works_by_element(schema)) {
     maps_lists = remat::list_operator_named(schema.name());

@@ -56,7 +56,8 @@ struct OperatorInfo : remat::RecordType {
   int storage_argument = -1;
   int switch_argument = -1;  // side writes, or variation, only if this bool argument is true
   int length_argument = -1;  // says how many tensors the list that it returns has
-  int draw_argument = -1;    // draws only if this number, a dropout's probability, is not zero
+  size_t scratch_result = SIZE_MAX;  // parts of it nobody writes, nor reads
+  int draw_argument = -1;  // draws only if this number, a dropout's probability, is not zero
   // The operator never looks at bytes itself, and is not intercepted: views, `empty`, and what
   // draws only by calling an operator with a generator, which is seen in its place.
   bool is_metadata = false;

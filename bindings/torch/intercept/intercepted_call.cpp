@@ -233,9 +233,11 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   return body;
 }
 
-remat::Storage* InterceptedCall::track_output(c10::TensorImpl* tensor) {
-  remat::Storage* const tracked = track_result(engine(), tensor, call().reason());
+remat::Storage* InterceptedCall::track_output(size_t place) {
+  remat::Storage* const tracked = track_result(engine(), outputs_[place], call().reason());
   if (tracked == nullptr) return nullptr;
+  if (place == info_.scratch_result) [[unlikely]]
+    engine().runtime().call_context().contents.residency.check.shows(*tracked->current, 0);
   if (in_optimizer_) {
     tracked->role = remat::Role::kOptimizerState;
   } else if (reads_foreign_) {
@@ -428,9 +430,7 @@ void InterceptedCall::finish() {
   if (!writes_record) {
     const size_t recorded =
         call().record() != nullptr ? call().record()->output_count : outputs_.size();
-    for (c10::TensorImpl* tensor : outputs_) {
-      if (outputs.size() < recorded) outputs.push_back(track_output(tensor));
-    }
+    for (size_t k = 0; k < outputs_.size() && k < recorded; ++k) outputs.push_back(track_output(k));
   }
   if (!trusted_ || inside_) [[unlikely]] {
     for (remat::Storage* output : outputs) {

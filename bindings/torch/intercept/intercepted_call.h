@@ -102,7 +102,7 @@ class InterceptedCall {
   // Adds the operands and makes the record's body; nullptr: nothing is recorded. Takes the lock.
   CallBody* begin_locked();
   CallBody* begin_body();
-  remat::Storage* track_output(c10::TensorImpl* tensor);
+  remat::Storage* track_output(size_t place);
   void keep_operands(DeviceLock& lock);
   void keep_outputs(std::span<remat::Storage* const> outputs, DeviceLock& lock);
   void keep_components(c10::TensorImpl* tensor, DeviceLock& lock);
