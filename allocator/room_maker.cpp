@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allocator/arena/room_strategy.h"
+#include "allocator/base/steady_clock.h"
 #include "allocator/compaction.h"
 #include "allocator/shortage.h"
 
@@ -26,7 +27,8 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
   int device_failures = 0;
   bool gave_back = false;
   (void)arena_.pages.device_limit().ask_again();
-  for (int waits = 0; request.bytes <= arena_.config.range_bytes;) {
+  uint64_t waits_since = 0;
+  while (request.bytes <= arena_.config.range_bytes) {
     arena_.poll(lock, request.stream);
     arena_.merge_free_blocks();
     Outcome outcome = Outcome::kNothing;
@@ -50,7 +52,9 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
         supply_.give_back(lock);
         continue;
       case Outcome::kNothing:
-        if (++waits <= kWaits && try_last_resorts(lock, request, gave_back)) continue;
+        if (waits_since == 0) waits_since = steady_now_ns();
+        if (steady_now_ns() - waits_since > kMostWaitNs) break;
+        if (try_last_resorts(lock, request, gave_back)) continue;
         break;
     }
     break;

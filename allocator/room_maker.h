@@ -37,8 +37,8 @@ class RoomMaker {
  private:
   // After this many failures of the device a request is refused.
   static constexpr int kDeviceFailures = 3;
-  // A request waits at most so often; the reclaimer's own bound comes first.
-  static constexpr int kWaits = 10000;
+  // A request that cannot be served waits for others at most so long.
+  static constexpr uint64_t kMostWaitNs = 50'000'000'000;
 
   using Attempt = Outcome (RoomMaker::*)(DeviceLock&, Request&, BlockId&);
   // The attempts to serve a request, in the order in which they are made.

@@ -53,6 +53,7 @@ void Versions::start_root_version(Storage& storage, RootReason reason) {
   if (present.producer == nullptr && present.references == 1) {  // nobody has read it
     contents_.residency.copies.drop(present);
     contents_.residency.watch.forget(present);
+    contents_.residency.check.forget(present);
     present.reason = reason;
     return;
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "allocator/locks/device_mutex.h"
+#include "allocator/locks/waits.h"
 
 namespace tidepool {
 
@@ -31,13 +32,16 @@ class CallsInFlight {
   // Waits until fewer sequences are in flight than now.
   void wait_for_one(DeviceLock& lock) {
     const size_t seen = count_;
-    change_.wait(lock, [&] { return count_ < seen; });
+    wait(change_, lock, [&] { return count_ < seen; });
   }
   void wait_for_all(DeviceLock& lock) {
-    change_.wait(lock, [this] { return count_ == 0; });
+    wait(change_, lock, [this] { return count_ == 0; });
   }
   // For a forked child, where the threads that made the calls do not exist.
-  void forget_all() { count_ = 0; }
+  void forget_all() {
+    count_ = 0;
+    become_unused(change_);
+  }
 
  private:
   size_t count_ = 0;

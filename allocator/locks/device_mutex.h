@@ -40,6 +40,13 @@ class ABSL_LOCKABLE DeviceMutex {
 
   // Destroys `object` by `destroy` after the lock is released. Requires: lock held.
   void drop_later(void* object, void (*destroy)(void*)) { graveyard_.push_back({object, destroy}); }
+  // Destroys now what has been dropped. `lock`: of this mutex; it is released meanwhile.
+  void bury(std::unique_lock<DeviceMutex>& lock) {
+    while (!graveyard_.empty()) {
+      lock.unlock();
+      lock.lock();
+    }
+  }
 
  private:
   struct Burial {

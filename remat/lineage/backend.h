@@ -23,6 +23,8 @@ struct Replay {
   // Before the replay: the placeholder wanted() if the contents are needed, nullptr if not. After
   // it: the block with the contents, which belongs to the runtime then.
   std::span<void*> outputs;
+  // How many bytes each output has. The record's own values may die while the operator runs.
+  std::span<const size_t> output_bytes;
 
   static void* wanted() {
     static char placeholder;

@@ -2,8 +2,10 @@
 
 namespace tidepool::remat {
 
-void ContentCheck::evicted(const Value& value, const void* address) {
-  if (counts_ || refuses_) fingerprints_[&value] = fingerprint(value, address);
+void ContentCheck::evicted(Value& value, const void* address) {
+  if (!counts_ && !refuses_) return;
+  fingerprints_[&value] = fingerprint(value, address);
+  value.checked = true;
 }
 
 void ContentCheck::restored(Value& value, const void* address) {

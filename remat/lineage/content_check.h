@@ -27,26 +27,29 @@ class ContentCheck {
   void enable_refusals() { refuses_ = true; }
 
   // The job sees only the first bytes of a value: the others come back as they may.
-  void shows(const Value& value, size_t bytes) {
-    if (counts_ || refuses_) shown_[&value] = bytes;
+  void shows(Value& value, size_t bytes) {
+    if (!counts_ && !refuses_) return;
+    shown_[&value] = bytes;
+    value.checked = true;
   }
   // `fresh` is what an operator has made of `old` in place.
-  void updated(const Value& old, const Value& fresh) {
+  void updated(const Value& old, Value& fresh) {
     if (!shown_.empty() && shown_bytes_of(old) < old.bytes) [[unlikely]]
       shows(fresh, shown_bytes_of(old));
   }
 
   // `value`, with its bytes at `address`, is about to be evicted.
-  void evicted(const Value& value, const void* address);
+  void evicted(Value& value, const void* address);
   // Whether the contents at `address`, which are about to be given to an evicted value, are those
   // that were evicted. True unless refusals are enabled.
   bool is_equal(const Value& value, const void* address) const;
-  // The value dies; another one may get its address.
-  void forget(const Value& value) {
-    if (!fingerprints_.empty()) [[unlikely]]
-      fingerprints_.erase(&value);
-    if (!shown_.empty()) [[unlikely]]
-      shown_.erase(&value);
+  // The value dies, and another one may get its address, or it has other contents.
+  void forget(Value& value) {
+    if (!value.checked) [[likely]]
+      return;
+    fingerprints_.erase(&value);
+    shown_.erase(&value);
+    value.checked = false;
   }
   // The contents of `value` have come back to `address`.
   void restored(Value& value, const void* address);

@@ -46,6 +46,7 @@ struct Value {
   bool copied = false;        // a tier has a copy of its bytes (Copies)
   bool restored : 1 = false;  // it was evicted and came back; noted only under chaos
   bool watched : 1 = false;   // ContentWatch has a fingerprint of it
+  bool checked : 1 = false;   // ContentCheck knows something of it
   bool lost : 1 = false;   // its bytes were written unseen (ContentWatch), and it has no producer
   bool spare : 1 = false;  // a retained root that only resident values need: it goes first
   size_t bytes = 0;

@@ -136,7 +136,7 @@ uint32_t LineageStore::next_mark() {
 
 void LineageStore::destroy(Value* value) {
   const bool known = value->component != 0 || value->changed_slot != 0;
-  if (value->kept != nullptr || value->copied || value->watched || known) {
+  if (value->kept != nullptr || value->copied || value->watched || value->checked || known) {
     observer_.value_dies(*value);
   }
   Record* producer = value->producer;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "allocator/base/check.h"
+#include "allocator/locks/waits.h"
 
 namespace tidepool::remat {
 namespace {
@@ -56,7 +57,7 @@ void RestorationQueue::take_turn(DeviceLock& lock) {
     wake();  // one that waits for room may be the last thread now that could run
     {
       const WaitScope waiting(backend_, lock);
-      changed_.wait(lock, [&] { return depth_ == 0 && queue_.front() == ticket; });
+      wait(changed_, lock, [&] { return depth_ == 0 && queue_.front() == ticket; });
     }
     queue_.pop_front();
     forget_waiter(ticket);
@@ -101,33 +102,15 @@ bool RestorationQueue::must_give_up(uint64_t ticket) const {
   });
 }
 
-bool RestorationQueue::out_of_patience() {
-  const void* me = this_thread();
-  auto mine = std::find_if(patience_.begin(), patience_.end(),
-                           [&](const Patience& entry) { return entry.thread == me; });
-  if (mine == patience_.end()) {
-    patience_.push_back({me, 1});
-    return false;
-  }
-  if (++mine->rounds <= kMostRounds) return false;
-  patience_.erase(mine);
-  return true;
-}
-
-void RestorationQueue::renew_patience() {
-  const void* me = this_thread();
-  std::erase_if(patience_, [&](const Patience& entry) { return entry.thread == me; });
-}
-
 bool RestorationQueue::wait_for_room(DeviceLock& lock) {
-  if (forked_ || !others_hold() || out_of_patience()) return false;
+  if (!others_hold()) return false;
   const uint64_t ticket = next_ticket_++;
   const uint64_t seen = generation_;
   waiters_.push_back({this_thread(), ticket, For::kRoom, seen});
   wake();
   const WaitScope waiting(backend_, lock);
   bool give_up = false;
-  changed_.wait_for(lock, std::chrono::milliseconds(kPollMs), [&] {
+  wait_for(changed_, lock, std::chrono::milliseconds(kPollMs), [&] {
     if (generation_ != seen) return true;
     give_up = must_give_up(ticket);
     return give_up;
@@ -138,7 +121,7 @@ bool RestorationQueue::wait_for_room(DeviceLock& lock) {
 }
 
 void RestorationQueue::become_forked_child() {
-  forked_ = true;
+  become_unused(changed_);
   queue_.clear();
   waiters_.clear();
   for (Holder* holder = holders_.next; holder != &holders_;) {

@@ -6,7 +6,7 @@
 // is released, and Backend::begin_wait() and end_wait() stand around the wait.
 // Invariants: (1) there is a restoring thread exactly while depth > 0; (2) every queued ticket
 // belongs to a waiting thread or is the restorer's; (3) every wait is bounded: by the turn of the
-// thread before, or by kMostRounds.
+// thread before, or by kPollMs. For how long a request waits in all, RoomMaker says.
 #pragma once
 
 #include <condition_variable>
@@ -41,8 +41,6 @@ class RestorationQueue {
   static const void* this_thread() { return Origin::this_thread(); }
 
   void enter(Holder& holder) {
-    if (!patience_.empty()) [[unlikely]]
-      renew_patience();
     holder.thread = this_thread();
     if (holder.thread != last_thread_) [[unlikely]]
       note_thread(holder.thread);
@@ -107,23 +105,12 @@ class RestorationQueue {
     For what;
     uint64_t seen;  // kRoom: the generation it has seen
   };
-  struct Patience {
-    const void* thread;
-    uint64_t rounds;
-  };
-
-  // A thread waits for room at most this often in vain, some 50 s in all.
-  static constexpr uint64_t kMostRounds = 10000;
   static constexpr int kPollMs = 5;
 
-  void wake() {
-    if (!forked_) changed_.notify_all();
-  }
+  void wake() { changed_.notify_all(); }
   bool is_stuck(const Waiter& waiter) const;
   bool others_hold() const;
   bool must_give_up(uint64_t ticket) const;
-  bool out_of_patience();
-  void renew_patience();
   void forget_waiter(uint64_t ticket);
   void note_thread(const void* thread);
 
@@ -132,14 +119,12 @@ class RestorationQueue {
   Holder holders_;  // head of the ring
   std::deque<uint64_t> queue_;
   std::vector<Waiter> waiters_;
-  std::vector<Patience> patience_;
   std::vector<const void*> threads_;  // kManyThreads at most
   const void* last_thread_ = nullptr;
   const void* restorer_ = nullptr;
   uint32_t depth_ = 0;
   uint64_t next_ticket_ = 1;
   uint64_t generation_ = 0;
-  bool forked_ = false;
 };
 
 }  // namespace tidepool::remat

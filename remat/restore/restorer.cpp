@@ -62,6 +62,7 @@ struct Restorer::Step {
   void* target = nullptr;    // the block that it writes into; ours until a value has it
   absl::InlinedVector<void*, 8> inputs = {};
   absl::InlinedVector<void*, 4> outputs = {};
+  absl::InlinedVector<size_t, 4> output_bytes = {};
 };
 
 void Restorer::make(RestorationPlan& plan, std::span<Storage* const> storages) {
@@ -294,6 +295,7 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
       const bool wanted = output != nullptr && !output->available() &&
                           (output->live_and_evicted() || output->uses > 0);
       step.outputs.push_back(wanted ? Replay::wanted() : nullptr);
+      step.output_bytes.push_back(wanted ? output->bytes : 0);
     }
   }
   const absl::InlinedVector<void*, 4> asked = step.outputs;
@@ -302,6 +304,7 @@ void Restorer::execute(Step& step, DeviceLock& lock) {
   replay.inputs = {step.inputs.data(), step.inputs.size()};
   replay.target = step.target;
   replay.outputs = {step.outputs.data(), step.outputs.size()};
+  replay.output_bytes = {step.output_bytes.data(), step.output_bytes.size()};
   const uint64_t start = steady_now_ns();
   {
     Unlocked unlocked(lock);

@@ -28,6 +28,18 @@ TEST_CASE("the reclaimer is asked to wait before memory is out, and the search r
   CHECK(world.reclaimer.searches == 2);
 }
 
+TEST_CASE("who waits is bounded by time, and not by how often others wake it") {
+  World world(config_of(8));
+  FakeOwner* a = world.owned(8 * kPage, 1, true);
+  int woken = 0;
+  world.reclaimer.on_wait = [&](DeviceLock&) {
+    a->barrier = ++woken < 20'000;  // small operators of another thread, within a second
+    return true;
+  };
+  CHECK_NOTHROW(world.owned(4 * kPage, 1));
+  CHECK(woken == 20'000);
+}
+
 TEST_CASE("what is free comes before new pages, and these before anything is evicted") {
   World world(config_of(8));
   FakeOwner* const owned = world.owned(4 * kPage, 0);

@@ -1,6 +1,9 @@
 """What torch.compile makes, under modes, in inference mode and beside code that runs eagerly."""
 
 import contextlib
+import gc
+import signal
+import time
 
 import torch
 from foreign_cases import HAS_SLOT, extension
@@ -102,6 +105,57 @@ def case_compiled_function_goes_on_eagerly():
 
     losses = [train(torch.randn(4, 8)) for _ in range(2)]
     return losses, read, [p.grad for p in layers.parameters()]
+
+
+class Finalized:
+    """Is freed by the collector alone, and calls a function then."""
+
+    def __init__(self, end):
+        self.itself, self.end = self, end
+
+    def __del__(self):
+        self.end()
+
+
+def case_compiled_graphs_and_what_python_runs_within():
+    """Handlers of signals and finalizers work on tensors wherever Python happens to be."""
+    def block(x):
+        for _ in range(3):
+            x = (x @ x).sin()
+        return x
+
+    compiled = torch.compile(block)
+    x = torch.randn(400, 400)
+    count, ended, seen, wrong = torch.zeros(3) * 1, torch.zeros(300) * 1, [], []
+
+    def handle(*_):
+        with torch.no_grad():
+            count.add_(1)
+        seen.append(float(count[0] * 2))
+
+    def end():
+        ended.add_(1)  # what fails in a finalizer, Python ignores
+        seen.append("ended")
+
+    before, threshold = signal.signal(signal.SIGALRM, handle), gc.get_threshold()
+    gc.set_threshold(50)
+    try:
+        for k in range(20):
+            Finalized(end)
+            doubled = ended * 2
+            value = doubled[0].item()
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 * (k % 7 + 1))
+            result = compiled(x)
+            while len([each for each in seen if each != "ended"]) <= k:
+                time.sleep(0.001)
+            wrong.append(doubled[0].item() != value)
+        gc.collect()
+    finally:
+        gc.set_threshold(*threshold)
+        given = signal.signal(signal.SIGALRM, before)
+    numbers = [each for each in seen if each != "ended"]
+    return (result, count, ended, numbers, len(seen), any(wrong), given is handle,
+            signal.getsignal(signal.SIGALRM) is before)
 
 
 def case_compiled_parts_are_the_same():

@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import os
+import select
 import signal
 import threading
 
@@ -206,6 +208,41 @@ def case_failing_hook_in_backward():
     model.zero_grad()
     model(x).square().sum().backward()
     return y, [p.grad for p in model.parameters()]
+
+
+def case_a_result_dies_while_the_other_is_restored():
+    x = torch.arange(200_000, dtype=torch.float64).sin()
+    results = []
+    for wait in (0.0005, 0.002, 0.005, 0.01, 0.02):
+        values, places = torch.sort(x)
+        held = [places]
+        del places
+        dropping = threading.Timer(wait, held.clear)
+        dropping.start()
+        results += [values[:1000].sum(), values[::97].clone()]
+        dropping.join()
+    return results
+
+
+def case_threads_of_a_forked_child():
+    """Each reads what its parent's eviction has taken, at the same time as the others."""
+    x = torch.randn(300_000)
+    made = [torch.sort(x * k)[0] for k in range(1, 5)]
+    end, other = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            said = in_threads(lambda k: float(made[k][:1000].sum()), len(made))
+            os.write(other, repr(said).encode())
+        os._exit(0)
+    os.close(other)
+    read, _, _ = select.select([end], [], [], 60)
+    if not read:
+        os.kill(child, signal.SIGKILL)
+    said = os.read(end, 4096).decode() if read else "it hangs"
+    os.waitpid(child, 0)
+    os.close(end)
+    return said, made
 
 
 def case_gradients_on_several_threads():

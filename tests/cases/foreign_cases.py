@@ -36,6 +36,23 @@ def written_by_operators(n=24):
     return x
 
 
+def case_functions_read_what_is_being_written():
+    """`apply_` and `map_` call Python between one number and the next."""
+    made = []
+
+    def read(tensor, count, value):
+        count.append(value)
+        if len(count) == 1000:
+            made.append(tensor * 2)
+            made.append(made[-1].clone())
+        return value + 1 if len(count) == 1501 else value
+
+    x, y, first, second = torch.randn(4000) * 2, torch.randn(4000) * 2, [], []
+    x.apply_(lambda value: read(x, first, value))
+    y.map_(torch.zeros(4000), lambda value, _: read(y, second, value))
+    return x, y, made, x * 3, y * 3
+
+
 def case_numpy_buffer_refilled():
     buffer = np.zeros((8, 4), dtype=np.float32)
     batch = torch.from_numpy(buffer)

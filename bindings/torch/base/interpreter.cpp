@@ -1,6 +1,11 @@
 #include "bindings/torch/base/interpreter.h"
 
 #include <dlfcn.h>
+#include <sys/types.h>
+
+#include <bit>
+#include <chrono>
+#include <cstdint>
 
 namespace tidepool::torch_glue {
 namespace {
@@ -84,6 +89,72 @@ void resume_tracing(void* token) {
   tracing.drop(tracing.set(token));
   tracing.drop(token);
   tracing.unlock(state);
+}
+
+namespace {
+
+constinit thread_local uint32_t t_scopes = 0;
+constinit thread_local uint64_t t_deferred = 0;  // a bit for each signal, from 1
+
+// Python's collector, and how many threads keep it off. All require Python's global lock.
+class Collector {
+ public:
+  static Collector& get() {
+    static Collector collector;
+    return collector;
+  }
+
+  void pause() {
+    if (threads_++ > 0) return;
+    was_on_ = disable_() != 0;
+    since_ = std::chrono::steady_clock::now();
+  }
+  void resume() {
+    const bool is_last = --threads_ == 0;
+    const auto now = std::chrono::steady_clock::now();
+    if (!was_on_ || (!is_last && now - since_ < std::chrono::seconds(1))) return;
+    enable_();
+    if (is_last) return;
+    collect_();  // on this thread, which is out of its scope
+    since_ = now;
+    if (threads_ > 0) disable_();
+  }
+
+ private:
+  int (*const disable_)() = python<int (*)()>("PyGC_Disable");
+  int (*const enable_)() = python<int (*)()>("PyGC_Enable");
+  ssize_t (*const collect_)() = python<ssize_t (*)()>("PyGC_Collect");
+  int threads_ = 0;
+  bool was_on_ = false;
+  std::chrono::steady_clock::time_point since_;
+};
+
+}  // namespace
+
+void Undisturbed::begin() {
+  const Tracing& tracing = Tracing::get();
+  if (!tracing.exists() || t_scopes++ > 0) return;
+  const int state = tracing.lock();
+  Collector::get().pause();
+  tracing.unlock(state);
+}
+
+void Undisturbed::end() {
+  const Tracing& tracing = Tracing::get();
+  if (!tracing.exists() || --t_scopes > 0) return;
+  const int state = tracing.lock();
+  Collector::get().resume();
+  tracing.unlock(state);
+  static const auto interrupt = python<int (*)(int)>("PyErr_SetInterruptEx");
+  for (; t_deferred != 0; t_deferred &= t_deferred - 1) {
+    interrupt(std::countr_zero(t_deferred) + 1);
+  }
+}
+
+bool Undisturbed::defer_signal(int number) {
+  if (t_scopes == 0 || number < 1 || number > 64) return false;
+  t_deferred |= uint64_t{1} << (number - 1);
+  return true;
 }
 
 }  // namespace tidepool::torch_glue

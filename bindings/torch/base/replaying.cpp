@@ -31,6 +31,7 @@ class ReplayScope::Unseen {
   Unseen& operator=(const Unseen&) = delete;
 
  private:
+  const Undisturbed undisturbed_;
   void* const tracing_ = suspend_tracing();
   const c10::impl::LocalDispatchKeySet keys_ = c10::impl::tls_local_dispatch_key_set();
   const at::impl::PythonTorchFunctionTLS functions_ = at::impl::PythonTorchFunctionTLS::get_state();

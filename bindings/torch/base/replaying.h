@@ -3,7 +3,8 @@
 //   takes PyTorch's error as a reason to choose another algorithm would do so from then on, also
 //   when there is room again.
 // - A kernel in Python is seen by nothing that the job has switched on in Python: modes that see
-//   functions or operators, and torch.compile, which would trace it.
+//   functions or operators, and torch.compile, which would trace it. Nothing else of the job's runs
+//   meanwhile (Undisturbed): it would do so in the replay's state.
 // Thread safe: each thread has its own.
 #pragma once
 

@@ -173,7 +173,7 @@ void run_again(const remat::Replay& replay, c10::Device device) {
   auto visit = [&](const at::Tensor& tensor) {
     const size_t k = output++;
     if (k >= outputs.size() || outputs[k] == nullptr) return;
-    taken[k] = take_output(*engine_of(device), tensor, record.outputs[k]->bytes, body.info().name);
+    taken[k] = take_output(*engine_of(device), tensor, replay.output_bytes[k], body.info().name);
   };
   try {
     for (const c10::IValue& value : stack) {

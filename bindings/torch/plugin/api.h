@@ -179,6 +179,11 @@ TIDEPOOL_EXPORT void tidepool_take_address(void* tensor, int may_write);
 // what operators read and make in there stays where it is. Calls nest.
 TIDEPOOL_EXPORT void tidepool_region(int entering);
 
+// Whether the handler of a signal that has come has to wait, because this thread runs Python whose
+// operators are not seen: in a replay, or in a compiled graph. Python is told of the signal again
+// at the end of that.
+TIDEPOOL_EXPORT int tidepool_defer_signal(int number);
+
 // Returns a handle of an operator, "aten::mm" or "aten::mm.out", of which it is known that it does
 // what its schema says, draws nothing, and gives the same bits each time under some switches of
 // PyTorch's, if neither `transposed` nor `dropout_p` is among its arguments, or both are zero;
@@ -190,7 +195,8 @@ TIDEPOOL_EXPORT const void* tidepool_known_operator(const char* name, int draws)
 TIDEPOOL_EXPORT int tidepool_are_as_known(const void* const* operators, size_t count);
 
 // Restores storages together, and keeps them resident until they are let go; nullptr among them is
-// skipped. `*held` has to be passed on then. Returns what tidepool_hold() does.
+// skipped. Until then, neither handlers of signals nor Python's collector run on the thread.
+// `*held` has to be passed on by the same thread. Returns what tidepool_hold() does.
 TIDEPOOL_EXPORT int tidepool_hold_all(void* const* storages, size_t count, void** held, char* error,
                                       size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_let_all_go(void* held);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/torch/base/devices.h"
+#include "bindings/torch/base/interpreter.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
@@ -181,6 +182,8 @@ void tidepool_optimizer_scope(int entering) {
 void tidepool_set_place_source(const char* (*source)()) {
   g_place_source.store(source, std::memory_order_relaxed);
 }
+
+int tidepool_defer_signal(int number) { return Undisturbed::defer_signal(number) ? 1 : 0; }
 
 int tidepool_begin_settling(char* error, size_t error_bytes) {
   if (is_replaying()) {

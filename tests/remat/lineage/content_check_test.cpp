@@ -113,5 +113,45 @@ TEST_CASE("what a value does not show need not come back") {
   CHECK(differs(value, 1));
 }
 
+TEST_CASE("what was shown of contents that are gone is not taken for what is shown of others") {
+  RuntimeConfig config;
+  config.chaos = Chaos::kOperator;
+  RematFixture job(1 << 20, config);
+  ContentCheck& check = job.runtime.call_context().contents.residency.check;
+  Tensor x = job.input();
+  Tensor a = job.pure({x});
+  Value* const gone = a->tracked->current;
+  {
+    const DeviceLock lock(job.mutex);
+    check.shows(*gone, 0);
+  }
+  job.drop(a);
+  Tensor b = job.pure({x});
+  REQUIRE(b->tracked->current == gone);  // it has the other's place
+  if (!b->tracked->evicted) CHECK(job.evict(b));
+  sim::SimulatedFramework::scribble(x, 5);
+  CHECK(job.statistics().contents_different.empty());
+  DeviceLock lock(job.mutex);
+  job.runtime.lock_storage(b->tracked);
+  job.runtime.make_resident({&b->tracked, 1}, lock);
+  job.runtime.unlock_storage(b->tracked);
+  lock.unlock();
+  CHECK(job.statistics().contents_different.size() == 1);
+}
+
+TEST_CASE("contents that others take the place of in a storage are shown as a whole") {
+  RuntimeConfig config;
+  config.chaos = Chaos::kOperator;
+  RematFixture job(1 << 20, config);
+  Tensor x = job.input();
+  job.drop(job.pure({x}));
+  DeviceLock lock(job.mutex);
+  Value& value = *x->tracked->current;
+  job.runtime.call_context().contents.residency.check.shows(value, 0);
+  job.runtime.call_context().versions.start_root_version(*x->tracked, RootReason::kUnsupported);
+  CHECK(x->tracked->current == &value);
+  CHECK(!value.checked);
+}
+
 }  // namespace
 }  // namespace tidepool::remat

@@ -1,6 +1,7 @@
 #include "remat/restore/restoration_queue.h"
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -67,6 +68,35 @@ TEST_CASE("turns are taken one at a time, in order", "[stress]") {
   CHECK(count == 800);
   CHECK(most == 1);
   queue.check_invariants();
+}
+
+TEST_CASE("threads of a forked child take turns, too", "[stress]") {
+  LineageBuilder backend;
+  RestorationQueue queue(backend);
+  DeviceMutex mutex;
+  DeviceLock lock(mutex);
+  queue.become_forked_child();
+  queue.take_turn(lock);
+  std::atomic<int> asked{0};
+  int served = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      ++asked;
+      DeviceLock own(mutex);
+      queue.take_turn(own);
+      ++served;
+      queue.end_turn();
+    });
+  }
+  while (asked < 3) std::this_thread::yield();
+  lock.unlock();  // they wait by now, or will
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  lock.lock();
+  queue.end_turn();
+  lock.unlock();
+  for (std::thread& thread : threads) thread.join();
+  CHECK(served == 3);
 }
 
 TEST_CASE("who waits for room is told when others let go", "[stress]") {

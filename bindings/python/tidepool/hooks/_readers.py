@@ -239,7 +239,7 @@ class Readers:
         return launcher
 
     def _tensor_marker(self, original, mark):
-        find, holding = self.storage_of, self._plugin.holding
+        find, holding, region = self.storage_of, self._plugin.holding, self._plugin.region
         overridden = self._torch.overrides.has_torch_function_unary
         tensor_type = self._torch.Tensor
 
@@ -252,8 +252,9 @@ class Readers:
                 mark(storage)
             operands = [find(operand) for operand in (self, *args, *kwargs.values())
                         if isinstance(operand, tensor_type)]
-            # Restoring one may evict another, and so may a function that map_() calls.
-            with holding(operands):
+            # Restoring one may evict another, and so may a function that map_() calls. What that
+            # computes from the tensor cannot be computed again: more of it is written afterwards.
+            with holding(operands), region():
                 return call_as_caller(original, self, *args, **kwargs)
 
         return marker

@@ -35,7 +35,7 @@ METHODS = {
 }
 # The same among the functions of torch._C: those that fold, save or export.
 FUNCTIONS = re.compile("_freeze_module|_jit_pass_.*(frozen|fold|optimize_for|_onnx)|"
-                       "_save_(jit_module|mobile_module|parameters)")
+                       "_save_(jit_module|mobile_module|parameters)|_pickle_save$")
 CALLED = ("ScriptFunction", "ScriptMethod")
 NATIVE = ("ScriptClass", "ScriptClassFunction")  # constructors and static methods of C++ classes
 # All of TorchScript's operators that are none of the dispatcher's were run on evicted tensors: the

@@ -22,6 +22,7 @@ from ..hooks import (
     _redispatch,
     _registrations,
     _sharing,
+    _signals,
     _switches,
     _threads,
     _torchscript,
@@ -195,6 +196,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
         readers.uninstall()
         raise
     _threads.follow_new_threads(plugin)
+    _signals.defer_in_replays(plugin)
     _optimizers.follow_optimizers(plugin, Optimizer, torch.compiler.is_compiling,
                                   steps.end_by_optimizer)
     _registrations.follow_registrations(plugin, torch, values["device"],

@@ -72,6 +72,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_kernel_library": (_SIZE, [_TEXT, _TEXT, _SIZE]),
     "tidepool_note_own_kernel": (None, [ctypes.c_int]),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
+    "tidepool_defer_signal": (ctypes.c_int, [ctypes.c_int]),
     "tidepool_known_operator": (_ADDRESS, [_TEXT, ctypes.c_int]),
     "tidepool_are_as_known": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE]),
     "tidepool_hold_all": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE,
@@ -125,6 +126,7 @@ class Plugin:
         self.evict = library.tidepool_evict
         self.evict_all = library.tidepool_evict_all
         self.recording = library.tidepool_recording
+        self.defer_signal = library.tidepool_defer_signal
         self.note_own_kernel = library.tidepool_note_own_kernel
 
     def attach(self, settings: dict) -> None:

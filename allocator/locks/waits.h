@@ -1,0 +1,35 @@
+// How threads wait for each other with a device's lock: by these functions, so that nothing is
+// buried (DeviceMutex::drop_later()) inside a condition variable, which has a mutex of its own. A
+// burial may free a storage and so wait for the lock, whose holder may wait for that mutex.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <new>
+#include <utility>
+
+#include "allocator/locks/device_mutex.h"
+
+namespace tidepool {
+
+// As std::condition_variable_any's. Requires: lock held; it is released meanwhile.
+template <typename Predicate>
+void wait(std::condition_variable_any& change, DeviceLock& lock, Predicate&& is_over) {
+  lock.mutex()->bury(lock);
+  change.wait(lock, std::forward<Predicate>(is_over));
+}
+
+template <typename Predicate>
+void wait_for(std::condition_variable_any& change, DeviceLock& lock, std::chrono::milliseconds time,
+              Predicate&& is_over) {
+  lock.mutex()->bury(lock);
+  change.wait_for(lock, time, std::forward<Predicate>(is_over));
+}
+
+// For a forked child: nobody waits, and what the threads did inside that do not exist there is
+// gone. The memory of the one before is not given back.
+inline void become_unused(std::condition_variable_any& change) {
+  new (&change) std::condition_variable_any;
+}
+
+}  // namespace tidepool
