@@ -1,8 +1,10 @@
 #include "allocator/room_maker.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "allocator/arena/room_strategy.h"
 #include "allocator/base/steady_clock.h"
 #include "allocator/compaction.h"
@@ -27,7 +29,7 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
   int device_failures = 0;
   bool gave_back = false;
   (void)arena_.pages.device_limit().ask_again();
-  uint64_t waits_since = 0;
+  uint64_t waited_ns = 0;
   while (request.bytes <= arena_.config.range_bytes) {
     arena_.poll(lock, request.stream);
     arena_.merge_free_blocks();
@@ -52,9 +54,7 @@ BlockId RoomMaker::make_room(DeviceLock& lock, Request request) {
         supply_.give_back(lock);
         continue;
       case Outcome::kNothing:
-        if (waits_since == 0) waits_since = steady_now_ns();
-        if (steady_now_ns() - waits_since > kMostWaitNs) break;
-        if (try_last_resorts(lock, request, gave_back)) continue;
+        if (try_last_resorts(lock, request, gave_back, waited_ns)) continue;
         break;
     }
     break;
@@ -81,8 +81,14 @@ BlockId RoomMaker::make_quietly(DeviceLock& lock, Request request) {
   return outcome == Outcome::kServed ? served : BlockId::kNone;
 }
 
-bool RoomMaker::try_last_resorts(DeviceLock& lock, Request& request, bool& gave_back) {
-  if (arena_.calls.any()) {  // pages are on their way: of another thread's request
+bool RoomMaker::try_last_resorts(DeviceLock& lock, Request& request, bool& gave_back,
+                                 uint64_t& waited_ns) {
+  const bool may_wait = waited_ns < kMostWaitNs;
+  const uint64_t start = steady_now_ns();
+  const absl::Cleanup count = [&] {
+    waited_ns += std::min(steady_now_ns() - start, kLongestWaitNs);
+  };
+  if (may_wait && arena_.calls.any()) {  // pages are on their way: of another thread's request
     ++arena_.counts.retries;
     arena_.calls.wait_for_one(lock);
     return true;
@@ -94,7 +100,7 @@ bool RoomMaker::try_last_resorts(DeviceLock& lock, Request& request, bool& gave_
     if (supply_.give_back(lock) > 0) return true;
     if (unsettled > 0 && arena_.streams.can_order()) return true;
   }
-  if (arena_.reclaimer != nullptr && arena_.reclaimer->give_up_or_wait(lock)) {
+  if (may_wait && arena_.reclaimer != nullptr && arena_.reclaimer->give_up_or_wait(lock)) {
     ++arena_.counts.retries;
     return true;
   }

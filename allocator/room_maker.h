@@ -37,8 +37,10 @@ class RoomMaker {
  private:
   // After this many failures of the device a request is refused.
   static constexpr int kDeviceFailures = 3;
-  // A request that cannot be served waits for others at most so long.
+  // A request that cannot be served waits for others at most so long, of which a single wait counts
+  // as the second at most: the process may have been stopped.
   static constexpr uint64_t kMostWaitNs = 50'000'000'000;
+  static constexpr uint64_t kLongestWaitNs = 1'000'000'000;
 
   using Attempt = Outcome (RoomMaker::*)(DeviceLock&, Request&, BlockId&);
   // The attempts to serve a request, in the order in which they are made.
@@ -77,10 +79,10 @@ class RoomMaker {
   // be waited for.
   Outcome lend(DeviceLock& lock, const Request& request, bool ordered, BlockId& served);
   // Called when all attempts have failed: gives free pages back to the device (once for a request,
-  // as `gave_back` remembers), lets the reclaimer give up memory, waits for other threads, or has
-  // the device asked again for what it has refused. True: the attempts may succeed now. False:
-  // nothing more can be done.
-  bool try_last_resorts(DeviceLock& lock, Request& request, bool& gave_back);
+  // as `gave_back` remembers), lets the reclaimer give up memory, waits for other threads unless
+  // that has taken too long in all (`waited_ns`), or has the device asked again for what it has
+  // refused. True: the attempts may succeed now. False: nothing more can be done.
+  bool try_last_resorts(DeviceLock& lock, Request& request, bool& gave_back, uint64_t& waited_ns);
 
   Arena& arena_;
   PageSupply& supply_;

@@ -10,11 +10,11 @@
 namespace tidepool {
 namespace {
 
-// Each fresh block is filled with another of these than the block before: a result that depends on
-// bytes that nobody wrote is another one when it is computed again. They make negative floats,
-// large but no NaN, and negative integers.
+// Each fresh block is filled with another of so many bytes than the block before: a result that
+// depends on what nobody wrote is mostly another one when it is computed again. They make negative
+// floats, large but no NaN, and negative integers.
 constexpr unsigned char kPoison = 0xFB;
-constexpr unsigned char kFreshValues = 8;
+constexpr unsigned char kFreshValues = 7;
 
 // Bins may keep one part in so many of the budget from being merged.
 constexpr size_t kBinsShare = 16;

@@ -50,11 +50,21 @@ int PrivateFile::open(const std::string& folder) {
 PrivateFile::~PrivateFile() { ::close(descriptor_); }
 
 ssize_t PrivateFile::write_at(uint64_t offset, const char* from, size_t bytes) {
-  return ::pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
+  const auto write = [&] { return ::pwrite(descriptor_, from, bytes, static_cast<off_t>(offset)); };
+  const ssize_t done = write();
+  return done < 0 && errno == EINVAL && end_direct() ? write() : done;
 }
 
 ssize_t PrivateFile::read_at(uint64_t offset, char* to, size_t bytes) {
-  return ::pread(descriptor_, to, bytes, static_cast<off_t>(offset));
+  const auto read = [&] { return ::pread(descriptor_, to, bytes, static_cast<off_t>(offset)); };
+  const ssize_t done = read();
+  return done < 0 && errno == EINVAL && end_direct() ? read() : done;
+}
+
+// Some file systems take the flag and refuse the transfers, or those of our pages' size.
+bool PrivateFile::end_direct() {
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  return flags >= 0 && ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 }  // namespace tidepool::remat

@@ -23,6 +23,8 @@ class PrivateFile final : public TransferFile {
 
  private:
   static int open(const std::string& folder);
+  // Has transfers pass through the cache from now on. False, with errno: that cannot be.
+  bool end_direct();
 
   const int descriptor_;
 };

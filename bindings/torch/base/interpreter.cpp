@@ -6,6 +6,7 @@
 #include <bit>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 namespace tidepool::torch_glue {
 namespace {
@@ -109,15 +110,23 @@ class Collector {
     was_on_ = disable_() != 0;
     since_ = std::chrono::steady_clock::now();
   }
-  void resume() {
+  void resume(bool may_collect) {
     const bool is_last = --threads_ == 0;
+    if (!was_on_) return;
+    if (is_last) {
+      enable_();
+      return;
+    }
     const auto now = std::chrono::steady_clock::now();
-    if (!was_on_ || (!is_last && now - since_ < std::chrono::seconds(1))) return;
-    enable_();
-    if (is_last) return;
-    collect_();  // on this thread, which is out of its scope
+    if (!may_collect || now - since_ < std::chrono::seconds(1)) return;
     since_ = now;
+    enable_();
+    collect_();
     if (threads_ > 0) disable_();
+  }
+  void become_forked_child(bool is_paused) {
+    if (threads_ > 0 && !is_paused && was_on_) enable_();
+    threads_ = is_paused ? 1 : 0;
   }
 
  private:
@@ -129,6 +138,12 @@ class Collector {
   std::chrono::steady_clock::time_point since_;
 };
 
+// Tells Python of signals again. Requires: the main thread.
+void tell_again(uint64_t signals) {
+  static const auto interrupt = python<int (*)(int)>("PyErr_SetInterruptEx");
+  for (; signals != 0; signals &= signals - 1) interrupt(std::countr_zero(signals) + 1);
+}
+
 }  // namespace
 
 void Undisturbed::begin() {
@@ -139,16 +154,18 @@ void Undisturbed::begin() {
   tracing.unlock(state);
 }
 
-void Undisturbed::end() {
+void Undisturbed::end(bool in_job) {
+  if (t_scopes == 0 || --t_scopes > 0) return;
   const Tracing& tracing = Tracing::get();
-  if (!tracing.exists() || --t_scopes > 0) return;
   const int state = tracing.lock();
-  Collector::get().resume();
+  Collector::get().resume(in_job);
+  if (t_deferred != 0) tell_again(std::exchange(t_deferred, 0));
   tracing.unlock(state);
-  static const auto interrupt = python<int (*)(int)>("PyErr_SetInterruptEx");
-  for (; t_deferred != 0; t_deferred &= t_deferred - 1) {
-    interrupt(std::countr_zero(t_deferred) + 1);
-  }
+}
+
+void Undisturbed::become_forked_child() {
+  t_deferred = 0;
+  Collector::get().become_forked_child(t_scopes > 0);
 }
 
 bool Undisturbed::defer_signal(int number) {

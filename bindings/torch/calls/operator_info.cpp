@@ -74,8 +74,8 @@ constexpr std::array kHiddenWrites = {
     HiddenWrite{"aten::miopen_rnn", {"dropout_state"}, {}},
 };
 
-// Operators one of whose results is scratch memory: parts of it are never written, and nobody reads
-// those. The backward pass reads the rest.
+// Operators one of whose results is scratch memory on the CPU: parts of it are never written, and
+// nobody reads those. The backward pass reads the rest.
 struct ScratchResult {
   std::string_view name;
   size_t result;
@@ -325,7 +325,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   reads_beyond = may_run_python_;
   for (std::string_view known : kReadBeyond) reads_beyond |= schema.name() == known;
   for (const ScratchResult& known : kScratchResults) {
-    if (schema.name() == known.name && !writes) scratch_result = known.result;
+    if (schema.name() == known.name && !writes && !host_is_foreign()) scratch_result = known.result;
   }
   overwrites_in_place = overwrites && schema.name().ends_with('_');
   if (is_trusted_ && works_by_element(schema)) {

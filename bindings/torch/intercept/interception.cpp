@@ -7,12 +7,10 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include "allocator/locks/lock_order.h"
-#include "bindings/torch/base/interpreter.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/intercept/boxed_call.h"
 #include "bindings/torch/intercept/layout_kernels.h"
@@ -55,9 +53,6 @@ void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
     if (info.is_foreign()) {  // what it is made of is seen, and kept
       op.redispatchBoxed(keys & kBelowInterception, stack);
     } else {
-      std::optional<Undisturbed> undisturbed;
-      if (info.may_run_python()) [[unlikely]]
-        undisturbed.emplace();
       run_below(op, keys, stack);
     }
   });

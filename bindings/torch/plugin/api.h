@@ -179,9 +179,13 @@ TIDEPOOL_EXPORT void tidepool_take_address(void* tensor, int may_write);
 // what operators read and make in there stays where it is. Calls nest.
 TIDEPOOL_EXPORT void tidepool_region(int entering);
 
-// Whether the handler of a signal that has come has to wait, because this thread runs Python whose
-// operators are not seen: in a replay, or in a compiled graph. Python is told of the signal again
-// at the end of that.
+// The calling thread enters (1) or leaves (0) code in Python whose operators are not seen: a
+// compiled graph. Meanwhile Python's collector is off, and handlers of signals have to wait. Calls
+// nest. 2: this process is a forked child. Requires: the thread has Python's global lock, or can
+// get it.
+TIDEPOOL_EXPORT void tidepool_undisturbed(int what);
+// Whether the handler of a signal that has come has to wait, because this thread is in such code,
+// or in a replay. Python is told of the signal again at the end of that.
 TIDEPOOL_EXPORT int tidepool_defer_signal(int number);
 
 // Returns a handle of an operator, "aten::mm" or "aten::mm.out", of which it is known that it does
@@ -195,8 +199,7 @@ TIDEPOOL_EXPORT const void* tidepool_known_operator(const char* name, int draws)
 TIDEPOOL_EXPORT int tidepool_are_as_known(const void* const* operators, size_t count);
 
 // Restores storages together, and keeps them resident until they are let go; nullptr among them is
-// skipped. Until then, neither handlers of signals nor Python's collector run on the thread.
-// `*held` has to be passed on by the same thread. Returns what tidepool_hold() does.
+// skipped. `*held` has to be passed on then. Returns what tidepool_hold() does.
 TIDEPOOL_EXPORT int tidepool_hold_all(void* const* storages, size_t count, void** held, char* error,
                                       size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_let_all_go(void* held);

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/base/interpreter.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
@@ -92,7 +91,6 @@ int tidepool_hold_all(void* const* storages, size_t count, void** held, char* er
   return report_errors(error, error_bytes, [&] {
     for_each_engine([&](Engine& engine) { hold_on(engine, {storages, count}, *locks); });
     *held = locks.release();
-    Undisturbed::begin();
   });
 }
 
@@ -127,11 +125,7 @@ uint64_t tidepool_drawn() {
   return offset;
 }
 
-void tidepool_let_all_go(void* held) {
-  if (held == nullptr) return;
-  delete static_cast<std::vector<remat::HeldStorage>*>(held);
-  Undisturbed::end();
-}
+void tidepool_let_all_go(void* held) { delete static_cast<std::vector<remat::HeldStorage>*>(held); }
 
 void tidepool_made_by_graph(void* const* storages, size_t count) {
   if (!engines_installed()) return;

@@ -183,6 +183,11 @@ void tidepool_set_place_source(const char* (*source)()) {
   g_place_source.store(source, std::memory_order_relaxed);
 }
 
+void tidepool_undisturbed(int what) {
+  if (what == 2) return Undisturbed::become_forked_child();
+  what == 1 ? Undisturbed::begin() : Undisturbed::end(true);
+}
+
 int tidepool_defer_signal(int number) { return Undisturbed::defer_signal(number) ? 1 : 0; }
 
 int tidepool_begin_settling(char* error, size_t error_bytes) {

@@ -1,8 +1,6 @@
 #include "allocator/locks/waits.h"
 
 #include <atomic>
-#include <condition_variable>
-#include <cstddef>
 #include <memory>
 #include <thread>
 
@@ -44,25 +42,6 @@ TEST_CASE("what was dropped is destroyed before a thread waits, without the wait
   CHECK(!calls.any());
   lock.unlock();
   ends.join();
-}
-
-TEST_CASE("a condition variable is fit for use where its waiters do not exist any more") {
-  alignas(std::condition_variable_any) std::byte place[sizeof(std::condition_variable_any)];
-  auto& change = *new (&place) std::condition_variable_any;
-  become_unused(change);
-  DeviceMutex mutex;
-  bool over = false;
-  std::thread notifies([&] {
-    const DeviceLock lock(mutex);
-    over = true;
-    change.notify_all();
-  });
-  DeviceLock lock(mutex);
-  wait(change, lock, [&] { return over; });
-  CHECK(over);
-  lock.unlock();
-  notifies.join();
-  change.~condition_variable_any();
 }
 
 }  // namespace

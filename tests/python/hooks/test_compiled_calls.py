@@ -43,6 +43,10 @@ class Plugin:
         self.calls.append(("beside", len(storages)))
         yield
 
+    @contextlib.contextmanager
+    def undisturbed(self):
+        yield
+
     def gives_up(self, storage):
         self.given_up.append(storage)
 

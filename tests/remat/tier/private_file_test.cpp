@@ -35,5 +35,13 @@ TEST_CASE("what was written at an offset is read there, and each file is another
   CHECK(first.read_at(4 * kUnit, memory.get(), kUnit) == 0);
 }
 
+TEST_CASE("transfers that cannot be direct pass through the cache") {
+  PrivateFile file(std::filesystem::current_path().string());
+  char read[4] = {};
+  CHECK(file.write_at(1, "abc", 3) == 3);  // a direct one would have to begin and end at sectors
+  CHECK(file.read_at(1, read, 3) == 3);
+  CHECK(std::string(read) == "abc");
+}
+
 }  // namespace
 }  // namespace tidepool::remat

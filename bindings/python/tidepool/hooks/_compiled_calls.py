@@ -216,7 +216,7 @@ class Graphs:
         call, token = _Call(run, owner, [], draws), next(self._tokens)
         self._calls[token] = call
         try:
-            with self._unwatched():
+            with self._plugin.undisturbed(), self._unwatched():
                 made = self._operator(graph.number, token, tensors, numbers, graph.made)
         finally:
             del self._calls[token]

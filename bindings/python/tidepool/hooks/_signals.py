@@ -1,23 +1,27 @@
-"""Keeps handlers of signals out of replays.
+"""Keeps handlers of signals out of replays and compiled graphs.
 
-Python calls a handler wherever its main thread is. Within a kernel in Python that is run again, the
-handler's operators would run in the state of the replay, and Tidepool would see none of them.
+Python calls a handler wherever its main thread is. Where Tidepool does not see the operators, the
+handler's were not seen, either; within a replay they would run in that one's state.
 """
 
 from __future__ import annotations
 
+import _signal
 import contextlib
 import functools
-import signal
+import os
 from typing import Any
 
 from ..job import _plugin
 
-_module: Any = signal
+# Its handlers do nothing. Told of a signal again, Python would wake the loop again, which would
+# call twice what the job has given it.
+EVENT_LOOP = "asyncio.unix_events"
+_module: Any = _signal  # by which signal.py installs handlers, under whatever name a job calls it
 
 
 class _Waiting:
-    """A handler that is called once no replay is under way on the thread."""
+    """A handler that is called once its thread is out of such code."""
 
     def __init__(self, handler, defer) -> None:
         self.handler, self.defer = handler, defer
@@ -32,27 +36,25 @@ def _given(handler):
 
 
 def defer_in_replays(plugin: _plugin.Plugin) -> None:
-    """Have handlers wait for the end of a replay: those that there are, and later ones.
-
-    The default one of SIGINT does not: its exception ends the replay, and the job's operator.
-    """
-    install, get = signal.signal, signal.getsignal
+    """Have handlers wait: those that there are, if this is the main thread, and later ones."""
+    install, get = _module.signal, _module.getsignal
 
     def waiting(handler):
-        own = callable(handler) and handler is not signal.default_int_handler
-        return _Waiting(handler, plugin.defer_signal) if own else handler
+        waits = callable(handler) and getattr(handler, "__module__", None) != EVENT_LOOP
+        return _Waiting(handler, plugin.defer_signal) if waits else handler
 
     @functools.wraps(install)
-    def install_waiting(number, handler):
+    def install_waiting(number, handler, /):
         return _given(install(number, waiting(_given(handler))))
 
     @functools.wraps(get)
-    def get_given(number):
+    def get_given(number, /):
         return _given(get(number))
 
-    for number in signal.valid_signals():
-        handler = get(number)
-        if waiting(handler) is not handler:
+    for number in _module.valid_signals():
+        handler = waiting(_given(get(number)))
+        if isinstance(handler, _Waiting):
             with contextlib.suppress(ValueError):  # only the main thread may
-                install(number, waiting(handler))
+                install(number, handler)
     _module.signal, _module.getsignal = install_waiting, get_given
+    os.register_at_fork(after_in_child=plugin.become_forked_child)

@@ -72,6 +72,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_kernel_library": (_SIZE, [_TEXT, _TEXT, _SIZE]),
     "tidepool_note_own_kernel": (None, [ctypes.c_int]),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
+    "tidepool_undisturbed": (None, [ctypes.c_int]),
     "tidepool_defer_signal": (ctypes.c_int, [ctypes.c_int]),
     "tidepool_known_operator": (_ADDRESS, [_TEXT, ctypes.c_int]),
     "tidepool_are_as_known": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE]),
@@ -204,15 +205,30 @@ class Plugin:
     @contextlib.contextmanager
     def beside(self, storages: Sequence[int]) -> Iterator[None]:
         """Restore storages, and hold them while the thread works unseen until the block ends."""
-        held = _ADDRESS()
-        self._run(self.library.tidepool_hold_all, (_ADDRESS * len(storages))(*storages),
-                  len(storages), ctypes.byref(held))
-        before = self.thread(0)
+        held, before = _ADDRESS(), self.thread_is_on()
+        with self.undisturbed():
+            try:
+                self._run(self.library.tidepool_hold_all, (_ADDRESS * len(storages))(*storages),
+                          len(storages), ctypes.byref(held))
+                self.thread(0)
+                yield
+            finally:
+                self.thread(before)
+                self.library.tidepool_let_all_go(held)
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Keep the job's other code out, until the block ends, which is not seen in there."""
+        enter = self.library.tidepool_undisturbed
+        enter(1)
         try:
             yield
         finally:
-            self.thread(before)
-            self.library.tidepool_let_all_go(held)
+            enter(0)
+
+    def become_forked_child(self) -> None:
+        """Forget the blocks that other threads were in."""
+        self.library.tidepool_undisturbed(2)
 
     def made_by_graph(self, storages: Sequence[int]) -> None:
         """Say that a compiled graph has made what is in storages, and will not run again."""
