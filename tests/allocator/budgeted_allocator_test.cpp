@@ -175,31 +175,37 @@ TEST_CASE("misuse ends the process with a message") {
   CHECK(message.find("freed twice") != std::string::npos);
 }
 
-TEST_CASE("freed bytes are poisoned where asked for") {
-  PrivateHostSpace space(kPage);
+// An allocator that poisons, over real memory.
+struct Poisoned {
+  static AllocatorConfig config() {
+    AllocatorConfig config = config_of(8);
+    config.poison = true;
+    return config;
+  }
+  unsigned char* allocate() { return static_cast<unsigned char*>(allocator.allocate(256)); }
+
+  PrivateHostSpace space{kPage};
   DeviceMutex mutex;
-  AllocatorConfig config = config_of(8);
-  config.poison = true;
-  BudgetedAllocator allocator(space, mutex, config);
-  auto* bytes = static_cast<unsigned char*>(allocator.allocate(256));
-  allocator.allocate(256);
+  BudgetedAllocator allocator{space, mutex, config()};
+};
+
+TEST_CASE("freed bytes are poisoned where asked for") {
+  Poisoned world;
+  unsigned char* const bytes = world.allocate();
+  world.allocate();
   std::memset(bytes, 1, 256);
-  allocator.free(bytes);
+  world.allocator.free(bytes);
   CHECK(bytes[0] == 0xFB);
   CHECK(bytes[255] == 0xFB);
 }
 
 TEST_CASE("two fresh blocks are poisoned with different bytes") {
-  PrivateHostSpace space(kPage);
-  DeviceMutex mutex;
-  AllocatorConfig config = config_of(8);
-  config.poison = true;
-  BudgetedAllocator allocator(space, mutex, config);
-  auto* bytes = static_cast<unsigned char*>(allocator.allocate(256));
+  Poisoned world;
+  unsigned char* const bytes = world.allocate();
   const unsigned char first = bytes[0];
   CHECK(bytes[255] == first);
-  allocator.free(bytes);
-  auto* again = static_cast<unsigned char*>(allocator.allocate(256));
+  world.allocator.free(bytes);
+  unsigned char* const again = world.allocate();
   CHECK(again == bytes);
   CHECK(again[0] != first);
   CHECK(again[255] == again[0]);

@@ -2,13 +2,12 @@
 
 import contextlib
 import ctypes
-import os
-import select
 import signal
 import threading
 
 import torch
 import torch.nn.functional as F
+from numeric_state_cases import said_by_child
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -228,20 +227,8 @@ def case_threads_of_a_forked_child():
     """Each reads what its parent's eviction has taken, at the same time as the others."""
     x = torch.randn(300_000)
     made = [torch.sort(x * k)[0] for k in range(1, 5)]
-    end, other = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            said = in_threads(lambda k: float(made[k][:1000].sum()), len(made))
-            os.write(other, repr(said).encode())
-        os._exit(0)
-    os.close(other)
-    read, _, _ = select.select([end], [], [], 60)
-    if not read:
-        os.kill(child, signal.SIGKILL)
-    said = os.read(end, 4096).decode() if read else "it hangs"
-    os.waitpid(child, 0)
-    os.close(end)
+    said = said_by_child(
+        lambda: repr(in_threads(lambda k: float(made[k][:1000].sum()), len(made))))
     return said, made
 
 

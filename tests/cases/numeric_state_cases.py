@@ -244,14 +244,13 @@ def case_attention_choice():
         return chosen * 1, read, other * 1
 
 
-def hash_in_child(tensor):
-    """Return the hash that a forked child reads within 60 s, on one thread as in a data loader."""
+def said_by_child(work):
+    """Return the text that work() returns in a forked child; "nothing" if not within 60 s."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            torch.set_num_threads(1)
-            os.write(writer, hashlib.sha256(tensor.numpy().tobytes()).hexdigest().encode())
+            os.write(writer, work().encode())
         finally:
             os._exit(0)
     os.close(writer)
@@ -260,6 +259,15 @@ def hash_in_child(tensor):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return said.decode()
+
+
+def hash_in_child(tensor):
+    """Return the hash that a forked child reads, on one thread as in a data loader."""
+    def read():
+        torch.set_num_threads(1)
+        return hashlib.sha256(tensor.numpy().tobytes()).hexdigest()
+
+    return said_by_child(read)
 
 
 def case_forked_children():

@@ -8,6 +8,13 @@ namespace {
 
 using Tensor = RematFixture::Tensor;
 
+void restore(RematFixture& job, const Tensor& tensor) {
+  DeviceLock lock(job.mutex);
+  job.runtime.lock_storage(tensor->tracked);
+  job.runtime.make_resident({&tensor->tracked, 1}, lock);
+  job.runtime.unlock_storage(tensor->tracked);
+}
+
 TEST_CASE("contents that come back are compared with those that were evicted") {
   RuntimeConfig config;
   config.chaos = Chaos::kRandom;
@@ -29,11 +36,7 @@ TEST_CASE("contents that differ are counted by the operator that made them") {
   Tensor a = job.pure({x});
   if (!a->tracked->evicted) CHECK(job.evict(a));
   sim::SimulatedFramework::scribble(x, 5);  // behind the runtime's back
-  DeviceLock lock(job.mutex);
-  job.runtime.lock_storage(a->tracked);
-  job.runtime.make_resident({&a->tracked, 1}, lock);
-  job.runtime.unlock_storage(a->tracked);
-  lock.unlock();
+  restore(job, a);
   CHECK(job.statistics().contents_different.size() == 1);
 }
 
@@ -131,11 +134,7 @@ TEST_CASE("what was shown of contents that are gone is not taken for what is sho
   if (!b->tracked->evicted) CHECK(job.evict(b));
   sim::SimulatedFramework::scribble(x, 5);
   CHECK(job.statistics().contents_different.empty());
-  DeviceLock lock(job.mutex);
-  job.runtime.lock_storage(b->tracked);
-  job.runtime.make_resident({&b->tracked, 1}, lock);
-  job.runtime.unlock_storage(b->tracked);
-  lock.unlock();
+  restore(job, b);
   CHECK(job.statistics().contents_different.size() == 1);
 }
 
