@@ -213,7 +213,8 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
   destroy_body = &CallBody::destroy;
   argument_count = static_cast<uint16_t>(schema.arguments().size());
   return_count = static_cast<uint16_t>(schema.returns().size());
-  may_run_python_ = !std::string_view(qualified_name).starts_with("aten::");
+  may_run_python_ =
+      !std::string_view(qualified_name).starts_with("aten::") && qualified_name != kSparseProduct;
   is_foreign_ = may_run_python_ && qualified_name != kCompiledGraph;
   read_arguments(schema);
   read_returns(schema);
@@ -295,7 +296,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
       host_is_foreign() ? device_evidence(qualified_name) : host_evidence(qualified_name);
   const bool is_compiled_graph = qualified_name == kCompiledGraph;
   is_trusted_ = evidence == Evidence::kTrusted || evidence == Evidence::kVaries || is_surgery ||
-                is_compiled_graph;
+                is_compiled_graph || qualified_name == kSparseProduct;
   if (is_compiled_graph) {
     length_argument = schema.argumentIndexWithName("results").value_or(-1);
   }

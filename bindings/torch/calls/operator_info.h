@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "remat/lineage/lineage.h"
 #include "remat/lineage/list_operators.h"
@@ -45,6 +46,9 @@ inline bool depends_on_places(Variation variation) {
 bool may_vary(Variation variation, bool switched = true);
 // An operator was refused memory, and went on without.
 void note_refused_memory(Variation variation);
+
+// Multiplies a sparse matrix: bindings/torch/intercept/sparse_products.h.
+inline constexpr std::string_view kSparseProduct = "tidepool::sparse_product";
 
 struct OperatorInfo : remat::RecordType {
   std::string qualified_name;  // "aten::add.Tensor"
@@ -90,6 +94,11 @@ struct OperatorInfo : remat::RecordType {
         is_trusted_ || verdict_.load(std::memory_order_acquire) == Verdict::kTrusted;
     return is_vouched_for && !distrusted_.load(std::memory_order_relaxed) && !is_replaced() &&
            !(may_run_python() && at::impl::torch_function_mode_enabled());
+  }
+  // Whether the kernel is PyTorch's own, of whose memory accesses nothing is hidden but the address
+  // of what it is shown.
+  bool is_pytorchs() const {
+    return !may_run_python_ && !distrusted_.load(std::memory_order_relaxed) && !is_replaced();
   }
   // Whether the kernel may be in Python, as that of a compiled graph, or of a job's operator, is.
   bool may_run_python() const { return may_run_python_; }

@@ -143,13 +143,16 @@ void InterceptedCall::mark_inputs() {
 }
 
 // Protects operands that something may go on using unseen: those of collectives, and components of
-// sparse tensors, stay for good; those of operators that are not trusted lose their lineage.
+// tensors of other layouts, stay for good; those of operators that are not trusted lose their
+// lineage.
 void InterceptedCall::distrust_operands(DeviceLock& lock) {
   for (size_t k = 0; k < seen_.size(); ++k) {
     const Seen& seen = seen_[k];
     if (seen.storage == nullptr) continue;
     if (info_.returns_work && seen.supported) {
       collective_.use(engine().runtime(), *seen.storage, lock);
+    } else if (only_stays(seen)) {
+      seen.storage->fixed = true;
     } else if (!seen.supported || info_.keeps_operands) {
       engine().runtime().escape(seen.storage, lock);
       // Copy-on-write takes over the storage's bytes, which an armed storage would refuse.
@@ -472,8 +475,19 @@ void InterceptedCall::keep_components(c10::TensorImpl* tensor, DeviceLock& lock)
   seen_.add_components(tensor, false);
   for (size_t k = before; k < seen_.size(); ++k) {
     resolve(seen_[k]);
-    if (seen_[k].storage != nullptr) engine().runtime().escape(seen_[k].storage, lock);
+    if (seen_[k].storage == nullptr) continue;
+    if (only_stays(seen_[k])) {
+      seen_[k].storage->fixed = true;
+    } else {
+      engine().runtime().escape(seen_[k].storage, lock);
+    }
   }
+}
+
+// Whether the storage only has to stay where it is: PyTorch's kernels that write the components of
+// a sparse tensor are all seen.
+bool InterceptedCall::only_stays(const Seen& seen) const {
+  return seen.of_sparse && !host_is_foreign() && !info_.keeps_operands && info_.is_pytorchs();
 }
 
 }  // namespace tidepool::torch_glue

@@ -89,6 +89,7 @@ class InterceptedCall {
   void mark_inputs();
   void add_operands(DeviceLock& lock);
   bool may_copy(const Seen& seen) const;
+  bool only_stays(const Seen& seen) const;
   void copy_foreign(DeviceLock& lock);
   void verify_foreign();
   // How many bytes the outputs show.

@@ -17,6 +17,7 @@
 #include "bindings/torch/intercept/operands/list_parts.h"
 #include "bindings/torch/intercept/raw_readers.h"
 #include "bindings/torch/intercept/record_stream.h"
+#include "bindings/torch/intercept/sparse_products.h"
 #include "bindings/torch/intercept/typed_operator.h"
 
 namespace tidepool::torch_glue {
@@ -151,6 +152,7 @@ void install_interception() {
   std::lock_guard guard(all.mutex);
   all.handles.push_back(dispatcher.registerFallback(
       kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
+  if (!host_is_foreign()) register_sparse_product(all.handles);
   register_layout_kernels(all.handles);
   register_raw_readers(all.handles);
   register_typed_operators(all.handles);
@@ -233,7 +235,7 @@ void notice_thread() {
   if (t_known || is_thread_intercepted() || at::in_parallel_region()) [[likely]]
     return;
   // Only replays and what runs below an intercepted operator exclude the key.
-  if (c10::impl::tls_local_dispatch_key_set().excluded_.has(kInterceptionKey)) return;
+  if (is_below_interception()) return;
   t_known = true;  // restoring allocates, too
   try {
     stop_for_unseen_thread();

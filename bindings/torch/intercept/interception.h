@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "bindings/torch/base/devices.h"
+
 namespace tidepool::torch_glue {
 
 // Throws: std::runtime_error if PyTorch, or an extension, uses the key already.
@@ -60,6 +62,11 @@ class BelowInterception {
   uint64_t* excluded_;
   uint64_t before_;
 };
+
+// Whether the calling thread is in such a scope, or runs an operator again.
+inline bool is_below_interception() {
+  return c10::impl::tls_local_dispatch_key_set().excluded_.has(kInterceptionKey);
+}
 
 // Whether operators were defined that rescan_operators() has not seen yet.
 extern std::atomic<bool> g_operators_pending;

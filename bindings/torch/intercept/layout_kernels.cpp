@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "bindings/torch/base/devices.h"
+#include "bindings/torch/base/name_lists.h"
 #include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/boxed_call.h"
+#include "bindings/torch/intercept/sparse_products.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -18,18 +20,35 @@ constexpr std::array kCudaKeys = {c10::DispatchKey::SparseCUDA, c10::DispatchKey
                                   c10::DispatchKey::NestedTensorCUDA};
 using Keys = std::span<const c10::DispatchKey>;
 
+// These hand out components of a sparse tensor, or say how many there are, and read none.
+constexpr std::array kGetters = {
+    "aten::_indices",     "aten::_values",     "aten::indices",      "aten::values",
+    "aten::crow_indices", "aten::col_indices", "aten::ccol_indices", "aten::row_indices",
+    "aten::_nnz",         "aten::sparse_dim",  "aten::dense_dim",    "aten::_dimI",
+    "aten::is_coalesced", "aten::_dimV",
+};
+bool is_sparse(c10::DispatchKey key) {
+  return key == c10::DispatchKey::SparseCPU || key == c10::DispatchKey::SparseCsrCPU;
+}
+
 // Calls the kernel that was there before, as an intercepted call.
 class AroundKernel final : public c10::OperatorKernel {
  public:
   explicit AroundKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
 
+  const c10::SafeKernelFunction& kernel() const { return kernel_; }
+  // Says that its calls may be run as products by this kernel.
+  void runs_products(int64_t product) { product_ = product; }
+
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    if (!is_thread_intercepted()) {
+    // Within an intercepted operator all that it reads is there.
+    if (!is_thread_intercepted() || is_below_interception()) {
       kernel_.callBoxed(op, keys, stack);
       return;
     }
     const OperatorInfo& info = info_of(op);
+    if (product_ >= 0 && info.is_trusted() && run_as_product(product_, stack)) return;
     intercept_boxed(info, stack, [&] {
       if (info.is_foreign()) return kernel_.callBoxed(op, keys, stack);
       BelowInterception below;  // as for any kernel: its temporaries are its own
@@ -39,6 +58,7 @@ class AroundKernel final : public c10::OperatorKernel {
 
  private:
   c10::SafeKernelFunction kernel_;
+  int64_t product_ = -1;
 };
 
 }  // namespace
@@ -52,7 +72,11 @@ void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) 
     if (!op || !op->hasSchema()) continue;  // views, too: those of nested tensors read their tables
     for (c10::DispatchKey key : layout_keys) {
       if (!op->hasKernelForDispatchKey(key)) continue;
+      if (is_sparse(key) && lists(kGetters, name.name)) continue;
       auto kernel = std::make_unique<AroundKernel>(op->getComputedKernelForDispatchKey(key));
+      if (is_sparse(key) && is_sparse_product(name)) {
+        kernel->runs_products(remember_product_kernel({*op, key, &kernel->kernel()}));
+      }
       handles.push_back(dispatcher.registerImpl(
           name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
           nullptr, "tidepool"));

@@ -16,6 +16,7 @@
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
+#include "bindings/torch/intercept/operands/tensor_components.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "remat/operator_call.h"
 
@@ -142,9 +143,25 @@ class RawReaderKernel final : public c10::OperatorKernel {
     if (!reader_.is_opaque()) return kernel_.callBoxed(op, keys, stack);
     BelowInterception below;
     kernel_.callBoxed(op, keys, stack);
+    for (const c10::IValue& result : torch::jit::last(*stack, op.schema().returns().size())) {
+      if (result.isTensor()) keep_components(result.toTensor());
+    }
   }
 
  private:
+  // What a sparse tensor is made of stays where it is. Requires: it is held.
+  static void keep_components(const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    for (const at::Tensor& component : components_of(tensor.unsafeGetTensorImpl())) {
+      c10::StorageImpl* storage = storage_of(component.unsafeGetTensorImpl());
+      Engine* const engine = storage != nullptr ? engine_of(storage) : nullptr;
+      if (engine == nullptr) continue;
+      DeviceLock lock(engine->mutex());
+      remat::Storage* const tracked = find_tracked(*engine, storage, remat::RootReason::kNone);
+      if (tracked != nullptr) tracked->fixed = true;
+    }
+  }
+
   // The conversion is made here, because nothing would hold a copy that the operator makes.
   void convert(const c10::IValue* values, torch::jit::Stack& stack) const {
     const size_t base = values - stack.data();

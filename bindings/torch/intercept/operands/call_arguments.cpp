@@ -85,6 +85,7 @@ void CallArguments::add_components(c10::TensorImpl* tensor, bool written) {
     Argument argument{component.unsafeGetTensorImpl()};
     argument.written = written;
     argument.supported = false;
+    argument.of_sparse = is_sparse(*tensor);
     all_.push_back(argument);
   }
 }

@@ -38,7 +38,8 @@ class CallArguments {
     bool written = false;
     bool side_written = false;
     bool supported = true;
-    bool shared = false;  // another argument has its storage, too; known of what overwrites
+    bool of_sparse = false;  // it is a component of a sparse tensor
+    bool shared = false;     // another argument has its storage, too; known of what overwrites
     remat::Access access = remat::Access::kRead;  // where `storage` is set
 
     // Whether the tensor shows every byte of its storage exactly once.

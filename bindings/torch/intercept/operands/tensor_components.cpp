@@ -16,6 +16,12 @@ bool is_nested(const c10::TensorImpl* tensor) {
 
 }  // namespace
 
+bool is_sparse(const c10::TensorImpl& tensor) {
+  const c10::Layout layout = tensor.layout();
+  return layout == c10::kSparse || layout == c10::kSparseCsr || layout == c10::kSparseCsc ||
+         layout == c10::kSparseBsr || layout == c10::kSparseBsc;
+}
+
 absl::InlinedVector<at::Tensor, 3> components_of(c10::TensorImpl* tensor) {
   absl::InlinedVector<at::Tensor, 3> found;
   if (tensor->is_python_dispatch()) return found;

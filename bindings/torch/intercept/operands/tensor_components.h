@@ -13,4 +13,7 @@ namespace tidepool::torch_glue {
 // Python, though it may look as if it had.
 absl::InlinedVector<at::Tensor, 3> components_of(c10::TensorImpl* tensor);
 
+// Whether it is one of coordinates, or of compressed rows, columns or blocks of these.
+bool is_sparse(const c10::TensorImpl& tensor);
+
 }  // namespace tidepool::torch_glue
