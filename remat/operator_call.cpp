@@ -362,6 +362,7 @@ void OperatorCall::attach_record(std::span<Storage* const> outputs) {
       continue;
     }
     contents_.store.set_producer(*storage.current, *record_, static_cast<uint32_t>(k));
+    contents_.residency.check.made_by(*record_, *storage.current);
     contents_.residency.check.made(*record_->type);
     contents_.residency.list(storage);
   }

@@ -88,6 +88,7 @@ void Versions::start_recorded_version(Storage& storage, Record& record) {
   link(record);
   contents_.residency.check.made(*record.type);
   if (!record.overwrites) contents_.residency.check.updated(*storage.current, *fresh);
+  contents_.residency.check.made_by(record, *fresh);
   replace_value(storage, fresh, nullptr);
   contents_.residency.list(storage);
 }

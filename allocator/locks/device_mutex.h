@@ -18,7 +18,10 @@ class ABSL_LOCKABLE DeviceMutex {
   DeviceMutex(const DeviceMutex&) = delete;
   DeviceMutex& operator=(const DeviceMutex&) = delete;
 
-  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (!mutex_.try_lock()) [[unlikely]]
+      lock_contended();
+  }
   bool try_lock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return mutex_.try_lock();
   }
@@ -53,6 +56,9 @@ class ABSL_LOCKABLE DeviceMutex {
     void* object;
     void (*destroy)(void*);
   };
+
+  // Waits; with an interpreter's lock not for long at a time (InterpreterLock).
+  void lock_contended() ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
   // Apart, so that the usual way is short enough to be inlined.
   [[gnu::noinline]] void unlock_and_bury() ABSL_NO_THREAD_SAFETY_ANALYSIS {

@@ -1,6 +1,7 @@
 // How threads wait for each other with a device's lock: by these functions, so that nothing is
 // buried (DeviceMutex::drop_later()) inside a condition variable, which has a mutex of its own. A
-// burial may free a storage and so wait for the lock, whose holder may wait for that mutex.
+// burial may free a storage and so wait for the lock, whose holder may wait for that mutex. Nor
+// does a thread keep an interpreter's lock while it waits for another one, which may want it.
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "allocator/locks/device_mutex.h"
+#include "allocator/locks/interpreter_lock.h"
 
 namespace tidepool {
 
@@ -20,7 +22,11 @@ namespace tidepool {
 template <typename Predicate>
 void wait(std::condition_variable_any& change, DeviceLock& lock, Predicate&& is_over) {
   lock.mutex()->bury(lock);
-  change.wait(lock, std::forward<Predicate>(is_over));
+  if (!InterpreterLock::is_held()) return change.wait(lock, is_over);
+  while (!change.wait_for(lock, std::chrono::milliseconds(5), is_over)) {
+    const Unlocked unlocked(lock);
+    InterpreterLock::let_go_once();
+  }
 }
 
 template <typename Predicate>

@@ -37,6 +37,16 @@ class ContentCheck {
     if (!shown_.empty() && shown_bytes_of(old) < old.bytes) [[unlikely]]
       shows(fresh, shown_bytes_of(old));
   }
+  // `fresh` is what a record has made. What it has read of contents that show nothing are bytes
+  // that may come back otherwise, so that it shows nothing, either.
+  void made_by(const Record& record, Value& fresh) {
+    if (shown_.empty() || record.type->knows_scratch) [[likely]]
+      return;
+    for (size_t k = 0; k < record.edge_count; ++k) {
+      const Value& read = *record.edges[k].value;
+      if (read.bytes > 0 && shown_bytes_of(read) == 0) return shows(fresh, 0);
+    }
+  }
 
   // `value`, with its bytes at `address`, is about to be evicted.
   void evicted(Value& value, const void* address);

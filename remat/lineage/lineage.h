@@ -124,6 +124,8 @@ struct RecordType {
   // Destroys a body. Runs under the lock: must not take it, nor run foreign code.
   void (*destroy_body)(void* body) = nullptr;
   bool draws = false;  // random numbers
+  // Of contents that are scratch (ContentCheck::shows() none of them) it reads what was written.
+  bool knows_scratch = false;
 };
 
 // One operator call. Lives in one slab: Record, edges, outputs, body.

@@ -1,4 +1,4 @@
-"""Layouts whose kernels run above the interception: sparse, nested, mkldnn, and fake tensors."""
+"""What runs above the interception: layouts (sparse, nested, mkldnn, fake), and composites."""
 
 import torch
 import torch.nn.functional as F
@@ -72,6 +72,9 @@ def case_sparse_products():
         for _ in range(2):
             x = torch.tanh(torch.sparse.mm(matrix, x @ weight) + x)
         seen += [x, matrix @ x[:, 0], torch.addmm(x, matrix, x, beta=0.5)]
+    for reduction in ("sum", "mean", "amax", "amin"):
+        x = torch.tanh(torch.sparse.mm(matrices[2], x @ weight, reduction) + x)
+        seen.append(x)
     loss = torch.sparse.mm(matrices[2], x).square().sum() + seen[0].sin().sum()
     loss.backward()
     x = x.detach() * 2
@@ -159,3 +162,22 @@ def case_meta_and_fake():
     with FakeTensorMode() as mode:
         fake = mode.from_tensor(x) @ torch.randn(4, 3)
     return x + 1, tuple(meta.shape), tuple(fake.shape)
+
+
+def case_outputs_that_grow():
+    """Composite operators give outputs another size by themselves."""
+    x = torch.randn(3, 4, 4)
+    x = x @ x.mT + 4 * torch.eye(4)
+    ways = [
+        lambda out: torch.special.ndtr(x, out=out), lambda out: torch.matmul(x, x, out=out),
+        lambda out: torch.linalg.matrix_norm(x, out=out), lambda out: torch.inner(x, x, out=out),
+        lambda out: torch.norm(x, "nuc", dim=(1, 2), out=out),
+        lambda out: torch.linalg.pinv(x, rtol=0.5, out=out), lambda out: torch.kron(x, x, out=out),
+        lambda out: torch.linalg.inv(x, out=out), lambda out: torch.square(x, out=out),
+        *(lambda out, n=n: torch.linalg.matrix_power(x, n, out=out) for n in (0, 1, 3, -2)),
+    ]
+    made = []
+    for way in ways:
+        small, large = torch.randn(2) * 2, torch.randn(800) * 2
+        made += [way(small), way(large[:1]), small, large]
+    return made

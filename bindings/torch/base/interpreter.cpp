@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "allocator/locks/interpreter_lock.h"
+
 namespace tidepool::torch_glue {
 namespace {
 
@@ -58,16 +60,35 @@ class Tracing {
 
 }  // namespace
 
-void* leave_interpreter() {
+namespace {
+
+// Whether the calling thread has Python's lock, and would get it back: at the end of the process
+// only the thread that ends it does.
+bool may_leave() {
   static const auto check = python<int (*)()>("PyGILState_Check");
+  static const auto public_name = python<int (*)()>("Py_IsFinalizing");
+  static const auto is_finalizing =
+      public_name != nullptr ? public_name : python<int (*)()>("_Py_IsFinalizing");
+  if (check == nullptr || check() == 0) return false;
+  return is_finalizing == nullptr || is_finalizing() == 0;
+}
+
+}  // namespace
+
+void* leave_interpreter() {
   static const auto save = python<void* (*)()>("PyEval_SaveThread");
-  if (check == nullptr || save == nullptr || check() == 0) return nullptr;
-  return save();
+  return may_leave() ? save() : nullptr;
 }
 
 void enter_interpreter(void* token) {
   static const auto restore = python<void (*)(void*)>("PyEval_RestoreThread");
   if (token != nullptr) restore(token);
+}
+
+void keep_no_interpreter_waiting() {
+  static constexpr InterpreterLock::Functions kFunctions{
+      &may_leave, [] { enter_interpreter(leave_interpreter()); }};
+  InterpreterLock::set(kFunctions);
 }
 
 void* suspend_tracing() {

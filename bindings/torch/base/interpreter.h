@@ -8,6 +8,9 @@ namespace tidepool::torch_glue {
 void* leave_interpreter();
 void enter_interpreter(void* token);
 
+// Has our own locks let go of Python's lock while they are waited for (InterpreterLock).
+void keep_no_interpreter_waiting();
+
 // Keeps torch.compile from tracing what Python runs on this thread. Returns what resume_tracing()
 // needs; nullptr: it did not trace.
 void* suspend_tracing();

@@ -75,7 +75,7 @@ constexpr std::array kHiddenWrites = {
 };
 
 // Operators one of whose results is scratch memory on the CPU: parts of it are never written, and
-// nobody reads those. The backward pass reads the rest.
+// nobody reads those, but for copies. The backward pass, "<name>_backward", reads the rest.
 struct ScratchResult {
   std::string_view name;
   size_t result;
@@ -139,6 +139,10 @@ constexpr std::array kDrawNothing = {
 // Runs a compiled graph, which the package has read, and found to be a function of its inputs:
 // bindings/python/tidepool/hooks/_compiled_calls.py.
 constexpr std::string_view kCompiledGraph = "tidepool::compiled_graph";
+
+bool multiplies_sparse(std::string_view name) {
+  return name == kSparseProduct || name == kSparseReduction;
+}
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -296,7 +300,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
       host_is_foreign() ? device_evidence(qualified_name) : host_evidence(qualified_name);
   const bool is_compiled_graph = qualified_name == kCompiledGraph;
   is_trusted_ = evidence == Evidence::kTrusted || evidence == Evidence::kVaries || is_surgery ||
-                is_compiled_graph || qualified_name == kSparseProduct;
+                is_compiled_graph || multiplies_sparse(qualified_name);
   if (is_compiled_graph) {
     length_argument = schema.argumentIndexWithName("results").value_or(-1);
   }
@@ -327,6 +331,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   for (std::string_view known : kReadBeyond) reads_beyond |= schema.name() == known;
   for (const ScratchResult& known : kScratchResults) {
     if (schema.name() == known.name && !writes && !host_is_foreign()) scratch_result = known.result;
+    knows_scratch |= schema.name() == std::string(known.name) + "_backward";
   }
   overwrites_in_place = overwrites && schema.name().ends_with('_');
   if (is_trusted_ && works_by_element(schema)) {

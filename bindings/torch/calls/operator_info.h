@@ -49,6 +49,8 @@ void note_refused_memory(Variation variation);
 
 // Multiplies a sparse matrix: bindings/torch/intercept/sparse_products.h.
 inline constexpr std::string_view kSparseProduct = "tidepool::sparse_product";
+// The same, as sum or mean by name: a second result has no elements.
+inline constexpr std::string_view kSparseReduction = "tidepool::sparse_reduction";
 
 struct OperatorInfo : remat::RecordType {
   std::string qualified_name;  // "aten::add.Tensor"

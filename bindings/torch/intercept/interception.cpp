@@ -152,7 +152,7 @@ void install_interception() {
   std::lock_guard guard(all.mutex);
   all.handles.push_back(dispatcher.registerFallback(
       kInterceptionKey, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>(), "tidepool"));
-  if (!host_is_foreign()) register_sparse_product(all.handles);
+  if (!host_is_foreign()) register_sparse_products(all.handles);
   register_layout_kernels(all.handles);
   register_raw_readers(all.handles);
   register_typed_operators(all.handles);

@@ -48,7 +48,7 @@ class AroundKernel final : public c10::OperatorKernel {
       return;
     }
     const OperatorInfo& info = info_of(op);
-    if (product_ >= 0 && info.is_trusted() && run_as_product(product_, stack)) return;
+    if (product_ >= 0 && info.is_pytorchs() && run_as_product(product_, stack)) return;
     intercept_boxed(info, stack, [&] {
       if (info.is_foreign()) return kernel_.callBoxed(op, keys, stack);
       BelowInterception below;  // as for any kernel: its temporaries are its own

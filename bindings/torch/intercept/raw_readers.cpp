@@ -24,12 +24,12 @@ namespace tidepool::torch_glue {
 namespace {
 
 // A composite operator that reads raw memory, with all its overloads. `arguments`: those that it
-// reads, mostly lengths and indices, or the result that it resizes. If there are none, it reads or
-// writes intermediates of its own: then all arguments are held, the operators that it is made of
-// run unseen, and its results are roots. `written`: an argument that it writes though its schema
-// says otherwise. `converts`: what it makes of its arguments before it reads them, if no gradient
-// is asked for. These operators were found by looking through libtorch_cpu for composite operators
-// that ask for data pointers, and by running PyTorch's database of operators without autograd.
+// reads, mostly lengths and indices. If there are none, it reads or writes intermediates of its
+// own: then all arguments are held, the operators that it is made of run unseen, and its results
+// are roots. `written`: an argument that it writes though its schema says otherwise. `converts`:
+// what it makes of its arguments before it reads them, if no gradient is asked for. These operators
+// were found by looking through libtorch_cpu for composite operators that ask for data pointers,
+// and by running PyTorch's database of operators without autograd.
 enum class Conversion { kNone, kContiguous, kContiguousLongs };
 struct RawReader {
   std::string_view name;
@@ -50,15 +50,6 @@ constexpr std::array kRawReaders = {
     RawReader{"aten::gru", {"batch_sizes"}},
     RawReader{"aten::rnn_tanh", {"batch_sizes"}},
     RawReader{"aten::rnn_relu", {"batch_sizes"}},
-    RawReader{"aten::matmul", {"out"}},
-    RawReader{"aten::linalg_matmul", {"out"}},
-    RawReader{"aten::inner", {"out"}},
-    RawReader{"aten::kron", {"out"}},
-    RawReader{"aten::tensordot", {"out"}},
-    RawReader{"aten::chain_matmul", {"out"}},
-    RawReader{"aten::linalg_multi_dot", {"out"}},
-    RawReader{"aten::linalg_tensorinv", {"out"}},
-    RawReader{"aten::linalg_tensorsolve", {"out"}},
     RawReader{"aten::quantile"},
     RawReader{"aten::nanquantile"},
     RawReader{"aten::sparse_coo_tensor"},
@@ -79,6 +70,9 @@ constexpr std::array kRawReaders = {
     RawReader{"aten::fbgemm_linear_int8_weight"},
     RawReader{"aten::fbgemm_linear_int8_weight_fp32_activation"},
 };
+
+// All other composite operators of PyTorch's with outputs, which they may resize by themselves.
+constexpr RawReader kResizer = {"", {"out"}};
 
 // On CUDA: before cuDNN's recurrent layers run, whether the weights lie in one buffer is found by
 // comparing their addresses. What else reads elements there reads them on the host.
@@ -206,7 +200,7 @@ Arguments arguments_of(const RawReader& reader, const c10::FunctionSchema& schem
     const c10::Argument& argument = schema.arguments()[k];
     const bool named = std::find(reader.arguments.begin(), reader.arguments.end(),
                                  argument.name()) != reader.arguments.end();
-    if (!named && !reader.is_opaque()) continue;
+    if (!named && !argument.is_out() && !reader.is_opaque()) continue;
     // What others write for the operator is seen as theirs.
     const bool written = argument.name() == reader.written ||
                          (reader.is_opaque() && argument.alias_info() != nullptr &&
@@ -226,18 +220,19 @@ void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
   const c10::DispatchKey autograd =
       cuda ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradCPU;
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    const auto reader =
+    const auto listed =
         std::find_if(readers.begin(), readers.end(),
                      [&](const RawReader& candidate) { return candidate.name == name.name; });
-    if (reader == readers.end()) continue;
+    const RawReader& reader = listed != readers.end() ? *listed : kResizer;
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || !is_composite_only(*op)) continue;
-    const Arguments arguments = arguments_of(*reader, op->schema());
+    if (!std::string_view(name.name).starts_with("aten::")) continue;
+    const Arguments arguments = arguments_of(reader, op->schema());
     if (arguments.empty()) continue;
     // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
     for (const c10::DispatchKey key : {autograd, kInterceptionKey}) {
       auto kernel = std::make_unique<RawReaderKernel>(op->getComputedKernelForDispatchKey(device),
-                                                      arguments, *reader);
+                                                      arguments, reader);
       handles.push_back(dispatcher.registerImpl(
           name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
           nullptr, "tidepool"));

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -18,13 +20,13 @@
 namespace tidepool::torch_glue {
 namespace {
 
-constexpr std::array kProducts = {"aten::mm", "aten::addmm"};
+constexpr std::array kProducts = {"aten::mm", "aten::addmm", "aten::_sparse_mm_reduce_impl"};
 
-// The arguments of our operator. `kernel`: of remember_product_kernel(). `place`: of the sparse
-// matrix among its arguments. Where the operator adds nothing, `addend` is absent.
-constexpr const char* kSchema =
+// The arguments of our operators. `kernel`: of remember_product_kernel(). `place`: of the sparse
+// matrix among the tensors of that kernel's operator. What this does not take is absent.
+constexpr const char* kArguments =
     "(int kernel, int place, Tensor[] components, int[] sizes, int layout, int sparse_dimensions, "
-    "bool coalesced, Tensor dense, Tensor? addend, Scalar beta, Scalar alpha) -> Tensor";
+    "bool coalesced, Tensor dense, Tensor? addend, Scalar? beta, Scalar? alpha, str? reduce) -> ";
 enum Index : size_t {
   kKernel,
   kPlace,
@@ -37,18 +39,28 @@ enum Index : size_t {
   kAddend,
   kBeta,
   kAlpha,
+  kReduce,
   kCount
 };
+
+// Which of our arguments stands for one of PyTorch's operators that is no tensor.
+size_t index_named(const std::string& name) {
+  if (name == "beta") return kBeta;
+  return name == "alpha" ? kAlpha : kReduce;
+}
 
 std::vector<ProductKernel>& product_kernels() {
   static auto* all = new std::vector<ProductKernel>;
   return *all;
 }
 
-const c10::OperatorHandle& our_operator() {
-  static const c10::OperatorHandle handle =
-      c10::Dispatcher::singleton().findSchemaOrThrow(kSparseProduct.data(), "");
-  return handle;
+const c10::OperatorHandle& our_operator(const c10::OperatorHandle& op) {
+  const auto find = [](std::string_view name) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(name.data(), "");
+  };
+  static const c10::OperatorHandle product = find(kSparseProduct);
+  static const c10::OperatorHandle reduction = find(kSparseReduction);
+  return op.schema().returns().size() == 1 ? product : reduction;
 }
 
 // Whether the tensor is a sparse matrix without anything that composed() does not give it.
@@ -84,7 +96,7 @@ at::Tensor composed(c10::Layout layout, c10::IntArrayRef sizes, int64_t sparse_d
   return made;
 }
 
-// The kernel of our operator.
+// The kernel of our operators.
 void run_product(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const std::vector<c10::IValue> given(stack->end() - kCount, stack->end());
   torch::jit::drop(*stack, kCount);
@@ -94,12 +106,17 @@ void run_product(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::St
                given[kSparseDimensions].toInt(), given[kCoalesced].toBool(),
                given[kComponents].toTensorVector());
   const auto place = static_cast<size_t>(given[kPlace].toInt());
-  const bool adds = !given[kAddend].isNone();
-  if (adds) stack->push_back(given[kAddend]);
-  const size_t first = adds ? 1 : 0;
-  stack->push_back(place == first ? c10::IValue(sparse) : given[kDense]);
-  stack->push_back(place == first ? given[kDense] : c10::IValue(sparse));
-  if (adds) stack->insert(stack->end(), {given[kBeta], given[kAlpha]});
+  bool adds = !given[kAddend].isNone();
+  size_t tensors = 0;
+  for (const c10::Argument& argument : kernel.op.schema().arguments()) {
+    if (argument.type()->kind() != c10::TypeKind::TensorType) {
+      stack->push_back(given[index_named(argument.name())]);
+    } else if (tensors++ == place) {
+      stack->emplace_back(sparse);
+    } else {
+      stack->push_back(given[std::exchange(adds, false) ? kAddend : kDense]);
+    }
+  }
   kernel.kernel->callBoxed(kernel.op, c10::DispatchKeySet(kernel.key), stack);
 }
 
@@ -114,57 +131,95 @@ int64_t remember_product_kernel(const ProductKernel& kernel) {
   return static_cast<int64_t>(product_kernels().size()) - 1;
 }
 
-void register_sparse_product(std::vector<c10::RegistrationHandleRAII>& handles) {
+void register_sparse_products(std::vector<c10::RegistrationHandleRAII>& handles) {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  const std::string name(kSparseProduct);
-  handles.push_back(dispatcher.registerDef(torch::jit::parseSchema(name + kSchema), "tidepool"));
-  handles.push_back(dispatcher.registerImpl(
-      {name, ""}, c10::DispatchKey::CPU, c10::KernelFunction::makeFromBoxedFunction<&run_product>(),
-      std::nullopt, nullptr, "tidepool"));
+  const auto add = [&](std::string_view name, const char* results) {
+    const std::string schema = std::string(name) + kArguments + results;
+    handles.push_back(dispatcher.registerDef(torch::jit::parseSchema(schema), "tidepool"));
+    handles.push_back(
+        dispatcher.registerImpl({std::string(name), ""}, c10::DispatchKey::CPU,
+                                c10::KernelFunction::makeFromBoxedFunction<&run_product>(),
+                                std::nullopt, nullptr, "tidepool"));
+  };
+  add(kSparseProduct, "Tensor");
+  add(kSparseReduction, "(Tensor, Tensor)");
 }
+
+namespace {
+
+// The tensors that an operator of PyTorch's is given, as our operators take them.
+struct Matrices {
+  c10::TensorImpl* sparse = nullptr;
+  size_t place = 0;
+  c10::IValue dense, addend;
+};
+
+// Absent: they are not one sparse and one dense matrix, and perhaps a dense one before these.
+std::optional<Matrices> matrices_among(const c10::FunctionSchema& schema,
+                                       const c10::IValue* arguments) {
+  Matrices found;
+  std::vector<const c10::IValue*> dense;
+  size_t tensors = 0;
+  for (size_t k = 0; k < schema.arguments().size(); ++k) {
+    if (schema.arguments()[k].type()->kind() != c10::TypeKind::TensorType) continue;
+    const c10::IValue& value = arguments[k];
+    if (!value.isTensor() || !value.toTensor().defined()) return std::nullopt;
+    c10::TensorImpl* const tensor = value.unsafeToTensorImpl();
+    if (is_supported(tensor)) {
+      dense.push_back(&value);
+    } else {
+      if (found.sparse != nullptr || !is_composable(*tensor)) return std::nullopt;
+      found.sparse = tensor;
+      found.place = tensors;
+    }
+    ++tensors;
+  }
+  const bool adds = tensors == 3;
+  if (found.sparse == nullptr || dense.size() != tensors - 1 || (adds && found.place == 0)) {
+    return std::nullopt;
+  }
+  found.dense = *dense.back();
+  if (adds) found.addend = *dense.front();
+  return found;
+}
+
+}  // namespace
 
 bool run_as_product(int64_t kernel, torch::jit::Stack* stack) {
   const c10::OperatorHandle& op = product_kernels()[kernel].op;
-  const size_t count = op.schema().arguments().size();
-  const size_t matrices = count == 2 ? 2 : 3;  // those of `addmm` come after what is added
-  const size_t base = stack->size() - count;
-  std::optional<size_t> place;
-  for (size_t k = 0; k < matrices; ++k) {
-    if (!(*stack)[base + k].isTensor()) return false;
-    const at::Tensor& tensor = (*stack)[base + k].toTensor();
-    if (!tensor.defined()) return false;
-    if (is_supported(tensor.unsafeGetTensorImpl())) continue;
-    if (place || !is_composable(*tensor.unsafeGetTensorImpl())) return false;
-    place = k;
-  }
-  const bool adds = matrices == 3;
-  const size_t first = adds ? 1 : 0;
-  if (!place || *place < first) return false;
-  c10::TensorImpl* const sparse = (*stack)[base + *place].unsafeToTensorImpl();
+  const auto& arguments = op.schema().arguments();
+  const auto given = torch::jit::last(*stack, arguments.size());
+  const std::optional<Matrices> matrices = matrices_among(op.schema(), given.data());
+  if (!matrices) return false;
+  c10::TensorImpl* const sparse = matrices->sparse;
+  const bool has_coordinates = sparse->layout() == c10::kSparse;
   const auto components = components_of(sparse);
   const bool plain = std::all_of(components.begin(), components.end(), [](const at::Tensor& each) {
     return is_supported(each.unsafeGetTensorImpl());
   });
-  if (!plain || components.size() != (sparse->layout() == c10::kSparse ? 2 : 3)) return false;
-  int64_t sparse_dimensions = 0;
-  bool coalesced = false;
-  if (sparse->layout() == c10::kSparse) {
-    auto* coordinates = static_cast<at::SparseTensorImpl*>(sparse);
-    sparse_dimensions = coordinates->sparse_dim();
-    coalesced = coordinates->coalesced();
+  if (!plain || components.size() != (has_coordinates ? 2 : 3)) return false;
+  torch::jit::Stack ours(kCount);
+  ours[kKernel] = kernel;
+  ours[kPlace] = static_cast<int64_t>(matrices->place);
+  ours[kComponents] = c10::List<at::Tensor>({components.data(), components.size()});
+  ours[kSizes] = sparse->sizes().vec();
+  ours[kLayout] = static_cast<int64_t>(sparse->layout());
+  const auto* coordinates = has_coordinates ? static_cast<at::SparseTensorImpl*>(sparse) : nullptr;
+  ours[kSparseDimensions] = has_coordinates ? coordinates->sparse_dim() : int64_t{0};
+  ours[kCoalesced] = has_coordinates && coordinates->coalesced();
+  ours[kDense] = matrices->dense;
+  ours[kAddend] = matrices->addend;
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    if (given[k].isTensor()) continue;
+    // Of extremes the kernel says where they are from if gradients are asked for: not in a replay.
+    if (given[k].isString() && given[k].toStringRef() != "mean" && given[k].toStringRef() != "sum")
+      return false;
+    ours[index_named(arguments[k].name())] = given[k];
   }
-  const size_t other = *place == first ? first + 1 : first;
-  torch::jit::Stack arguments;
-  torch::jit::push(
-      arguments, kernel, static_cast<int64_t>(*place),
-      std::vector<at::Tensor>(components.begin(), components.end()), sparse->sizes().vec(),
-      static_cast<int64_t>(sparse->layout()), sparse_dimensions, coalesced,
-      (*stack)[base + other].toTensor(), adds ? (*stack)[base] : c10::IValue(),
-      adds ? (*stack)[base + 3] : c10::IValue(1), adds ? (*stack)[base + 4] : c10::IValue(1));
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  our_operator().callBoxed(&arguments);
-  torch::jit::drop(*stack, count);
-  stack->push_back(std::move(arguments.back()));
+  our_operator(op).callBoxed(&ours);
+  torch::jit::drop(*stack, arguments.size());
+  std::move(ours.begin(), ours.end(), std::back_inserter(*stack));
   return true;
 }
 

@@ -56,6 +56,7 @@ void install_engines(c10::DeviceType type, const RuntimeSettings& settings) {
         "addresses can be noticed");
   }
   tripwire::g_addresses_are_kept = settings.raw_access;
+  keep_no_interpreter_waiting();
   CycleClock::calibrate();
   manage_devices(type);
   install_interception();

@@ -43,6 +43,18 @@ void mark_after_backward() {
 
 }  // namespace
 
+namespace {
+
+// Drops a node once the device's lock is released. It may be the last one that holds it: then a
+// parameter ends with it, whose bytes are freed, and for which Python's lock may be taken.
+void drop_later(const remat::Storage& parameter, HeldNode node) {
+  const c10::Device device = device_of(static_cast<c10::StorageImpl*>(parameter.framework_storage));
+  g_runtimes.of(device)->mutex().drop_later(
+      new HeldNode(std::move(node)), [](void* held) { delete static_cast<HeldNode*>(held); });
+}
+
+}  // namespace
+
 size_t threads_of_one_job() { return host_is_foreign() ? 2 : 1; }
 
 void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
@@ -66,6 +78,7 @@ void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
   if (node == nullptr) return;
   forget_parameter(storage);
   storage.backend_notes = new Accumulator(node);
+  drop_later(storage, std::move(node));
 }
 
 void forget_parameter(remat::Storage& storage) {
@@ -75,8 +88,10 @@ void forget_parameter(remat::Storage& storage) {
 remat::Storage* find_gradient(const remat::Storage& parameter) {
   const auto* known = static_cast<const Accumulator*>(parameter.backend_notes);
   if (known == nullptr) return nullptr;
-  const HeldNode node = known->lock();
+  HeldNode node = known->lock();
+  if (node == nullptr) return nullptr;
   const auto* accumulate = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());
+  drop_later(parameter, std::move(node));
   if (accumulate == nullptr) return nullptr;
   const at::Tensor& gradient = accumulate->variable.grad();
   if (!gradient.defined()) return nullptr;

@@ -116,6 +116,26 @@ TEST_CASE("what a value does not show need not come back") {
   CHECK(differs(value, 1));
 }
 
+TEST_CASE("what is copied of contents that show nothing need not come back, either") {
+  RuntimeConfig config;
+  config.chaos = Chaos::kRandom;
+  RematFixture job(1 << 20, config);
+  Tensor x = job.input();
+  for (const bool shows_all : {true, false}) {
+    Tensor scratch = job.input();
+    job.pure({scratch});  // so that it is tracked
+    if (!shows_all) {
+      const DeviceLock lock(job.mutex);
+      job.runtime.call_context().contents.residency.check.shows(*scratch->tracked->current, 0);
+    }
+    Tensor copy = job.pure({x, scratch});
+    if (!copy->tracked->evicted) CHECK(job.evict(copy));
+    sim::SimulatedFramework::scribble(scratch, 5);
+    restore(job, copy);
+    CHECK(job.statistics().contents_different.size() == 1);  // of the first of them
+  }
+}
+
 TEST_CASE("what was shown of contents that are gone is not taken for what is shown of others") {
   RuntimeConfig config;
   config.chaos = Chaos::kOperator;

@@ -79,8 +79,12 @@ def _kept(original, *scopes):
 def _called(original, plugin, torch, storage_of):
     graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
     leaves = torch.utils._pytree.tree_leaves
-    fuses = torch._C._jit_llga_enabled
+    compiled = torch._C
     native = _native(original, plugin, torch, storage_of)
+
+    def fuses() -> bool:  # oneDNN, or TorchScript's own fuser, whose switch is off in wheels
+        return compiled._jit_llga_enabled() or (compiled._jit_texpr_fuser_enabled()
+                                                and compiled._jit_can_fuse_on_cpu())
 
     @functools.wraps(original)
     def call(self, *args, **kwargs):

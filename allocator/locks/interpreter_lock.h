@@ -1,0 +1,32 @@
+// InterpreterLock: the global lock of an interpreter in the process, Python's, which a thread may
+// have while it waits for one of ours. Whoever holds ours may need it: PyTorch takes it to count
+// the references of what Python knows. So nobody waits for long with it: these waits let go of it
+// now and then. Without an interpreter there is nothing to let go of.
+#pragma once
+
+#include <atomic>
+
+namespace tidepool {
+
+class InterpreterLock {
+ public:
+  // How the lock of the process's interpreter is used.
+  struct Functions {
+    bool (*is_held)();      // by the calling thread
+    void (*let_go_once)();  // of what it holds: others get it, and it takes it back
+  };
+  // Called once. Thread safe.
+  static void set(const Functions& functions) { functions_.store(&functions); }
+
+  static bool is_held() {
+    const Functions* const functions = functions_.load(std::memory_order_acquire);
+    return functions != nullptr && functions->is_held();
+  }
+  // Requires: is_held(), and that none of our locks is held.
+  static void let_go_once() { functions_.load(std::memory_order_acquire)->let_go_once(); }
+
+ private:
+  static constinit inline std::atomic<const Functions*> functions_{nullptr};
+};
+
+}  // namespace tidepool
