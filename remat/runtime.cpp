@@ -320,6 +320,14 @@ void Runtime::end_settling() {
 
 bool Runtime::sweep_is_due() const { return contents_.dependent_cut.sweep_is_due(); }
 
+void Runtime::before_fork() {
+  if (Tier* tier = contents_.residency.copies.tier()) tier->before_fork();
+}
+
+void Runtime::after_fork_in_parent() {
+  if (Tier* tier = contents_.residency.copies.tier()) tier->after_fork_in_parent();
+}
+
 void Runtime::become_forked_child() {
   observation_.become_forked_child();
   contents_.residency.freeze();

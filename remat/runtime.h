@@ -229,7 +229,10 @@ class Runtime final : public Reclaimer {
   // Requires: lock held, or no other thread.
   bool sweep_is_due() const;
 
-  // Ends evictions, waits and observation in a forked child. Evicted storages are still restored.
+  // Are called before a fork, and after it in the parent and in the child. In the child evictions,
+  // waits and observation end; evicted storages are still restored. Require: lock held.
+  void before_fork();
+  void after_fork_in_parent();
   void become_forked_child();
 
   RuntimeStatistics statistics() const;  // takes the lock

@@ -92,16 +92,29 @@ double Residency::copying_price(const Storage& storage, const Circumstances& now
 // Found by simulation of 22 traces at 0.2 to 0.5 of their peaks over links of 12 to 450 GB/s, where
 // nothing takes longer than with full prices. Less than a quarter gains more there; but a GPT on a
 // stand-in device copied so much then that a smaller part of it was hidden.
-void Residency::end_step(bool repeated) {
+void Residency::end_step(uint64_t form, uint64_t next) {
   constexpr double kIdle = 0.4, kBusy = 0.8, kLeast = 0.25;
   const uint64_t step_ns = now_ - std::exchange(step_began_ns_, now_);
   const uint64_t bytes = evicted_bytes - std::exchange(evicted_before_step_, evicted_bytes);
   exposure_ = 1;
   const Tier* const tier = copies.tier();
-  if (!repeated || step_ns == 0 || tier == nullptr || !tier->runs_beside()) return;
+  if (step_ns == 0 || tier == nullptr || !tier->runs_beside()) return;
+  const auto find = [this](uint64_t wanted) {
+    return std::find_if(exposures_.begin(), exposures_.end(),
+                        [&](const Exposure& exposure) { return exposure.form == wanted; });
+  };
   const auto link_ns = static_cast<double>(std::max(tier->store_ns(bytes), tier->load_ns(bytes)));
   const double busy = link_ns / static_cast<double>(step_ns);
-  exposure_ = std::pow(kLeast, std::clamp((kBusy - busy) / (kBusy - kIdle), 0.0, 1.0));
+  const double part = std::pow(kLeast, std::clamp((kBusy - busy) / (kBusy - kIdle), 0.0, 1.0));
+  const auto known = find(form);
+  if (known != exposures_.end()) {
+    known->part = part;
+  } else {  // a form's first step does what later ones need not
+    if (exposures_.size() == StepHistory::kKinds) exposures_.erase(exposures_.begin());
+    exposures_.push_back({form, 1});
+  }
+  const auto coming = find(next);
+  if (coming != exposures_.end()) exposure_ = coming->part;
 }
 
 double Residency::price(Storage& storage, size_t free_beside_bytes) const {

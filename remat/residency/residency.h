@@ -57,10 +57,10 @@ class Residency {
   bool evictable(const Storage& storage) const {
     return (storage.next != nullptr || leaves_by_copy(storage)) && at_rest(storage);  // invariant 1
   }
-  // A step has ended; `repeated`: it did the same as the one before it. If all that leaves in such
-  // a step would keep the tier's link busy for a small part of it, most of a copy's time is hidden
-  // behind operators, and copies are priced accordingly.
-  void end_step(bool repeated);
+  // A step of `form` (StepList) has ended, and one of the form `next` should follow; 0: nobody
+  // knows. If all that left in the last such step would keep the tier's link busy for a small part
+  // of it, most of a copy's time is hidden behind operators, and copies are priced accordingly.
+  void end_step(uint64_t form, uint64_t next);
   // The price of evicting the storage by the cheaper way, in the policy's unit. Requires:
   // evictable().
   double price(Storage& storage, size_t free_beside_bytes) const;
@@ -164,6 +164,11 @@ class Residency {
   uint64_t moves = 0;
 
  private:
+  struct Exposure {
+    uint64_t form = 0;
+    double part = 1;  // of copies' prices, that counts
+  };
+
   void set_absent(Storage& storage, bool absent);
   // Whether the storage's contents have no lineage, but may go by a copy for which there is a
   // place.
@@ -191,7 +196,8 @@ class Residency {
   Storage list_;  // head of the ring
   std::vector<Value*> kept_;
   size_t absent_bytes_ = 0;
-  double exposure_ = 1;  // the part of copies' prices that counts
+  std::vector<Exposure> exposures_;  // of the forms of the last steps
+  double exposure_ = 1;              // that of the expected step
   uint64_t step_began_ns_ = 0, evicted_before_step_ = 0;
   uint64_t now_ = 1;
   uint32_t frozen_ = 0;

@@ -50,8 +50,7 @@ void Prefetcher::end_prefetch(Storage& storage, bool used) {
 
 void Prefetcher::end_step() {
   link_free_ns_ = 0;
-  const uint64_t step = history_->last_fingerprint();
-  contents_.residency.end_step(step == std::exchange(last_step_, step));
+  contents_.residency.end_step(history_->last_form(), history_->expected_form());
   storages_.end_step();
   write_behind_->end_step();
 }

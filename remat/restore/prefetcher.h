@@ -97,7 +97,6 @@ class Prefetcher {
   std::vector<Load> due_;                 // in the order of their reads
   const Load* makes_room_for_ = nullptr;  // one that `thread_` makes room for
   const void* thread_ = nullptr;
-  uint64_t last_step_ = 0;     // its fingerprint
   uint64_t link_free_ns_ = 0;  // when, on the logical clock, the loads so far will be over
 };
 

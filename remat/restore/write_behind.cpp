@@ -14,20 +14,20 @@ void WriteBehind::left(const Storage& storage, bool ahead) {
   }
   if (!storages_.is_known(storage) || present_.size() == kMostDepartures) return;
   const bool met = storages_.is_met(storage);
-  if (!met) present_expected_ = history_->expected_fingerprint();
+  if (!met) present_form_ = history_->expected_form();
   present_.push_back({history_->position(), storage.step_number, met});
 }
 
 void WriteBehind::end_step() {
   const uint64_t fingerprint = history_->last_fingerprint();
-  // What the step had not met has its number only if the step was the one that was expected.
-  if (fingerprint != present_expected_) {
+  // What the step had not met has its number only if the step was of the form that was expected.
+  if (history_->last_form() != present_form_) {
     std::erase_if(present_, [](const Departure& departure) { return !departure.met; });
   }
   const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
     return kind.fingerprint == fingerprint;
   });
-  Kind kind{fingerprint, std::exchange(present_, {}), {}};
+  Kind kind{fingerprint, history_->last_form(), std::exchange(present_, {}), {}};
   if (found != kinds_.end()) {
     kind.before = std::move(found->last);
     kinds_.erase(found);
@@ -35,7 +35,17 @@ void WriteBehind::end_step() {
     kinds_.pop_front();
   }
   kinds_.push_back(std::move(kind));
-  present_expected_ = 0;
+  present_form_ = 0;
+}
+
+// Of a step of another size what left in the last one of its form is the best guess.
+const WriteBehind::Kind* WriteBehind::find_kind() const {
+  const Kind* found = nullptr;
+  for (const Kind& kind : kinds_) {
+    if (kind.fingerprint == history_->expected_fingerprint()) return &kind;
+    if (kind.form == history_->expected_form()) found = &kind;
+  }
+  return found;
 }
 
 // What is used again soon leaves at the wrong time: its copies would hold up those of others.
@@ -106,10 +116,8 @@ void WriteBehind::expect() {
   coming_spares_.clear();
   spares_.clear();
   next_ = next_spare_ = 0;
-  const auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& each) {
-    return each.fingerprint == history_->expected_fingerprint();
-  });
-  if (kind == kinds_.end() || (kind->last.empty() && kind->before.empty())) return;
+  const Kind* const kind = find_kind();
+  if (kind == nullptr || (kind->last.empty() && kind->before.empty())) return;
   made_.assign(history_->expected_storages(), kNotMade);
   for (const StepHistory::Output& output : history_->expected_outputs()) {
     made_[output.number] = output.position;

@@ -1,12 +1,12 @@
 // WriteBehind: begins copies to a tier before the bytes are to leave, while the link has nothing
 // else to do, so that room is there at once when it is wanted. It writes down what has left by a
-// copy in each kind of step, and during which call. In the next step of this kind it copies what
-// will leave for some time, once nothing uses it any more until then, what leaves first before
-// the others; also what left in the step of this kind before the last one, because where
-// neighbouring blocks leave together, now these and now those do. Where that takes the link a small
-// part of the step, what is used latest is copied, too, while the link is idle, until as much may
-// leave at once as one call wanted at most: for what leaves otherwise than before. At the first
-// difference from the expected step it stops.
+// copy in each kind of step, and during which call. In the next step of this kind, or of its form
+// if its size is new, it copies what will leave for some time, once nothing uses it any more until
+// then, what leaves first before the others; also what left in the step of this kind before the
+// last one, because where neighbouring blocks leave together, now these and now those do. Where
+// that takes the link a small part of the step, what is used latest is copied, too, while the link
+// is idle, until as much may leave at once as one call wanted at most: for what leaves otherwise
+// than before. At the first difference from the expected step it stops.
 // Owns these lists; refers to no storage. Not thread safe: the device's lock is held.
 #pragma once
 
@@ -67,7 +67,7 @@ class WriteBehind {
     bool met;                        // by then the step had met it
   };
   struct Kind {
-    uint64_t fingerprint;
+    uint64_t fingerprint, form;
     std::vector<Departure> last, before;  // of the last two such steps
   };
   // A copy that is to be begun.
@@ -78,6 +78,8 @@ class WriteBehind {
     uint32_t uses;  // how many of the storage's uses come before
   };
 
+  // What is known of such steps as the expected one; nullptr: nothing.
+  const Kind* find_kind() const;
   void expect();
   // From when on the step has the storage.
   StepHistory::Position made_at(uint32_t number) const {
@@ -99,9 +101,9 @@ class WriteBehind {
   Contents& contents_;
   const ForeseenStorages& storages_;
   const StepHistory* const history_;
-  std::deque<Kind> kinds_;
+  std::deque<Kind> kinds_;  // the one of the last step is last
   std::vector<Departure> present_;
-  uint64_t present_expected_ = 0;  // the fingerprint that was expected when one was written down
+  uint64_t present_form_ = 0;  // the form that was expected when one was written down
   std::vector<StepHistory::Position> made_;  // by number: the call that makes it, or kNotMade
   std::vector<Wanted> coming_;               // by the call that makes them ready
   size_t next_ = 0;                          // of these

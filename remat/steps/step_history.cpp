@@ -67,6 +67,14 @@ bool StepHistory::begins_alike() const {
                     list.operands.begin() + entry.first_operand);
 }
 
+bool StepHistory::expects_repetition() const {
+  if (foreseeing()) return foreseen_.form == last_form_;
+  const Kind& kind = kinds_[expected_];
+  if (kind.next == 0) return true;
+  const size_t next = find(kind.next);
+  return next != kNone && kinds_[next].list.form == kind.list.form;
+}
+
 void StepHistory::give_up() {
   matching_ = false;
   expected_ = kNone;

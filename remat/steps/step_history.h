@@ -93,12 +93,9 @@ class StepHistory {
   uint32_t expected_storages() const { return expected().numbers(); }
   // The expected step itself. Requires: matching().
   const StepList& expected_list() const { return expected(); }
-  // Whether another such step follows the expected one, as far as is known. Requires: matching().
-  bool expects_repetition() const {
-    if (foreseeing()) return false;
-    const Kind& kind = kinds_[expected_];
-    return kind.next == 0 || kind.next == kind.list.fingerprint;
-  }
+  // Whether a step of the same form (StepList) follows the expected one, as far as is known.
+  // Requires: matching().
+  bool expects_repetition() const;
   // Whether the expected step is one of a size that is foreseen.
   bool foreseeing() const { return expected_ == kForeseen; }
   // Whether foreseeing() has begun since the last call.
@@ -108,6 +105,8 @@ class StepHistory {
   // step, or 0 before there is one, and that of the expected step, or 0 unless matching().
   uint64_t last_fingerprint() const { return last_fingerprint_; }
   uint64_t expected_fingerprint() const { return matching_ ? expected().fingerprint : 0; }
+  // The form of the expected step, or 0 unless matching().
+  uint64_t expected_form() const { return matching_ ? expected().form : 0; }
   // The fingerprint that the last step was foreseen with, if it went as foreseen; else 0. It is
   // another one than the step's own if bytes were a little off.
   uint64_t last_foreseen() const { return last_foreseen_; }

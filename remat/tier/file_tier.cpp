@@ -24,6 +24,7 @@ struct FileTier::Copy {
   size_t bytes;
   std::vector<Extent> pieces;
   uint64_t checksum;
+  uint64_t forks;  // before it was stored
 };
 
 FileTier::Copy& FileTier::copy_of(TierSlot slot) { return *reinterpret_cast<Copy*>(slot); }
@@ -38,12 +39,30 @@ FileTier::FileTier(std::unique_ptr<TransferFile> file, std::string folder, uint6
       threads_(*file_, kThreads) {}
 
 bool FileTier::has_room(size_t bytes) const {
-  return !failed_ && !forked_ && whole_units(bytes) <= extents_.room();
+  return !failed_ && !forked_ && whole_units(bytes) <= extents_.room() + kept_bytes_;
+}
+
+void FileTier::give_kept(const Kept& kept) {
+  for (const Extent& piece : kept.pieces) kept_bytes_ -= piece.bytes;
+  extents_.give(kept.pieces);
+}
+
+std::optional<std::vector<Extent>> FileTier::take(uint64_t bytes) {
+  if (bytes > extents_.room() && !kept_.empty()) {
+    children_.forget_ended();
+    std::erase_if(kept_, [this](const Kept& kept) {
+      const bool ended = !children_.any_between(kept.since, kept.until);
+      if (ended) give_kept(kept);
+      return ended;
+    });
+  }
+  for (; bytes > extents_.room() && !kept_.empty(); kept_.pop_front()) give_kept(kept_.front());
+  return extents_.take(bytes);
 }
 
 std::optional<TierSlot> FileTier::store(const void* from, size_t bytes, std::span<const StreamId>) {
   if (forked_) return std::nullopt;
-  auto pieces = failed_ ? std::nullopt : extents_.take(whole_units(bytes));
+  auto pieces = failed_ ? std::nullopt : take(whole_units(bytes));
   if (!pieces) {
     const ParentLock guard(mutex_, forked_);
     ++counts_.refusals;
@@ -71,10 +90,10 @@ std::optional<TierSlot> FileTier::store(const void* from, size_t bytes, std::spa
   ++counts_.stores;
   counts_.stored_bytes += bytes;
   counts_.store_ns += ns;
-  counts_.held_bytes = extents_.taken();
+  counts_.held_bytes = extents_.taken() - kept_bytes_;
   counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.held_bytes);
-  return TierSlot{
-      reinterpret_cast<uintptr_t>(new Copy{bytes, std::move(*pieces), transfer.checksum})};
+  return TierSlot{reinterpret_cast<uintptr_t>(
+      new Copy{bytes, std::move(*pieces), transfer.checksum, children_.forks()})};
 }
 
 void FileTier::load(TierSlot slot, void* to, StreamId) {
@@ -112,11 +131,15 @@ bool FileTier::matches(TierSlot slot, const void* at) {
 }
 
 void FileTier::drop(TierSlot slot) {
-  Copy* const copy = &copy_of(slot);
-  extents_.give(copy->pieces);
-  delete copy;
+  const std::unique_ptr<Copy> copy(&copy_of(slot));
+  if (children_.any_since(copy->forks)) {
+    for (const Extent& piece : copy->pieces) kept_bytes_ += piece.bytes;
+    kept_.push_back({copy->forks, children_.forks(), std::move(copy->pieces)});
+  } else {
+    extents_.give(copy->pieces);
+  }
   const ParentLock guard(mutex_, forked_);
-  counts_.held_bytes = extents_.taken();
+  counts_.held_bytes = extents_.taken() - kept_bytes_;
 }
 
 bool FileTier::settle_prices() {
@@ -132,6 +155,7 @@ TierStatistics FileTier::statistics() const {
 
 void FileTier::become_forked_child() {
   forked_ = true;
+  children_.become_forked_child();
   threads_.become_forked_child();
 }
 

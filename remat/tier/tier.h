@@ -84,8 +84,11 @@ class Tier {
 
   virtual TierStatistics statistics() const = 0;
 
-  // In a forked child: nothing is stored any more, and what was stored can be loaded only as long
-  // as the parent has not put anything else in its place.
+  // Are called before a fork, and after it in the parent and in the child. In the child nothing is
+  // stored any more, and what was stored can be loaded only as long as the parent has not put
+  // anything else in its place.
+  virtual void before_fork() {}
+  virtual void after_fork_in_parent() {}
   virtual void become_forked_child() = 0;
 };
 

@@ -27,13 +27,19 @@ bool may_be_restored() {
 
 void before_fork() {
   if (!host_is_foreign() && may_be_restored()) end_thread_pool();
-  for_each_engine([](Engine& engine) { engine.allocator().before_fork(); });
+  for_each_engine([](Engine& engine) {
+    engine.allocator().before_fork();
+    engine.runtime().before_fork();
+  });
   PendingCollectives::instance().before_fork();
 }
 
 void after_fork_in_parent() {
   PendingCollectives::instance().after_fork_in_parent();
-  for_each_engine([](Engine& engine) { engine.allocator().after_fork_in_parent(); });
+  for_each_engine([](Engine& engine) {
+    engine.runtime().after_fork_in_parent();
+    engine.allocator().after_fork_in_parent();
+  });
   restart_thread_pool();
 }
 

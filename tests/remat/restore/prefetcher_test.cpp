@@ -86,6 +86,33 @@ TEST_CASE("what the next operators read is brought back before they begin") {
   job.check();
 }
 
+// As with two optimizers, the steps of which differ.
+TEST_CASE("what the next operators read is brought back in each of two steps in turn") {
+  SteppingJob stepping;
+  RematFixture& job = stepping.job;
+  const auto forth = [&] { stepping.step(); };
+  const auto back = [&] {
+    for (size_t k = 4; k-- > 0;) {
+      job.drop(job.pure({stepping.parameters[k], stepping.parameters[k]}, 64, 400));
+    }
+    job.runtime.end_step();
+  };
+  for (int k = 0; k < 4; ++k) forth(), back();
+  REQUIRE(job.evict(stepping.parameters[2]));
+  stepping.read(0);
+  CHECK_FALSE(stepping.is_evicted(2));
+  for (size_t k = 1; k < 4; ++k) stepping.read(k);
+  job.runtime.end_step();
+  CHECK(job.statistics().prefetch_hits == 1);
+  REQUIRE(job.evict(stepping.parameters[1]));
+  job.drop(job.pure({stepping.parameters[3], stepping.parameters[3]}, 64, 400));
+  CHECK_FALSE(stepping.is_evicted(1));
+  CHECK(job.statistics().prefetches == 2);
+  CHECK(job.statistics().fetches == 2);
+  CHECK(job.matches(stepping.parameters[1]));
+  job.check();
+}
+
 TEST_CASE("a load that has time is not begun early") {
   MemoryTier::Settings settings = MemoryTier::beside(kNsPerByte);
   settings.ns_per_byte = 0.1;  // 52 ns, less than an operator takes
@@ -147,8 +174,8 @@ TEST_CASE("a prefetch that fails leaves the error to the reader") {
   stepping.job.check();
 }
 
-// Steps of the same operators on parameters and results, some of which are written in place, die
-// early, or are left out of a step now and then, under a budget that is too small.
+// Steps of the same operators, or two in turn, on parameters and results, some of which are written
+// in place, die early, or are left out of a step now and then, under a budget that is too small.
 TEST_CASE("random steps that repeat themselves keep their contents") {
   uint64_t prefetches = 0, hits = 0;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
@@ -164,11 +191,14 @@ TEST_CASE("random steps that repeat themselves keep their contents") {
       size_t parameter;
       bool writes, keeps;
     };
-    std::vector<Call> calls;
-    for (int k = 0; k < 16; ++k) {
-      calls.push_back({random.below(6), (random.below(5) == 0), (random.below(2) == 0)});
+    std::vector<std::vector<Call>> forms(1 + random.below(2));
+    for (std::vector<Call>& calls : forms) {
+      for (int k = 0; k < 16; ++k) {
+        calls.push_back({random.below(6), (random.below(5) == 0), (random.below(2) == 0)});
+      }
     }
-    for (int step = 0; step < 6; ++step) {
+    for (size_t step = 0; step < 6 * forms.size(); ++step) {
+      const std::vector<Call>& calls = forms[step % forms.size()];
       const size_t left_out = (random.below(4) == 0) ? random.below(16) : 16;
       std::vector<Tensor> results;
       for (size_t k = 0; k < calls.size(); ++k) {
@@ -189,6 +219,9 @@ TEST_CASE("random steps that repeat themselves keep their contents") {
       for (Tensor result : results) {
         CHECK(job.matches(result));
         job.drop(result);
+      }
+      if (random.below(6) == 0) {
+        job.drop(std::exchange(parameters[random.below(6)], job.input(256)));
       }
       job.runtime.end_step();
       job.check();

@@ -1,8 +1,10 @@
 #include "remat/tier/file_tier.h"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -154,6 +156,63 @@ TEST_CASE("a forked child loads what the parent has stored, and stores nothing")
   });
   CHECK(status == 0);
   tier.drop(*slot);
+}
+
+// The parent drops the copy that the child is about to load, and stores another one. Returns the
+// child's status: 0 if it could load the copy.
+int child_beside_changes(FileTier& tier, const Bytes& made, const Bytes& later) {
+  const auto slot = tier.store(made.data(), made.size(), {});
+  std::array<int, 2> ready = {};
+  REQUIRE(pipe(ready.data()) == 0);
+  tier.before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    tier.become_forked_child();
+    char end;
+    if (read(ready[0], &end, 1) != 1) _exit(3);
+    Bytes back(made.size());
+    try {
+      tier.load(*slot, back.data(), StreamId::kDefault);
+    } catch (const TierError&) {
+      _exit(1);
+    }
+    _exit(back == made ? 0 : 2);
+  }
+  tier.after_fork_in_parent();
+  tier.drop(*slot);
+  CHECK(tier.statistics().held_bytes == 0);
+  CHECK(tier.has_room(later.size()));
+  const auto other = tier.store(later.data(), later.size(), {});
+  REQUIRE(other.has_value());
+  CHECK(tier.statistics().held_bytes == later.size());
+  REQUIRE(write(ready[1], "", 1) == 1);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  close(ready[0]), close(ready[1]);
+  tier.drop(*other);
+  REQUIRE(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+TEST_CASE("what a forked child may read is not written over while there is other room") {
+  FileTier tier(folder(), 4 * kMiB);
+  CHECK(child_beside_changes(tier, contents(2 * kMiB, 6), contents(2 * kMiB, 7)) == 0);
+  CHECK(child_beside_changes(tier, contents(2 * kMiB, 8), contents(2 * kMiB, 9)) == 0);
+  CHECK(tier.statistics().peak_bytes == 2 * kMiB);
+  // Where there is none, the parent comes first.
+  CHECK(child_beside_changes(tier, contents(2 * kMiB, 10), contents(4 * kMiB, 11)) == 1);
+}
+
+TEST_CASE("what was stored after a fork is of no use to the child, and makes room at once") {
+  FileTier tier(folder(), 4 * kMiB);
+  tier.before_fork();
+  tier.after_fork_in_parent();
+  const Bytes made = contents(4 * kMiB, 12);
+  for (int k = 0; k < 3; ++k) {
+    const auto slot = tier.store(made.data(), made.size(), {});
+    REQUIRE(slot.has_value());
+    tier.drop(*slot);
+  }
 }
 
 // A job whose contents are twice its budget: inputs are made, read, written and dropped. Returns
