@@ -57,7 +57,7 @@ class ABSL_LOCKABLE DeviceMutex {
     void (*destroy)(void*);
   };
 
-  // Waits; with an interpreter's lock not for long at a time (InterpreterLock).
+  // Waits; an interpreter's lock is let go of meanwhile if the holder wants it (InterpreterLock).
   void lock_contended() ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
   // Apart, so that the usual way is short enough to be inlined.

@@ -1,10 +1,12 @@
 // InterpreterLock: the global lock of an interpreter in the process, Python's, which a thread may
 // have while it waits for one of ours. Whoever holds ours may need it: PyTorch takes it to count
-// the references of what Python knows. So nobody waits for long with it: these waits let go of it
-// now and then. Without an interpreter there is nothing to let go of.
+// the references of what Python knows. As long as a thread says so (Wanted), those that wait let
+// go of it now and then; at other times they do not, because the job's code relies on having it,
+// and may hold locks of its own. Without an interpreter there is nothing to let go of.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 namespace tidepool {
 
@@ -18,6 +20,17 @@ class InterpreterLock {
   // Called once. Thread safe.
   static void set(const Functions& functions) { functions_.store(&functions); }
 
+  // While it lives, the calling thread, which may hold one of our locks, may wait for the
+  // interpreter's. Thread safe.
+  class Wanted {
+   public:
+    Wanted() { wanted_.fetch_add(1); }
+    ~Wanted() { wanted_.fetch_sub(1); }
+    Wanted(const Wanted&) = delete;
+    Wanted& operator=(const Wanted&) = delete;
+  };
+  static bool is_wanted() { return wanted_.load() > 0; }
+
   static bool is_held() {
     const Functions* const functions = functions_.load(std::memory_order_acquire);
     return functions != nullptr && functions->is_held();
@@ -27,6 +40,7 @@ class InterpreterLock {
 
  private:
   static constinit inline std::atomic<const Functions*> functions_{nullptr};
+  static constinit inline std::atomic<uint32_t> wanted_{0};
 };
 
 }  // namespace tidepool

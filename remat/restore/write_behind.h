@@ -103,7 +103,7 @@ class WriteBehind {
   const StepHistory* const history_;
   std::deque<Kind> kinds_;  // the one of the last step is last
   std::vector<Departure> present_;
-  uint64_t present_form_ = 0;  // the form that was expected when one was written down
+  uint64_t present_form_ = 0;                // the form that was expected when one was written down
   std::vector<StepHistory::Position> made_;  // by number: the call that makes it, or kNotMade
   std::vector<Wanted> coming_;               // by the call that makes them ready
   size_t next_ = 0;                          // of these

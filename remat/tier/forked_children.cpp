@@ -53,9 +53,8 @@ void ForkedChildren::forget_ended() {
 }
 
 bool ForkedChildren::any_between(uint64_t since, uint64_t until) const {
-  return std::any_of(children_.begin(), children_.end(), [&](const Child& child) {
-    return since < child.fork && child.fork <= until;
-  });
+  return std::any_of(children_.begin(), children_.end(),
+                     [&](const Child& child) { return since < child.fork && child.fork <= until; });
 }
 
 }  // namespace tidepool::remat

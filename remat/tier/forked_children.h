@@ -28,7 +28,9 @@ class ForkedChildren {
   uint64_t forks() const { return forks_; }
   // Whether a child was forked after the first `since` forks, and was there when ended children
   // were looked for last.
-  bool any_since(uint64_t since) const { return !children_.empty() && children_.back().fork > since; }
+  bool any_since(uint64_t since) const {
+    return !children_.empty() && children_.back().fork > since;
+  }
   // Looks for children that have ended. O(children).
   void forget_ended();
   // Whether a child of the forks after `since`, up to `until`, was there then.
@@ -41,7 +43,7 @@ class ForkedChildren {
   };
 
   uint64_t forks_ = 0;
-  std::vector<Child> children_;  // the one forked last is last
+  std::vector<Child> children_;         // the one forked last is last
   std::array<int, 2> pipe_ = {-1, -1};  // between before_fork() and what follows: read, write
 };
 

@@ -57,6 +57,18 @@ def case_sparse_csr():
             csr.to_sparse_coo().to_dense(), (csr * 2).to_dense(), dense)
 
 
+def case_sparse_products_of_looks():
+    """PyTorch does not resolve all of them: what it makes of them is what counts."""
+    matrix = torch.sparse_coo_tensor(torch.randint(0, 12, (2, 40)),
+                                     torch.randn(40, dtype=torch.complex64), (12, 12))
+    x, y = torch.randn(2, 12, 6, dtype=torch.complex64) * 2
+    seen = []
+    for each in (matrix, matrix.coalesce().to_sparse_csr()):
+        for dense in (x.conj(), x.imag.neg() + 0j, torch._neg_view(x)):
+            seen += [each @ dense, torch.addmm(y, each, dense), torch.addmm(dense, each, y)]
+    return seen
+
+
 def case_sparse_products():
     """What is multiplied by a sparse matrix may leave, and the matrix may change meanwhile."""
     weight = torch.randn(8, 8, requires_grad=True)

@@ -62,14 +62,26 @@ class Tracing {
 
 namespace {
 
+// A function that has had another name in older versions.
+template <typename Function>
+Function python(const char* name, const char* older) {
+  const auto found = python<Function>(name);
+  return found != nullptr ? found : python<Function>(older);
+}
+
 // Whether the calling thread has Python's lock, and would get it back: at the end of the process
-// only the thread that ends it does.
+// only the thread that ends it does. PyGILState_Check() says yes to every thread once there has
+// been a second interpreter.
 bool may_leave() {
-  static const auto check = python<int (*)()>("PyGILState_Check");
-  static const auto public_name = python<int (*)()>("Py_IsFinalizing");
-  static const auto is_finalizing =
-      public_name != nullptr ? public_name : python<int (*)()>("_Py_IsFinalizing");
-  if (check == nullptr || check() == 0) return false;
+  static const auto is_initialized = python<int (*)()>("Py_IsInitialized");
+  static const auto own = python<void* (*)()>("PyGILState_GetThisThreadState");
+  static const auto current =
+      python<void* (*)()>("PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet");
+  static const auto is_finalizing = python<int (*)()>("Py_IsFinalizing", "_Py_IsFinalizing");
+  if (is_initialized == nullptr || own == nullptr || current == nullptr) return false;
+  if (is_initialized() == 0) return false;
+  const void* const state = own();
+  if (state == nullptr || state != current()) return false;
   return is_finalizing == nullptr || is_finalizing() == 0;
 }
 

@@ -1,5 +1,6 @@
 #include "bindings/torch/calls/kernel_library.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <dlfcn.h>
 #include <malloc.h>
 
@@ -65,6 +66,14 @@ std::string kernel_library(const c10::KernelFunction& kernel) {
   if (library.empty()) library = library_of(unboxed_function_of(kernel));
   if (library.empty()) library = library_of(boxed_function_of(boxed));
   return library;
+}
+
+bool is_brought_by_torch(const c10::KernelFunction& kernel, bool of_cpu) {
+  const std::string library = kernel_library(kernel);
+  if (library.empty()) return true;
+  static const std::string own =
+      library_of(reinterpret_cast<const void*>(&c10::Dispatcher::realSingleton));
+  return of_cpu ? library == own : library.find("libtorch_python") == std::string::npos;
 }
 
 }  // namespace tidepool::torch_glue

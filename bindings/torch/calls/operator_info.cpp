@@ -200,11 +200,12 @@ c10::DispatchKey backend_key() {
   return host_is_foreign() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
 }
 
-// The dispatcher's entry for tensors of the engines' devices; nullptr if it has none.
-const c10::KernelFunction* kernel_of(const c10::OperatorHandle& op) {
+// The dispatcher's entry for tensors of the engines' devices, or for a key; nullptr if it has none.
+const c10::KernelFunction* kernel_of(const c10::OperatorHandle& op,
+                                     c10::DispatchKey key = backend_key()) {
   const c10::impl::OperatorEntry& entry = entry_of(op);
-  if (!entry.hasComputedKernelForDispatchKey(backend_key())) return nullptr;
-  return &entry.lookup(c10::DispatchKeySet(backend_key()));
+  if (!entry.hasComputedKernelForDispatchKey(key)) return nullptr;
+  return &entry.lookup(c10::DispatchKeySet(key));
 }
 
 }  // namespace
@@ -217,8 +218,8 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
   destroy_body = &CallBody::destroy;
   argument_count = static_cast<uint16_t>(schema.arguments().size());
   return_count = static_cast<uint16_t>(schema.returns().size());
-  may_run_python_ =
-      !std::string_view(qualified_name).starts_with("aten::") && qualified_name != kSparseProduct;
+  const bool is_atens = std::string_view(qualified_name).starts_with("aten::");
+  may_run_python_ = !is_atens && !multiplies_sparse(qualified_name);
   is_foreign_ = may_run_python_ && qualified_name != kCompiledGraph;
   read_arguments(schema);
   read_returns(schema);
@@ -227,6 +228,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
   apply_hidden_writes(schema);
   read_draws(schema);
   remember_kernel();
+  if (is_atens && !is_kernel_of_torch(op, backend_key())) distrust();
 }
 
 void OperatorInfo::read_arguments(const c10::FunctionSchema& schema) {
@@ -373,6 +375,12 @@ void OperatorInfo::remember_kernel() const {
 namespace {
 std::atomic<OperatorJudge> g_judge{nullptr};
 }  // namespace
+
+bool is_kernel_of_torch(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  const c10::KernelFunction* const kernel = kernel_of(op, key);
+  const bool of_cpu = c10::toBackendComponent(key) == c10::BackendComponent::CPUBit;
+  return kernel == nullptr || is_brought_by_torch(*kernel, of_cpu);
+}
 
 std::string kernel_library(const c10::OperatorHandle& op) {
   const c10::KernelFunction* const kernel = kernel_of(op);

@@ -158,6 +158,10 @@ void set_operator_judge(OperatorJudge judge);
 // that is not known, or there is none. Thread safe.
 std::string kernel_library(const c10::OperatorHandle& op);
 
+// Whether the operator's kernel for the key, if there is one, is PyTorch's own, and no job's that
+// has taken its place (is_brought_by_torch()). Thread safe.
+bool is_kernel_of_torch(const c10::OperatorHandle& op, c10::DispatchKey key);
+
 // The info of `op`, made on first sight. Thread safe; a hit costs no lock.
 const OperatorInfo& info_of(const c10::OperatorHandle& op);
 

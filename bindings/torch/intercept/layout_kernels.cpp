@@ -74,7 +74,7 @@ void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) 
       if (!op->hasKernelForDispatchKey(key)) continue;
       if (is_sparse(key) && lists(kGetters, name.name)) continue;
       auto kernel = std::make_unique<AroundKernel>(op->getComputedKernelForDispatchKey(key));
-      if (is_sparse(key) && is_sparse_product(name)) {
+      if (is_sparse(key) && is_sparse_product(name) && is_kernel_of_torch(*op, key)) {
         kernel->runs_products(remember_product_kernel({*op, key, &kernel->kernel()}));
       }
       handles.push_back(dispatcher.registerImpl(

@@ -76,6 +76,14 @@ bool is_composable(const c10::TensorImpl& tensor) {
          !tensor.has_symbolic_sizes_strides();
 }
 
+// Whether the tensor is a plain dense one. PyTorch has an operator on conjugated or negated looks
+// reach its kernel as it lists the operator; ours would have these computed first.
+bool is_plain_dense(const c10::TensorImpl& tensor) {
+  constexpr c10::DispatchKeySet kLooks(
+      {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+  return is_supported(&tensor) && !tensor.key_set().has_any(kLooks);
+}
+
 at::Tensor composed(c10::Layout layout, c10::IntArrayRef sizes, int64_t sparse_dimensions,
                     bool coalesced, const std::vector<at::Tensor>& components) {
   const at::Tensor& values = components.back();
@@ -165,7 +173,7 @@ std::optional<Matrices> matrices_among(const c10::FunctionSchema& schema,
     const c10::IValue& value = arguments[k];
     if (!value.isTensor() || !value.toTensor().defined()) return std::nullopt;
     c10::TensorImpl* const tensor = value.unsafeToTensorImpl();
-    if (is_supported(tensor)) {
+    if (is_plain_dense(*tensor)) {
       dense.push_back(&value);
     } else {
       if (found.sparse != nullptr || !is_composable(*tensor)) return std::nullopt;
@@ -195,7 +203,7 @@ bool run_as_product(int64_t kernel, torch::jit::Stack* stack) {
   const bool has_coordinates = sparse->layout() == c10::kSparse;
   const auto components = components_of(sparse);
   const bool plain = std::all_of(components.begin(), components.end(), [](const at::Tensor& each) {
-    return is_supported(each.unsafeGetTensorImpl());
+    return is_plain_dense(*each.unsafeGetTensorImpl());
   });
   if (!plain || components.size() != (has_coordinates ? 2 : 3)) return false;
   torch::jit::Stack ours(kCount);

@@ -3,9 +3,11 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "allocator/locks/interpreter_lock.h"
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/tripwire.h"
 
@@ -46,6 +48,10 @@ void drop_strong(void* storage) {
 // Takes a strong reference for the length of a change, so that a last owner cannot free the storage
 // meanwhile. False if the storage is dying.
 bool hold_strongly(c10::StorageImpl* storage, DeviceMutex& mutex) {
+  // PyTorch takes Python's lock where only Python holds the storage.
+  std::optional<InterpreterLock::Wanted> wanted;
+  if (storage->pyobj_slot()->load_pyobj() != nullptr) [[unlikely]]
+    wanted.emplace();
   c10::intrusive_ptr_target* locked = c10::raw::weak_intrusive_ptr::lock(storage);
   if (locked == nullptr) return false;
   mutex.drop_later(storage, &drop_strong);

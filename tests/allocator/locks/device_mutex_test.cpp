@@ -1,6 +1,7 @@
 #include "allocator/locks/device_mutex.h"
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -25,8 +26,9 @@ constexpr InterpreterLock::Functions kInterpreter{[] { return t_has_interpreter;
                                                     g_interpreter.lock();
                                                   }};
 
-TEST_CASE("who waits for a lock with the interpreter's lets go of that now and then") {
+TEST_CASE("who waits for a lock with the interpreter's lets go of that for who wants it") {
   InterpreterLock::set(kInterpreter);
+  g_let_go = 0;
   DeviceMutex mutex;
   DeviceLock lock(mutex);
   std::atomic<bool> has_both{false}, waits{false};
@@ -39,8 +41,14 @@ TEST_CASE("who waits for a lock with the interpreter's lets go of that now and t
     t_has_interpreter = false;
   });
   while (!waits) std::this_thread::yield();
-  g_interpreter.lock();  // for a moment, with the device's lock held
-  g_interpreter.unlock();
+  // The job's code relies on having the interpreter as long as nobody wants it.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(g_let_go == 0);
+  {
+    const InterpreterLock::Wanted wanted;
+    g_interpreter.lock();  // for a moment, with the device's lock held
+    g_interpreter.unlock();
+  }
   CHECK(!has_both);
   lock.unlock();
   other.join();

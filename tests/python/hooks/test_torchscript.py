@@ -77,6 +77,16 @@ note("attribute", lambda: len(said(torch.ones(2))) > 0)
 static = torch._C._jit_to_static_module(torch.jit.script(model)._c)
 seen["constants"] = list(calls)
 note("static", lambda: static(torch.ones(2, 4)).shape[0])
+
+@torch.jit.script
+def tripled(x: torch.Tensor):
+    return x * 3
+compiled, one = torch._C, torch.ones(2)
+note("unfused", lambda: tripled(one).shape[0])
+compiled._jit_override_can_fuse_on_cpu_legacy(True)
+note("fused", lambda: tripled(one).shape[0])
+compiled._jit_override_can_fuse_on_cpu_legacy(False)
+note("fused before", lambda: tripled(one).shape[0])
 print(json.dumps(seen))
 """
 READ = ["keep", "kept"]
@@ -128,3 +138,10 @@ def test_nodes_that_read_by_themselves(seen):
 def test_static_modules_keep_what_they_hold(seen):
     assert seen["constants"].count("escape") >= 4
     assert seen["static"] == [2, ["enter", "hold", "let go", "leave"]]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+def test_what_a_fuser_has_fused_stays_so(seen):
+    assert seen["unfused"] == [2, []]
+    for name in ("fused", "fused before"):
+        assert seen[name] == [2, ["enter", "hold", "let go", "leave"]], name

@@ -81,10 +81,14 @@ def _called(original, plugin, torch, storage_of):
     leaves = torch.utils._pytree.tree_leaves
     compiled = torch._C
     native = _native(original, plugin, torch, storage_of)
+    fused = False
 
-    def fuses() -> bool:  # oneDNN, or TorchScript's own fuser, whose switch is off in wheels
-        return compiled._jit_llga_enabled() or (compiled._jit_texpr_fuser_enabled()
-                                                and compiled._jit_can_fuse_on_cpu())
+    def may_be_fused() -> bool:
+        """Whether a fuser is on, or was at an earlier call: what it has fused stays so."""
+        nonlocal fused  # oneDNN's, or TorchScript's own two, whose switches are off in wheels
+        fused = (fused or compiled._jit_llga_enabled() or compiled._jit_can_fuse_on_cpu_legacy()
+                 or (compiled._jit_texpr_fuser_enabled() and compiled._jit_can_fuse_on_cpu()))
+        return fused
 
     @functools.wraps(original)
     def call(self, *args, **kwargs):
@@ -95,7 +99,7 @@ def _called(original, plugin, torch, storage_of):
             except RuntimeError:  # a method of a class in C++
                 return native(self, *args, **kwargs)
             graph = graphs[self] = _Graph(inlined, torch._C._jit_pass_inline)
-        if not graph.reads and not fuses():
+        if not graph.reads and not may_be_fused():
             return call_as_caller(original, self, *args, **kwargs)
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
         whole = plugin.keeping() if graph.forks else contextlib.nullcontext()
