@@ -17,6 +17,7 @@ from ..hooks import (
     _compiled,
     _compiled_calls,
     _distributed,
+    _extensions,
     _optimizers,
     _readers,
     _redispatch,
@@ -204,6 +205,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
     _redispatch.follow_redispatches(plugin, torch, readers.storage_of)
     _switches.follow_switches(plugin, torch, values["device"])
     _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
+    _extensions.follow_extensions(plugin, torch, readers.storage_of)
     graphs = _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of,
                                               values["device"])
     if "trace" in values:

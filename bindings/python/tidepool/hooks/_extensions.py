@@ -1,0 +1,68 @@
+"""Functions of extension modules in C++ that are given tensors past PyTorch's dispatcher.
+
+`torch.utils.cpp_extension` builds such modules, and packages bring them, with pybind11's
+`PYBIND11_MODULE`. Nothing is known of what a function does with the bytes: what it is given is
+there, counts as written, and stays, and what its operators make stays. Registered as an operator
+(`TORCH_LIBRARY`), it would leave its operands evictable.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import sys
+import types
+
+from ._callers import call_as_caller, hide_from_compiler
+from ._readers import hand_out
+
+
+def follow_extensions(plugin, torch, storage_of) -> None:
+    """Wrap the functions of extension modules, of those to come and those that are there."""
+    leaves = torch.utils._pytree.tree_leaves
+    loader = importlib.machinery.ExtensionFileLoader
+    execute = loader.exec_module
+
+    def called(original):
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            for each in leaves((args, kwargs)):
+                if storage := storage_of(each):
+                    hand_out(plugin, each, storage, keeps=False)
+            with plugin.region():
+                return call_as_caller(original, *args, **kwargs)
+
+        hide_from_compiler(torch, call)
+        return call
+
+    def wrap(module: types.ModuleType) -> None:
+        for name, value in tuple(vars(module).items()):
+            if isinstance(value, types.BuiltinFunctionType) and _is_given_tensors(value):
+                setattr(module, name, called(value))
+            elif isinstance(value, types.ModuleType) and _is_within(value, module):
+                wrap(value)
+
+    @functools.wraps(execute)
+    def exec_module(self, module):
+        execute(self, module)
+        if not _is_of_pytorch(module):
+            wrap(module)
+
+    setattr(loader, "exec_module", exec_module)
+    for module in tuple(sys.modules.values()):
+        spec = getattr(module, "__spec__", None)
+        if isinstance(getattr(spec, "loader", None), loader) and not _is_of_pytorch(module):
+            wrap(module)
+
+
+def _is_given_tensors(function) -> bool:
+    """Return whether a function says so in its signature, as all that pybind11 makes does."""
+    return "Tensor" in (function.__doc__ or "")
+
+
+def _is_within(module: types.ModuleType, outer: types.ModuleType) -> bool:
+    return module.__name__.startswith(f"{outer.__name__}.")
+
+
+def _is_of_pytorch(module: types.ModuleType) -> bool:
+    return module.__name__.partition(".")[0] == "torch"
