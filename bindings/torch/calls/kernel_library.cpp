@@ -68,12 +68,11 @@ std::string kernel_library(const c10::KernelFunction& kernel) {
   return library;
 }
 
-bool is_brought_by_torch(const c10::KernelFunction& kernel, bool of_cpu) {
-  const std::string library = kernel_library(kernel);
-  if (library.empty()) return true;
+bool lies_beside_dispatcher(const c10::KernelFunction& kernel) {
   static const std::string own =
       library_of(reinterpret_cast<const void*>(&c10::Dispatcher::realSingleton));
-  return of_cpu ? library == own : library.find("libtorch_python") == std::string::npos;
+  const std::string library = kernel_library(kernel);
+  return library.empty() || library == own;
 }
 
 }  // namespace tidepool::torch_glue

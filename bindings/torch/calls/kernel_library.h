@@ -11,9 +11,8 @@ namespace tidepool::torch_glue {
 // PyTorch's own library for Python; "" if it is not known.
 std::string kernel_library(const c10::KernelFunction& kernel);
 
-// Whether the kernel is, as far as can be told, one that PyTorch brings itself: for the CPU, in the
-// library that has its dispatcher; for devices, where stand-ins have libraries of their own, any
-// that is not in Python. One whose library is not known counts as PyTorch's.
-bool is_brought_by_torch(const c10::KernelFunction& kernel, bool of_cpu);
+// Whether the kernel lies in the library that has PyTorch's dispatcher, as all of its own for the
+// CPU do, or nobody can tell where it lies.
+bool lies_beside_dispatcher(const c10::KernelFunction& kernel);
 
 }  // namespace tidepool::torch_glue

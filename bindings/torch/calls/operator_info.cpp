@@ -376,10 +376,11 @@ namespace {
 std::atomic<OperatorJudge> g_judge{nullptr};
 }  // namespace
 
+// PyTorch has kernels in Python for CUDA, and stand-ins for a device have libraries of their own.
 bool is_kernel_of_torch(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  if (c10::toBackendComponent(key) != c10::BackendComponent::CPUBit) return true;
   const c10::KernelFunction* const kernel = kernel_of(op, key);
-  const bool of_cpu = c10::toBackendComponent(key) == c10::BackendComponent::CPUBit;
-  return kernel == nullptr || is_brought_by_torch(*kernel, of_cpu);
+  return kernel == nullptr || lies_beside_dispatcher(*kernel);
 }
 
 std::string kernel_library(const c10::OperatorHandle& op) {

@@ -158,8 +158,8 @@ void set_operator_judge(OperatorJudge judge);
 // that is not known, or there is none. Thread safe.
 std::string kernel_library(const c10::OperatorHandle& op);
 
-// Whether the operator's kernel for the key, if there is one, is PyTorch's own, and no job's that
-// has taken its place (is_brought_by_torch()). Thread safe.
+// False if the operator's kernel for the key is one that a job has put in the place of PyTorch's.
+// It is noticed for keys of the CPU only. Thread safe.
 bool is_kernel_of_torch(const c10::OperatorHandle& op, c10::DispatchKey key);
 
 // The info of `op`, made on first sight. Thread safe; a hit costs no lock.

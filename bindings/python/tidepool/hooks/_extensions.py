@@ -48,7 +48,7 @@ def follow_extensions(plugin, torch, storage_of) -> None:
         if not _is_of_pytorch(module):
             wrap(module)
 
-    setattr(loader, "exec_module", exec_module)
+    loader.exec_module = exec_module  # type: ignore[method-assign]
     for module in tuple(sys.modules.values()):
         spec = getattr(module, "__spec__", None)
         if isinstance(getattr(spec, "loader", None), loader) and not _is_of_pytorch(module):
