@@ -19,6 +19,7 @@ import contextlib
 import functools
 
 from ._callers import give_own_code, hide_from_compiler
+from ._extensions import is_given_tensors
 
 
 def follow_data_parallel(plugin, torch) -> None:
@@ -52,9 +53,8 @@ def follow_backends(plugin, torch, storage_of) -> None:
         hide_from_compiler(torch, call)
         return call
 
-    # What takes or returns tensors says so in its first line, as all that pybind11 makes does.
     for name, method in tuple(vars(backend).items()):
-        if "Tensor" in (getattr(method, "__doc__", None) or ""):
+        if is_given_tensors(method):
             setattr(backend, name, escaping(getattr(backend, name)))
 
 

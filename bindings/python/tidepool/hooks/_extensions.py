@@ -19,26 +19,15 @@ from ._readers import hand_out
 
 def follow_extensions(plugin, torch, storage_of) -> None:
     """Wrap the functions of extension modules, of those to come and those that are there."""
-    leaves = torch.utils._pytree.tree_leaves
     loader = importlib.machinery.ExtensionFileLoader
     execute = loader.exec_module
 
-    def called(original):
-        @functools.wraps(original)
-        def call(*args, **kwargs):
-            for each in leaves((args, kwargs)):
-                if storage := storage_of(each):
-                    hand_out(plugin, each, storage, keeps=False)
-            with plugin.region():
-                return call_as_caller(original, *args, **kwargs)
-
-        hide_from_compiler(torch, call)
-        return call
-
     def wrap(module: types.ModuleType) -> None:
         for name, value in tuple(vars(module).items()):
-            if isinstance(value, types.BuiltinFunctionType) and _is_given_tensors(value):
-                setattr(module, name, called(value))
+            if isinstance(value, types.BuiltinFunctionType) and is_given_tensors(value):
+                call = handing_out(value, plugin, torch, storage_of, keeps=False)
+                hide_from_compiler(torch, call)
+                setattr(module, name, call)
             elif isinstance(value, types.ModuleType) and _is_within(value, module):
                 wrap(value)
 
@@ -55,9 +44,28 @@ def follow_extensions(plugin, torch, storage_of) -> None:
             wrap(module)
 
 
-def _is_given_tensors(function) -> bool:
+def handing_out(original, plugin, torch, storage_of, keeps: bool = True):
+    """Wrap a function in C++ that may do anything with the tensors it is given.
+
+    Args:
+        keeps: whether it may keep their addresses.
+    """
+    leaves = torch.utils._pytree.tree_leaves
+
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        for each in leaves((args, kwargs)):
+            if storage := storage_of(each):
+                hand_out(plugin, each, storage, keeps)
+        with plugin.region():
+            return call_as_caller(original, *args, **kwargs)
+
+    return call
+
+
+def is_given_tensors(function) -> bool:
     """Return whether a function says so in its signature, as all that pybind11 makes does."""
-    return "Tensor" in (function.__doc__ or "")
+    return "Tensor" in (getattr(function, "__doc__", None) or "")
 
 
 def _is_within(module: types.ModuleType, outer: types.ModuleType) -> bool:

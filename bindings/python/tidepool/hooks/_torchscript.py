@@ -21,7 +21,7 @@ import re
 import weakref
 
 from ._callers import call_as_caller
-from ._readers import hand_out
+from ._extensions import handing_out
 
 # Readers of whole modules and graphs, by the class of torch._C that has them.
 METHODS = {
@@ -61,7 +61,7 @@ def follow_torchscript(plugin, torch, storage_of) -> None:
     for kind_name in NATIVE:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
-            kind.__call__ = _native(kind.__call__, plugin, torch, storage_of)
+            kind.__call__ = handing_out(kind.__call__, plugin, torch, storage_of)
     _follow_static_modules(plugin, torch, storage_of)
 
 
@@ -80,7 +80,7 @@ def _called(original, plugin, torch, storage_of):
     graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
     leaves = torch.utils._pytree.tree_leaves
     compiled = torch._C
-    native = _native(original, plugin, torch, storage_of)
+    native = handing_out(original, plugin, torch, storage_of)
     fused = False
 
     def may_be_fused() -> bool:
@@ -104,20 +104,6 @@ def _called(original, plugin, torch, storage_of):
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
         whole = plugin.keeping() if graph.forks else contextlib.nullcontext()
         with whole, plugin.region(), plugin.holding(map(storage_of, operands)):
-            return call_as_caller(original, self, *args, **kwargs)
-
-    return call
-
-
-def _native(original, plugin, torch, storage_of):
-    leaves = torch.utils._pytree.tree_leaves
-
-    @functools.wraps(original)
-    def call(self, *args, **kwargs):
-        for value in leaves((args, kwargs)):
-            if storage := storage_of(value):
-                hand_out(plugin, value, storage)
-        with plugin.region():
             return call_as_caller(original, self, *args, **kwargs)
 
     return call
