@@ -153,8 +153,10 @@ void Runtime::chaos_at_allocation() { chaos_.at_allocation(calls_.operators_seen
 void Runtime::end_step() {
   DeviceLock lock(mutex());
   if (calls_.step_history != nullptr) {
+    const uint32_t step = calls_.step_history->step();
     calls_.step_history->end_step(contents_.residency.now());
-    if (contents_.foreseen.enabled()) prefetcher_.end_step();
+    const bool had_calls = calls_.step_history->step() != step;
+    if (contents_.foreseen.enabled() && had_calls) prefetcher_.end_step();
   } else if (contents_.residency.evictions > 0) {
     calls_.step_history = contents_.policy->step_history();
   }

@@ -9,10 +9,11 @@ namespace tidepool {
 
 void DeviceMutex::lock_contended() {
   if (!InterpreterLock::is_held()) return mutex_.lock();
-  constexpr int kYields = 64;
+  constexpr int kYields = 64, kMostTries = 20'000;  // about a second: nobody works for so long
   for (int tries = 0; !mutex_.try_lock(); ++tries) {
-    if (InterpreterLock::is_wanted()) {
+    if (InterpreterLock::is_wanted() || tries == kMostTries) {
       InterpreterLock::let_go_once();
+      tries = 0;
     } else if (tries < kYields) {
       std::this_thread::yield();
     } else {

@@ -109,6 +109,7 @@ void Residency::end_step(uint64_t form, uint64_t next) {
   const auto known = find(form);
   if (known != exposures_.end()) {
     known->part = part;
+    std::rotate(known, known + 1, exposures_.end());
   } else {  // a form's first step does what later ones need not
     if (exposures_.size() == StepHistory::kKinds) exposures_.erase(exposures_.begin());
     exposures_.push_back({form, 1});

@@ -48,7 +48,8 @@ void FileTier::give_kept(const Kept& kept) {
 }
 
 std::optional<std::vector<Extent>> FileTier::take(uint64_t bytes) {
-  if (bytes > extents_.room() && !kept_.empty()) {
+  if (bytes > extents_.room() + kept_bytes_) return std::nullopt;
+  if (bytes > extents_.room()) {
     children_.forget_ended();
     std::erase_if(kept_, [this](const Kept& kept) {
       const bool ended = !children_.any_between(kept.since, kept.until);

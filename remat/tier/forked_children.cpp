@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,21 +11,41 @@
 namespace tidepool::remat {
 namespace {
 
-// Nothing is ever written: a pipe that can be read has no writer any more.
-bool has_ended(int pipe) {
-  pollfd wanted{pipe, POLLIN, 0};
-  return poll(&wanted, 1, 0) > 0;
+// From here on the job does not expect its descriptors: it may close 0, 1 or 2 to get them again.
+constexpr int kLeastDescriptor = 64;
+
+int moved_up(int descriptor) {
+  const int above = fcntl(descriptor, F_DUPFD_CLOEXEC, kLeastDescriptor);
+  if (above < 0) return descriptor;
+  close(descriptor);
+  return above;
+}
+
+// A pipe's number, which tells it from what the job has under a descriptor that it has closed
+// unasked; 0: there is no pipe.
+uint64_t pipe_at(int descriptor) {
+  struct stat found{};
+  return fstat(descriptor, &found) == 0 && S_ISFIFO(found.st_mode) ? found.st_ino : 0;
 }
 
 }  // namespace
 
-ForkedChildren::~ForkedChildren() {
-  for (const Child& child : children_) close(child.pipe);
+ForkedChildren::~ForkedChildren() { forget_all(); }
+
+void ForkedChildren::forget_all() {
+  for (const Child& child : children_) {
+    if (pipe_at(child.descriptor) == child.pipe) close(child.descriptor);
+  }
+  children_.clear();
 }
 
 void ForkedChildren::before_fork() {
   forget_ended();
-  if (pipe2(pipe_.data(), O_CLOEXEC) != 0) pipe_ = {-1, -1};
+  if (pipe2(pipe_.data(), O_CLOEXEC) != 0) {
+    pipe_ = {-1, -1};
+    return;
+  }
+  for (int& end : pipe_) end = moved_up(end);
 }
 
 void ForkedChildren::after_fork_in_parent() {
@@ -32,7 +53,7 @@ void ForkedChildren::after_fork_in_parent() {
   const auto [read, write] = std::exchange(pipe_, {-1, -1});
   if (read < 0) return;
   close(write);
-  children_.push_back({forks_, read});
+  children_.push_back({forks_, read, pipe_at(read)});
 }
 
 // The end that is written stays open as long as the child runs this program.
@@ -40,14 +61,15 @@ void ForkedChildren::become_forked_child() {
   const auto [read, write] = std::exchange(pipe_, {-1, -1});
   if (read >= 0) close(read);
   static_cast<void>(write);
-  for (const Child& child : children_) close(child.pipe);
-  children_.clear();
+  forget_all();
 }
 
 void ForkedChildren::forget_ended() {
   std::erase_if(children_, [](const Child& child) {
-    const bool ended = has_ended(child.pipe);
-    if (ended) close(child.pipe);
+    if (pipe_at(child.descriptor) != child.pipe) return true;
+    pollfd wanted{child.descriptor, POLLIN, 0};
+    const bool ended = poll(&wanted, 1, 0) > 0 && (wanted.revents & POLLHUP) != 0;
+    if (ended) close(child.descriptor);
     return ended;
   });
 }

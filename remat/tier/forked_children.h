@@ -38,9 +38,12 @@ class ForkedChildren {
 
  private:
   struct Child {
-    uint64_t fork = 0;  // which one it was, from 1
-    int pipe = -1;      // the end that is read
+    uint64_t fork = 0;    // which one it was, from 1
+    int descriptor = -1;  // the end that is read
+    uint64_t pipe = 0;    // the pipe's number
   };
+
+  void forget_all();
 
   uint64_t forks_ = 0;
   std::vector<Child> children_;         // the one forked last is last

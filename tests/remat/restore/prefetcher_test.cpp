@@ -98,6 +98,7 @@ TEST_CASE("what the next operators read is brought back in each of two steps in 
     job.runtime.end_step();
   };
   for (int k = 0; k < 4; ++k) forth(), back();
+  job.runtime.end_step();  // an optimizer that has nothing to do
   REQUIRE(job.evict(stepping.parameters[2]));
   stepping.read(0);
   CHECK_FALSE(stepping.is_evicted(2));

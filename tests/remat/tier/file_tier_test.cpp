@@ -182,6 +182,7 @@ int child_beside_changes(FileTier& tier, const Bytes& made, const Bytes& later) 
   tier.drop(*slot);
   CHECK(tier.statistics().held_bytes == 0);
   CHECK(tier.has_room(later.size()));
+  CHECK_FALSE(tier.store(later.data(), tier.most_bytes() + 1, {}).has_value());
   const auto other = tier.store(later.data(), later.size(), {});
   REQUIRE(other.has_value());
   CHECK(tier.statistics().held_bytes == later.size());

@@ -1,10 +1,12 @@
 #include "remat/tier/forked_children.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <set>
 
 #include "tests/support/catch.h"
 
@@ -60,6 +62,37 @@ TEST_CASE("a child is known of until it ends") {
   second.end();
   children.forget_ended();
   CHECK_FALSE(children.any_since(0));
+}
+
+TEST_CASE("descriptors are the job's, the lowest and those that it has closed unasked") {
+  const auto lowest = [] {
+    const int descriptor = dup(0);
+    close(descriptor);
+    return descriptor;
+  };
+  const auto pipes = [] {
+    std::set<int> found;
+    for (int descriptor = 0; descriptor < 256; ++descriptor) {
+      struct stat of{};
+      if (fstat(descriptor, &of) == 0 && S_ISFIFO(of.st_mode)) found.insert(descriptor);
+    }
+    return found;
+  };
+  const std::set<int> before = pipes();
+  ForkedChildren children;
+  const int free = lowest();
+  children.before_fork();
+  CHECK(lowest() == free);
+  children.after_fork_in_parent();
+  CHECK(lowest() == free);
+  CHECK(children.any_since(0));
+  std::set<int> ours = pipes();
+  for (const int each : before) ours.erase(each);
+  REQUIRE(ours.size() == 1);
+  REQUIRE(dup2(0, *ours.begin()) >= 0);
+  children.forget_ended();
+  CHECK_FALSE(children.any_since(0));
+  CHECK(close(*ours.begin()) == 0);  // it is still there
 }
 
 TEST_CASE("forks are counted where there are no file descriptors for their children") {
