@@ -10,14 +10,15 @@ import noting_plugin
 import pytest
 
 JOB = """
-import copy, io, json, torch, warnings
+import copy, io, json, sys, torch, warnings
 from noting_plugin import NotingPlugin
 from typing import List
 warnings.simplefilter("ignore")
 from tidepool.hooks import _readers, _torchscript
 plugin = NotingPlugin()
 calls = plugin.calls
-_torchscript.follow_torchscript(plugin, torch, _readers._storage_finder(torch))
+device = sys.argv[1]
+_torchscript.follow_torchscript(plugin, torch, _readers._storage_finder(torch), device)
 seen = {}
 def note(name, act):
     calls.clear()
@@ -93,15 +94,20 @@ READ = ["keep", "kept"]
 FOLDED = ["begin", *READ, "end"]
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    script = tmp_path_factory.mktemp("torchscript") / "job.py"  # it needs the source in a file
+def seen_on(device: str, folder) -> dict:
+    script = folder / "job.py"  # it needs the source in a file
     script.write_text(JOB)
-    done = subprocess.run([sys.executable, str(script)], text=True, capture_output=True, timeout=60,
+    done = subprocess.run([sys.executable, str(script), device], text=True, capture_output=True,
+                          timeout=60,
                           env={**os.environ, "PYTHONPATH": noting_plugin.python_path(),
                                "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    return seen_on("cpu", tmp_path_factory.mktemp("torchscript"))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
@@ -145,3 +151,8 @@ def test_what_a_fuser_has_fused_stays_so(seen):
     assert seen["unfused"] == [2, []]
     for name in ("fused", "fused before"):
         assert seen[name] == [2, ["enter", "hold", "let go", "leave"]], name
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+def test_on_cuda_functions_are_fused_by_default(tmp_path):
+    assert seen_on("cuda", tmp_path)["unfused"] == [2, ["enter", "hold", "let go", "leave"]]

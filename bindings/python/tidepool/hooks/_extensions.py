@@ -1,9 +1,10 @@
-"""Functions of extension modules in C++ that are given tensors past PyTorch's dispatcher.
+"""Functions and classes of extension modules in C++ that are given tensors past the dispatcher.
 
 `torch.utils.cpp_extension` builds such modules, and packages bring them, with pybind11's
 `PYBIND11_MODULE`. Nothing is known of what a function does with the bytes: what it is given is
-there, counts as written, and stays, and what its operators make stays. Registered as an operator
-(`TORCH_LIBRARY`), it would leave its operands evictable.
+there, counts as written, and stays, and what its operators make stays. An object may also keep
+what its methods are given, so that this stays for good. Registered as an operator
+(`TORCH_LIBRARY`), a function would leave its operands evictable.
 """
 
 from __future__ import annotations
@@ -28,8 +29,18 @@ def follow_extensions(plugin, torch, storage_of) -> None:
                 call = handing_out(value, plugin, torch, storage_of, keeps=False)
                 hide_from_compiler(torch, call)
                 setattr(module, name, call)
+            elif isinstance(value, type) and value.__module__ == module.__name__:
+                wrap_class(value)
             elif isinstance(value, types.ModuleType) and _is_within(value, module):
                 wrap(value)
+
+    def wrap_class(kind: type) -> None:
+        for name, value in tuple(vars(kind).items()):
+            function = getattr(value, "__func__", value)
+            if isinstance(function, types.BuiltinFunctionType) and is_given_tensors(function):
+                call = handing_out(function, plugin, torch, storage_of)
+                hide_from_compiler(torch, call)
+                setattr(kind, name, staticmethod(call) if isinstance(value, staticmethod) else call)
 
     @functools.wraps(execute)
     def exec_module(self, module):

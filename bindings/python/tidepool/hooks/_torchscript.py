@@ -5,9 +5,10 @@
   it runs. What folds them into others is not relied upon to read only: how contents were made is
   forgotten as well.
 - Nodes of a scripted function that read what it has just computed (`tolist`, `print`, `str`), and
-  the fused groups that oneDNN makes of nodes, are no operators: a call of such a function is a
-  region of the plugin's, in which results stay, and its arguments, attributes and constants are
-  held. Where it forks, other threads run a part of it: then all is restored before.
+  the fused groups that oneDNN or TorchScript's own fusers make of nodes, are no operators: a call
+  of such a function is a region of the plugin's, in which results stay, and its arguments,
+  attributes and constants are held. On CUDA, where functions are fused by default, every call is.
+  Where a function forks, other threads run a part of it: then all is restored before.
 - A static module calls kernels without their operators: so does it, and what it holds stays.
 - Methods of C++ classes (`torch.classes`) have no graph, and may do anything with tensors: what
   they are given escapes, as if they had asked for its address, as the object may have kept it.
@@ -44,8 +45,12 @@ READING_NODES = ("prim::tolist", "prim::Print", "aten::str", "aten::format", "at
                  "aten::save")
 
 
-def follow_torchscript(plugin, torch, storage_of) -> None:
-    """Wrap TorchScript's readers."""
+def follow_torchscript(plugin, torch, storage_of, device: str) -> None:
+    """Wrap TorchScript's readers.
+
+    Args:
+        device: whose tensors are evicted, cpu or cuda.
+    """
     compiled = torch._C
     for kind_name, names in METHODS.items():
         kind = getattr(compiled, kind_name, None)
@@ -57,7 +62,7 @@ def follow_torchscript(plugin, torch, storage_of) -> None:
     for kind_name in CALLED:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
-            kind.__call__ = _called(kind.__call__, plugin, torch, storage_of)
+            kind.__call__ = _called(kind.__call__, plugin, torch, storage_of, device)
     for kind_name in NATIVE:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
@@ -76,7 +81,7 @@ def _kept(original, *scopes):
     return read
 
 
-def _called(original, plugin, torch, storage_of):
+def _called(original, plugin, torch, storage_of, device):
     graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
     leaves = torch.utils._pytree.tree_leaves
     compiled = torch._C
@@ -85,9 +90,10 @@ def _called(original, plugin, torch, storage_of):
 
     def may_be_fused() -> bool:
         """Whether a fuser is on, or was at an earlier call: what it has fused stays so."""
-        nonlocal fused  # oneDNN's, or TorchScript's own two, whose switches are off in wheels
+        nonlocal fused  # oneDNN's, or TorchScript's own two, which in wheels are off for the CPU
         fused = (fused or compiled._jit_llga_enabled() or compiled._jit_can_fuse_on_cpu_legacy()
-                 or (compiled._jit_texpr_fuser_enabled() and compiled._jit_can_fuse_on_cpu()))
+                 or (compiled._jit_texpr_fuser_enabled() and compiled._jit_can_fuse_on_cpu())
+                 or (device == "cuda" and compiled._jit_can_fuse_on_gpu()))
         return fused
 
     @functools.wraps(original)
