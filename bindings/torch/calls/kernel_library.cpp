@@ -68,11 +68,16 @@ std::string kernel_library(const c10::KernelFunction& kernel) {
   return library;
 }
 
+// A functor without a function of its own may have anything behind its base class, so that what is
+// found there is believed only where it speaks against the kernel.
 bool lies_beside_dispatcher(const c10::KernelFunction& kernel) {
   static const std::string own =
       library_of(reinterpret_cast<const void*>(&c10::Dispatcher::realSingleton));
-  const std::string library = kernel_library(kernel);
-  return library.empty() || library == own;
+  const c10::BoxedKernel& boxed = boxed_kernel_of(kernel);
+  const std::string wrapped = library_of(wrapped_function_of(functor_of(boxed)));
+  std::string wrapper = library_of(unboxed_function_of(kernel));
+  if (wrapper.empty()) wrapper = library_of(boxed_function_of(boxed));
+  return (wrapped.empty() || wrapped == own) && (wrapper.empty() || wrapper == own);
 }
 
 }  // namespace tidepool::torch_glue

@@ -10,7 +10,6 @@
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/name_lists.h"
 #include "bindings/torch/calls/call_body.h"
-#include "bindings/torch/calls/kernel_library.h"
 #include "bindings/torch/calls/operator_evidence.h"
 #include "bindings/torch/calls/varying_operators.h"
 #include "remat/lineage/list_operators.h"
@@ -185,29 +184,6 @@ bool starts_work(std::string_view name) {
 // Waits for a collective, and returns its operand.
 constexpr std::string_view kWait = "_c10d_functional::wait_tensor";
 
-// c10::OperatorHandle keeps its operator's dispatch table private. Explicit instantiations may name
-// private members.
-const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& op);
-template <auto Member>
-struct DefinitionMember {
-  friend const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& op) {
-    return (op.*Member)->op;
-  }
-};
-template struct DefinitionMember<&c10::OperatorHandle::operatorDef_>;
-
-c10::DispatchKey backend_key() {
-  return host_is_foreign() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
-}
-
-// The dispatcher's entry for tensors of the engines' devices, or for a key; nullptr if it has none.
-const c10::KernelFunction* kernel_of(const c10::OperatorHandle& op,
-                                     c10::DispatchKey key = backend_key()) {
-  const c10::impl::OperatorEntry& entry = entry_of(op);
-  if (!entry.hasComputedKernelForDispatchKey(key)) return nullptr;
-  return &entry.lookup(c10::DispatchKeySet(key));
-}
-
 }  // namespace
 
 OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
@@ -227,8 +203,8 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& op) : handle(op) {
   apply_tables(schema);
   apply_hidden_writes(schema);
   read_draws(schema);
-  remember_kernel();
-  if (is_atens && !is_kernel_of_torch(op, backend_key())) distrust();
+  kernel_.remember(op);
+  if (is_atens && !kernel_.is_of_torch()) distrust();
 }
 
 void OperatorInfo::read_arguments(const c10::FunctionSchema& schema) {
@@ -367,26 +343,9 @@ void OperatorInfo::read_draws(const c10::FunctionSchema& schema) {
   draw_argument = schema.argumentIndexWithName("dropout_p").value_or(-1);
 }
 
-void OperatorInfo::remember_kernel() const {
-  kernel_slot_ = kernel_of(handle);
-  if (kernel_slot_ != nullptr) kernel_ = *kernel_slot_;
-}
-
 namespace {
 std::atomic<OperatorJudge> g_judge{nullptr};
 }  // namespace
-
-// PyTorch has kernels in Python for CUDA, and stand-ins for a device have libraries of their own.
-bool is_kernel_of_torch(const c10::OperatorHandle& op, c10::DispatchKey key) {
-  if (c10::toBackendComponent(key) != c10::BackendComponent::CPUBit) return true;
-  const c10::KernelFunction* const kernel = kernel_of(op, key);
-  return kernel == nullptr || lies_beside_dispatcher(*kernel);
-}
-
-std::string kernel_library(const c10::OperatorHandle& op) {
-  const c10::KernelFunction* const kernel = kernel_of(op);
-  return kernel != nullptr ? kernel_library(*kernel) : "";
-}
 
 void set_operator_judge(OperatorJudge judge) { g_judge.store(judge, std::memory_order_release); }
 
@@ -399,14 +358,8 @@ void OperatorInfo::judge() const {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> guard(mutex);
   if (verdict_.load(std::memory_order_relaxed) != Verdict::kNone) return;
-  remember_kernel();  // there was none yet when the operator was defined
+  kernel_.remember(handle);  // there was none yet when the operator was defined
   verdict_.store(trusted ? Verdict::kTrusted : Verdict::kKept, std::memory_order_release);
-}
-
-void OperatorInfo::call_recorded_kernel(torch::jit::Stack& stack, c10::Device device) const {
-  if (!is_replaced()) return handle.callBoxed(&stack);
-  const c10::DispatchKey key = device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
-  kernel_.callBoxed(handle, c10::DispatchKeySet(key), &stack);
 }
 
 namespace {

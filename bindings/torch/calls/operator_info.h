@@ -1,11 +1,10 @@
 // OperatorInfo: what is known of one operator from its schema and from our tables: which arguments
 // are tensors, which it writes, whether it draws, and how interception treats it.
-// Immutable after construction but for distrust() and judge_once(), never freed; OperatorTable
-// finds it by the operator's handle.
+// Immutable after construction but for what is said of its kernel, distrust() and judge_once(),
+// never freed; OperatorTable finds it by the operator's handle.
 #pragma once
 
 #include <ATen/PythonTorchFunctionTLS.h>
-#include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/SmallVector.h>
 
@@ -14,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "bindings/torch/calls/device_kernel.h"
 #include "remat/lineage/lineage.h"
 #include "remat/lineage/list_operators.h"
 
@@ -94,14 +94,12 @@ struct OperatorInfo : remat::RecordType {
   bool is_trusted() const {
     const bool is_vouched_for =
         is_trusted_ || verdict_.load(std::memory_order_acquire) == Verdict::kTrusted;
-    return is_vouched_for && !distrusted_.load(std::memory_order_relaxed) && !is_replaced() &&
+    return is_vouched_for && has_known_kernel() &&
            !(may_run_python() && at::impl::torch_function_mode_enabled());
   }
   // Whether the kernel is PyTorch's own, of whose memory accesses nothing is hidden but the address
   // of what it is shown.
-  bool is_pytorchs() const {
-    return !may_run_python_ && !distrusted_.load(std::memory_order_relaxed) && !is_replaced();
-  }
+  bool is_pytorchs() const { return !may_run_python_ && has_known_kernel(); }
   // Whether the kernel may be in Python, as that of a compiled graph, or of a job's operator, is.
   bool may_run_python() const { return may_run_python_; }
   // Whether the kernel is the job's or a library's. Such a kernel may use tensors that are no
@@ -116,17 +114,22 @@ struct OperatorInfo : remat::RecordType {
   // Ends the trust in the operator for good, because another kernel takes the place of the one
   // there was.
   void distrust() const { distrusted_.store(true, std::memory_order_relaxed); }
-  // Runs the kernel that was there when the operator was first seen.
-  void call_recorded_kernel(torch::jit::Stack& stack, c10::Device device) const;
+  const DeviceKernel& kernel() const { return kernel_; }
+  // These stand around the registration of a router of PyTorch's: DeviceKernel::note_router().
+  // `anew`: there was one before the operator was first seen, and it has just been taken away.
+  void begin_routing(bool anew) const {
+    if (!anew && kernel_.is_replaced()) distrust();
+    kernel_.remember(handle);
+  }
+  void end_routing() const { kernel_.note_router(); }
 
  private:
   enum class Verdict : uint8_t { kNone, kKept, kTrusted };
 
   void judge() const;
-  bool is_replaced() const {
-    return kernel_slot_ != nullptr && !kernel_slot_->_equalsBoxedAndUnboxed(kernel_);
+  bool has_known_kernel() const {
+    return !distrusted_.load(std::memory_order_relaxed) && !kernel_.is_replaced();
   }
-  void remember_kernel() const;
   void read_arguments(const c10::FunctionSchema& schema);
   void read_returns(const c10::FunctionSchema& schema);
   void apply_tables(const c10::FunctionSchema& schema);
@@ -139,10 +142,7 @@ struct OperatorInfo : remat::RecordType {
   bool tells_all_ = false;  // by its schema a replay can reproduce all that it does
   mutable std::atomic<bool> distrusted_{false};
   mutable std::atomic<Verdict> verdict_{Verdict::kNone};
-  // The dispatcher's entry for tensors of the engines' devices, and what it held at first, or when
-  // the operator was judged.
-  mutable const c10::KernelFunction* kernel_slot_ = nullptr;
-  mutable c10::KernelFunction kernel_;
+  mutable DeviceKernel kernel_;
 };
 
 // Says, at an operator's first call, whether a user trusts one that is not of PyTorch's own.
@@ -153,14 +153,6 @@ struct OperatorInfo : remat::RecordType {
 using OperatorJudge = bool (*)(const char* name, const char* library, bool tells_all);
 // Without a judge no such operator is trusted. Called once, before operators are intercepted.
 void set_operator_judge(OperatorJudge judge);
-
-// The path of the library that has the operator's kernel for tensors of the engines' devices; "" if
-// that is not known, or there is none. Thread safe.
-std::string kernel_library(const c10::OperatorHandle& op);
-
-// False if the operator's kernel for the key is one that a job has put in the place of PyTorch's.
-// It is noticed for keys of the CPU only. Thread safe.
-bool is_kernel_of_torch(const c10::OperatorHandle& op, c10::DispatchKey key);
 
 // The info of `op`, made on first sight. Thread safe; a hit costs no lock.
 const OperatorInfo& info_of(const c10::OperatorHandle& op);

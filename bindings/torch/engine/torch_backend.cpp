@@ -126,7 +126,7 @@ void call(const CallBody& body, torch::jit::Stack& stack, c10::Device device) {
   const c10::DeviceGuard device_guard(device);
   at::DisableRecordFunctionGuard unseen;  // the range around this is all that a profiler shows
   const NoWarnings quiet;                 // the recorded call has given them already
-  info.call_recorded_kernel(stack, device);
+  info.kernel().call(info.handle, stack, device);
 }
 
 // Takes the bytes of an output from its storage, which nobody else has seen.

@@ -21,8 +21,6 @@
 
 namespace tidepool::torch_glue {
 
-constinit thread_local uint64_t t_own_kernels = 0;
-std::atomic<bool> g_has_own_kernels{false};
 std::atomic<PlaceSource> g_place_source{nullptr};
 
 namespace {
@@ -211,8 +209,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   const bool is_known = info_.is_trusted();
   trusted_ = is_known && !in_region();
   CallBody* body = nullptr;
-  if (!draw_.can_be_recorded(generator, engine().device(),
-                             g_has_own_kernels.load(std::memory_order_relaxed))) {
+  if (!draw_.can_be_recorded(generator, engine().device(), OwnKernels::may_draw())) {
     call().refuse(remat::RootReason::kUnsupported);
   }
   try {
@@ -227,7 +224,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   draw_.begin(engine(), body, generator);
   if (body != nullptr) body->numeric = NumericState::capture(host_is_foreign());
   body_ = body;
-  own_kernels_before_ = t_own_kernels;
+  own_kernels_before_ = OwnKernels::so_far();
   const bool timed = (body != nullptr || engine().is_traced()) && !any_captures();
   timer_ = timed ? engine().backend().timer() : nullptr;
   if (timer_ != nullptr) timed_ = timer_->begin(info_, call().record(), seen_.timing_key(info_));
@@ -414,7 +411,9 @@ void InterceptedCall::finish() {
   note_operator(nullptr);
   // The number of threads is known only now: a thread's first parallel kernel decides it.
   if (body_ != nullptr) body_->numeric.capture_threads();
-  if (t_own_kernels != own_kernels_before_) call().refuse(remat::RootReason::kUnsupported);
+  if (!OwnKernels::allow_replay(info_, own_kernels_before_)) {
+    call().refuse(remat::RootReason::kUnsupported);
+  }
   if (ran_out_of_memory_since(failures_before_)) [[unlikely]] {
     say_inexact(info_.name);
     note_refused_memory(info_.varies);

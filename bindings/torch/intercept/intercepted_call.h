@@ -29,6 +29,7 @@
 #include "bindings/torch/intercept/operands/call_arguments.h"
 #include "bindings/torch/intercept/operands/foreign_operands.h"
 #include "bindings/torch/intercept/operands/untrusted_call.h"
+#include "bindings/torch/intercept/own_kernels.h"
 #include "remat/operator_call.h"
 
 namespace tidepool::torch_glue {
@@ -113,13 +114,13 @@ class InterceptedCall {
   Engine* engine_ = nullptr;  // null: none of the arguments has an engine
   std::optional<remat::OperatorCall> call_;
   std::vector<std::unique_ptr<Elsewhere>> elsewhere_;
-  bool switched_ = false;            // the operator's switch is on
-  bool spread_ = false;              // the operands are on several devices
-  bool fills_ = false;               // it gives memory to an operand without any
-  bool trusted_ = true;              // the operator is trusted, and does not run in a region
-  bool inside_ = false;              // it runs for another operator, which is not trusted
-  uint64_t own_kernels_before_ = 0;  // t_own_kernels before the kernel
-  CallBody* body_ = nullptr;         // of the record
+  bool switched_ = false;          // the operator's switch is on
+  bool spread_ = false;            // the operands are on several devices
+  bool fills_ = false;             // it gives memory to an operand without any
+  bool trusted_ = true;            // the operator is trusted, and does not run in a region
+  bool inside_ = false;            // it runs for another operator, which is not trusted
+  OwnKernels own_kernels_before_;  // those that ran before the kernel
+  CallBody* body_ = nullptr;       // of the record
   std::optional<UntrustedCall> untrusted_;
   std::optional<UntrustedHostCall> on_host_;  // there is no engine, and the operator is not trusted
   CallArguments seen_;
@@ -137,14 +138,6 @@ class InterceptedCall {
   OperatorTimer* timer_ = nullptr;
   OperatorTimer::Call timed_;
 };
-
-// How many kernels that the job has put in the place of PyTorch's have run on this thread. A call
-// in which one ran cannot be replayed.
-extern constinit thread_local uint64_t t_own_kernels;
-// Whether the job has put any kernel of its own in the place of one of PyTorch's. Such a kernel may
-// draw, or wait for threads that draw, inside of an operator that draws, which holds the
-// generator's lock while it is recorded. So operators that draw are not recorded from then on.
-extern std::atomic<bool> g_has_own_kernels;
 
 // Says where the job calls the operator that is about to run on this thread, as
 // tidepool_set_place_source() has it.

@@ -15,6 +15,7 @@
 #include "bindings/torch/intercept/boxed_call.h"
 #include "bindings/torch/intercept/layout_kernels.h"
 #include "bindings/torch/intercept/operands/list_parts.h"
+#include "bindings/torch/intercept/own_kernels.h"
 #include "bindings/torch/intercept/raw_readers.h"
 #include "bindings/torch/intercept/record_stream.h"
 #include "bindings/torch/intercept/sparse_products.h"
@@ -45,7 +46,9 @@ void run_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
     run_below(op, keys, stack);
     return;
   }
-  if (info.maps_lists != remat::ListOperator::kNone) {
+  // A router, or a kernel of the job's, may look at the whole list.
+  if (info.maps_lists != remat::ListOperator::kNone && info.is_pytorchs() &&
+      !info.kernel().has_router()) {
     const auto ends = part_ends(info, *stack);
     const auto run = [&](Stack* part) { run_boxed(op, keys, part); };
     if (!ends.empty()) return run_parts(info, stack, ends, run);
@@ -158,6 +161,7 @@ void install_interception() {
   register_typed_operators(all.handles);
   register_record_stream(all.handles);
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) register_operator(name);
+  wrap_own_kernels();  // after the infos were made, which are not to trust these
   all.handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Listener>()));
   // The listener is told at once of every operator that there is already.
   std::lock_guard<std::mutex> pending_guard(all.pending_mutex);

@@ -144,6 +144,15 @@ TIDEPOOL_EXPORT int tidepool_set_limit(uint64_t bytes, char* error, size_t error
 // "aten::add.Tensor".
 TIDEPOOL_EXPORT void tidepool_distrust(const char* name);
 
+// These stand around the registration of a router of PyTorch's (torch._native) for an operator,
+// "aten::bmm" or "aten::add.Tensor": what it does not give to kernels in Python, around each of
+// which tidepool_begin_own_kernel() stands, it passes on to the kernel that is there before.
+// `anew`: it was there before the device's allocator was attached, and has been taken away.
+// tidepool_note_router() says that a router runs on the calling thread.
+TIDEPOOL_EXPORT void tidepool_begin_routing(const char* name, int anew);
+TIDEPOOL_EXPORT void tidepool_end_routing(const char* name);
+TIDEPOOL_EXPORT void tidepool_note_router();
+
 // Has `judge` say, at the first call of each operator that is not of PyTorch's own, whether it may
 // be replayed (not 0): bindings/torch/calls/operator_info.h. It is called on the thread of the
 // call, without locks. To be called before tidepool_attach(), if at all.
@@ -160,6 +169,12 @@ TIDEPOOL_EXPORT size_t tidepool_kernel_library(const char* name, char* out, size
 // library whose operators are recorded (0), runs on the calling thread, or is about to be
 // registered. An operator that calls it inside is not recorded; with 1, no draw is from then on.
 TIDEPOOL_EXPORT void tidepool_note_own_kernel(int of_pytorch);
+// These stand around such a kernel, or one that a router of PyTorch's calls. What begun returns is
+// passed on, on the same thread.
+TIDEPOOL_EXPORT void* tidepool_begin_own_kernel();
+TIDEPOOL_EXPORT void tidepool_end_own_kernel(void* begun);
+// Says that kernels were taken away which may have been there before tidepool_attach().
+TIDEPOOL_EXPORT void tidepool_wrap_own_kernels();
 
 // These stand around what a program without Python calls of LibTorch's: functions that read tensors
 // by their addresses, such as torch::save, during which everything is resident; and those that

@@ -15,6 +15,7 @@
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/intercept/operands/region.h"
+#include "bindings/torch/intercept/own_kernels.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/storage/storage_access.h"
@@ -69,6 +70,14 @@ int begin_everywhere(Begin begin, Undo undo, std::vector<Engine*>& begun, char* 
     for (Engine* engine : begun) undo(*engine);
   }
   return code;
+}
+
+// "aten::add", or "aten::add.Tensor".
+std::optional<c10::OperatorHandle> operator_named(std::string_view name) {
+  const size_t dot = name.find('.');
+  return c10::Dispatcher::singleton().findOp(
+      {std::string(name.substr(0, dot)),
+       dot == std::string_view::npos ? "" : std::string(name.substr(dot + 1))});
 }
 
 }  // namespace
@@ -221,23 +230,39 @@ void tidepool_distrust(const char* name) {
   if (engines_installed()) distrust_operators(name);
 }
 
+void tidepool_begin_routing(const char* name, int anew) {
+  const auto op = operator_named(name);
+  if (op && op->hasSchema()) info_of(*op).begin_routing(anew != 0);
+}
+
+void tidepool_end_routing(const char* name) {
+  const auto op = operator_named(name);
+  if (op && op->hasSchema()) info_of(*op).end_routing();
+}
+
 void tidepool_judge_operators(bool (*judge)(const char* name, const char* library,
                                             bool tells_all)) {
   set_operator_judge(judge);
 }
 
 size_t tidepool_kernel_library(const char* name, char* out, size_t capacity) {
-  const std::string whole = name;
-  const size_t dot = whole.find('.');
-  const auto op = c10::Dispatcher::singleton().findOp(
-      {whole.substr(0, dot), dot == std::string::npos ? "" : whole.substr(dot + 1)});
+  const auto op = operator_named(name);
   return give_text(op ? kernel_library(*op) : "", out, capacity);
 }
 
 void tidepool_note_own_kernel(int of_pytorch) {
-  ++t_own_kernels;
-  if (of_pytorch != 0) g_has_own_kernels.store(true, std::memory_order_relaxed);
+  OwnKernels::note();
+  if (of_pytorch != 0) OwnKernels::note_that_they_may_draw();
 }
+
+void tidepool_wrap_own_kernels() {
+  if (engines_installed()) wrap_own_kernels();
+}
+
+void tidepool_note_router() { OwnKernels::note_router(); }
+
+void* tidepool_begin_own_kernel() { return new OwnKernelScope; }
+void tidepool_end_own_kernel(void* begun) { delete static_cast<OwnKernelScope*>(begun); }
 
 void tidepool_region(int entering) { entering != 0 ? enter_region() : leave_region(); }
 

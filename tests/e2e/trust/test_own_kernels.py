@@ -40,3 +40,82 @@ def test_a_kernel_of_the_jobs_is_never_run_again(key):
                     for options in ((), ("enable",)))
     assert plain.returncode == 0, plain.stderr
     assert found.stdout == plain.stdout, found.stderr
+
+
+INNER_JOB = """
+import sys
+import threading
+import warnings
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+warnings.simplefilter("ignore")
+torch.manual_seed(0)
+library = torch.library.Library("aten", "IMPL")
+calls = 0
+
+def forward(x):  # as PyTorch's on the CPU, which `binary_cross_entropy_with_logits` calls inside
+    return torch.minimum(x, torch.zeros_like(x)) - torch.log1p(torch.exp(-x.abs())), torch.exp(-x)
+
+def counted(x):
+    global calls
+    calls += 1
+    result, buffer = forward(x)
+    return result * calls, buffer
+
+def changing(x):
+    x.mul_(2)
+    return forward(x)
+
+def reading(x):
+    result, buffer = forward(x)
+    total.add_(table)
+    return result * table, buffer
+
+def chosen(p, *arguments, **options):
+    return torch.zeros_like(p[..., :5]), torch.arange(5).expand(*p.shape[:-1], 5).clone()
+
+table = torch.rand(64, 64) + 1
+total = torch.zeros(64, 64)
+name = sys.argv[1]
+if name == "drawing":
+    library.impl("topk", chosen, "CPU")
+else:
+    library.impl("log_sigmoid_forward", globals()[name], "CPU")
+if sys.argv[2:]:
+    import tidepool
+    tidepool.enable(budget="64MiB", device="cpu", chaos="op")
+if name == "drawing":
+    stopping = threading.Event()
+    def ask():
+        while not stopping.is_set():
+            torch.default_generator.get_state()
+    asking = threading.Thread(target=ask)
+    asking.start()
+    drawn = [torch.multinomial(table, 5) for _ in range(100)]
+    stopping.set()
+    asking.join()
+    print(sum(each.sum().item() for each in drawn))
+else:
+    table = torch.tanh(table)
+    x, aim = torch.rand(64, 64) - 0.5, torch.rand(64, 64)
+    made = [binary_cross_entropy_with_logits(x * k, aim, reduction="none") for k in range(6)]
+    made += [binary_cross_entropy_with_logits(x, aim, reduction="none") for _ in range(3)]
+    library._destroy()
+    made += [binary_cross_entropy_with_logits(x * k, aim, reduction="none") for k in range(6)]
+    print([each.sum().item() for each in (*made, x, aim, table, total)], calls)
+"""
+
+
+@pytest.mark.torch_floor
+@pytest.mark.parametrize("attached", ["enable", "run"])
+@pytest.mark.parametrize("name", ["counted", "changing", "reading", "drawing"])
+def test_a_kernel_of_the_jobs_may_run_inside_of_pytorchs_operators(name, attached):
+    job = [sys.executable, "-c", INNER_JOB, name]
+    plain = harness.run(job)
+    assert plain.returncode == 0, plain.stderr
+    if attached == "enable":
+        found = harness.run([*job, "enable"])
+    else:
+        found = harness.run([*harness.attached("64MiB", "--chaos=op"), *job])
+    assert found.stdout == plain.stdout, found.stderr

@@ -61,6 +61,19 @@ class NotingPlugin:
     def distrust(self, name):
         self.calls.append(name)
 
+    def routing(self, name, anew):
+        return self._noted(f"route {name}", "anew" if anew else "routed")
+
+    def wrap_own_kernels(self):
+        self.calls.append("wrap")
+
+    def note_router(self):
+        self.calls.append("router")
+
+    @contextlib.contextmanager
+    def own_kernel(self):
+        yield
+
     def note_own_kernel(self, of_pytorch):
         if of_pytorch:
             self.draws_are_recorded = False

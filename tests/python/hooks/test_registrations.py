@@ -97,6 +97,30 @@ import torch.nested._internal.ops  # has a kernel of its own where there was non
 note("nested tensors")
 own._destroy()
 note("own is gone")
+def eager_router(keyset, a, b, _fallback=None):
+    return a * 0 + 5
+eager_router.__module__ = "torch._native.registry"
+routed = torch.library.Library("aten", "IMPL")
+routed.impl("baddbmm", eager_router, "CPU", with_keyset=True)
+note("a router without a fallback")
+def eager_router(keyset, a, b, *, _fallback=None):
+    return a * 0 + 5
+eager_router.__module__ = "torch._native.registry"
+routed.impl("bmm", eager_router, "CUDA", with_keyset=True)
+note("a router for another device")
+routed.impl("topk", eager_router, "CPU", with_keyset=True)
+note("a router that may be called by what draws")
+routed.impl("_fused_rms_norm", eager_router, "CPU", with_keyset=True)
+note("a router before nothing")
+again = torch.library.Library("aten", "IMPL", "CPU")
+again.impl("bmm", eager_router, with_keyset=True)
+note("router")
+torch.bmm(torch.ones(1, 1, 1), torch.ones(1, 1, 1))
+note("routed call")
+again._destroy()
+note("router is gone")
+lib.impl("special_hermite_polynomial_h", torch.library.fallthrough_kernel, "CPU")
+note("falls through")
 trusted = torch.library.Library("trusted_of_test", "DEF")
 trusted.define("f(Tensor x) -> Tensor")
 trusted.impl("f", mine, "CPU")
@@ -109,6 +133,8 @@ note("gone")
 lib._destroy()
 note("destroyed")
 seen["back"] = torch.special.erfcx(x).tolist()
+early._destroy()
+note("a library from before is gone")
 plugin.fails = True
 last = torch.library.Library("aten", "IMPL")
 try:
@@ -147,6 +173,7 @@ def test_every_way_to_replace_a_kernel(seen):
     assert seen["decorator"] == seen["decorator with a library"] == settled("aten::special_i1")
     assert seen["a library from before"] == settled("aten::special_bessel_j0")
     assert seen["fallthrough"] == []
+    assert seen["falls through"] == settled("aten::special_hermite_polynomial_h")
     assert seen["fallback"] == ["begin", "_", "end"]
 
 
@@ -154,6 +181,19 @@ def test_what_pytorch_does_for_another_device_is_no_replacement(seen):
     assert seen["PyTorch's own, on another device"] == []
     assert seen["PyTorch's own"] == settled("aten::special_log_ndtr")
     assert seen["another device"] == settled("aten::special_zeta")
+
+
+def test_a_router_of_pytorchs_replaces_nothing(seen):
+    assert seen["router"] == ["begin", "route aten::bmm", "routed", "end"]
+    assert seen["routed call"] == ["router"]
+    assert seen["router is gone"] == []
+
+
+def test_what_may_be_no_router_replaces_kernels(seen):
+    assert seen["a router without a fallback"] == settled("aten::baddbmm")
+    assert seen["a router for another device"] == []
+    assert seen["a router that may be called by what draws"] == settled("aten::topk")
+    assert seen["a router before nothing"] == settled("aten::_fused_rms_norm")
 
 
 def test_draws_are_recorded_until_a_kernel_may_run_inside_of_one(seen):
@@ -179,6 +219,7 @@ def test_a_first_kernel_replaces_nothing(seen):
 def test_a_kernel_that_is_taken_away(seen):
     assert seen["gone"] == seen["destroyed"] == ["begin", "end"]
     assert seen["back"] != [7, 7, 7]
+    assert seen["a library from before is gone"] == ["begin", "end", "wrap"]
     assert seen["trusted"] == [] and seen["trusted is gone"] == ["begin", "end"]
 
 

@@ -35,11 +35,12 @@ def plugin(monkeypatch):
     monkeypatch.setattr(_signal, "getsignal", _signal.getsignal)
     install = _signal.signal
     before = {number: _signal.getsignal(number) for number in _signal.valid_signals()}
+    install(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     made = Plugin()
     _signals.defer_in_replays(made)
     yield made
     for number, handler in before.items():
-        if callable(handler) or number == USED:
+        if callable(handler) or number in (USED, signal.SIGINT):
             install(number, handler)
 
 

@@ -4,6 +4,10 @@ A replay would run the new kernel for what the old one made, and nothing is know
 may keep state, or have side effects. So a registration for an operator that could be recorded is an
 event: what was recorded is settled before, and the operator is not trusted from then on.
 
+PyTorch itself puts routers, in Python, before some of its kernels when it has been imported, and
+later, where a job asks for that (torch._native). They call another kernel, in Python, for the calls
+that it suits, and the one before which they stand for all others. Only those are recorded.
+
 Every way to register from Python ends in `torch._C._DispatchModule`: `torch.library.Library.impl`,
 `torch.library.impl`, `register_kernel`, and the deletion of a library.
 """
@@ -12,7 +16,8 @@ from __future__ import annotations
 
 import atexit
 import functools
-import inspect
+import sys
+import warnings
 import weakref
 from collections.abc import Callable
 
@@ -32,6 +37,11 @@ OF_WRAPPERS = ("FuncTorchBatched", "FuncTorchBatchedDecomposition", "FuncTorchGr
 # What the keys of a device's kernels end in, such as AutogradCUDA.
 _KEY_ENDS = {"cpu": "CPU", "cuda": "CUDA"}
 _EVERY_OPERATOR = "_"  # the namespace of fallbacks
+_ROUTED = "_native"  # the namespace of what PyTorch's routers call
+_ROUTERS = f"torch.{_ROUTED}.registry"  # the module that makes them
+# Operators that no operator calls that draws: that would wait for Python with a generator's lock.
+_MAY_BE_ROUTED = ("aten::bmm", "aten::_foreach_mm", "aten::linalg_polar", "aten::linalg_polar.out",
+                  "aten::_fused_rms_norm")
 
 
 class Registrations:
@@ -45,6 +55,7 @@ class Registrations:
             device: whose tensors are recorded, cpu or cuda.
         """
         self._plugin = plugin
+        self._key = _KEY_ENDS[device]
         self._other_keys = tuple(end for each, end in _KEY_ENDS.items() if each != device)
         self._trusted = trusted
         self._compiled = torch._C
@@ -53,6 +64,7 @@ class Registrations:
         self._places: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._replacing: weakref.WeakSet = weakref.WeakSet()
         self._at_exit = False
+        self._anew = False  # routers are registered that were there already
 
     def follow(self) -> None:
         """Wrap what registers kernels and takes them away."""
@@ -87,6 +99,13 @@ class Registrations:
             operator = name if "::" in name else f"{namespace}::{name}"
             used_key = str(key) or usual_key
             namespace = operator.split("::")[0]
+            if args and namespace == _ROUTED and args[0] is not self._falls_through:
+                return call_as_caller(original, library, name, key,
+                                      self._noting(args[0], False), *args[1:], **kwargs)
+            if args and self._is_router(operator, used_key, args[0]):
+                args = (self._noting_router(args[0]), *args[1:])
+                with self._plugin.settling(), self._plugin.routing(operator, self._anew):
+                    return call_as_caller(original, library, name, key, *args, **kwargs)
             if args and self._replaces_nothing(namespace, used_key, args[0]):
                 return call_as_caller(original, library, name, key, *args, **kwargs)
             if args and namespace in NAMESPACES:
@@ -106,20 +125,63 @@ class Registrations:
         return (namespace != "aten" and _name_of(key).startswith(ABOVE_RESULTS)
                 and (_is_of_pytorch(kernel) or _is_of(namespace, kernel)))
 
+    def _is_router(self, operator: str, key: str, kernel) -> bool:
+        """Return whether a kernel passes on to the device's own kernel that it replaces."""
+        return (getattr(kernel, "__module__", None) == _ROUTERS
+                and "_fallback" in (getattr(kernel, "__kwdefaults__", None) or {})
+                and _name_of(key) == self._key and operator in _MAY_BE_ROUTED
+                and self._compiled._dispatch_has_kernel_for_dispatch_key(operator, self._key))
+
+    def _noting_router(self, router):
+        @functools.wraps(router)
+        def noting(*args, **kwargs):
+            self._plugin.note_router()
+            return call_as_caller(router, *args, **kwargs)
+
+        return noting
+
+    def put_routers_anew(self, registry) -> None:
+        """Register the routers that are there already as if PyTorch was imported now.
+
+        Their kernels say then when they run, and what they replace can be seen. Routers of
+        operators for which that is not possible are not trusted.
+
+        Args:
+            registry: the module torch._native.registry.
+        """
+        libraries = (getattr(registry, "_override_libs", None)
+                     or getattr(registry, "_aten_override_libs", {}))  # before 2.15
+        self._anew = True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch ignores those of such registrations, too
+            for names in list(libraries):
+                *space, name, key = names
+                if key.endswith(self._other_keys):
+                    continue
+                try:
+                    registered = [node for node in registry._graphs[names]
+                                  if node.node_id in registry._defined_native_ops]
+                    registry._register_overrides_from_graph(
+                        *names, registered, filter_state=registry._filter_state)
+                except Exception:
+                    self._plugin.distrust(f"{'::'.join(space) or 'aten'}::{name}")
+        self._anew = False
+
     def _noting(self, kernel, of_pytorch: bool):
         """Return a kernel that tells when it runs: another operator may call it inside.
 
         Operators that draw are PyTorch's, and call no other library's.
         """
-        if not inspect.isroutine(kernel) and not hasattr(kernel, "__wrapped__"):
-            return kernel  # PyTorch's own mark of a kernel that falls through, and the like
+        if kernel is self._falls_through or not callable(kernel):
+            return kernel
         if of_pytorch and not _is_of_pytorch(kernel):
             self._plugin.note_own_kernel(True)  # before it can run inside of an operator that draws
 
         @functools.wraps(kernel)
         def noting(*args, **kwargs):
             self._plugin.note_own_kernel(of_pytorch)
-            return call_as_caller(kernel, *args, **kwargs)
+            with self._plugin.own_kernel():
+                return call_as_caller(kernel, *args, **kwargs)
 
         return noting
 
@@ -157,10 +219,14 @@ class Registrations:
     def _reset(self, original):
         @functools.wraps(original)
         def reset(library):
+            is_from_before = library not in self._places
             if self._at_exit or not (library in self._replacing or self._may_be_recorded(library)):
-                return original(library)
-            with self._plugin.settling():
-                return original(library)
+                original(library)
+            else:
+                with self._plugin.settling():
+                    original(library)
+            if is_from_before and not self._at_exit:
+                self._plugin.wrap_own_kernels()  # those that are left
 
         return reset
 
@@ -199,4 +265,7 @@ def _is_of_pytorch(kernel) -> bool:
 def follow_registrations(plugin, torch, device: str,
                          trusted: Callable[[], set[str]] = set) -> None:
     """Notice from now on which operators get other kernels."""
-    Registrations(plugin, torch, device, trusted).follow()
+    registrations = Registrations(plugin, torch, device, trusted)
+    registrations.follow()
+    if _ROUTERS in sys.modules:
+        registrations.put_routers_anew(sys.modules[_ROUTERS])

@@ -204,7 +204,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
                                         trust.namespaces if trust else set)
     _redispatch.follow_redispatches(plugin, torch, readers.storage_of)
     _switches.follow_switches(plugin, torch, values["device"])
-    _torchscript.follow_torchscript(plugin, torch, readers.storage_of)
+    _torchscript.follow_torchscript(plugin, torch, readers.storage_of, values["device"])
     _extensions.follow_extensions(plugin, torch, readers.storage_of)
     graphs = _compiled.follow_compiled_graphs(plugin, torch, readers.storage_of,
                                               values["device"])

@@ -68,9 +68,15 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_end_keeping": (None, [_ADDRESS]),
     "tidepool_set_limit": (ctypes.c_int, [ctypes.c_uint64, _TEXT, _SIZE]),
     "tidepool_distrust": (None, [_TEXT]),
+    "tidepool_begin_routing": (None, [_TEXT, ctypes.c_int]),
+    "tidepool_end_routing": (None, [_TEXT]),
     "tidepool_judge_operators": (None, [_JUDGE]),
     "tidepool_kernel_library": (_SIZE, [_TEXT, _TEXT, _SIZE]),
+    "tidepool_note_router": (None, []),
     "tidepool_note_own_kernel": (None, [ctypes.c_int]),
+    "tidepool_begin_own_kernel": (_ADDRESS, []),
+    "tidepool_end_own_kernel": (None, [_ADDRESS]),
+    "tidepool_wrap_own_kernels": (None, []),
     "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
     "tidepool_undisturbed": (None, [ctypes.c_int]),
     "tidepool_defer_signal": (ctypes.c_int, [ctypes.c_int]),
@@ -129,6 +135,8 @@ class Plugin:
         self.recording = library.tidepool_recording
         self.defer_signal = library.tidepool_defer_signal
         self.note_own_kernel = library.tidepool_note_own_kernel
+        self.note_router = library.tidepool_note_router
+        self.wrap_own_kernels = library.tidepool_wrap_own_kernels
 
     def attach(self, settings: dict) -> None:
         """Attach with the settings of `Settings.for_plugin`; raise AttachError if refused."""
@@ -313,6 +321,28 @@ class Plugin:
     def distrust(self, operator: str) -> None:
         """Keep what an operator, aten::add or aten::add.Tensor, makes from now on; _ is all."""
         self.library.tidepool_distrust(operator.encode())
+
+    @contextlib.contextmanager
+    def routing(self, operator: str, anew: bool) -> Iterator[None]:
+        """Stand around the registration of a router: it calls the kernel that was there before.
+
+        It has to say when it runs, by `note_router`, and all else that it calls by `own_kernel`.
+
+        Args:
+            anew: whether there was one already when the plugin was attached.
+        """
+        self.library.tidepool_begin_routing(operator.encode(), anew)
+        yield
+        self.library.tidepool_end_routing(operator.encode())
+
+    @contextlib.contextmanager
+    def own_kernel(self) -> Iterator[None]:
+        """Stand around a kernel that runs in the place of one of PyTorch's."""
+        begun = self.library.tidepool_begin_own_kernel()
+        try:
+            yield
+        finally:
+            self.library.tidepool_end_own_kernel(begun)
 
     def _run(self, function, *arguments) -> None:
         message = getattr(self._local, "message", None)
