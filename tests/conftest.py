@@ -1,5 +1,5 @@
-"""For all Python tests: no settings of whoever runs them; in a shard, only its part of them; long
-files first; tables at the end."""
+"""For all Python tests: no settings of whoever runs them; what takes long, only in --full; in a
+shard, only its part of them; long files first; tables at the end."""
 
 import os
 
@@ -25,7 +25,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     here = [item for item in items
-            if item.get_closest_marker("every_shard") or selection.is_in_shard(item.nodeid)]
+            if (selection.FULL or not item.get_closest_marker("long"))
+            and (item.get_closest_marker("every_shard") or selection.is_in_shard(item.nodeid))]
     config.hook.pytest_deselected(items=[item for item in items if item not in here])
     items[:] = sorted(here, key=lambda item: LONG.index(item.path.stem)
                       if item.path.stem in LONG else len(LONG))

@@ -32,6 +32,7 @@ def without_frees_of_numbers(events: list) -> list:
     return [[kind, which] for kind, which in events if kind != "free" or units[which] > 1]
 
 
+@pytest.mark.long
 def test_nothing_was_evicted_and_the_loss_is_the_same(logs: dict) -> None:
     assert logs["tidepool"]["evictions"] == 0
     assert logs["tidepool"]["loss"] == logs["stock"]["loss"]

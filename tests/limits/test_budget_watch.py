@@ -45,6 +45,7 @@ def test_committed_bytes_keep_to_the_budget(watch: Path, tmp_path: Path) -> None
     assert seen["peak_bytes"] == ours["reserved_peak_bytes"] <= BUDGET_MIB * MIB
 
 
+@pytest.mark.long
 def test_the_first_byte_over_a_limit_is_caught(watch: Path, tmp_path: Path) -> None:
     done = start_watched(watch, tmp_path, limit=BUDGET_MIB * MIB - 1)
     assert done.returncode == CAUGHT, done.stderr
@@ -55,6 +56,7 @@ def test_the_first_byte_over_a_limit_is_caught(watch: Path, tmp_path: Path) -> N
     ("call:4", "budget watch: committed"),
     ("hidden:4", "budget watch: a page holds memory behind the count"),
 ])
+@pytest.mark.long
 def test_an_uncounted_commit_is_caught(watch: Path, tmp_path: Path, plant: str,
                                        message: str) -> None:
     done = start_watched(watch, tmp_path, BUDGET_WATCH_PLANT=plant)

@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 
+import pytest
 from limits_support import ROOT
 
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "e2e")]
@@ -11,6 +12,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "e2e")]
 budgets_to_try = importlib.import_module("budgets_to_try")
 
 
+@pytest.mark.long
 def test_on_one_network(tmp_path, capsys):
     out = tmp_path / "rows.json"
     budgets_to_try.main(["--smoke", "--json", str(out)])

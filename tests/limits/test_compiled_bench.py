@@ -3,6 +3,7 @@
 import importlib
 import sys
 
+import pytest
 from limits_support import ROOT
 
 sys.path[:0] = [str(ROOT / "bench")]
@@ -27,6 +28,7 @@ def cells_of(row: compiled_jobs.Row, *others: compiled_jobs.Row) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+@pytest.mark.long
 def test_smoke_run_evicts_blocks_with_the_same_bits(tmp_path):
     table = tmp_path / "table.md"
     assert compiled_jobs.main(["--smoke", "--ways", "blocks", "--markdown", str(table)]) == 0

@@ -4,6 +4,7 @@ import copy
 import importlib
 import sys
 
+import pytest
 from limits_support import ROOT
 
 sys.path[:0] = [str(ROOT / "bench")]
@@ -19,6 +20,7 @@ SAID = {"losses": "a", "parameters": "b",
         "after": {"allocated": 50 * MIB, "roots": ROOTS}}
 
 
+@pytest.mark.long
 def test_smoke_run_gives_the_same_bits_in_all_ways(tmp_path):
     table = tmp_path / "table.md"
     assert kept_bytes.main(["--smoke", "--out", str(table)]) == 0

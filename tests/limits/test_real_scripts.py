@@ -44,6 +44,7 @@ def test_what_differs_without_tidepool_does_not_count():
     assert real_scripts.verdict(PLAIN, other, got) == "varies without, too"
 
 
+@pytest.mark.long
 def test_a_script_is_watched_step_by_step(tmp_path):
     job = [str(ROOT / "bench" / "jobs" / "train_long_steps.py"), "experts", "2"]
     runner = real_scripts.Runner(real_scripts.Script("torch", ""), job, tmp_path)

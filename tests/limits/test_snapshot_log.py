@@ -59,6 +59,7 @@ def test_a_log_with_a_fault_is_named(tmp_path):
     assert "cannot be opened" in bench("--trace=no/such/file").stderr
 
 
+@pytest.mark.long
 def test_random_snapshots_become_logs_or_are_refused():
     job = [sys.executable, str(HERE / "snapshot_fuzz_job.py"), "20000" if FULL else "400"]
     done = subprocess.run(job, text=True, capture_output=True, timeout=4 * TIMEOUT_SECONDS)

@@ -16,6 +16,7 @@ SMALL = ("gpt2_medium", "--device", "cpu", "--scale", "small", "--warm", "1", "-
          "--batch", "8")
 
 
+@pytest.mark.long
 def test_on_the_cpu(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     ways = ("--ways", "plain,ample,r=0.5", "--turns", "1", "--out", str(tmp_path))

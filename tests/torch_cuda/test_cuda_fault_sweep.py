@@ -20,7 +20,7 @@ DEVICE = {"memory": "2GiB", "granularity": "64KiB"}
 HOST, CHAIN = "host:64MiB", "host:512KiB,file:{}:64MiB"
 SWEEPS = [
     (HOST, ("host_alloc:fails", "host_alloc:fails:999999", "stream_create:fails"), 1),
-    (HOST, ("copy:fails", "stream_wait:fails", "event_record:fails"), 149),
+    (HOST, ("copy:fails", "stream_wait:fails", "event_record:fails"), 449),
     (CHAIN, ("write:ENOSPC", "read:EIO", "write:kill", "read:bits"), 13),
 ]
 if FULL:

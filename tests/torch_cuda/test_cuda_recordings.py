@@ -1,8 +1,10 @@
 """Recordings of jobs on the stand-in CUDA device: one for each device, with what was done on it."""
 
+import pytest
 from tidepool.report import recording
 
 
+@pytest.mark.long
 def test_each_device_has_a_recording(jobs, tmp_path):
     path = tmp_path / "job.rec"
     done = jobs.run("traced_job.py", "side_stream", "two_devices", "mlp", budget="6GiB",

@@ -37,6 +37,7 @@ def test_one_call_fails(jobs, room):
         assert set(kinds[kind]["ends"]) == {"well"}, kind
 
 
+@pytest.mark.long
 def test_from_some_call_on_all_fail(jobs):
     kinds = refusals(jobs, "--lasting", *(() if FULL else (*OURS, "event_record")), **TIGHT)
     for kind in ("map", "access"):

@@ -45,6 +45,7 @@ def run_offloaded(folder, budget, *options, variants=()):
     return done.stdout.splitlines(), harness.read_stats(stats)
 
 
+@pytest.mark.long
 def test_half_of_the_fixed_bytes(plain, disk_path):
     lines, stats = run_offloaded(disk_path, FIXED // 2)
     assert lines == plain
@@ -82,7 +83,9 @@ def test_whole_jobs_with_checkpoints(disk_path):
     assert os.listdir(tier) == []
 
 
-@pytest.mark.parametrize("fault", ["full", "truncated", "changed", "signals"])
+@pytest.mark.parametrize("fault", ["full", "changed",
+                                   *(pytest.param(each, marks=pytest.mark.long)
+                                     for each in ("truncated", "signals"))])
 def test_faults_of_the_file(disk_path, fault):
     """There are the same bits up to an error that says why, and nothing is left on the disk."""
     job = [sys.executable, str(harness.HERE / "memory/offload_fault_job.py"), str(disk_path)]

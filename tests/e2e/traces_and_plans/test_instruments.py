@@ -32,6 +32,7 @@ for step in range(100):
 """
 
 
+@pytest.mark.long
 def test_a_budget_is_found_and_proved(tmp_path):
     (tmp_path / "job.py").write_text(JOB)
     done = harness.run([sys.executable, "-m", "tidepool", "probe", "--memory", "6MiB", "--json",

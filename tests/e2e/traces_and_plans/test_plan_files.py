@@ -103,7 +103,7 @@ def test_a_plan_for_other_sizes_is_not_followed(folder, tmp_path):
 def test_a_damaged_plan_file_is_refused(folder, tmp_path):
     whole = (folder / "plan").read_bytes()
     damaged = tmp_path / "plan"
-    for content, reason in ((whole.replace(b"[", b"[ ", 1), "is damaged"),
+    for content, reason in ((whole.replace(b":", b": ", 1), "is damaged"),
                             (whole[:-9], "is cut short"), (b"{}\n", "is no plan file")):
         damaged.write_bytes(content)
         done = subprocess.run(

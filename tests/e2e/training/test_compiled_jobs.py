@@ -55,6 +55,7 @@ def verify(cache: Path, *what: str) -> subprocess.CompletedProcess[str]:
                        TORCHINDUCTOR_CACHE_DIR=str(cache))
 
 
+@pytest.mark.long
 def test_verify_finds_a_sound_job_the_same(outcomes, cache):
     done = verify(cache)
     assert done.returncode == 0 and "same: 3 steps" in done.stdout, done.stdout + done.stderr
