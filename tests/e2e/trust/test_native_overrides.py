@@ -72,17 +72,17 @@ def by_lists(a, b):
 names = "aten", "_foreach_mm", "CPU"
 registry.register_op_override("test", *names, lambda a, b: len(a) > 1, by_lists)
 registry._register_overrides_from_graph(*names, registry._graphs[names])
-factors = [torch.tanh(torch.rand(256, 256)) for _ in range(4)]
-made = []
-for _ in range(6):
-    made.append(torch._foreach_mm(factors, factors))
-    made.append(torch._foreach_mm(factors[:1], factors[:1]))
-print([each.double().sum().item() for some in made for each in some])
+factors = [torch.rand(256, 256) for _ in range(16)]
+others = [torch.tanh(each) for each in factors]
+for k in range(0, 16, 4):
+    made = torch._foreach_mm(factors[k:k + 4], others[k:k + 4])
+    print([each.double().sum().item() for each in made])
+print([each.double().sum().item() for each in others])
 """
 
 
 @pytest.mark.skipif(not hasattr(torch, "_foreach_mm"), reason="PyTorch has no such operator")
-@pytest.mark.parametrize("budget", ["14MiB", "64MiB"])
+@pytest.mark.parametrize("budget", ["9MiB", "64MiB"])
 def test_a_list_is_not_cut_that_an_override_looks_at(budget):
     job = [sys.executable, "-c", LIST_JOB]
     plain = harness.run(job)
