@@ -19,7 +19,7 @@ MODULES = sorted(path.stem for path in HERE.glob("*_cases.py")
 CHAOS = ("op", "alloc", "random:3", "offload:2")
 # What depends most on PyTorch's version.
 FLOOR = ("numeric_state_cases", "storage_cases")
-LONG = ("concurrency_cases",)
+LONG = ("compiled_cases", "concurrency_cases", "layout_cases", "numeric_state_cases")
 # With a tier these raw writers find roots away, too, and are refused: PyTorch raises in them.
 REFUSED_WITH_A_TIER = ("case_raw_writer_of_a_root", "case_raw_writer_before_any_operator",
                         "case_raw_writer_after_readers_that_never_end")

@@ -21,7 +21,7 @@ WELL, NO_MEMORY, NOT_READ = {"well"}, {"OutOfMemoryError", "well"}, {"RuntimeErr
 MORE = ("write:EIO", "write:ENOSPC:999", "write:EINTR", "write:bits", "write:interrupt",
         "read:EIO:999", "read:half", "read:odd", "read:nothing", "read:signal", "read:interrupt",
         "read:kill")
-EVERY = 1 if FULL else 17
+EVERY = 1 if FULL else 53
 ENDS = {"write": {"half": WELL, "EINTR": WELL, "signal": WELL, "bits": {"RuntimeError", "well"}},
         "read": {"half": WELL, "EINTR": WELL, "signal": WELL},
         "file": {"EOPNOTSUPP": WELL, "EIO": {"AttachError"}}}

@@ -65,6 +65,7 @@ def test_chaos(plain, disk_path, chaos):
     assert stats["offloads"] > 1000
 
 
+@pytest.mark.long
 def test_whole_jobs_with_checkpoints(disk_path):
     """What is loaded and saved is larger than the budget, and so is what the job begins with."""
     job = [sys.executable, str(harness.HERE / "memory/checkpoint_job.py"), str(disk_path)]

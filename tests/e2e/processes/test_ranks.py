@@ -102,6 +102,7 @@ def test_what_lasts_leaves_under_data_parallel(tmp_path, plain):
 
 
 @pytest.mark.parametrize("ranks, steps", [(4, 3), *([(2, 200), (4, 200)] if FULL else [])])
+@pytest.mark.long
 def test_many_steps_of_random_evictions(tmp_path, ranks, steps):
     parts, out = ["replicated", "sharded", "parallel"], tmp_path / "statistics"
     out.mkdir()

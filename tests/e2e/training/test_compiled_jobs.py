@@ -61,6 +61,7 @@ def test_verify_finds_a_sound_job_the_same(outcomes, cache):
     assert done.returncode == 0 and "same: 3 steps" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_verify_names_graphs_that_make_something_else_in_a_replay(outcomes, cache):
     """No operator's first wrong result is found: nothing is compiled while they are watched."""
     done = verify(cache, "forgetful")

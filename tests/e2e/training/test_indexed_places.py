@@ -59,7 +59,9 @@ def written(kind: str, accumulate: str, front: list[str]) -> list:
 
 
 @pytest.mark.torch_floor
-@pytest.mark.parametrize("kind", ["distinct", "pairs", "mask", "unpooled"])
+@pytest.mark.parametrize("kind", ["distinct", "unpooled",
+                                  *(pytest.param(kind, marks=pytest.mark.long)
+                                    for kind in ("pairs", "mask"))])
 def test_distinct_places_are_recorded_and_give_the_same_bits(kind):
     for accumulate in ("set", "add"):
         _, plain = written(kind, accumulate, [])

@@ -43,9 +43,7 @@ print(json.dumps([each.sum().item() for each in made]), calls)
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--chaos=op",), ("--chaos=random:3",)],
-                         ids=["", "op", "random"])
-@pytest.mark.parametrize("when", ["first", "9"])
+@pytest.mark.parametrize(("when", "options"), [("first", ()), ("9", ("--chaos=op",))])
 def test_only_what_their_operators_own_kernel_makes_is_made_again(tmp_path, when, options):
     stats = tmp_path / "stats.json"
     job = [sys.executable, "-c", JOB, when]
@@ -74,15 +72,16 @@ registry.register_op_override("test", *names, lambda a, b: len(a) > 1, by_lists)
 registry._register_overrides_from_graph(*names, registry._graphs[names])
 factors = [torch.rand(256, 256) for _ in range(16)]
 others = [torch.tanh(each) for each in factors]
+spare = [torch.sin(each) for each in factors]
 for k in range(0, 16, 4):
     made = torch._foreach_mm(factors[k:k + 4], others[k:k + 4])
     print([each.double().sum().item() for each in made])
-print([each.double().sum().item() for each in others])
+print([each.double().sum().item() for each in others + spare])
 """
 
 
 @pytest.mark.skipif(not hasattr(torch, "_foreach_mm"), reason="PyTorch has no such operator")
-@pytest.mark.parametrize("budget", ["9MiB", "64MiB"])
+@pytest.mark.parametrize("budget", ["13MiB", "64MiB"])
 def test_a_list_is_not_cut_that_an_override_looks_at(budget):
     job = [sys.executable, "-c", LIST_JOB]
     plain = harness.run(job)
