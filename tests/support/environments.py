@@ -2,7 +2,8 @@
 
 import os
 
-SETTINGS = ("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD")
+# Without a buffer, a line is written in pieces, between which another process may print.
+SETTINGS = ("TIDEPOOL_", "PYTORCH_", "LD_PRELOAD", "PYTHONUNBUFFERED")
 OF_TESTS = ("TIDEPOOL_FULL", "TIDEPOOL_SHARD")  # which selection.py reads
 
 
