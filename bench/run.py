@@ -23,7 +23,7 @@ import gpu_report
 import measure
 
 PYTHON = ("operator_overhead", "transformer_step", "product_vs_simulator", "cuda_pairs",
-          "cuda_patterns", "cuda_operators")
+          "cuda_patterns", "cuda_operators", "start_up")
 REPETITIONS = 9
 # What our C++ benchmarks count besides time.
 COUNTERS = {"reserved", "refused", "smallest", "smallest_MiB", "price", "windows", "remaps",
