@@ -33,6 +33,16 @@ def attached(budget: str | int, *options: str, stats: Path | None = None) -> lis
     return [*command, *(["--stats", str(stats)] if stats else []), "--"]
 
 
+def check_same_output(job: list[str], *others: list[str]) -> list[subprocess.CompletedProcess[str]]:
+    """Run a job without Tidepool, and other commands, which have to print the same; return them."""
+    plain = run(job)
+    assert plain.returncode == 0, plain.stderr
+    finished = [run(command) for command in others]
+    for each in finished:
+        assert each.stdout == plain.stdout, each.stderr
+    return finished
+
+
 def lines_of(program: str, budget: str | None = "64MiB") -> list[str]:
     """Run a program's text under a budget, or without Tidepool; return the lines that it prints."""
     front = attached(budget) if budget else []

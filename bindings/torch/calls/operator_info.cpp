@@ -437,6 +437,13 @@ OperatorTable& operator_table() {
 
 }  // namespace
 
+std::optional<c10::OperatorHandle> operator_named(std::string_view name) {
+  const size_t dot = name.find('.');
+  return c10::Dispatcher::singleton().findOp(
+      {std::string(name.substr(0, dot)),
+       dot == std::string_view::npos ? "" : std::string(name.substr(dot + 1))});
+}
+
 const OperatorInfo& info_of(const c10::OperatorHandle& op) {
   return operator_table().find_or_make(op);
 }

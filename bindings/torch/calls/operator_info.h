@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -153,6 +154,9 @@ struct OperatorInfo : remat::RecordType {
 using OperatorJudge = bool (*)(const char* name, const char* library, bool tells_all);
 // Without a judge no such operator is trusted. Called once, before operators are intercepted.
 void set_operator_judge(OperatorJudge judge);
+
+// The operator "aten::add", or "aten::add.Tensor", if there is one. It may be without a schema.
+std::optional<c10::OperatorHandle> operator_named(std::string_view name);
 
 // The info of `op`, made on first sight. Thread safe; a hit costs no lock.
 const OperatorInfo& info_of(const c10::OperatorHandle& op);

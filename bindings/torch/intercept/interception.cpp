@@ -186,22 +186,18 @@ void rescan_operators() {
 }
 
 void distrust_operators(std::string_view name) {
-  const size_t dot = name.find('.');
-  const std::string_view base = name.substr(0, dot);
-  const bool all_overloads = dot == std::string_view::npos;
   const bool all_operators = name == "_";
   Registrations& all = registrations();
   std::lock_guard guard(all.mutex);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  const auto distrust = [&](const c10::OperatorName& each) {
-    const auto op = dispatcher.findOp(each);
+  const auto distrust = [](const std::optional<c10::OperatorHandle>& op) {
     if (!op || !op->hasSchema()) return;
     info_of(*op).distrust();
-    register_operator(each);
+    register_operator(op->operator_name());
   };
-  if (!all_overloads) return distrust({std::string(base), std::string(name.substr(dot + 1))});
+  if (name.find('.') != std::string_view::npos) return distrust(operator_named(name));
   for (const c10::OperatorName& each : dispatcher.getAllOpNames()) {
-    if (all_operators || each.name == base) distrust(each);
+    if (all_operators || each.name == name) distrust(dispatcher.findOp(each));
   }
 }
 

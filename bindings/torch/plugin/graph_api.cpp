@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,10 +55,7 @@ void hold_on(Engine& engine, std::span<void* const> storages,
 }  // namespace
 
 const void* tidepool_known_operator(const char* name, int draws) {
-  const std::string whole = name;
-  const size_t dot = whole.find('.');
-  const auto op = c10::Dispatcher::singleton().findOp(
-      {whole.substr(0, dot), dot == std::string::npos ? "" : whole.substr(dot + 1)});
+  const auto op = operator_named(name);
   if (!op || !op->hasSchema()) return nullptr;
   const OperatorInfo& info = info_of(*op);
   bool hides_writes = false;

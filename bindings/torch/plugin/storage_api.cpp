@@ -72,14 +72,6 @@ int begin_everywhere(Begin begin, Undo undo, std::vector<Engine*>& begun, char* 
   return code;
 }
 
-// "aten::add", or "aten::add.Tensor".
-std::optional<c10::OperatorHandle> operator_named(std::string_view name) {
-  const size_t dot = name.find('.');
-  return c10::Dispatcher::singleton().findOp(
-      {std::string(name.substr(0, dot)),
-       dot == std::string_view::npos ? "" : std::string(name.substr(dot + 1))});
-}
-
 }  // namespace
 
 int tidepool_thread(int on) { return set_thread_intercepted(on != 0) ? 1 : 0; }

@@ -12,10 +12,7 @@ JOB = str(Path(__file__).with_name("extension_job.py"))
 @pytest.mark.torch_floor
 def test_an_extension_gets_what_was_evicted(tmp_path):
     job = [sys.executable, JOB, str(tmp_path)]
-    plain = harness.run(job)
-    assert plain.returncode == 0, plain.stderr
-    for options in (("--chaos=op",),
-                    ("--offload", f"file:{harness.HERE}:256MiB", "--chaos=offload:2")):
-        found = harness.run([*harness.attached("64MiB", *options), *job])
-        assert found.stdout == plain.stdout, found.stderr
+    fronts = [harness.attached("64MiB", *options) for options in (
+        ("--chaos=op",), ("--offload", f"file:{harness.HERE}:256MiB", "--chaos=offload:2"))]
+    for found in harness.check_same_output(job, *([*front, *job] for front in fronts)):
         assert " 0 evictions" not in found.stderr

@@ -47,12 +47,8 @@ print(json.dumps([each.sum().item() for each in made]), calls)
 def test_only_what_their_operators_own_kernel_makes_is_made_again(tmp_path, when, options):
     stats = tmp_path / "stats.json"
     job = [sys.executable, "-c", JOB, when]
-    plain = harness.run(job)
-    assert plain.returncode == 0, plain.stderr
-    found = harness.run([*harness.attached("20MiB", *options, stats=stats), *job])
-    assert found.stdout == plain.stdout, found.stderr
-    said = harness.read_stats(stats)
-    assert said["rematerializations"] > 0
+    harness.check_same_output(job, [*harness.attached("20MiB", *options, stats=stats), *job])
+    assert harness.read_stats(stats)["rematerializations"] > 0
 
 
 LIST_JOB = """
@@ -84,7 +80,4 @@ print([each.double().sum().item() for each in others + spare])
 @pytest.mark.parametrize("budget", ["13MiB", "64MiB"])
 def test_a_list_is_not_cut_that_an_override_looks_at(budget):
     job = [sys.executable, "-c", LIST_JOB]
-    plain = harness.run(job)
-    assert plain.returncode == 0, plain.stderr
-    found = harness.run([*harness.attached(budget), *job])
-    assert found.stdout == plain.stdout, found.stderr
+    harness.check_same_output(job, [*harness.attached(budget), *job])

@@ -36,10 +36,8 @@ print([product.sum().item() for product in products], calls)
 @pytest.mark.torch_floor
 @pytest.mark.parametrize("key", ["CPU", "SparseCPU"])
 def test_a_kernel_of_the_jobs_is_never_run_again(key):
-    plain, found = (harness.run([sys.executable, "-c", JOB, key, *options])
-                    for options in ((), ("enable",)))
-    assert plain.returncode == 0, plain.stderr
-    assert found.stdout == plain.stdout, found.stderr
+    job = [sys.executable, "-c", JOB, key]
+    harness.check_same_output(job, [*job, "enable"])
 
 
 INNER_JOB = """
@@ -115,10 +113,5 @@ else:
     ("drawing", "enable")])
 def test_a_kernel_of_the_jobs_may_run_inside_of_pytorchs_operators(name, attached):
     job = [sys.executable, "-c", INNER_JOB, name]
-    plain = harness.run(job)
-    assert plain.returncode == 0, plain.stderr
-    if attached == "enable":
-        found = harness.run([*job, "enable"])
-    else:
-        found = harness.run([*harness.attached("64MiB", "--chaos=op"), *job])
-    assert found.stdout == plain.stdout, found.stderr
+    harness.check_same_output(job, [*job, "enable"] if attached == "enable" else
+                              [*harness.attached("64MiB", "--chaos=op"), *job])

@@ -23,12 +23,15 @@ def follow_extensions(plugin, torch, storage_of) -> None:
     loader = importlib.machinery.ExtensionFileLoader
     execute = loader.exec_module
 
+    def wrapped(function, keeps: bool):
+        call = handing_out(function, plugin, torch, storage_of, keeps)
+        hide_from_compiler(torch, call)
+        return call
+
     def wrap(module: types.ModuleType) -> None:
         for name, value in tuple(vars(module).items()):
-            if isinstance(value, types.BuiltinFunctionType) and is_given_tensors(value):
-                call = handing_out(value, plugin, torch, storage_of, keeps=False)
-                hide_from_compiler(torch, call)
-                setattr(module, name, call)
+            if _is_native_and_given_tensors(value):
+                setattr(module, name, wrapped(value, keeps=False))
             elif isinstance(value, type) and value.__module__ == module.__name__:
                 wrap_class(value)
             elif isinstance(value, types.ModuleType) and _is_within(value, module):
@@ -37,9 +40,8 @@ def follow_extensions(plugin, torch, storage_of) -> None:
     def wrap_class(kind: type) -> None:
         for name, value in tuple(vars(kind).items()):
             function = getattr(value, "__func__", value)
-            if isinstance(function, types.BuiltinFunctionType) and is_given_tensors(function):
-                call = handing_out(function, plugin, torch, storage_of)
-                hide_from_compiler(torch, call)
+            if _is_native_and_given_tensors(function):
+                call = wrapped(function, keeps=True)
                 setattr(kind, name, staticmethod(call) if isinstance(value, staticmethod) else call)
 
     @functools.wraps(execute)
@@ -77,6 +79,10 @@ def handing_out(original, plugin, torch, storage_of, keeps: bool = True):
 def is_given_tensors(function) -> bool:
     """Return whether a function says so in its signature, as all that pybind11 makes does."""
     return "Tensor" in (getattr(function, "__doc__", None) or "")
+
+
+def _is_native_and_given_tensors(value) -> bool:
+    return isinstance(value, types.BuiltinFunctionType) and is_given_tensors(value)
 
 
 def _is_within(module: types.ModuleType, outer: types.ModuleType) -> bool:

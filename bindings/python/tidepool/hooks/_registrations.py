@@ -179,8 +179,9 @@ class Registrations:
 
         @functools.wraps(kernel)
         def noting(*args, **kwargs):
-            self._plugin.note_own_kernel(of_pytorch)
-            with self._plugin.own_kernel():
+            if of_pytorch:
+                self._plugin.note_own_kernel(True)
+            with self._plugin.own_kernel():  # notes it, too
                 return call_as_caller(kernel, *args, **kwargs)
 
         return noting
