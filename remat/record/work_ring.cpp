@@ -35,22 +35,23 @@ void copy_text(char (&field)[N], const std::string& text) {
 WorkRing::WorkRing(const std::string& path, size_t bytes, const WorkRingFacts& facts) {
   segment_events_ = std::max(bytes / kSegments / sizeof(WorkEvent), kLeastSegment);
   file_bytes_ = layout::kEventsAt + room() * sizeof(WorkEvent);
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  int failure = file_ < 0 ? errno : 0;
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int failure = file < 0 ? errno : 0;
   // All of it is taken now: a mapped file on a full disk would end the job later.
-  if (failure == 0) failure = ::posix_fallocate(file_, 0, static_cast<off_t>(file_bytes_));
+  if (failure == 0) failure = ::posix_fallocate(file, 0, static_cast<off_t>(file_bytes_));
   if (failure == 0) {
-    void* map = ::mmap(nullptr, file_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    void* map = ::mmap(nullptr, file_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     failure = map == MAP_FAILED ? errno : 0;
     if (failure == 0) map_ = static_cast<char*>(map);
   }
   if (failure != 0) {
-    if (file_ >= 0) {
-      ::close(file_);
+    if (file >= 0) {
+      ::close(file);
       ::unlink(path.c_str());
     }
     throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(failure)));
   }
+  file_ = OwnDescriptor(file);
   header_ = reinterpret_cast<layout::Header*>(map_);
   events_ = reinterpret_cast<WorkEvent*>(map_ + layout::kEventsAt);
   began_ns_ = steady_now_ns();
@@ -190,8 +191,8 @@ void WorkRing::finish() {
   header_->ended = 1;
   const size_t used = layout::kEventsAt + std::min<size_t>(written_, room()) * sizeof(WorkEvent);
   // Nothing is read or written behind its new end. A file that stays too long is as good.
-  [[maybe_unused]] const int failed = ::ftruncate(file_, static_cast<off_t>(used));
-  ::close(file_);
+  [[maybe_unused]] const int failed = ::ftruncate(file_.get(), static_cast<off_t>(used));
+  file_.close();
 }
 
 uint64_t WorkRing::now() const { return steady_now_ns() - began_ns_; }

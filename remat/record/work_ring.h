@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "allocator/base/own_descriptor.h"
 #include "allocator/locks/mutex.h"
 
 namespace tidepool::remat {
@@ -135,7 +136,7 @@ class WorkRing {
 
   Mutex mutex_;
   std::atomic<bool> open_{true};
-  int file_ = -1;
+  OwnDescriptor file_;
   size_t file_bytes_ = 0;
   char* map_ = nullptr;
   layout::Header* header_ = nullptr;

@@ -5,16 +5,16 @@
 // Owns the pipes. Not thread safe: one thread forks at a time, and calls all else.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
+
+#include "allocator/base/own_descriptor.h"
 
 namespace tidepool::remat {
 
 class ForkedChildren {
  public:
   ForkedChildren() = default;
-  ~ForkedChildren();
   ForkedChildren(const ForkedChildren&) = delete;
   ForkedChildren& operator=(const ForkedChildren&) = delete;
 
@@ -38,16 +38,13 @@ class ForkedChildren {
 
  private:
   struct Child {
-    uint64_t fork = 0;    // which one it was, from 1
-    int descriptor = -1;  // the end that is read
-    uint64_t pipe = 0;    // the pipe's number
+    uint64_t fork = 0;   // which one it was, from 1
+    OwnDescriptor pipe;  // the end that is read
   };
 
-  void forget_all();
-
   uint64_t forks_ = 0;
-  std::vector<Child> children_;         // the one forked last is last
-  std::array<int, 2> pipe_ = {-1, -1};  // between before_fork() and what follows: read, write
+  std::vector<Child> children_;  // the one forked last is last
+  OwnDescriptor read_, write_;   // the pipe's ends between before_fork() and what follows
 };
 
 }  // namespace tidepool::remat

@@ -47,24 +47,34 @@ int PrivateFile::open(const std::string& folder) {
   return descriptor;
 }
 
-PrivateFile::~PrivateFile() { ::close(descriptor_); }
-
 ssize_t PrivateFile::write_at(uint64_t offset, const char* from, size_t bytes) {
-  const auto write = [&] { return ::pwrite(descriptor_, from, bytes, static_cast<off_t>(offset)); };
+  const auto write = [&] {
+    return ::pwrite(descriptor_.get(), from, bytes, static_cast<off_t>(offset));
+  };
   const ssize_t done = write();
   return done < 0 && errno == EINVAL && end_direct() ? write() : done;
 }
 
 ssize_t PrivateFile::read_at(uint64_t offset, char* to, size_t bytes) {
-  const auto read = [&] { return ::pread(descriptor_, to, bytes, static_cast<off_t>(offset)); };
+  const auto read = [&] {
+    return ::pread(descriptor_.get(), to, bytes, static_cast<off_t>(offset));
+  };
   const ssize_t done = read();
   return done < 0 && errno == EINVAL && end_direct() ? read() : done;
 }
 
+void PrivateFile::begin_thread() {
+  const int descriptor = descriptor_.get();
+  if (descriptor <= 0) return;
+  const auto number = static_cast<unsigned>(descriptor);
+  if (::close_range(number + 1, ~0u, CLOSE_RANGE_UNSHARE) == 0) ::close_range(0, number - 1, 0);
+}
+
 // Some file systems take the flag and refuse the transfers, or those of our pages' size.
 bool PrivateFile::end_direct() {
-  const int flags = ::fcntl(descriptor_, F_GETFL);
-  return flags >= 0 && ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+  const int descriptor = descriptor_.get();
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags >= 0 && ::fcntl(descriptor, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 }  // namespace tidepool::remat

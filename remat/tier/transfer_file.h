@@ -15,6 +15,8 @@ class TransferFile {
   virtual ~TransferFile() = default;
   virtual ssize_t write_at(uint64_t offset, const char* from, size_t bytes) = 0;
   virtual ssize_t read_at(uint64_t offset, char* to, size_t bytes) = 0;
+  // Called once on each thread that does nothing but transfers, before its first one.
+  virtual void begin_thread() {}
 };
 
 }  // namespace tidepool::remat

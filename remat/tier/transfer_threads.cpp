@@ -53,6 +53,7 @@ TransferThreads::~TransferThreads() {
 }
 
 void TransferThreads::work() {
+  file_.begin_thread();
   const Buffer buffer = make_buffer();
   while (const std::optional<Chunk> chunk = take()) {
     carry(*chunk, buffer.get());

@@ -51,22 +51,25 @@ gzFile file_of(void* file) { return static_cast<gzFile>(file); }
 TextFile::TextFile(const std::string& path) : path_(path) {
   const bool compress = path.ends_with(".gz");
   if (compress && zlib().open == nullptr) fail("libz.so.1, which compresses, was not found");
-  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) fail(std::strerror(errno));
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) fail(std::strerror(errno));
+  file_ = OwnDescriptor(file);
   if (!compress) return;
   // The lowest level: lines are alike, and time counts.
-  compressed_ = zlib().open(file_, "wb1");
-  if (compressed_ != nullptr) return;
-  ::close(file_);
-  fail("zlib refuses it");
+  compressed_ = zlib().open(file_.get(), "wb1");
+  if (compressed_ == nullptr) fail("zlib refuses it");
 }
 
-TextFile::~TextFile() {
-  if (compressed_ != nullptr) {
-    zlib().close(file_of(compressed_));
-  } else if (file_ >= 0) {
-    ::close(file_);
-  }
+TextFile::~TextFile() { close_compressed(); }
+
+// True: all has been written. What the job has closed is left alone, and so is what zlib has for
+// it, as zlib would close its descriptor's number.
+bool TextFile::close_compressed() {
+  void* const file = std::exchange(compressed_, nullptr);
+  if (file == nullptr) return true;
+  const bool is_open = file_.get() >= 0;
+  file_.release();
+  return is_open && zlib().close(file_of(file)) == Z_OK;
 }
 
 void TextFile::fail(const std::string& why) const {
@@ -76,7 +79,7 @@ void TextFile::fail(const std::string& why) const {
 void TextFile::write_plain() {
   std::string_view rest = pending_;
   while (!rest.empty()) {
-    const ssize_t written = ::write(file_, rest.data(), rest.size());
+    const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail(std::strerror(errno));
     rest.remove_prefix(static_cast<size_t>(written));
@@ -84,6 +87,7 @@ void TextFile::write_plain() {
 }
 
 void TextFile::write_compressed() {
+  if (file_.get() < 0) fail(std::strerror(errno));
   const int written =
       zlib().write(file_of(compressed_), pending_.data(), static_cast<unsigned>(pending_.size()));
   if (written > 0) return;
@@ -110,14 +114,7 @@ void TextFile::write(std::string_view text) {
 void TextFile::close() {
   flush();
   errno = 0;
-  bool written = true;
-  if (compressed_ != nullptr) {
-    void* const file = std::exchange(compressed_, nullptr);
-    written = zlib().close(file_of(file)) == Z_OK;
-  } else {
-    written = ::close(file_) == 0;
-  }
-  file_ = -1;
+  const bool written = compressed_ != nullptr ? close_compressed() : file_.close();
   if (!written) fail(errno != 0 ? std::strerror(errno) : "the file is incomplete");
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "allocator/base/own_descriptor.h"
+
 namespace tidepool::remat {
 
 class TextFile {
@@ -24,11 +26,12 @@ class TextFile {
   void flush();
   void write_plain();
   void write_compressed();
+  bool close_compressed();
   [[noreturn]] void fail(const std::string& why) const;
 
   std::string path_;
-  int file_ = -1;               // the file if it is not compressed
-  void* compressed_ = nullptr;  // zlib's gzFile
+  OwnDescriptor file_;
+  void* compressed_ = nullptr;  // zlib's gzFile, if it is compressed: the descriptor is its own
   std::string pending_;
 };
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +12,14 @@ class JsonLines:
 
     def __init__(self, path: Path) -> None:
         """Create the file; raise FileExistsError if it is there already."""
-        self.path = path
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o666)
+        self.path = path.absolute()
+        with open(self.path, "xb"):
+            pass
 
     def write(self, line: dict) -> None:
-        rest = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        while rest:
-            rest = rest[os.write(self._descriptor, rest):]
+        # Nothing stays open: jobs close descriptors that are not theirs, and get them again.
+        with open(self.path, "ab") as file:
+            file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 
 def read(path: Path) -> Iterator[dict]:
