@@ -234,7 +234,11 @@ size_t BudgetedAllocator::offset(const void* address) const {
   return parts_->arena.offset_of(address);
 }
 
-Owner BudgetedAllocator::owner(const void* address) const { return parts_->block(address).owner; }
+Owner BudgetedAllocator::owner(const void* address) const {
+  const Heap& heap = parts_->arena.heap;
+  const BlockId id = heap.allocated_at(offset(address));
+  return id != BlockId::kNone ? heap[id].owner : nullptr;
+}
 
 void BudgetedAllocator::set_owner(void* address, Owner owner) { owner_slot(address) = owner; }
 

@@ -100,9 +100,10 @@ class BudgetedAllocator {
   // The distance from the start of the range to `address`, which lies in it. Lock-free.
   size_t offset(const void* address) const;
 
-  // Owner and size of the allocated block that starts at `address`; O(1), no search.
-  // Requires: lock held; `address` is the start of an allocated block.
+  // The owner of the allocated block that starts at `address`, which lies in the range; nullptr if
+  // there is no such block, or it has none. O(1). Requires: lock held.
   Owner owner(const void* address) const;
+  // Of the allocated block that starts at `address`, which has to be one. Requires: lock held.
   void set_owner(void* address, Owner owner);
   // The place where the block's owner is kept, for reading and writing. The reference is valid
   // while the lock is held.

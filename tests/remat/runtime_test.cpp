@@ -36,8 +36,13 @@ TEST_CASE("a storage is found by its address, until it is evicted or dies") {
     CHECK(job.runtime.find(a->address) == a->tracked);
     CHECK(job.runtime.find(&elsewhere) == nullptr);
   }
+  const void* const before = a->address;
   CHECK(job.evict(a));
   CHECK(a->address == nullptr);
+  {
+    DeviceLock lock(job.mutex);
+    CHECK(job.runtime.find(before) == nullptr);
+  }
   CHECK(job.matches(a));
   job.drop(a);
   CHECK(job.statistics().storages == 1);
