@@ -1,18 +1,29 @@
 #include "bindings/torch_cpu/cpu_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
+
+#include <atomic>
 
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/storage/storage_access.h"
 
 void tidepool::torch_glue::delete_block(void* address) {
-  if (address != nullptr) engine_of(c10::Device(c10::kCPU))->runtime().free(address);
+  if (address == nullptr) return;
+  Engine& engine = *engine_of(c10::Device(c10::kCPU));
+  if (engine.allocator().contains(address)) [[likely]]
+    return engine.runtime().free(address);
+  c10::GetDefaultCPUAllocator()->raw_deallocate(address);  // see allocate()
 }
 
 namespace tidepool::torch_cpu {
 
 using torch_glue::delete_block;
+
+namespace {
+std::atomic<bool> g_is_forked_child{false};
+}  // namespace
 
 c10::DataPtr CpuAllocator::allocate(size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
@@ -31,6 +42,10 @@ c10::DataPtr CpuAllocator::allocate(size_t bytes) {
     void* address = e.allocator().allocate(bytes);
     return {address, address, &delete_block, cpu};
   } catch (const OutOfMemory&) {
+    // A forked child has no budget, but only the addresses that were reserved for its parent's.
+    if (g_is_forked_child.load(std::memory_order_relaxed)) {
+      return c10::GetDefaultCPUAllocator()->allocate(bytes);
+    }
     rethrow_as_torch_error(e);
   }
 }
@@ -45,6 +60,7 @@ void CpuAllocator::install() {
   static CpuAllocator* allocator = new CpuAllocator;
   // At priority 255 the allocator is not replaced silently by one that PyTorch installs later.
   c10::SetCPUAllocator(allocator, 255);
+  pthread_atfork(nullptr, nullptr, [] { g_is_forked_child = true; });
 }
 
 }  // namespace tidepool::torch_cpu
