@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bindings/torch/base/cycle_clock.h"
+#include "bindings/torch/base/interpreter.h"
 #include "bindings/torch/engine/work_recorder.h"
 #include "bindings/torch/intercept/interception.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
@@ -203,6 +204,7 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   note_operator(info_.name);
   if (engine().is_traced()) [[unlikely]] {
     const PlaceSource source = g_place_source.load(std::memory_order_relaxed);
+    const Undisturbed scope;  // what the job's code raises would not get through this call
     if (source != nullptr) call().set_place(source());
   }
   in_optimizer_ = t_in_optimizer;
