@@ -74,6 +74,7 @@ int tidepool_escape(void* s, char* e, size_t n) { return (void)s, (void)e, (void
 int tidepool_written(void* s, char* e, size_t n) { return (void)s, (void)e, (void)n, 0; }
 void tidepool_gives_up(void* storage) { (void)storage; }
 void* tidepool_data_ptr_method(const void* python) { return (void)python, NULL; }
+void* tidepool_method_for(const void* python, void* f) { return (void)python, (void)f, NULL; }
 void tidepool_address_place(void* c, int i, int k) { (void)c, (void)i, (void)k; }
 int tidepool_state(void* storage) { return (void)storage, 0; }
 int tidepool_evict(void* storage) { return (void)storage, 0; }
@@ -82,10 +83,10 @@ void tidepool_optimizer_scope(int entering) { steps += !entering; }
 void tidepool_finish(void) {}
 void tidepool_rescan_operators(void) {}
 void tidepool_set_place_source(const char* (*source)(void)) { (void)source; }
-int tidepool_begin_settling(char* e, size_t n) {
-  return (void)e, (void)n, note("begin_settling", ""), 0;
+int tidepool_begin_settling(void** k, char* e, size_t n) {
+  return (void)e, (void)n, *k = 0, note("begin_settling", ""), 0;
 }
-void tidepool_end_settling(void) { note("end_settling", ""); }
+void tidepool_end_settling(void* k) { (void)k, note("end_settling", ""); }
 int tidepool_begin_keeping(void** k, char* e, size_t n) {
   return (void)e, (void)n, *k = 0, note("begin_keeping", ""), 0;
 }
@@ -102,7 +103,7 @@ void tidepool_distrust(const char* name) { note("distrust", name); }
 void tidepool_begin_routing(const char* name, int anew) { (void)anew, note("begin_routing", name); }
 void tidepool_end_routing(const char* name) { note("end_routing", name); }
 void tidepool_note_router(void) { note("router", ""); }
-void* tidepool_begin_own_kernel(void) { return note("begin_own_kernel", ""), NULL; }
+void tidepool_begin_own_kernel(void** k) { *k = NULL, note("begin_own_kernel", ""); }
 void tidepool_end_own_kernel(void* k) { (void)k, note("end_own_kernel", ""); }
 void tidepool_wrap_own_kernels(void) {}
 void tidepool_judge_operators(bool (*judge)(const char*, const char*, bool)) { (void)judge; }
@@ -116,7 +117,8 @@ void tidepool_note_own_kernel(int of_pytorch) {
 }
 void tidepool_undisturbed(int what) { note("undisturbed", what == 1 ? "enter" : "leave"); }
 int tidepool_defer_signal(int number) { return number == 10; }
-int tidepool_region(int entering) { return note("region", entering ? "enter" : "leave"), 0; }
+void tidepool_begin_region(void** k) { *k = NULL, note("region", "enter"); }
+void tidepool_end_region(void* k) { (void)k, note("region", "leave"); }
 const void* tidepool_known_operator(const char* name, int draws) {
   return note(draws != 0 ? "known to draw" : "known", name), name;
 }

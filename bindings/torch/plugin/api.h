@@ -87,6 +87,18 @@ tidepool_data_ptr_method(const tidepool_python_tensors* python);
 // object, which stays alive. With the GIL.
 TIDEPOOL_EXPORT void tidepool_address_place(void* code, int instruction, int keeps);
 
+// PyMethod_New, PyObject_Call and Py_DecRef of the running Python.
+struct tidepool_python_calls {
+  void* (*bind)(void* function, void* self);
+  void* (*call)(void* callable, void* arguments, void* keywords);
+  void (*drop)(void*);
+};
+typedef void* (*tidepool_python_function)(void* self, void* arguments, void* keywords);
+// Returns a function for a PyMethodDef with arguments and keywords, which calls `function`, an
+// object that stays alive, with itself and these. nullptr: there are no more. With the GIL.
+TIDEPOOL_EXPORT tidepool_python_function tidepool_method_for(const tidepool_python_calls* python,
+                                                             void* function);
+
 // Says that a storage's bytes are about to go while what was computed from them is still in use:
 // the job resizes it to nothing and will fill it again, as FSDP does with gathered parameters, or
 // it is a copy for one call of a compiled graph. What was computed from them can be evicted all the
@@ -122,15 +134,17 @@ TIDEPOOL_EXPORT void tidepool_rescan_operators();
 // These stand around a change, by this thread, of a process-wide switch that decides bits, or of a
 // kernel. The first restores what can only be computed again, and nothing is evicted until the
 // second, which forgets how contents were made, so that all that is recorded was made under the new
-// state. What a tier has copies of may stay away meanwhile. Pairs may nest.
+// state. What a tier has copies of may stay away meanwhile. Pairs nest and may overlap.
 // The first returns 0; or, with a message and nothing begun, 1 if not everything fits, 2 if a
-// restoration failed.
-TIDEPOOL_EXPORT int tidepool_begin_settling(char* error, size_t error_bytes);
-TIDEPOOL_EXPORT void tidepool_end_settling();
+// restoration failed. Here and below, `*begun` says that, and what, has begun, and has to be passed
+// on: where a handler of a signal raises in Python as the first function returns, only that is
+// known of it. What nullptr stands for has not begun, and its end does nothing.
+TIDEPOOL_EXPORT int tidepool_begin_settling(void** begun, char* error, size_t error_bytes);
+TIDEPOOL_EXPORT void tidepool_end_settling(void* begun);
 
 // These stand around work of the job's for which nothing may be evicted: the first restores
-// everything. Blocks nest and may overlap; `*kept` has to be passed on. The first returns what
-// tidepool_begin_settling() does. What has been recorded is as good as before.
+// everything. Blocks nest and may overlap. The first returns what tidepool_begin_settling() does.
+// What has been recorded is as good as before.
 TIDEPOOL_EXPORT int tidepool_begin_keeping(void** kept, char* error, size_t error_bytes);
 TIDEPOOL_EXPORT void tidepool_end_keeping(void* kept);
 
@@ -169,9 +183,8 @@ TIDEPOOL_EXPORT size_t tidepool_kernel_library(const char* name, char* out, size
 // library whose operators are recorded (0), runs on the calling thread, or is about to be
 // registered. An operator that calls it inside is not recorded; with 1, no draw is from then on.
 TIDEPOOL_EXPORT void tidepool_note_own_kernel(int of_pytorch);
-// These stand around such a kernel, or one that a router of PyTorch's calls. What begun returns is
-// passed on, on the same thread.
-TIDEPOOL_EXPORT void* tidepool_begin_own_kernel();
+// These stand around such a kernel, or one that a router of PyTorch's calls, on one thread.
+TIDEPOOL_EXPORT void tidepool_begin_own_kernel(void** begun);
 TIDEPOOL_EXPORT void tidepool_end_own_kernel(void* begun);
 // Says that kernels were taken away which may have been there before tidepool_attach().
 TIDEPOOL_EXPORT void tidepool_wrap_own_kernels();
@@ -190,9 +203,10 @@ TIDEPOOL_EXPORT void tidepool_leave_switch();
 // where it is. Throws c10::OutOfMemoryError or c10::Error.
 TIDEPOOL_EXPORT void tidepool_take_address(void* tensor, int may_write);
 
-// The calling thread enters (1) or leaves (0) generated code that reads tensors by their addresses:
-// what operators read and make in there stays where it is. Calls nest.
-TIDEPOOL_EXPORT void tidepool_region(int entering);
+// These stand around generated code that reads tensors by their addresses, on one thread: what
+// operators read and make in there stays where it is. Pairs nest.
+TIDEPOOL_EXPORT void tidepool_begin_region(void** begun);
+TIDEPOOL_EXPORT void tidepool_end_region(void* begun);
 
 // The calling thread enters (1) or leaves (0) code in Python whose operators are not seen: a
 // compiled graph. Meanwhile Python's collector is off, and handlers of signals have to wait. Calls

@@ -12,7 +12,8 @@
 
 namespace {
 
-thread_local std::vector<void*> t_kept;  // of each reader that the thread is in
+// Of each reader, and of each switch, that the thread is in.
+thread_local std::vector<void*> t_kept, t_settled;
 
 // Calls a function that takes room for a message at its end, and throws what it says.
 template <class Function, class... Arguments>
@@ -40,11 +41,16 @@ void tidepool_leave_reader() {
 
 // A replay sets the switches that its operator ran under, and sets them back.
 void tidepool_enter_switch() {
-  if (!tidepool::torch_glue::is_replaying()) call_or_throw(&tidepool_begin_settling);
+  if (tidepool::torch_glue::is_replaying()) return;
+  void* begun = nullptr;
+  call_or_throw(&tidepool_begin_settling, &begun);
+  t_settled.push_back(begun);
 }
 
 void tidepool_leave_switch() {
-  if (!tidepool::torch_glue::is_replaying()) tidepool_end_settling();
+  if (tidepool::torch_glue::is_replaying()) return;
+  tidepool_end_settling(t_settled.back());
+  t_settled.pop_back();
 }
 
 void tidepool_take_address(void* tensor, int may_write) {

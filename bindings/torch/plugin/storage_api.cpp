@@ -55,19 +55,32 @@ void end_keeping(Engine& engine) {
   engine.runtime().resume_evicting();
 }
 
-// Calls `begin` on each engine, and `undo` on those that have begun if one cannot.
-template <class Begin, class Undo>
-int begin_everywhere(Begin begin, Undo undo, std::vector<Engine*>& begun, char* error,
-                     size_t error_bytes) {
+using Begun = std::vector<Engine*>;
+
+// Calls `end` on the engines of which begin_everywhere() has said that they have begun.
+template <class End>
+void end_everywhere(void* begun, End end) {
+  const std::unique_ptr<Begun> engines(static_cast<Begun*>(begun));
+  if (engines == nullptr) return;
+  for (Engine* engine : *engines) end(*engine);
+}
+
+// Calls `begin` on each engine, and `end` on those that have begun if one cannot.
+template <class Begin, class End>
+int begin_everywhere(Begin begin, End end, void** begun, char* error, size_t error_bytes) {
+  *begun = nullptr;
   if (!engines_installed()) return 0;
+  auto engines = std::make_unique<Begun>();
   const int code = report_errors(error, error_bytes, [&] {
     for_each_engine([&](Engine& engine) {
       begin(engine);
-      begun.push_back(&engine);
+      engines->push_back(&engine);
     });
   });
-  if (code != 0) {
-    for (Engine* engine : begun) undo(*engine);
+  if (code == 0) {
+    *begun = engines.release();
+  } else {
+    end_everywhere(engines.release(), end);
   }
   return code;
 }
@@ -191,32 +204,25 @@ void tidepool_undisturbed(int what) {
 
 int tidepool_defer_signal(int number) { return Undisturbed::defer_signal(number) ? 1 : 0; }
 
-int tidepool_begin_settling(char* error, size_t error_bytes) {
+int tidepool_begin_settling(void** begun, char* error, size_t error_bytes) {
+  *begun = nullptr;
   if (is_replaying()) {
     return fail(kFailed, "an operator that is run again changes a switch or a kernel", error,
                 error_bytes);
   }
-  std::vector<Engine*> begun;
   return begin_everywhere(std::mem_fn(&Engine::begin_settling), std::mem_fn(&Engine::end_settling),
                           begun, error, error_bytes);
 }
 
-void tidepool_end_settling() {
-  if (engines_installed()) for_each_engine([](Engine& engine) { engine.end_settling(); });
+void tidepool_end_settling(void* begun) {
+  end_everywhere(begun, std::mem_fn(&Engine::end_settling));
 }
 
 int tidepool_begin_keeping(void** kept, char* error, size_t error_bytes) {
-  auto begun = std::make_unique<std::vector<Engine*>>();
-  const int result = begin_everywhere(&begin_keeping, &end_keeping, *begun, error, error_bytes);
-  *kept = result == 0 ? begun.release() : nullptr;
-  return result;
+  return begin_everywhere(&begin_keeping, &end_keeping, kept, error, error_bytes);
 }
 
-void tidepool_end_keeping(void* kept) {
-  const std::unique_ptr<std::vector<Engine*>> begun(static_cast<std::vector<Engine*>*>(kept));
-  if (begun == nullptr) return;
-  for (Engine* engine : *begun) end_keeping(*engine);
-}
+void tidepool_end_keeping(void* kept) { end_everywhere(kept, &end_keeping); }
 
 void tidepool_distrust(const char* name) {
   if (engines_installed()) distrust_operators(name);
@@ -253,10 +259,16 @@ void tidepool_wrap_own_kernels() {
 
 void tidepool_note_router() { OwnKernels::note_router(); }
 
-void* tidepool_begin_own_kernel() { return new OwnKernelScope; }
+void tidepool_begin_own_kernel(void** begun) { *begun = new OwnKernelScope; }
 void tidepool_end_own_kernel(void* begun) { delete static_cast<OwnKernelScope*>(begun); }
 
-void tidepool_region(int entering) { entering != 0 ? enter_region() : leave_region(); }
+void tidepool_begin_region(void** begun) {
+  enter_region();
+  *begun = begun;
+}
+void tidepool_end_region(void* begun) {
+  if (begun != nullptr) leave_region();
+}
 
 void tidepool_finish() {
   if (!engines_installed()) return;

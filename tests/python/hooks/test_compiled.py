@@ -117,10 +117,10 @@ REAL = """
 import json, torch, warnings
 from noting_plugin import NotingPlugin
 warnings.simplefilter("ignore")
-from tidepool.hooks import _compiled, _readers
+from tidepool.hooks import _compiled, _storages
 plugin = NotingPlugin()
 calls = plugin.calls
-_compiled.follow_compiled_graphs(plugin, torch, _readers._storage_finder(torch))
+_compiled.follow_compiled_graphs(plugin, torch, _storages.storage_finder(torch))
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -12,7 +12,7 @@ import pytest
 JOB = """
 import importlib.machinery, importlib.util, json, sys, types, torch
 from noting_plugin import NotingPlugin
-from tidepool.hooks import _extensions, _readers
+from tidepool.hooks import _extensions, _storages
 
 class Loader(importlib.machinery.ExtensionFileLoader):
     def create_module(self, spec):
@@ -35,7 +35,7 @@ def spec_of(name):
 there = sys.modules["there"] = filled("there")
 there.__spec__ = spec_of("there")
 plugin = NotingPlugin()
-_extensions.follow_extensions(plugin, torch, _readers._storage_finder(torch))
+_extensions.follow_extensions(plugin, torch, _storages.storage_finder(torch))
 
 def load(name):
     module = importlib.util.module_from_spec(spec_of(name))

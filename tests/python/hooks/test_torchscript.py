@@ -14,11 +14,11 @@ import copy, io, json, sys, torch, warnings
 from noting_plugin import NotingPlugin
 from typing import List
 warnings.simplefilter("ignore")
-from tidepool.hooks import _readers, _torchscript
+from tidepool.hooks import _readers, _storages, _torchscript
 plugin = NotingPlugin()
 calls = plugin.calls
 device = sys.argv[1]
-_torchscript.follow_torchscript(plugin, torch, _readers._storage_finder(torch), device)
+_torchscript.follow_torchscript(plugin, torch, _storages.storage_finder(torch), device)
 seen = {}
 def note(name, act):
     calls.clear()

@@ -10,15 +10,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-_NO_ARGUMENTS = 4  # METH_NOARGS
+from ._methods import NO_ARGUMENTS, address, make
+
 _WORD = ctypes.sizeof(ctypes.c_void_p)
-
-
-class _MethodDef(ctypes.Structure):
-    """Python's PyMethodDef."""
-
-    _fields_ = (("name", ctypes.c_char_p), ("method", ctypes.c_void_p), ("flags", ctypes.c_int),
-                ("doc", ctypes.c_char_p))
 
 
 class PythonTensors(ctypes.Structure):
@@ -32,9 +26,6 @@ class PythonTensors(ctypes.Structure):
                 ("drop", ctypes.c_void_p))
 
 
-_alive: list[object] = []  # what Python and the plugin have pointers to, until the process ends
-
-
 def method(library, torch, otherwise: Callable):
     """Return a method for `torch.Tensor` that does what `otherwise` does, mostly without Python.
 
@@ -44,11 +35,6 @@ def method(library, torch, otherwise: Callable):
     layout, *others = map(_layout, tensors)
     if layout is None or any(other != layout for other in others):
         return otherwise
-    python = ctypes.pythonapi
-
-    def address(name: str) -> ctypes.c_void_p:
-        return ctypes.cast(getattr(python, name), ctypes.c_void_p)
-
     described = PythonTensors(
         id(torch.Tensor), id(torch.nn.Parameter), *layout, address("PyLong_FromVoidPtr"),
         address("PyObject_CallOneArg"), otherwise, address("PyEval_GetFrame"),
@@ -56,12 +42,8 @@ def method(library, torch, otherwise: Callable):
     function = library.tidepool_data_ptr_method(ctypes.byref(described))
     if not function:
         return otherwise
-    definition = _MethodDef(b"data_ptr", function, _NO_ARGUMENTS,
-                            b"data_ptr() -> int\n\nReturns the address of the first element.")
-    _alive.extend((otherwise, definition))
-    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
-        ("PyDescr_NewMethod", python))
-    return make(torch.Tensor, ctypes.addressof(definition))
+    return make(torch.Tensor, "data_ptr", function, NO_ARGUMENTS,
+                "data_ptr() -> int\n\nReturns the address of the first element.", otherwise)
 
 
 def _layout(tensor) -> tuple[int, int] | None:

@@ -69,7 +69,7 @@ def handing_out(original, plugin, torch, storage_of, keeps: bool = True):
     def call(*args, **kwargs):
         for each in leaves((args, kwargs)):
             if storage := storage_of(each):
-                hand_out(plugin, each, storage, keeps)
+                hand_out(plugin, torch, each, storage, keeps)
         with plugin.region():
             return call_as_caller(original, *args, **kwargs)
 

@@ -26,7 +26,8 @@ def follow_optimizers(plugin, optimizer_class, is_compiling,
         is_compiling: whether torch.compile is tracing what runs.
         end_step: leaves an optimizer whose step has been done; else the plugin is told at once.
     """
-    scope = _Scope(plugin, end_step or functools.partial(plugin.optimizer_scope, _END_STEP))
+    scope = _Scope(plugin, end_step or functools.partial(plugin.optimizer_scope, _END_STEP),
+                   is_compiling)
     original = optimizer_class.profile_hook_step
 
     @functools.wraps(original)
@@ -55,25 +56,29 @@ def _subclasses(parent) -> set[type]:
 class _Scope:
     """Whether the calling thread is in an optimizer's step, and how deep."""
 
-    def __init__(self, plugin, end_step: Callable[[], None]) -> None:
+    def __init__(self, plugin, end_step: Callable[[], None], is_compiling) -> None:
         self._plugin = plugin
         self._end_step = end_step
+        self._is_compiling = is_compiling
         self._local = threading.local()
         self._outside: weakref.WeakSet = weakref.WeakSet()  # the functions that run so
 
+    def depth(self) -> int:
+        return getattr(self._local, "depth", 0)
+
     def enter(self) -> None:
-        depth = getattr(self._local, "depth", 0)
+        depth = self.depth()
         if depth == 0:
             self._plugin.rescan_operators()
             self._plugin.optimizer_scope(_ENTER)
         self._local.depth = depth + 1
 
-    def leave(self, has_stepped: bool) -> None:
-        """Undo `enter`; a step of the job ends where the outermost one has been done."""
-        self._local.depth -= 1
-        if self._local.depth == 0 and has_stepped:
+    def leave(self, depth: int, has_stepped: bool) -> None:
+        """Be as deep as before `enter`; a step of the job ends where the outermost one is done."""
+        self._local.depth = depth
+        if depth == 0 and has_stepped:
             self._end_step()
-        elif self._local.depth == 0:
+        elif depth == 0:
             self._plugin.optimizer_scope(_LEAVE)
 
     def outside(self, closure):
@@ -106,14 +111,18 @@ class _Scope:
                 owner.__call__ = self._function_outside(call)
 
     def _function_outside(self, closure: types.FunctionType) -> Callable:
+        is_compiling = self._is_compiling
+
         @functools.wraps(closure)
         def run(*args, **kwargs):
-            depth = getattr(self._local, "depth", 0)
+            if is_compiling():
+                return closure(*args, **kwargs)
+            depth = self.depth()
             if depth == 0:
                 return closure(*args, **kwargs)
-            self._plugin.optimizer_scope(_LEAVE)
-            self._local.depth = 0
             try:
+                self._plugin.optimizer_scope(_LEAVE)
+                self._local.depth = 0
                 return closure(*args, **kwargs)
             finally:
                 self._local.depth = depth
@@ -137,13 +146,13 @@ def _watched(step, scope: _Scope, is_compiling):
             args = (args[0], scope.outside(args[1]), *args[2:])
         elif _is_closure(kwargs.get("closure")):
             kwargs = {**kwargs, "closure": scope.outside(kwargs["closure"])}
-        scope.enter()
-        has_stepped = False
+        depth, has_stepped = scope.depth(), False
         try:
+            scope.enter()
             result = step(*args, **kwargs)
             has_stepped = True
             return result
         finally:
-            scope.leave(has_stepped)
+            scope.leave(depth, has_stepped)
 
     return watched

@@ -28,9 +28,10 @@ import sys
 import types
 
 from ..job import _plugin
-from . import _data_ptr
+from . import _data_ptr, _methods
 from ._addresses import AddressPlaces
 from ._callers import call_as_caller, hide_from_compiler
+from ._storages import address_of, storage_finder
 
 # Readers by the class that has them; what a PyTorch version lacks is skipped.
 TENSOR_READERS = {
@@ -50,13 +51,14 @@ STORAGE_READERS = {
 _MISSING = object()
 
 
-def hand_out(plugin, tensor, storage: int, keeps: bool = True) -> None:
+def hand_out(plugin, torch, tensor, storage: int, keeps: bool = True) -> None:
     """Give up a tensor's address: whoever `keeps` it may write there at any time.
 
     Of parameters it is asked for to compare them (tied weights), and all that is computed from an
     escaped tensor must stay: only their address is fixed.
     """
-    is_parameter = tensor.requires_grad and tensor.is_leaf
+    with torch._C.DisableTorchFunction():
+        is_parameter = tensor.requires_grad and tensor.is_leaf
     (plugin.written if is_parameter or not keeps else plugin.escape)(storage)
 
 
@@ -67,9 +69,10 @@ class Readers:
         self._torch = torch
         self._plugin = plugin
         self._undo: list[tuple[object, str, object]] = []
+        self._wrappers: list = []
         self._actions = {"look": plugin.make_resident, "write": plugin.written,
                          "escape": plugin.escape}
-        self.storage_of = _storage_finder(torch)
+        self.storage_of = storage_finder(torch)
 
     def install(self) -> None:
         """Wrap every reader; on an error nothing stays wrapped."""
@@ -119,7 +122,7 @@ class Readers:
                 continue
             original = getattr(storage, name)
             if kind == "look":
-                wrapper = self._reader(original, _address, None)
+                wrapper = self._reader(original, address_of, None)
             elif kind == "compared":
                 wrapper = self._storage_address(original)
             elif kind == "resize":
@@ -170,11 +173,15 @@ class Readers:
     def _install_queries(self) -> None:
         """Answer questions about tracked storages without looking at them."""
         storage, tensor = self._torch.UntypedStorage, self._torch.Tensor
-        self._put(storage, "is_shared", self._query(storage.is_shared, _address, None))
+        self._put(storage, "is_shared", self._query(storage.is_shared, address_of, None))
         self._put(tensor, "is_pinned",
                   self._query(tensor.is_pinned, self.storage_of, self._torch.overrides))
         if is_cow := getattr(self._torch._C, "_is_cow_tensor", None):
             self._put(self._torch._C, is_cow.__name__, self._query(is_cow, self.storage_of, None))
+        for kind in ("mutable", "immutable"):  # an evicted one's pointer throws
+            name = f"_storage_throw_on_{kind}_data_ptr"
+            if throws := getattr(self._torch._C, name, None):
+                self._put(self._torch._C, name, self._number_query(throws))
 
     def _install_observers(self) -> None:
         """Evict nothing while an execution trace is taken: it notes the address of each tensor."""
@@ -261,22 +268,22 @@ class Readers:
 
     def _tensor_address(self, original):
         """For a tensor's address."""
-        find, plugin = self.storage_of, self._plugin
-        overridden = self._torch.overrides.has_torch_function_unary
+        find, plugin, torch = self.storage_of, self._plugin, self._torch
+        overridden = torch.overrides.has_torch_function_unary
         places = AddressPlaces(plugin)
 
         @functools.wraps(original)
         def address(self, *args, **kwargs):
             storage = 0 if overridden(self) else find(self)
             if storage:
-                hand_out(plugin, self, storage, places.keeps(sys._getframe(1)))
+                hand_out(plugin, torch, self, storage, places.keeps(sys._getframe(1)))
             return original(self, *args, **kwargs)
 
         return address
 
     def _storages_in(self, *operands) -> list[int]:
         storages = (getattr(operand, "_untyped_storage", operand) for operand in operands)
-        return [_address(storage) for storage in storages
+        return [address_of(storage) for storage in storages
                 if isinstance(storage, self._torch.UntypedStorage)]
 
     def _filler(self, original):
@@ -285,7 +292,7 @@ class Readers:
 
         @functools.wraps(original)
         def filler(self, *args, **kwargs):
-            with holding(storages_in(*args, *kwargs.values()), written=_address(self)):
+            with holding(storages_in(*args, *kwargs.values()), written=address_of(self)):
                 return call_as_caller(original, self, *args, **kwargs)
 
         return filler
@@ -297,7 +304,7 @@ class Readers:
 
         @functools.wraps(original)
         def marker(self, *args, **kwargs):
-            storage = _address(self)
+            storage = address_of(self)
             if storage:
                 mark(storage)
             others = storages_in(*args, *kwargs.values())
@@ -317,7 +324,7 @@ class Readers:
         def resize_(self, size):
             if size != 0:
                 return marker(self, size)
-            storage = _address(self)
+            storage = address_of(self)
             with plugin.holding((storage,)):
                 plugin.gives_up(storage)
                 return call_as_caller(original, self, size)
@@ -337,7 +344,7 @@ class Readers:
                 caller = sys._getframe(2)
             loads = caller.f_code in loaders
             if loads or caller.f_code in savers:
-                storage = _address(self)
+                storage = address_of(self)
                 if storage and state(storage) in _plugin.TRACKED_STATES:
                     return storage
             return original(self) if loads else marker(self)
@@ -378,13 +385,13 @@ class Readers:
         return to_dlpack
 
     def _getitem(self, original):
-        look = self._reader(original, _address, None)
+        look = self._reader(original, address_of, None)
         escape = self._plugin.escape
 
         @functools.wraps(original)
         def getitem(self, index):
             if isinstance(index, slice):  # a storage that shares the memory
-                storage = _address(self)
+                storage = address_of(self)
                 if storage:
                     escape(storage)
                 return original(self, index)
@@ -394,7 +401,7 @@ class Readers:
 
     def _write_record(self, original):
         storage_type = self._torch.UntypedStorage
-        write = self._reader(lambda storage, *args, **kwargs: original(*args, **kwargs), _address,
+        write = self._reader(lambda storage, *args, **kwargs: original(*args, **kwargs), address_of,
                              None)
 
         @functools.wraps(original)
@@ -424,20 +431,32 @@ class Readers:
 
         return query
 
+    def _number_query(self, original):
+        state, look = self._plugin.state, self._plugin.make_resident
+
+        @functools.wraps(original)
+        def query(storage):
+            if state(storage) in _plugin.TRACKED_STATES:
+                look(storage)
+            return original(storage)
+
+        return query
+
     # -- bookkeeping -------------------------------------------------------------------------------
 
     def _put(self, owner, name: str, wrapper) -> None:
         before = owner.__dict__.get(name, _MISSING)
+        self._wrappers.append(getattr(wrapper, "fget", wrapper))
         if isinstance(owner, type) and isinstance(wrapper, types.FunctionType):
             # So that pickle finds `torch.Tensor.tolist` by its name.
             wrapper.__module__, wrapper.__qualname__ = owner.__module__, f"{owner.__name__}.{name}"
+            if isinstance(getattr(owner, name), types.MethodDescriptorType):
+                wrapper = _methods.in_c(self._plugin.library, owner, name, wrapper)
         _set(owner, name, wrapper)
         self._undo.append((owner, name, before))
 
     def _hide_from_dynamo(self) -> None:
-        wrappers = [owner.__dict__.get(name) for owner, name, _ in self._undo]
-        functions = [getattr(wrapper, "fget", wrapper) for wrapper in wrappers]
-        hide_from_compiler(self._torch, *(f for f in functions if hasattr(f, "__code__")))
+        hide_from_compiler(self._torch, *(f for f in self._wrappers if hasattr(f, "__code__")))
 
 
 def _set(owner, name: str, value) -> None:
@@ -447,11 +466,6 @@ def _set(owner, name: str, value) -> None:
     except TypeError:
         gc.get_referents(owner.__dict__)[0][name] = value
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
-
-
-def _address(storage) -> int:
-    """Return the address of an UntypedStorage's `StorageImpl`, or 0 where we have no business."""
-    return storage._cdata if storage.device.type in ("cpu", "cuda") else 0
 
 
 def _comparers(torch) -> tuple[set[types.CodeType], set[types.CodeType]]:
@@ -464,30 +478,3 @@ def _comparers(torch) -> tuple[set[types.CodeType], set[types.CodeType]]:
 
     return (within(("_save", "persistent_id"), ("_legacy_save", "persistent_id")),
             within(("_load", "load_tensor"), ("_legacy_load", "persistent_load")))
-
-
-def _storage_finder(torch):
-    """Return a function that gives the address of a tensor's `StorageImpl`, or 0."""
-    plain = (torch.Tensor, torch.nn.Parameter)
-    has_storage, address = torch._C._has_storage, torch._C._storage_address
-    without_overrides = torch._C.DisableTorchFunctionSubclass
-    untyped_storage = torch.Tensor.untyped_storage
-
-    def storage_of(tensor) -> int:
-        if type(tensor) in plain:
-            if not has_storage(tensor) or not (tensor.is_cpu or tensor.is_cuda):
-                return 0
-        elif not isinstance(tensor, torch.Tensor):
-            return 0
-        else:  # subclasses may claim a device that their storage is not on (FakeTensor)
-            try:
-                with without_overrides():
-                    return _address(untyped_storage(tensor))
-            except (RuntimeError, NotImplementedError):  # no storage: wrappers, sparse
-                return 0
-        try:
-            return address(tensor)
-        except RuntimeError:  # functorch's wrappers claim to have one
-            return 0
-
-    return storage_of

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -37,6 +38,7 @@ class AttachError(RuntimeError):
 _ADDRESS, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
 _JUDGE = ctypes.CFUNCTYPE(ctypes.c_bool, _TEXT, _TEXT, ctypes.c_bool)
 _ONE_STORAGE = (ctypes.c_int, [_ADDRESS, _TEXT, _SIZE])
+_BEGUN = ctypes.POINTER(_ADDRESS)
 PLACE_SOURCE = ctypes.CFUNCTYPE(_ADDRESS)
 _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_built_for": (ctypes.c_uint32, []),
@@ -46,13 +48,14 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_thread": (ctypes.c_int, [ctypes.c_int]),
     "tidepool_thread_is_on": (ctypes.c_int, []),
     "tidepool_make_resident": _ONE_STORAGE,
-    "tidepool_hold": (ctypes.c_int, [_ADDRESS, ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
-    "tidepool_hold_to_write": (ctypes.c_int, [_ADDRESS, ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
+    "tidepool_hold": (ctypes.c_int, [_ADDRESS, _BEGUN, _TEXT, _SIZE]),
+    "tidepool_hold_to_write": (ctypes.c_int, [_ADDRESS, _BEGUN, _TEXT, _SIZE]),
     "tidepool_let_go": (None, [_ADDRESS, _ADDRESS]),
     "tidepool_escape": _ONE_STORAGE,
     "tidepool_written": _ONE_STORAGE,
     "tidepool_gives_up": (None, [_ADDRESS]),
     "tidepool_data_ptr_method": (_ADDRESS, [_ADDRESS]),
+    "tidepool_method_for": (_ADDRESS, [_ADDRESS, _ADDRESS]),
     "tidepool_address_place": (None, [_ADDRESS, ctypes.c_int, ctypes.c_int]),
     "tidepool_state": (ctypes.c_int, [_ADDRESS]),
     "tidepool_evict": (ctypes.c_int, [_ADDRESS]),
@@ -62,9 +65,9 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_rescan_operators": (None, []),
     "tidepool_set_place_source": (None, [PLACE_SOURCE]),
     "tidepool_recording": (None, [ctypes.c_int]),
-    "tidepool_begin_settling": (ctypes.c_int, [_TEXT, _SIZE]),
-    "tidepool_end_settling": (None, []),
-    "tidepool_begin_keeping": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
+    "tidepool_begin_settling": (ctypes.c_int, [_BEGUN, _TEXT, _SIZE]),
+    "tidepool_end_settling": (None, [_ADDRESS]),
+    "tidepool_begin_keeping": (ctypes.c_int, [_BEGUN, _TEXT, _SIZE]),
     "tidepool_end_keeping": (None, [_ADDRESS]),
     "tidepool_set_limit": (ctypes.c_int, [ctypes.c_uint64, _TEXT, _SIZE]),
     "tidepool_distrust": (None, [_TEXT]),
@@ -74,16 +77,16 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_kernel_library": (_SIZE, [_TEXT, _TEXT, _SIZE]),
     "tidepool_note_router": (None, []),
     "tidepool_note_own_kernel": (None, [ctypes.c_int]),
-    "tidepool_begin_own_kernel": (_ADDRESS, []),
+    "tidepool_begin_own_kernel": (None, [_BEGUN]),
     "tidepool_end_own_kernel": (None, [_ADDRESS]),
     "tidepool_wrap_own_kernels": (None, []),
-    "tidepool_region": (ctypes.c_int, [ctypes.c_int]),
+    "tidepool_begin_region": (None, [_BEGUN]),
+    "tidepool_end_region": (None, [_ADDRESS]),
     "tidepool_undisturbed": (None, [ctypes.c_int]),
     "tidepool_defer_signal": (ctypes.c_int, [ctypes.c_int]),
     "tidepool_known_operator": (_ADDRESS, [_TEXT, ctypes.c_int]),
     "tidepool_are_as_known": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE]),
-    "tidepool_hold_all": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE,
-                                         ctypes.POINTER(_ADDRESS), _TEXT, _SIZE]),
+    "tidepool_hold_all": (ctypes.c_int, [ctypes.POINTER(_ADDRESS), _SIZE, _BEGUN, _TEXT, _SIZE]),
     "tidepool_let_all_go": (None, [_ADDRESS]),
     "tidepool_begin_draws": (_ADDRESS, [ctypes.c_int, *[ctypes.POINTER(ctypes.c_int64)] * 2]),
     "tidepool_end_draws": (ctypes.c_int, [_ADDRESS, ctypes.c_int64]),
@@ -193,22 +196,31 @@ class Plugin:
                                   *((each, library.tidepool_hold) for each in storages)):
                 if storage:
                     hold = _ADDRESS()
+                    held.append((storage, hold))
                     self._run(take, storage, ctypes.byref(hold))
-                    if hold.value:
-                        held.append((storage, hold.value))
             yield
         finally:
-            for each in held:
-                self.library.tidepool_let_go(*each)
+            for storage, hold in held:
+                if hold.value:
+                    self.library.tidepool_let_go(storage, hold.value)
 
     @contextlib.contextmanager
-    def region(self) -> Iterator[None]:
-        """Keep, until the block ends, what the thread's operators read and make where it is."""
-        self.library.tidepool_region(1)
+    def _between(self, begin: Callable, end: Callable) -> Iterator[None]:
+        """Call a function that says what has begun, and, with that, one that ends it.
+
+        The handler of a signal that comes during a call may raise as the call returns: what has
+        begun is known nevertheless.
+        """
+        begun = _ADDRESS()
         try:
+            begin(ctypes.byref(begun))
             yield
         finally:
-            self.library.tidepool_region(0)
+            end(begun)
+
+    def region(self) -> contextlib.AbstractContextManager[None]:
+        """Keep, until the block ends, what the thread's operators read and make where it is."""
+        return self._between(self.library.tidepool_begin_region, self.library.tidepool_end_region)
 
     @contextlib.contextmanager
     def beside(self, storages: Sequence[int]) -> Iterator[None]:
@@ -291,28 +303,19 @@ class Plugin:
     def escape(self, storage: int) -> None:
         self._run(self.library.tidepool_escape, storage)
 
-    @contextlib.contextmanager
-    def settling(self) -> Iterator[None]:
+    def settling(self) -> contextlib.AbstractContextManager[None]:
         """Restore what can only be computed again, and evict nothing until the block ends.
 
         What has been recorded until then will not be replayed any more. What a tier has copies of
         may stay away: for what reads contents, see `keeping`.
         """
-        self._run(self.library.tidepool_begin_settling)
-        try:
-            yield
-        finally:
-            self.library.tidepool_end_settling()
+        return self._between(functools.partial(self._run, self.library.tidepool_begin_settling),
+                             self.library.tidepool_end_settling)
 
-    @contextlib.contextmanager
-    def keeping(self) -> Iterator[None]:
+    def keeping(self) -> contextlib.AbstractContextManager[None]:
         """Restore every evicted storage, and evict none until the block ends."""
-        kept = _ADDRESS()
-        self._run(self.library.tidepool_begin_keeping, ctypes.byref(kept))
-        try:
-            yield
-        finally:
-            self.library.tidepool_end_keeping(kept)
+        return self._between(functools.partial(self._run, self.library.tidepool_begin_keeping),
+                             self.library.tidepool_end_keeping)
 
     def set_limit(self, size: int) -> None:
         """Hold at most so many bytes of each device, or the budget if that is less."""
@@ -335,14 +338,10 @@ class Plugin:
         yield
         self.library.tidepool_end_routing(operator.encode())
 
-    @contextlib.contextmanager
-    def own_kernel(self) -> Iterator[None]:
+    def own_kernel(self) -> contextlib.AbstractContextManager[None]:
         """Stand around a kernel that runs in the place of one of PyTorch's."""
-        begun = self.library.tidepool_begin_own_kernel()
-        try:
-            yield
-        finally:
-            self.library.tidepool_end_own_kernel(begun)
+        return self._between(self.library.tidepool_begin_own_kernel,
+                             self.library.tidepool_end_own_kernel)
 
     def _run(self, function, *arguments) -> None:
         message = getattr(self._local, "message", None)

@@ -68,7 +68,8 @@ _C = types.SimpleNamespace(
     _DispatchModule=_Library, _dispatch_library=_Library,
     _SafeKernelFunction=type("_SafeKernelFunction", (), {"call_boxed": _Library._register}),
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
-    _storage_address=lambda tensor: 0, DisableTorchFunctionSubclass=None,
+    _storage_address=lambda tensor: 0, DisableTorchFunction=None,
+    _len_torch_function_stack=lambda: 0,
     _profiler=types.SimpleNamespace(_enable_execution_trace_observer=lambda: None,
                                     _disable_execution_trace_observer=lambda: None))
 _ops = types.SimpleNamespace(OpOverload=_Overload)
