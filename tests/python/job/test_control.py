@@ -45,7 +45,8 @@ for wrong in ("8gib", 0):
     out = run(installation, tmp_path, code).splitlines()
     assert out[0] == "['limit 2048', 'limit 4096']"
     assert "cannot be evicted takes more" in out[1]
-    assert out[2].endswith(f"'limit 4096', 'limit 10', 'limit 2048', 'limit {2**63}']")
+    assert out[2].endswith(
+        f"'limit 4096', 'limit 10', 'limit 4096', 'limit 2048', 'limit {2**63}']")
     assert "did you mean GiB" in out[3] and "budget '0': expected more" in out[4]
 
 

@@ -146,9 +146,8 @@ def budget(size: str | int) -> Iterator[int]:
     """Have another budget in a block, as by `set_budget`; afterwards the one from before it."""
     job = _attached_job()
     before = job.limit_bytes
-    allowed = set_budget(size)
-    try:
-        yield allowed
+    try:  # the handler of a signal may raise as it has been set
+        yield set_budget(size)
     finally:
         set_budget(before)
 
