@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <string_view>
+#include <system_error>
 
 namespace tidepool::cpp {
 namespace {
@@ -25,11 +27,21 @@ std::string owner(const char* variable, const std::string& otherwise) {
   return std::getenv(variable);
 }
 
+bool is_empty_file(const fs::path& path) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  return fs::is_regular_file(path, error) && bytes == 0;
+}
+
 // Whether a statistics file belongs to another process of this job, or to a job that runs.
+// Throws: std::runtime_error if there is a file that has no statistics.
 bool is_taken(const fs::path& path, const std::string& job) {
+  if (!fs::exists(path) || is_empty_file(path)) return false;
   std::ifstream file(path);
   const nlohmann::json found = nlohmann::json::parse(file, nullptr, false);
-  if (!found.is_object() || !found.contains("job") || !found.contains("pid")) return false;
+  if (!found.is_object() || !found.contains("job") || !found.contains("pid")) {
+    throw std::runtime_error("exists and is no statistics file");
+  }
   const auto process = found.value("pid", 0);
   if (process == getpid()) return false;
   const bool is_alive = process > 0 && (kill(process, 0) == 0 || errno != ESRCH);
@@ -87,6 +99,14 @@ void StatsFile::discard() const { std::remove(path_.c_str()); }
 
 std::string claim_trace(const std::string& path) {
   const fs::path target = fs::absolute(path);
+  if (fs::exists(target) && !is_empty_file(target)) {
+    constexpr std::string_view kStart = "{\"tidepool_trace\"", kCompressed = "\x1f\x8b";
+    std::string start(kStart.size(), ' ');
+    std::ifstream(target, std::ios::binary).read(start.data(), kStart.size());
+    if (start != kStart && !start.starts_with(kCompressed)) {
+      throw std::runtime_error("exists and is no trace");
+    }
+  }
   const bool is_first = std::getenv("TIDEPOOL_TRACE_OWNER") == nullptr;
   owner("TIDEPOOL_TRACE_OWNER", process_id());
   if (is_first) return target;

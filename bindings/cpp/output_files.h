@@ -14,7 +14,8 @@ namespace tidepool::cpp {
 class StatsFile {
  public:
   // Takes a file name, and writes that the job is running.
-  // Throws: std::runtime_error where the folder cannot be written.
+  // Throws: std::runtime_error where the folder cannot be written, or the file is there and has no
+  // statistics.
   explicit StatsFile(const std::string& path);
 
   // Replaces the file as a whole. Throws: std::runtime_error.
@@ -27,7 +28,8 @@ class StatsFile {
   std::string job_;
 };
 
-// The absolute path that this process writes its trace to.
+// The absolute path that this process writes its trace to. Throws: std::runtime_error if a file is
+// there that is no trace.
 std::string claim_trace(const std::string& path);
 
 }  // namespace tidepool::cpp

@@ -83,7 +83,11 @@ void Program::attach_plugin() {
                       "): link Tidepool before LibTorch, or use LD_PRELOAD");
   }
   nlohmann::json values = settings_.plugin;
-  if (!settings_.trace.empty()) values["trace"]["path"] = claim_trace(settings_.trace);
+  try {
+    if (!settings_.trace.empty()) values["trace"]["path"] = claim_trace(settings_.trace);
+  } catch (const std::runtime_error& error) {
+    throw SettingsError("trace '" + settings_.trace + "': " + error.what());
+  }
   std::string message(size_t{1} << 16, '\0');
   if (plugin_.attach(values.dump().c_str(), message.data(), message.size()) != 0) {
     throw AttachError(message.c_str());

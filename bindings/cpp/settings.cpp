@@ -417,6 +417,11 @@ Settings resolve(const Options& options, const Options& environment, bool has_gp
   } else {
     plugin["policy"] = policy;
   }
+  for (const auto& [key, other] : {std::pair{"trace_steps", "trace"}, {"record_size", "record"}}) {
+    const Source* source = given.find(key);
+    if (source == nullptr || given.find(other) != nullptr) continue;
+    wrong(*source, std::string("expected the setting ") + other + " with it");
+  }
   if (on_cpu && policy == kNoPolicy) {
     wrong(*given.find("policy"), "on cpu expected one that evicts, or device cuda");
   }

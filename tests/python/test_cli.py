@@ -61,7 +61,10 @@ def test_what_verify_refuses_is_no_verdict(installation, arguments, part):
 
 @pytest.mark.parametrize("arguments, part", [
     (["--memory", "8gib", "--", "true"], "'8gib': unknown unit"),
+    (["--memory", "0", "--", "true"], "'0': expected more than zero bytes"),
     (["--slowdown", "10", "--", "true"], "expected a share such as 10%"),
+    (["--slowdown", "nan%", "--", "true"], "expected a share such as 10%"),
+    (["--slowdown", "inf%", "--", "true"], "expected a share such as 10%"),
     (["--memory", "1GiB", "--slowdown", "10%", "--", "true"], "not allowed with"),
     (["--device", "gpu", "--", "true"], "device 'gpu'"),
     (["--batch", "@", "8:512", "--", "true", "@"], "--batch needs --memory"),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ._version import __version__
 from .doctor import _doctor, _top
-from .job import _processes, _stats_file
+from .job import _outputs, _processes, _stats_file
 from .planning import command as planning
 from .probe import _batch, _probe
 from .report import command as report
@@ -266,27 +266,22 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
         environ["TIDEPOOL_TRUST"] = os.path.abspath(settings.trust)
     if settings.plan is not None:
         environ["TIDEPOOL_PLAN"] = os.path.abspath(settings.plan)
+    _outputs.check(settings, "--")
     if settings.stats is not None:
         path = Path(os.path.abspath(settings.stats))  # the job may change its folder
         if not os.access(path.parent, os.W_OK | os.X_OK) or path.is_dir():
             raise Refusal(f"--stats {settings.stats!r}: cannot write there")
-        if not _stats_file.may_replace(path):
-            raise Refusal(f"--stats {settings.stats!r}: exists and is no statistics file")
         path.unlink(missing_ok=True)  # so that what lies there afterwards is this job's
         environ["TIDEPOOL_STATS"] = str(path)
         environ[_stats_file.OWNER_VARIABLE] = _stats_file.new_job()
     if settings.trace is not None:
         path = Path(os.path.abspath(settings.trace))
-        if not _trace_file.may_replace(path):
-            raise Refusal(f"--trace {settings.trace!r}: exists and is no trace")
         with contextlib.suppress(OSError):  # the job's recorder says what is wrong
             path.unlink(missing_ok=True)
         environ["TIDEPOOL_TRACE"] = str(path)
         environ[_trace_file.OWNER_VARIABLE] = _stats_file.new_job()
     if settings.record is not None:
         path = Path(os.path.abspath(settings.record))
-        if not _trace_file.may_replace(path, _trace_file.RECORD_STARTS):
-            raise Refusal(f"--record {settings.record!r}: exists and is no recording")
         with contextlib.suppress(OSError):  # the job's recorder says what is wrong
             path.unlink(missing_ok=True)
         environ["TIDEPOOL_RECORD"] = str(path)
@@ -400,9 +395,12 @@ def _add_probe(commands, shape) -> None:
 
 def _memory(text: str) -> int:
     try:
-        return _sizes.parse_size(text)
+        size = _sizes.parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    if size == 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected more than zero bytes")
+    return size
 
 
 def _share(text: str) -> float:
@@ -410,7 +408,7 @@ def _share(text: str) -> float:
         share = float(text.removesuffix("%")) / 100
     except ValueError:
         share = -1
-    if share < 0 or not text.endswith("%"):
+    if not 0 <= share < float("inf") or not text.endswith("%"):
         raise argparse.ArgumentTypeError(f"{text!r}: expected a share such as 10%")
     return share
 

@@ -53,6 +53,15 @@ def test_a_program_with_the_preload_library_keeps_the_budget(plain, tmp_path):
     assert values["evictions"] > 0 and values["operators_replayed"] > 0
 
 
+@pytest.mark.parametrize("name, kind", [("STATS", "statistics file"), ("TRACE", "trace")])
+def test_no_file_of_a_users_is_replaced(tmp_path, name, kind):
+    path = tmp_path / "train.cpp"
+    path.write_text("int main() {}\n")
+    done = preloaded("train", TIDEPOOL_BUDGET=BUDGET, **{f"TIDEPOOL_{name}": str(path)})
+    assert f"{name.lower()} '{path}': exists and is no {kind}" in done.stderr
+    assert path.read_text() == "int main() {}\n"
+
+
 @needs_tripwire
 @pytest.mark.parametrize("chaos", ["op", "random:3"])
 def test_everything_may_be_evicted(plain, chaos, tmp_path):

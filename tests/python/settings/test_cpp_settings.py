@@ -49,7 +49,7 @@ def clean(monkeypatch):
         ("offload", "file:/tmp:zero"), ("offload", "host:1GiB,file:/tmp:1TiB"),
         ("offload", "host:1GiB,disk"), ("offload", "host:1GiB,file:/no/such:1GiB"),
         ("offload", "host:0,file:/tmp:1GiB"), ("trace_steps", "0"), ("trace_steps", "3:2"),
-        ("trace_steps", "x"))),
+        ("trace_steps", "x"), ("trace_steps", "3"))),
     *({"budget": "1GiB", "device": "cuda", "policy": "none", key: text} for key, text in (
         ("chaos", "op"), ("trace", "x.jsonl"), ("offload", "host:1GiB"))),
 ])
@@ -78,7 +78,8 @@ def test_wrong_variables_get_the_same_message(library, monkeypatch, name, text):
 
 @pytest.mark.parametrize("given", [
     {"budget": "1GiB"}, {"budget": "auto"}, {"budget": "50%"}, {"chaos": "op"}, {"trace": "x"},
-    {"budget": "1 GB", "policy": "need1", "chaos": "bounded:7", "trace_steps": "2:"},
+    {"budget": "1 GB", "policy": "need1", "chaos": "bounded:7", "trace": "x",
+     "trace_steps": "2:"},
     {"budget": "1GiB", "offload": "file:/tmp:1TiB", "chaos": "offload:3"},
     {"budget": "1GiB", "offload": "none"},
 ])

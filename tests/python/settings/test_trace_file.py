@@ -9,23 +9,25 @@ def test_the_first_process_takes_the_path_and_tells_its_children(tmp_path):
     path = tmp_path / "out.jsonl.gz"
     path.write_text("of an earlier job")
     environ = {}
-    assert _trace_file.claim(str(path), environ) == path
+    assert _trace_file.is_first(environ)
+    assert _trace_file.claim(str(path), first=True) == path
     assert environ == {"TIDEPOOL_TRACE_OWNER": str(os.getpid())}
-    other = _trace_file.claim(str(path), environ)
+    assert not _trace_file.is_first(environ)
+    other = _trace_file.claim(str(path), first=False)
     assert other == tmp_path / f"out.{os.getpid()}.jsonl.gz"
 
 
 def test_of_several_that_a_command_starts_one_takes_the_path(tmp_path):
     path = tmp_path / "out.jsonl"
-    environ = {"TIDEPOOL_TRACE_OWNER": "1-abc"}
-    assert _trace_file.claim(str(path), environ) == path
+    assert not _trace_file.is_first({"TIDEPOOL_TRACE_OWNER": "1-abc"})
+    assert _trace_file.claim(str(path), first=False) == path
     assert path.read_bytes() == b""
-    assert _trace_file.claim(str(path), environ) != path
+    assert _trace_file.claim(str(path), first=False) != path
 
 
 def test_where_nothing_can_be_written_the_recorder_says_so(tmp_path):
     path = tmp_path / "no" / "out"
-    assert _trace_file.claim(str(path), {"TIDEPOOL_TRACE_OWNER": "1-abc"}) == path
+    assert _trace_file.claim(str(path), first=False) == path
 
 
 def test_only_traces_are_replaced(tmp_path):

@@ -31,7 +31,7 @@ from ..hooks import (
 from ..report import places
 from ..settings import _catalog, _settings, _sizes, _trace_file
 from ..trust import _operator_source, _trust
-from . import _live, _plugin, _processes, _stats_file, _steps
+from . import _live, _outputs, _plugin, _processes, _stats_file, _steps
 
 
 class Job:
@@ -105,12 +105,14 @@ def attach(settings: _settings.Settings) -> Job:
     """Attach to this process.
 
     Raises:
-        SettingsError: the statistics file cannot be written.
+        SettingsError: the statistics file cannot be written, or a file of a user's would be
+            replaced.
         AttachError: no plugin for this PyTorch, or the plugin refused. Nothing is changed then.
     """
     global _job
     if _job is not None:
         raise _plugin.AttachError("already attached")
+    _outputs.check(settings)
     plugin = _plugin.load(device=settings.device)
     stats_file = _claim_stats_file(settings)
     trust = _judge_operators(plugin, settings)
@@ -135,15 +137,16 @@ def attach(settings: _settings.Settings) -> Job:
 
 def _values_for_plugin(settings: _settings.Settings) -> dict:
     values = settings.for_plugin()
+    is_first = _trace_file.is_first(os.environ) if settings.trace or settings.record else True
     if settings.trace is not None:
         first, last = settings.trace_steps
         blocks = os.environ.get("TIDEPOOL_TRACE_BLOCKS") == "1"
-        values["trace"] = {"path": str(_trace_file.claim(settings.trace, os.environ)),
+        values["trace"] = {"path": str(_trace_file.claim(settings.trace, is_first)),
                            "name": _trace_file.name_of(settings.trace), "first_step": first,
                            **({"last_step": last} if last is not None else {}),
                            **({"blocks": True} if blocks else {})}
     if settings.record is not None:
-        values["record"] = {"path": str(_trace_file.claim(settings.record, os.environ)),
+        values["record"] = {"path": str(_trace_file.claim(settings.record, is_first)),
                             "name": _trace_file.name_of(settings.record),
                             "bytes": settings.record_bytes}
     if costs := os.environ.get("TIDEPOOL_COSTS"):

@@ -221,6 +221,11 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         if getattr(settings, key) not in (None, "none") and not settings.rematerializes():
             raise _wrong(*given[key], "expected none where nothing is evicted: "
                                       f"policy {settings.policy}, allocator {settings.allocator}")
+    for key, other in (("trace_steps", "trace"), ("record_size", "record")):
+        if key in given and other not in given:
+            raise _wrong(*given[key], f"expected the setting {other} with it")
+    if "keep" in given and not settings.trusts():
+        raise _wrong(*given["keep"], "expected the setting trust or replay with it")
     if settings.plan and (settings.policy != POLICIES[0] or settings.trace):
         raise _wrong(*given["plan"], f"expected policy {POLICIES[0]}, and no trace")
     if device == "cpu" and settings.policy == NO_POLICY:

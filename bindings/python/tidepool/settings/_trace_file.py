@@ -19,14 +19,20 @@ _STARTS = (b"\x1f\x8b", b'{"tidepool_trace"')  # of a compressed file, and of a 
 RECORD_STARTS = (b"TideWork",)
 
 
-def claim(path: str, environ: MutableMapping[str, str]) -> Path:
-    """Return the absolute path that this process writes to.
+def is_first(environ: MutableMapping[str, str]) -> bool:
+    """Return whether no process of the job has written any; the environment says so from now on."""
+    first = OWNER_VARIABLE not in environ
+    environ.setdefault(OWNER_VARIABLE, str(os.getpid()))
+    return first
+
+
+def claim(path: str, first: bool) -> Path:
+    """Return the absolute path that this process writes to, the first of its job or another one.
 
     Where nothing can be written the path is returned as it was: the recorder says why.
     """
     target = Path(os.path.abspath(path))
-    if OWNER_VARIABLE not in environ:
-        environ[OWNER_VARIABLE] = str(os.getpid())
+    if first:
         return target
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))

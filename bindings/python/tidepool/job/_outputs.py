@@ -1,0 +1,31 @@
+"""Files that a job is told to write: nothing of a user's is replaced by them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ..settings import _trace_file
+from ..settings._settings import Settings, SettingsError
+from . import _stats_file
+
+_KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
+    "stats": ("statistics file", _stats_file.may_replace),
+    "trace": ("trace", _trace_file.may_replace),
+    "record": ("recording", functools.partial(_trace_file.may_replace,
+                                              starts=_trace_file.RECORD_STARTS)),
+}
+
+
+def check(settings: Settings, prefix: str = "") -> None:
+    """Raise SettingsError if a file is there in the place of one of the job's that is none of ours.
+
+    Args:
+        prefix: of the settings' names, where they were given.
+    """
+    for key, (kind, may_replace) in _KINDS.items():
+        path = getattr(settings, key)
+        if path is not None and not may_replace(Path(os.path.abspath(path))):
+            raise SettingsError(f"{prefix}{key} {path!r}: exists and is no {kind}")
