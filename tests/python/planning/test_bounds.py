@@ -35,6 +35,20 @@ def test_the_search_of_gaps_takes_as_long_as_is_said(monkeypatch, parsed):
     assert seconds == [10, 3.5]
 
 
+@pytest.mark.parametrize("wrong, part", [
+    ({"seconds": -1.0}, "--seconds -1: expected more than 0"),
+    ({"seconds": 5.0, "solver": "search", "energy": None, "most_time": None},
+     "the solver search takes no --seconds"),
+    ({"budget": "0%"}, "--budget '0%': a percentage must be above 0%"),
+    ({"budget": "0"}, "--budget '0': expected more than zero bytes"),
+    ({"output": Path("/no/such/folder/plan")}, "cannot write there")])
+def test_what_would_fail_later_is_refused_at_once(monkeypatch, parsed, capsys, wrong, part):
+    monkeypatch.setattr(command, "graphs_of", lambda *_: pytest.fail("it was searched for"))
+    vars(parsed).update(wrong)
+    assert command.main(parsed) == 1
+    assert part in capsys.readouterr().err
+
+
 def follow_with(monkeypatch, beyond: float) -> list[float]:
     """Have plans take this much more than the bound they were looked for; return the bounds."""
     asked = []

@@ -278,3 +278,31 @@ def test_a_budget_is_a_size_or_a_share_or_the_least_that_costs_little():
 def test_what_goes_wrong_is_said(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path / "none.jsonl")]) == 1
     assert "none.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments, part", [
+    (["--budget", "abc%"], "--budget 'abc%': expected"),
+    (["--budget", "inf%"], "--budget 'inf%': expected"),
+    (["--budget", "0"], "--budget '0': expected more than zero"),
+    (["--budget", "8gb"], "--budget '8gb': unknown unit"),
+    (["-o", "no/such/page.html"], "cannot write there"),
+    (["-o", "script.py"], "exists and is no page")])
+def test_what_would_fail_later_is_refused_at_once(tmp_path, monkeypatch, capsys, arguments, part):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text("import torch\n")
+    (tmp_path / "text").write_text("no trace\n")
+    assert cli.main(["report", "text", *arguments]) == 1
+    assert part in capsys.readouterr().err
+    assert (tmp_path / "script.py").read_text() == "import torch\n"
+
+
+def test_a_file_that_is_nothing_of_ours_is_named_as_such(tmp_path, capsys):
+    (tmp_path / "stats.json").write_text('{\n  "state": "finished"\n}\n')
+    assert cli.main(["report", str(tmp_path / "stats.json")]) == 1
+    assert "neither a trace (tidepool run --trace) nor a recording" in capsys.readouterr().err
+
+
+def test_pages_of_several_processes_have_names_of_their_own():
+    names = ("out.jsonl.gz", "out.4711.jsonl.gz", "out.4711.jsonl", "run.rec", "run", ".gz")
+    assert [command._ENDINGS.sub("", name) for name in names] == [
+        "out", "out.4711", "out.4711", "run", "run", ""]

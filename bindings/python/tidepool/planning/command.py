@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,7 @@ _PACKAGES = {"cp-sat": "ortools", "milp": "highspy"}
 _SECONDS, _GAPS_SECONDS = 60, 10  # for a step
 _ATTEMPTS = 4  # to keep the bounds when the plan is followed
 _MARGIN = 0.001
+_PEAK = 10**6  # bytes that stand for the step's peak, of which shares are taken
 _FOLLOWED = ("--policy", "default", "--iterations", "3")
 
 
@@ -82,6 +84,8 @@ def main(parsed: argparse.Namespace) -> int:
     try:
         if not plan_file.may_replace(parsed.output):
             raise _Failure(f"{parsed.output}: exists and is no plan file")
+        if not os.access(parsed.output.parent, os.W_OK | os.X_OK):
+            raise _Failure(f"{parsed.output}: cannot write there")
         _check(parsed)
         if parsed.seconds is None:
             parsed.seconds = _GAPS_SECONDS if parsed.solver == "gaps" else _SECONDS
@@ -126,6 +130,11 @@ def _check(parsed: argparse.Namespace) -> None:
         raise _Failure("--least, --most-time and --most-energy need a table: --energy FILE")
     if parsed.energy is not None and parsed.solver not in ("gaps", "milp"):
         raise _Failure(f"the solver {parsed.solver} knows no energy: expected gaps or milp")
+    if parsed.seconds is not None and parsed.solver == SOLVERS[0]:
+        raise _Failure(f"the solver {parsed.solver} takes no --seconds: expected gaps, cp-sat or "
+                       "milp")
+    if parsed.seconds is not None and not 0 < parsed.seconds < float("inf"):
+        raise _Failure(f"--seconds {parsed.seconds:g}: expected more than 0")
     if parsed.tier is not None and parsed.solver != "milp":
         raise _Failure(f"the solver {parsed.solver} knows no tier: expected milp")
 
@@ -157,11 +166,13 @@ def _limits(parsed: argparse.Namespace, joules_per_byte: float) -> Limits:
 
 def _budget(text: str) -> list[str]:
     try:
-        if text.endswith("%"):
-            return ["--budget-ratio", str(float(text[:-1]) / 100)]
-        return ["--budget", str(_sizes.parse_size(text))]
+        size = _sizes.parse_size(text, _PEAK)
     except ValueError as error:
         raise _Failure(f"--budget {text!r}: {error}") from None
+    if size == 0:
+        raise _Failure(f"--budget {text!r}: expected more than zero bytes")
+    return (["--budget-ratio", f"{size / _PEAK:g}"] if text.strip().endswith("%")
+            else ["--budget", str(size)])
 
 
 def _replay(trace: Path, *options: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,13 +18,15 @@ from .trace_reader import Trace, TraceError, cut_after_steps, read_trace
 GRID = (100, 90, 80, 70, 60, 50, 45, 40, 35, 30, 25, 20)  # budgets of the curve, % of the peak
 _SLOWDOWN = 1.10  # what the budget that is shown may cost, where none is asked for
 _STEPS = 8  # of the job that are simulated at least: a plan is found and in use by then
+_ENDINGS = re.compile(r"(\.jsonl)?(\.gz)?$|\.rec$")  # of traces' and recordings' names
 _CURVE_EVENTS = 40_000  # of a long trace the curve is that of its first steps
 
 
 def main(trace: Path, output: Path | None, budget: str | None) -> int:
     """Write the report; return the exit status."""
-    output = output or trace.with_name(f"{trace.name.partition('.')[0] or 'job'}.html")
+    output = output or trace.with_name(f"{_ENDINGS.sub('', trace.name) or 'job'}.html")
     try:
+        _check(output, budget)
         recorded = recording.is_recording(trace)
         content = make_recorded(trace, budget, say) if recorded else make(trace, budget, say)
         text = page.html(content)
@@ -32,6 +36,21 @@ def main(trace: Path, output: Path | None, budget: str | None) -> int:
         return 1
     say(f"{output}: {_sizes.format_size(len(text.encode()), exact=False)}")
     return 0
+
+
+def _check(output: Path, budget: str | None) -> None:
+    """Raise ValueError for what would be wrong after minutes only."""
+    if output.exists() and (output.is_dir() or not _is_page(output)):
+        raise ValueError(f"-o {str(output)!r}: exists and is no page")
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"-o {str(output)!r}: cannot write there")
+    if budget:
+        _size_of(budget, 1 << 40)
+
+
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(page.START)).decode(errors="replace") in ("", page.START)
 
 
 def say(line: str) -> None:
@@ -137,13 +156,21 @@ def _least(simulation: Simulation) -> str:
     return f"; the least budget tried that runs is {_sizes.format_size(runs[0], exact=False)}"
 
 
+def _size_of(budget: str, peak_bytes: int) -> int:
+    """Return the bytes of a size, or of a share of the peak; raise ValueError for neither."""
+    try:
+        size = _sizes.parse_size(budget, peak_bytes)
+    except ValueError as error:
+        raise ValueError(f"--budget {budget!r}: {error}") from None
+    if size == 0:
+        raise ValueError(f"--budget {budget!r}: expected more than zero bytes")
+    return size
+
+
 def _budget(asked: str | None, simulation: Simulation) -> int:
     """Return the budget to show: what is asked for, or the least one that costs little."""
     if asked:
-        share = asked.strip().removesuffix("%")
-        if share != asked.strip():
-            return int(simulation.peak_bytes * float(share) / 100)
-        return _sizes.parse_size(asked)
+        return _size_of(asked, simulation.peak_bytes)
     points = [point for point in _points(simulation) if point.runs]
     cheap = [point for point in points if (point.overhead or 0) <= _SLOWDOWN]
     if not points:

@@ -18,6 +18,9 @@ _ASSETS = Path(__file__).resolve().parent / "assets"
 _SCRIPTS = ("base.js", "charts.js", "flame.js", "tables.js", "page.js")
 
 
+START = "<!DOCTYPE html>"  # of what `html` returns
+
+
 def html(content: dict) -> str:
     """Return the page for what `command.make` found."""
     data = {**content, "version": __version__, "roles": ROLES, "reasons": REASONS}

@@ -32,8 +32,9 @@ REASONS: dict[str, tuple[str, str, str]] = {
         "results of operators that cannot be replayed",
         "Nothing is known of the operator, it writes several tensors at once, or it has read "
         "memory that may change unseen.",
-        "The manual's page on what is supported lists them. Register an operator of your own with "
-        "torch.library, and read what comes from outside by a plain operator first."),
+        "Have operators of your own checked (tidepool verify --trust FILE, on the CPU), and read "
+        "what comes from outside by a plain operator first. The manual's page on what is supported "
+        "lists the others."),
     "operand": (
         "operands of operators of which nothing is known",
         "Such an operator may have kept their address, and may read or write them later.",

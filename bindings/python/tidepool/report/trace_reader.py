@@ -18,6 +18,7 @@ PARAMETERS, OPTIMIZER, GRADIENTS, INPUTS, ACTIVATIONS, KEPT, EVICTED = range(len
 _ROLE_OF_KIND = {"parameter": PARAMETERS, "optimizer_state": OPTIMIZER, "gradient": GRADIENTS,
                  "input": INPUTS, "buffer": INPUTS, "other": ACTIVATIONS}
 _CUT = "tidepool::cut"
+_START = b'{"tidepool_trace"'  # of a trace's first line
 
 
 class TraceError(Exception):
@@ -75,7 +76,10 @@ def read_trace(path: Path) -> Trace:
     trace = Trace(path)
     reader = _Reader(trace)
     try:
-        for line in lines_of(path):
+        for number, line in enumerate(lines_of(path)):
+            if number == 0 and not line.startswith(_START):
+                raise ValueError("is neither a trace (tidepool run --trace) nor a recording "
+                                 "(--record)")
             reader.add(json.loads(line))
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise TraceError(f"{path}: {error}") from error
@@ -102,7 +106,7 @@ def cut_after_steps(trace: Trace, steps: int, to: Path) -> None:
     with gzip.open(to, "wb", compresslevel=1) as out:
         for line in itertools.chain(lines_of(trace.path)):
             out.write(line)
-            if line.startswith(b'{"tidepool_trace"'):
+            if line.startswith(_START):
                 continue
             events += 1
             if line.startswith(b'{"step":%d}' % steps):
