@@ -17,8 +17,9 @@ HEAD = """\
 
 An option or argument wins over a variable, a variable over a key in `PYTORCH_ALLOC_CONF` or
 `PYTORCH_CUDA_ALLOC_CONF`: the key `tidepool_name` stands for the variable `TIDEPOOL_NAME`. Settings
-are read once, at `import torch` or `tidepool.enable()`. A wrong one is refused with what was given,
-what was expected, and the nearest valid spelling.
+are read once, at `import torch` or `tidepool.enable()`; where none has asked for Tidepool by then,
+once more when CUDA starts. A wrong one is refused with what was given, what was expected, and the
+nearest valid spelling.
 """
 
 

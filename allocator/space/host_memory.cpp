@@ -16,7 +16,12 @@ Address reserve(size_t bytes, size_t alignment) {
   if (padded < bytes) throw DeviceError(fmt::format("reserve of {} bytes: too large", bytes));
   void* start =
       mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (start == MAP_FAILED) throw_errno("reserve", {}, bytes);
+  if (start == MAP_FAILED) {
+    throw DeviceError(fmt::format(
+        "{} bytes of addresses cannot be reserved: {}; a limit on address space (ulimit -v) has to "
+        "leave room for several times the budget",
+        bytes, std::strerror(errno)));
+  }
   Address from = Address::of(start);
   Address aligned{round_up(from.value, alignment)};
   if (aligned > from) munmap(start, aligned - from);

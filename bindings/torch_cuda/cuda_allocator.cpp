@@ -59,10 +59,12 @@ void CudaAllocator::install(const Settings& settings) {
   if (native == nullptr || native->name() != "native") {
     throw std::runtime_error("PyTorch's CUDA allocator is '" +
                              (native == nullptr ? "none" : native->name()) +
-                             "', and only its own, 'native', can be replaced");
+                             "', and only its own, 'native', can be replaced: take backend: out of "
+                             "PYTORCH_CUDA_ALLOC_CONF");
   }
   if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) {
-    throw std::runtime_error("PYTORCH_NO_CUDA_MEMORY_CACHING asks for no caching allocator");
+    throw std::runtime_error(
+        "PYTORCH_NO_CUDA_MEMORY_CACHING asks for no caching allocator: unset it");
   }
   if (settings.rematerialize) {
     torch_glue::install_engines(c10::kCUDA, settings.runtime);

@@ -123,7 +123,8 @@ void Engine::begin_capture() {
   DeviceLock lock(mutex());
   if (runtime_.has_evicted()) {
     throw std::runtime_error(
-        "Tidepool: another thread's work had tensors evicted when the capture of a graph began");
+        "Tidepool: another thread's work had tensors evicted when the capture of a graph began: "
+        "capture while no other thread works on tensors, or within tidepool.no_eviction()");
   }
   runtime_.pause_evicting(lock);
   ++captures_;

@@ -118,7 +118,8 @@ SETTINGS = (
     Setting("trace", "FILE[.gz]", "", "record what the job does, for tidepool-replay; needs no "
             "budget", "[The format](trace-format.md).", ("run",), needs_eviction=True),
     Setting("trace_steps", "FIRST[:LAST]", "all",
-            "record these steps only, counted from 1; FIRST: is all from there on", "", ("run",)),
+            "record these steps only, counted from 1, 3, 3:5, or 3: for all from there on",
+            "", ("run",)),
     Setting("record", "FILE", "", "record what is done for the job, for tidepool report",
             "[What is in it](work-ring.md).", ("run",), needs_eviction=True),
     Setting("record_size", "SIZE", RECORD_SIZE, "how large the recording may be", "", ("run",)),
@@ -141,7 +142,8 @@ SETTINGS = (
     Setting("top", "1 or 0", "0", "show the job in `tidepool top`",
             "Shows the job in [`tidepool top`](instruments.md#what-is-my-job-doing): a thread "
             "writes its statistics into shared memory each second.", ("run",), "--top"),
-    Setting("quiet", "1 or 0", "0", "no lines on standard error"),
+    Setting("quiet", "1 or 0", "0", "no line at the start, and none at the end",
+            "What goes wrong is said all the same."),
     Setting("planning", "MODE", PLANNING[0], "what the policy planned does while the job runs",
             "`background`: once steps repeat themselves under pressure, a thread of low priority "
             "looks for a plan for them by simulation, for at most 20 s of its own time; each of up "
@@ -165,7 +167,8 @@ SETTINGS = (
             entry="limits.age_steps"),
     Setting("limit_records", "NUMBER", "1048576", "the most operators that are remembered",
             entry="limits.records"),
-    Setting("page", "SIZE", "2MiB", "the unit in which memory is taken from the system",
+    Setting("page", "SIZE", "by the budget, 4KiB to 2MiB",
+            "the unit in which memory is taken from the system",
             "`TIDEPOOL_HANDLE` is an old name of it.", entry="page_bytes"),
     Setting("room", "WAYS", "+".join(ROOM), "ways to make room, for comparison"),
     Setting("allocator", "NAME", ALLOCATORS[0], "what serves requests on cuda: arena or native",
