@@ -72,7 +72,11 @@ void print_least_budgets(const ReplayOptions& options, const Trace& trace) {
 
 void write_plans(const ReplayOptions& options, const Trace& trace) {
   const TracePlans plans = find_plans_of(options, trace);
-  if (plans.file.steps.empty()) throw std::runtime_error("no step runs under any plan");
+  if (plans.file.steps.empty()) {
+    throw std::runtime_error(
+        "under this budget no step runs with any plan: tidepool-replay TRACE --least-budget says "
+        "from which on they do");
+  }
   for (size_t k = 0; k < plans.overheads.size(); ++k) {
     const PlannedStep& step = plans.file.steps[k];
     fmt::print("step {}, {} operators: {}, compute {:.4f} times that without a budget\n", k + 1,
