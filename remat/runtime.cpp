@@ -100,13 +100,11 @@ void Runtime::cut(Storage* storage, RootReason reason, DeviceLock& lock) {
   if (!storage->dead) cut_unasked(*storage, reason, lock);
 }
 
-// No operator asks for it: what is restored before may need what other streams compute, and
-// whoever gets the address may write on a stream that the job has ordered already.
+// No operator asks for it: whoever gets the address may write on a stream that the job has ordered
+// already.
 void Runtime::cut_unasked(Storage& storage, RootReason reason, DeviceLock& lock) {
   ReplayStreamOrder& order = contents_.replay_order;
   order.before_unseen_use(*storage.current, lock);
-  if (order.has_streams() && versions_.has_evicted_readers(storage))
-    order.before_unasked_work(lock);
   versions_.cut(storage, reason, lock);
   if (!storage.dead) order.before_unseen_use(*storage.current, lock);
 }

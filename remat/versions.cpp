@@ -30,12 +30,6 @@ void Versions::replace_value(Storage& storage, Value* fresh, void* snapshot) {
   contents_.store.release(old);
 }
 
-bool Versions::has_evicted_readers(const Storage& storage) {
-  if (contents_.residency.absent_bytes() == 0) return false;
-  if (storage.dead || storage.current->producer != nullptr) return false;
-  return !contents_.dependent_cut.dependents(*storage.current).evicted.empty();
-}
-
 void Versions::abandon_readers(Storage& storage) {
   const Value& present = *storage.current;
   if (present.producer != nullptr || present.consumers == nullptr) return;
@@ -154,6 +148,9 @@ bool Versions::protect_dependents(Storage& storage, RootReason reason, DeviceLoc
       return true;
     }
     for (Value* value : found.evicted) locks.add(*value->storage);
+    // Whoever writes has ordered its stream after what reads the contents themselves: what they
+    // were read together with may still be in the making on another one.
+    contents_.replay_order.before_unasked_work(lock);
     try {
       restorer_.restore(locks.all(), lock);
     } catch (const OutOfMemory&) {

@@ -31,9 +31,6 @@ class Versions {
     return value.uses == 0 && (value.producer != nullptr || value.consumers == nullptr);
   }
 
-  // Whether something evicted was made from the contents, and cannot be made again without them.
-  bool has_evicted_readers(const Storage& storage);
-
   // Waits until no restoration reads the contents. True if the lock was released.
   bool wait_until_unread(Storage& storage, DeviceLock& lock);
 

@@ -113,7 +113,8 @@ void* CudaAllocator::allocate_on(DeviceIndex device, cudaStream_t stream, size_t
   CudaDevices::Device& own = devices_.at(device);
   if (own.pools->any()) [[unlikely]] {
     for (size_t n = own.pools->dismiss_captures(); n > 0; --n) devices_.end_capture(device);
-    if (own.pools->serves(stream)) return allocate_native(device, stream, bytes);
+    const bool is_jobs = !torch_glue::is_replaying();  // what replays make is always the arena's
+    if (is_jobs && own.pools->serves(stream)) return allocate_native(device, stream, bytes);
   }
   if (settings_.native || !caching_.load(std::memory_order_relaxed)) [[unlikely]] {
     return allocate_native(device, stream, bytes);

@@ -430,8 +430,9 @@ def pool_needs_room() -> dict:
     pool = torch.cuda.MemPool()
     with torch.cuda.use_mem_pool(pool):
         inside = torch.zeros(16 << 20, dtype=torch.uint8, device="cuda")
-    evicted = sum(state(each) == EVICTED for each in made) if plugin() else 1
-    return {"prints": prints(inside[:8].clone(), *made), "evicted": evicted}
+        evicted = sum(state(each) == EVICTED for each in made) if plugin() else 1
+        read = [each[:16].clone() for each in made]
+    return {"prints": prints(inside[:8].clone(), *read, *made), "evicted": evicted}
 
 
 def capture_refused() -> dict:

@@ -123,10 +123,33 @@ def written_on_the_default_stream() -> dict:
     return {"prints": prints(x, y, z), "evicted": evicted}
 
 
+def written_where_readers_were_evicted() -> dict:
+    """Write what was read elsewhere, on a stream that is not ordered after what it was read with.
+
+    The reader is brought back before the write, and reads both again.
+    """
+    side = torch.cuda.Stream()
+    x = torch.arange(4096.0).cuda()
+    y = x.sin()
+    side.wait_stream(torch.cuda.current_stream())
+    numbers = torch.arange(4096.0).pin_memory()
+    with torch.cuda.stream(side):
+        other = numbers.to("cuda", non_blocking=True)
+        z = y + other
+    y.record_stream(side)
+    del y
+    evicted = evict_all()
+    x.mul_(2)
+    with torch.cuda.stream(side):
+        read = z.cos()
+    torch.cuda.synchronize()
+    return {"prints": prints(x, z, read), "evicted": evicted}
+
+
 CASES = {case.__name__: case for case in (
     settled_elsewhere, address_taken_elsewhere, address_of_what_an_operator_restored,
     address_of_what_was_read_elsewhere, used_beside_another_device,
-    written_on_the_default_stream)}
+    written_on_the_default_stream, written_where_readers_were_evicted)}
 
 if __name__ == "__main__":
     main(CASES, sys.argv[1:])

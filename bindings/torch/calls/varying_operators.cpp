@@ -68,6 +68,11 @@ constexpr std::array kOthers = {
     "median",
     "nanmedian",
     "mode",
+    // Kernels of PyTorch 2.15 for Hopper and newer count in shared memory; equal values get other
+    // indices then.
+    "topk",
+    // It sums weights up, as the next ones do.
+    "multinomial",
     "cumsum",
     "cumprod",
     "logcumsumexp",

@@ -78,7 +78,10 @@ try:
     torch._C._set_default_dtype("nonsense")
 except TypeError:
     seen["wrong"] = taken()
-names = [name for name in dir(torch._C) if name.startswith(("_set_", "set_"))]
+words = ("set", "enable", "push", "pop", "clear", "read_file")
+names = [name for name in dir(torch._C) if name.startswith(("_set_", "set_"))
+         or name.startswith(("_cuda_", "_cudnn_", "_cublas", "_tunable"))
+         and any(word in name for word in words) and "_is_" not in name]
 print(json.dumps({"seen": seen, "early": early, "names": names,
                   "name": torch._C._set_default_dtype.__name__}))
 """

@@ -32,6 +32,15 @@ CUDA_ONLY = {
     "_set_cudnn_deterministic": GETTER, "_set_cudnn_enabled": GETTER,
     "_set_cudnn_allow_tf32": LAST,
     "_set_miopen_immediate": GETTER, "_set_sm_carveout_experimental": GETTER,
+    # Which of cuBLASLt's algorithms runs, from PyTorch 2.12 on.
+    "_cuda_tunableop_enable": NOTHING, "_cuda_tunableop_tuning_enable": NOTHING,
+    "_cuda_tunableop_wildcard_fallback_enable": NOTHING, "_cuda_tunableop_read_file": NOTHING,
+    "_cuda_tunableop_clear_all": NOTHING, "_cuda_tunableop_push_dynamic_dims_mask": NOTHING,
+    "_cuda_tunableop_pop_dynamic_dims_mask": NOTHING,
+    "_cuda_tunableop_set_cublaslt_requested_algo_count": NOTHING,
+    "_cuda_tunableop_set_numerical_check_tolerances": NOTHING,
+    "_cuda_setCublasWorkspaceSize": NOTHING, "_cuda_resetCublasWorkspaceSize": NOTHING,
+    "_cuda_setCublasLtWorkspaceSize": NOTHING, "_cuda_resetCublasLtWorkspaceSize": NOTHING,
 }
 NUMERIC = CUDA_ONLY | {
     "_set_cpu_allow_fp16_reduced_precision_reduction": GETTER,
@@ -80,6 +89,16 @@ NOT_NUMERIC = {
     "_set_warnAlways", "_set_warn_deprecated_on_mutable_data_ptr",
     "_set_warn_on_accumulate_grad_stream_mismatch", "_set_worker_pids",
     "_set_worker_signal_handlers", "set_num_interop_threads", "set_vital",
+    # CUDA's: memory, streams, what trying algorithms out costs, and where its results are kept.
+    "_cuda_clearCublasWorkspaces", "_cuda_cudaCachingAllocator_enable",
+    "_cuda_record_untuned_enable", "_cuda_resetAccumulatedHostMemoryStats",
+    "_cuda_resetAccumulatedMemoryStats", "_cuda_resetPeakHostMemoryStats",
+    "_cuda_resetPeakMemoryStats", "_cuda_setCheckpointPoolState", "_cuda_setDevice",
+    "_cuda_setMemoryFraction", "_cuda_setMemoryMetadata", "_cuda_setStream",
+    "_cuda_set_sync_debug_mode", "_cuda_tunableop_set_filename",
+    "_cuda_tunableop_set_max_tuning_duration", "_cuda_tunableop_set_max_tuning_iterations",
+    "_cuda_tunableop_set_rotating_buffer_size", "_cudnn_clear_dropout_state",
+    "_cudnn_set_conv_benchmark_empty_cache",
 }
 
 
