@@ -48,6 +48,17 @@ bool is_taken(const fs::path& path, const std::string& job) {
   return found.value("job", "") == job || (found.value("state", "") == "running" && is_alive);
 }
 
+// Throws: std::runtime_error if there is a file that is no trace.
+void refuse_other_than_trace(const fs::path& path) {
+  if (!fs::exists(path) || is_empty_file(path)) return;
+  constexpr std::string_view kStart = "{\"tidepool_trace\"", kCompressed = "\x1f\x8b";
+  std::string start(kStart.size(), ' ');
+  std::ifstream(path, std::ios::binary).read(start.data(), kStart.size());
+  if (start != kStart && !start.starts_with(kCompressed)) {
+    throw std::runtime_error("exists and is no trace");
+  }
+}
+
 // Holds a lock on a folder, where its file system has locks.
 class FolderLock {
  public:
@@ -99,17 +110,12 @@ void StatsFile::discard() const { std::remove(path_.c_str()); }
 
 std::string claim_trace(const std::string& path) {
   const fs::path target = fs::absolute(path);
-  if (fs::exists(target) && !is_empty_file(target)) {
-    constexpr std::string_view kStart = "{\"tidepool_trace\"", kCompressed = "\x1f\x8b";
-    std::string start(kStart.size(), ' ');
-    std::ifstream(target, std::ios::binary).read(start.data(), kStart.size());
-    if (start != kStart && !start.starts_with(kCompressed)) {
-      throw std::runtime_error("exists and is no trace");
-    }
-  }
   const bool is_first = std::getenv("TIDEPOOL_TRACE_OWNER") == nullptr;
   owner("TIDEPOOL_TRACE_OWNER", process_id());
-  if (is_first) return target;
+  if (is_first) {
+    refuse_other_than_trace(target);
+    return target;
+  }
   const int descriptor = open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor >= 0) close(descriptor);
   if (descriptor >= 0 || errno != EEXIST) return target;

@@ -24,6 +24,12 @@ def test_only_what_tidepool_has_written_is_replaced(tmp_path, key):
         _outputs.check(settings)
 
 
+def test_a_recording_that_another_process_begins_is_one(tmp_path):
+    path = tmp_path / "record"
+    path.write_bytes(bytes(4096))
+    _outputs.check(_settings.resolve({"budget": "1GiB", "device": "cpu", "record": path}, {}))
+
+
 @pytest.mark.parametrize("key", KINDS)
 def test_nor_by_variables_alone(installation, tmp_path, key):
     path = tmp_path / "train.py"

@@ -112,7 +112,9 @@ def attach(settings: _settings.Settings) -> Job:
     global _job
     if _job is not None:
         raise _plugin.AttachError("already attached")
-    _outputs.check(settings)
+    # Another process of the job has looked at the others, and may be writing them.
+    begun = _trace_file.OWNER_VARIABLE in os.environ
+    _outputs.check(settings, keys=("stats",) if begun else ("stats", "trace", "record"))
     plugin = _plugin.load(device=settings.device)
     stats_file = _claim_stats_file(settings)
     trust = _judge_operators(plugin, settings)

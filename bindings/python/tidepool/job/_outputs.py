@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ..settings import _trace_file
@@ -19,13 +19,14 @@ _KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
 }
 
 
-def check(settings: Settings, prefix: str = "") -> None:
+def check(settings: Settings, prefix: str = "", keys: Iterable[str] = tuple(_KINDS)) -> None:
     """Raise SettingsError if a file is there in the place of one of the job's that is none of ours.
 
     Args:
         prefix: of the settings' names, where they were given.
+        keys: the settings.
     """
-    for key, (kind, may_replace) in _KINDS.items():
-        path = getattr(settings, key)
+    for key in keys:
+        path, (kind, may_replace) = getattr(settings, key), _KINDS[key]
         if path is not None and not may_replace(Path(os.path.abspath(path))):
             raise SettingsError(f"{prefix}{key} {path!r}: exists and is no {kind}")

@@ -16,7 +16,7 @@ from ._catalog import EXPECTED
 
 OWNER_VARIABLE = "TIDEPOOL_TRACE_OWNER"
 _STARTS = (b"\x1f\x8b", b'{"tidepool_trace"')  # of a compressed file, and of a trace
-RECORD_STARTS = (b"TideWork",)
+RECORD_STARTS = (b"TideWork", b"\0" * 8)  # the latter while another process begins one
 
 
 def is_first(environ: MutableMapping[str, str]) -> bool:
