@@ -27,16 +27,17 @@ std::string owner(const char* variable, const std::string& otherwise) {
   return std::getenv(variable);
 }
 
-bool is_empty_file(const fs::path& path) {
-  std::error_code error;
-  const auto bytes = fs::file_size(path, error);
-  return fs::is_regular_file(path, error) && bytes == 0;
+// Whether there is something, and it is no empty file.
+bool has_content(const fs::path& path) {
+  std::error_code none;
+  const bool is_empty = fs::is_regular_file(path, none) && fs::file_size(path, none) == 0;
+  return fs::exists(path) && !is_empty;
 }
 
 // Whether a statistics file belongs to another process of this job, or to a job that runs.
 // Throws: std::runtime_error if there is a file that has no statistics.
 bool is_taken(const fs::path& path, const std::string& job) {
-  if (!fs::exists(path) || is_empty_file(path)) return false;
+  if (!has_content(path)) return false;
   std::ifstream file(path);
   const nlohmann::json found = nlohmann::json::parse(file, nullptr, false);
   if (!found.is_object() || !found.contains("job") || !found.contains("pid")) {
@@ -50,7 +51,7 @@ bool is_taken(const fs::path& path, const std::string& job) {
 
 // Throws: std::runtime_error if there is a file that is no trace.
 void refuse_other_than_trace(const fs::path& path) {
-  if (!fs::exists(path) || is_empty_file(path)) return;
+  if (!has_content(path)) return;
   constexpr std::string_view kStart = "{\"tidepool_trace\"", kCompressed = "\x1f\x8b";
   std::string start(kStart.size(), ' ');
   std::ifstream(path, std::ios::binary).read(start.data(), kStart.size());

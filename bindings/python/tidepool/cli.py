@@ -395,12 +395,9 @@ def _add_probe(commands, shape) -> None:
 
 def _memory(text: str) -> int:
     try:
-        size = _sizes.parse_size(text)
+        return _sizes.parse_positive_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    if size == 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected more than zero bytes")
-    return size
 
 
 def _share(text: str) -> float:

@@ -203,9 +203,10 @@ CallBody* InterceptedCall::begin(const at::Generator* generator) {
   call().set_type(info_);
   note_operator(info_.name);
   if (engine().is_traced()) [[unlikely]] {
-    const PlaceSource source = g_place_source.load(std::memory_order_relaxed);
-    const Undisturbed scope;  // what the job's code raises would not get through this call
-    if (source != nullptr) call().set_place(source());
+    if (const PlaceSource source = g_place_source.load(std::memory_order_relaxed)) {
+      const Undisturbed scope;  // what the job's code raises would not get through this call
+      call().set_place(source());
+    }
   }
   in_optimizer_ = t_in_optimizer;
   const bool is_known = info_.is_trusted();

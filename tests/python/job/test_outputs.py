@@ -35,8 +35,8 @@ def test_nor_by_variables_alone(installation, tmp_path, key):
     path = tmp_path / "train.py"
     path.write_text("import torch\n")
     done = installation.preloaded(sys.executable, "-c", "import torch", TIDEPOOL_BUDGET="1GiB",
-                            TIDEPOOL_DEVICE="cpu", check=0,
-                            **{f"TIDEPOOL_{key.upper()}": str(path)})
+                                  TIDEPOOL_DEVICE="cpu", check=0,
+                                  **{f"TIDEPOOL_{key.upper()}": str(path)})
     assert f"{key} '{path}': exists and is no" in done.stderr
     assert path.read_text() == "import torch\n"
 
@@ -45,7 +45,8 @@ def test_one_process_takes_the_paths_of_trace_and_recording(installation, tmp_pa
     trace, record = tmp_path / "trace.jsonl", tmp_path / "record"
     log = tmp_path / "log"
     installation.preloaded(sys.executable, "-c", "import torch", TIDEPOOL_BUDGET="1GiB",
-                     TIDEPOOL_DEVICE="cpu", TIDEPOOL_TRACE=str(trace), TIDEPOOL_RECORD=str(record),
-                     FAKE_PLUGIN_LOG=str(log), check=0)
+                           TIDEPOOL_DEVICE="cpu", TIDEPOOL_TRACE=str(trace),
+                           TIDEPOOL_RECORD=str(record),
+                           FAKE_PLUGIN_LOG=str(log), check=0)
     settings = log.read_text()
     assert f'"path": "{trace}"' in settings and f'"path": "{record}"' in settings

@@ -172,9 +172,6 @@ def _bytes(text: str, device: str) -> int:
 
         memory = torch.cuda.mem_get_info()[1]
     try:
-        found = _sizes.parse_size(text, memory)
+        return _sizes.parse_positive_size(text, memory)
     except ValueError as error:
         raise _settings.SettingsError(f"budget {text!r}: {error}") from None
-    if found <= 0:
-        raise _settings.SettingsError(f"budget {text!r}: expected more than zero bytes")
-    return found

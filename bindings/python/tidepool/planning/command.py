@@ -166,11 +166,9 @@ def _limits(parsed: argparse.Namespace, joules_per_byte: float) -> Limits:
 
 def _budget(text: str) -> list[str]:
     try:
-        size = _sizes.parse_size(text, _PEAK)
+        size = _sizes.parse_positive_size(text, _PEAK)
     except ValueError as error:
         raise _Failure(f"--budget {text!r}: {error}") from None
-    if size == 0:
-        raise _Failure(f"--budget {text!r}: expected more than zero bytes")
     return (["--budget-ratio", f"{size / _PEAK:g}"] if text.strip().endswith("%")
             else ["--budget", str(size)])
 

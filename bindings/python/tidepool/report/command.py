@@ -159,12 +159,9 @@ def _least(simulation: Simulation) -> str:
 def _size_of(budget: str, peak_bytes: int) -> int:
     """Return the bytes of a size, or of a share of the peak; raise ValueError for neither."""
     try:
-        size = _sizes.parse_size(budget, peak_bytes)
+        return _sizes.parse_positive_size(budget, peak_bytes)
     except ValueError as error:
         raise ValueError(f"--budget {budget!r}: {error}") from None
-    if size == 0:
-        raise ValueError(f"--budget {budget!r}: expected more than zero bytes")
-    return size
 
 
 def _budget(asked: str | None, simulation: Simulation) -> int:

@@ -16,8 +16,6 @@ from .trace_reader import ROLES
 _ASSETS = Path(__file__).resolve().parent / "assets"
 # The parts of the page's script, in their order.
 _SCRIPTS = ("base.js", "charts.js", "flame.js", "tables.js", "page.js")
-
-
 START = "<!DOCTYPE html>"  # of what `html` returns
 
 

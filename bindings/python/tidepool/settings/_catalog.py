@@ -118,7 +118,7 @@ SETTINGS = (
     Setting("trace", "FILE[.gz]", "", "record what the job does, for tidepool-replay; needs no "
             "budget", "[The format](trace-format.md).", ("run",), needs_eviction=True),
     Setting("trace_steps", "FIRST[:LAST]", "all",
-            "record these steps only, counted from 1, 3, 3:5, or 3: for all from there on",
+            "record these steps only, counted from 1: N, N:M, or N: for all from there on",
             "", ("run",)),
     Setting("record", "FILE", "", "record what is done for the job, for tidepool report",
             "[What is in it](work-ring.md).", ("run",), needs_eviction=True),

@@ -309,10 +309,8 @@ def _device(given: Mapping) -> str:
 
 
 def _size(source: tuple[str, str], device_bytes: int | None) -> int:
-    size = _parsed({"size": source}, "size", lambda text: _sizes.parse_size(text, device_bytes))
-    if size <= 0:
-        raise _wrong(*source, "expected more than zero bytes")
-    return size
+    return _parsed({"size": source}, "size",
+                   lambda text: _sizes.parse_positive_size(text, device_bytes))
 
 
 def _budget(given: Mapping, device: str) -> dict:

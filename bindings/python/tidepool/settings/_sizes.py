@@ -39,6 +39,14 @@ def parse_size(text: str, device_bytes: int | None = None) -> int:
     return int(number * UNITS[unit])
 
 
+def parse_positive_size(text: str, device_bytes: int | None = None) -> int:
+    """Do what `parse_size` does; nothing at all is an error, too."""
+    size = parse_size(text, device_bytes)
+    if size == 0:
+        raise ValueError("expected more than zero bytes")
+    return size
+
+
 def _share(percent: Decimal, device_bytes: int | None) -> int:
     if device_bytes is None:
         raise ValueError("a percentage has no meaning here: expected a size such as 2MiB")
