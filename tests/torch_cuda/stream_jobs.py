@@ -146,10 +146,33 @@ def written_where_readers_were_evicted() -> dict:
     return {"prints": prints(x, z, read), "evicted": evicted}
 
 
+def gradients_between_streams() -> dict:
+    """Go backward over two streams, and evict each gradient before the next function has it."""
+    side = torch.cuda.Stream()
+    evicted = [0]
+
+    def evict(given: object, made: object) -> None:
+        evicted[0] += evict_all()
+
+    leaves = [torch.arange(4096.0).div(4096 + k).cuda().requires_grad_() for k in range(2)]
+    x = leaves[0].mul(leaves[1])
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        y = x.mul(leaves[1])
+    z = x.mul(leaves[0])
+    torch.cuda.current_stream().wait_stream(side)
+    end = y.mul(z)
+    for each in (x, y, z, end):
+        each.grad_fn.register_hook(evict)
+    end.sum().backward()
+    torch.cuda.synchronize()
+    return {"prints": prints(*[leaf.grad for leaf in leaves]), "evicted": evicted[0]}
+
+
 CASES = {case.__name__: case for case in (
     settled_elsewhere, address_taken_elsewhere, address_of_what_an_operator_restored,
     address_of_what_was_read_elsewhere, used_beside_another_device,
-    written_on_the_default_stream, written_where_readers_were_evicted)}
+    written_on_the_default_stream, written_where_readers_were_evicted, gradients_between_streams)}
 
 if __name__ == "__main__":
     main(CASES, sys.argv[1:])

@@ -5,6 +5,8 @@
 // for it.
 // - One says what the profiler notes of a tensor; an evicted tensor's address is null.
 // - One, in the CUDA plugin, gives kernels the device's default generator: default_generator.h.
+// - One, in the CUDA plugin, keeps gradients resident that go to another stream:
+// gradient_streams.h.
 #pragma once
 
 namespace tidepool::torch_glue {

@@ -1,4 +1,4 @@
-#include "bindings/torch/storage/redirected_calls.h"
+#include "bindings/torch/intercept/redirected_calls.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/RefcountedDeleter.h>
@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "bindings/torch/base/devices.h"
+#include "bindings/torch/intercept/gradient_streams.h"
 #include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/storage/storage_access.h"
 
@@ -56,6 +57,7 @@ const Redirection kRedirections[] = {
     {"_ZN5torch8profiler4impl21RawTensorMetadataBaseC2ERKN2at6TensorE",
      reinterpret_cast<void*>(&note_tensor)},
     {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator), true},
+    {kAddGradient, reinterpret_cast<void*>(&add_gradient), true},
 };
 
 // The functions that a library calls in others, as its dynamic section lists them.
