@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "dev"
-LIBRARIES = ("libcudart.so.13", "libfake_cuda_math.so", "libcuda.so.1", "libnvidia-ml.so.1")
+LIBRARIES = ("libcudart.so.13", "libfake_cuda_math.so", "libcuda.so.1", "libnvidia-ml.so.1",
+             "libfake_nccl.so")
 PREFIX = "FAKE_CUDA_"
 TIMEOUT_SECONDS = 600
 

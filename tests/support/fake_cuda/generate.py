@@ -3,7 +3,7 @@
     generate.py table OUTPUT        driver functions by name, from the sources beside this script
     generate.py stubs TORCH FOLDER  what the PyTorch at TORCH (…/site-packages/torch) needs of CUDA
                                     and the sources do not have: driver_stubs.cpp,
-                                    runtime_stubs.cpp and math_stubs.cpp
+                                    runtime_stubs.cpp, math_stubs.cpp and nccl_stubs.cpp
 
 What PyTorch needs is read from its libraries (`nm -D`) and, for the driver functions that it looks
 up by name, from its header. A function that only takes arguments and computes becomes an operation
@@ -19,11 +19,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 DEFINED = re.compile(r"^FAKE_CUDA_API [\w ]+[ *]+(\w+)\(", re.MULTILINE)
 
-# Families of functions by the stub library that has them. What matches none (NCCL, CUPTI, cuFile,
-# NVRTC, nvshmem) stays with NVIDIA's own libraries, which fail by themselves without a device.
+# Families of functions by the stub library that has them. What matches none (CUPTI, cuFile, NVRTC,
+# nvshmem) stays with NVIDIA's own libraries, which fail by themselves without a device.
 DRIVER = re.compile(r"cu[A-Z](?!File|pti)\w+$")
 RUNTIME = re.compile(r"(__)?cuda[A-Z]\w+$")
 MATH = re.compile(r"(cublas|cudnn|cufft|curand|cusolver|cusparse)\w+$")
+NCCL = re.compile(r"nccl[A-Z]\w+$")
 NOT_DRIVER = re.compile(r"cuFile|cupti")
 
 # How a function of MATH without code of its own behaves; the first pattern that fits counts. All
@@ -144,7 +145,7 @@ def source(names: Iterable[str]) -> str:
 
 
 def write_stubs(torch: Path, folder: Path) -> None:
-    """Write the three files of stubs."""
+    """Write the four files of stubs."""
     check_versions(torch.parent / "nvidia/cu13/include/cudaTypedefs.h")
     needed = imports(torch)
     driver = {name for name in needed | looked_up(torch)
@@ -155,6 +156,7 @@ def write_stubs(torch: Path, folder: Path) -> None:
         "driver_stubs.cpp": driver - there,
         "runtime_stubs.cpp": {n for n in needed if RUNTIME.match(n)} - defined("runtime"),
         "math_stubs.cpp": {n for n in needed if MATH.match(n)} - defined("math"),
+        "nccl_stubs.cpp": {n for n in needed if NCCL.match(n)} - defined("nccl"),
     }
     for name, functions in files.items():
         folder.joinpath(name).write_text(source(functions))

@@ -8,6 +8,9 @@ is answered without their bytes.
 Collectives come through the dispatcher, which shows them (docs/supported.md), but for
 those of a job that calls a process group's backend itself: what it is given stays for good.
 
+DataParallel and `torch.cuda.nccl` copy and add between the devices of one process by addresses:
+what is given to them, and what they make, stays as it does for extension modules.
+
 `torch.distributed.rpc` reads the tensors of a message by address, on threads of its own, until the
 message is sent, and gradients of distributed autograd are sent by C++ alone: nothing is evicted as
 long as its agent runs.
@@ -19,7 +22,7 @@ import contextlib
 import functools
 
 from ._callers import give_own_code, hide_from_compiler
-from ._extensions import is_given_tensors
+from ._extensions import handing_out, is_given_tensors
 
 
 def follow_data_parallel(plugin, torch) -> None:
@@ -56,6 +59,15 @@ def follow_backends(plugin, torch, storage_of) -> None:
     for name, method in tuple(vars(backend).items()):
         if is_given_tensors(method):
             setattr(backend, name, escaping(getattr(backend, name)))
+
+
+def follow_devices_of_one_process(plugin, torch, storage_of) -> None:
+    """Have functions keep what they are given that call NCCL for the devices of this process."""
+    for name in dir(torch._C):
+        if name.startswith(("_nccl_", "_broadcast")):
+            call = handing_out(getattr(torch._C, name), plugin, torch, storage_of, keeps=False)
+            hide_from_compiler(torch, call)
+            setattr(torch._C, name, call)
 
 
 def follow_messages(plugin, torch) -> None:

@@ -1,0 +1,159 @@
+// NCCL: its functions, over communicators.h.
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tests/support/fake_cuda/core/export.h"
+#include "tests/support/fake_cuda/nccl/communicators.h"
+
+extern "C" int cudaGetDevice(int* device);
+
+namespace tidepool::fake_cuda::nccl {
+namespace {
+
+using UniqueId = std::array<char, 128>;  // ncclUniqueId, which is passed by value
+
+std::mutex g_mutex;
+std::map<UniqueId, std::weak_ptr<Clique>> g_cliques;
+
+Communicator* join(std::shared_ptr<Clique> clique, int rank, int device) {
+  return new Communicator{.clique = std::move(clique), .rank = rank, .device = device};
+}
+
+int join(Communicator** communicator, int ranks, const UniqueId& id, int rank) {
+  if (rank < 0 || rank >= ranks) return kInvalidArgument;
+  int device = 0;
+  cudaGetDevice(&device);
+  const std::lock_guard<std::mutex> guard(g_mutex);
+  std::shared_ptr<Clique> clique = g_cliques[id].lock();
+  if (clique == nullptr) {
+    clique = std::make_shared<Clique>(Clique{ranks});
+    g_cliques[id] = clique;
+  }
+  *communicator = join(std::move(clique), rank, device);
+  return kSuccess;
+}
+
+int leave(Communicator* communicator) {
+  delete communicator;
+  return kSuccess;
+}
+
+}  // namespace
+
+FAKE_CUDA_API int ncclGetVersion(int* version) {
+  *version = 22900;
+  return kSuccess;
+}
+
+FAKE_CUDA_API const char* ncclGetErrorString(int) { return "error of the stand-in for NCCL"; }
+FAKE_CUDA_API const char* ncclGetLastError(Communicator*) { return ""; }
+
+FAKE_CUDA_API int ncclGetUniqueId(UniqueId* id) {
+  static std::atomic<uint64_t> g_last{0};
+  const uint64_t number = ++g_last;
+  id->fill(0);
+  std::memcpy(id->data(), &number, sizeof(number));
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclCommInitRank(Communicator** communicator, int ranks, UniqueId id, int rank) {
+  return join(communicator, ranks, id, rank);
+}
+
+FAKE_CUDA_API int ncclCommInitRankConfig(Communicator** communicator, int ranks, UniqueId id,
+                                         int rank, void*) {
+  return join(communicator, ranks, id, rank);
+}
+
+FAKE_CUDA_API int ncclCommInitAll(Communicator** communicators, int count, const int* devices) {
+  const auto clique = std::make_shared<Clique>(Clique{count});
+  for (int rank = 0; rank < count; ++rank) {
+    communicators[rank] = join(clique, rank, devices != nullptr ? devices[rank] : rank);
+  }
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclCommFinalize(Communicator*) { return kSuccess; }
+FAKE_CUDA_API int ncclCommDestroy(Communicator* communicator) { return leave(communicator); }
+FAKE_CUDA_API int ncclCommAbort(Communicator* communicator) { return leave(communicator); }
+
+FAKE_CUDA_API int ncclCommGetAsyncError(Communicator*, int* error) {
+  *error = kSuccess;
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclCommCount(const Communicator* communicator, int* count) {
+  *count = communicator->clique->ranks;
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclCommUserRank(const Communicator* communicator, int* rank) {
+  *rank = communicator->rank;
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclGroupStart() {
+  begin_group();
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclGroupEnd() { return end_group(); }
+
+FAKE_CUDA_API int ncclAllReduce(const void* sent, void* received, size_t count, int type,
+                                int operation, Communicator* communicator, void* stream) {
+  return request({__func__, Kind::kAllReduce, sent, received, count, type, operation, 0,
+                  communicator, stream});
+}
+
+FAKE_CUDA_API int ncclReduce(const void* sent, void* received, size_t count, int type,
+                             int operation, int root, Communicator* communicator, void* stream) {
+  return request({__func__, Kind::kReduce, sent, received, count, type, operation, root,
+                  communicator, stream});
+}
+
+FAKE_CUDA_API int ncclBroadcast(const void* sent, void* received, size_t count, int type, int root,
+                                Communicator* communicator, void* stream) {
+  return request(
+      {__func__, Kind::kBroadcast, sent, received, count, type, 0, root, communicator, stream});
+}
+
+FAKE_CUDA_API int ncclBcast(void* buffer, size_t count, int type, int root,
+                            Communicator* communicator, void* stream) {
+  return ncclBroadcast(buffer, buffer, count, type, root, communicator, stream);
+}
+
+FAKE_CUDA_API int ncclAllGather(const void* sent, void* received, size_t count, int type,
+                                Communicator* communicator, void* stream) {
+  return request(
+      {__func__, Kind::kAllGather, sent, received, count, type, 0, 0, communicator, stream});
+}
+
+FAKE_CUDA_API int ncclReduceScatter(const void* sent, void* received, size_t count, int type,
+                                    int operation, Communicator* communicator, void* stream) {
+  return request({__func__, Kind::kReduceScatter, sent, received, count, type, operation, 0,
+                  communicator, stream});
+}
+
+FAKE_CUDA_API int ncclAlltoAll(const void* sent, void* received, size_t count, int type,
+                               Communicator* communicator, void* stream) {
+  return request(
+      {__func__, Kind::kAllToAll, sent, received, count, type, 0, 0, communicator, stream});
+}
+
+FAKE_CUDA_API int ncclSend(const void* sent, size_t count, int type, int peer,
+                           Communicator* communicator, void* stream) {
+  return request(
+      {__func__, Kind::kSend, sent, nullptr, count, type, 0, peer, communicator, stream});
+}
+
+FAKE_CUDA_API int ncclRecv(void* received, size_t count, int type, int peer,
+                           Communicator* communicator, void* stream) {
+  return request(
+      {__func__, Kind::kReceive, nullptr, received, count, type, 0, peer, communicator, stream});
+}
+
+}  // namespace tidepool::fake_cuda::nccl

@@ -1,0 +1,160 @@
+"""Small jobs whose tensors NCCL reads and writes by address: one process, one rank or two devices.
+
+    python nccl_jobs.py NAME...
+
+Run and read as remat_jobs.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+
+from remat_jobs import evict_all, main, prints
+
+import torch  # isort: skip  after the stand-in's part of remat_jobs
+from torch import distributed, nn
+from torch.distributed import _functional_collectives as functional
+from torch.distributed.fsdp import fully_shard
+
+LENGTH = 4096
+STEPS = 3
+
+
+def numbers(seed: int, device: str = "cuda:0") -> torch.Tensor:
+    """Return what operators have made, so that it can be made again."""
+    return torch.arange(float(LENGTH), device=device).add(seed).sin()
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+
+
+def trained(model: nn.Module, whole: nn.Module) -> dict:
+    """Train, and return the parameters' prints."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    evicted = 0
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(numbers(1)[:1024].view(16, 64)).square().sum()
+        evicted += evict_all()
+        loss.backward()
+        evicted += evict_all()
+        optimizer.step()
+    torch.cuda.synchronize()
+    parameters = [getattr(each, "to_local", lambda each=each: each)()
+                  for each in whole.parameters()]
+    return {"prints": prints(*parameters), "evicted": evicted}
+
+
+def alone(job: Callable[[], dict]) -> Callable[[], dict]:
+    """Have a job be the only rank of a process group."""
+    @functools.wraps(job)
+    def run() -> dict:
+        distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1)
+        try:
+            return job()
+        finally:
+            distributed.destroy_process_group()
+    return run
+
+
+def data_parallel() -> dict:
+    """Train on two devices by DataParallel."""
+    model = network().cuda()
+    return trained(nn.DataParallel(model, [0, 1]), model)
+
+
+def between_devices() -> dict:
+    """Call what `torch.cuda.nccl` has."""
+    from torch.cuda import nccl
+    devices = ("cuda:0", "cuda:1")
+    inputs = [numbers(k, device) for k, device in enumerate(devices)]
+    summed = [torch.zeros_like(each) for each in inputs]
+    gathered = [torch.zeros(2 * LENGTH, device=device) for device in devices]
+    scattered = [torch.zeros(LENGTH // 2, device=device) for device in devices]
+    rooted = torch.zeros(LENGTH, device=devices[0]).add(0)
+    spread = [numbers(7, device) for device in devices]
+    evicted = evict_all()
+    nccl.all_reduce(inputs, summed)
+    evicted += evict_all()
+    nccl.all_gather(inputs, gathered)
+    evicted += evict_all()
+    nccl.reduce_scatter(inputs, scattered)
+    evicted += evict_all()
+    nccl.reduce(inputs, rooted, root=0)
+    evicted += evict_all()
+    nccl.broadcast(spread, root=0)
+    evicted += evict_all()
+    results = [each.mul(2) for each in (*inputs, *summed, *gathered, *scattered, rooted, *spread)]
+    evicted += evict_all()
+    torch.cuda.synchronize()
+    return {"prints": prints(*results), "evicted": evicted}
+
+
+@alone
+def collectives() -> dict:
+    """Call collectives, wait for them late, and evict what may leave between."""
+    x, y, into = numbers(1), numbers(2), torch.zeros(LENGTH, device="cuda")
+    evicted = evict_all()
+    works = [distributed.all_reduce(x, async_op=True),
+             distributed.all_gather_into_tensor(into, y, async_op=True)]
+    evicted += evict_all()
+    z = numbers(3)
+    for work in works:
+        work.wait()
+    evicted += evict_all()
+    shares = torch.zeros(LENGTH, device="cuda")
+    distributed.reduce_scatter_tensor(shares, z)
+    parts = [torch.zeros(LENGTH, device="cuda")]
+    distributed.all_gather(parts, x)
+    distributed.broadcast(y, src=0)
+    evicted += evict_all()
+    sums = functional.all_reduce(x.cos(), "sum", distributed.group.WORLD)
+    evicted += evict_all()
+    results = [each.mul(2) for each in (x, y, z, into, shares, *parts, sums)]
+    evicted += evict_all()
+    torch.cuda.synchronize()
+    return {"prints": prints(*results), "evicted": evicted}
+
+
+@alone
+def collectives_together() -> dict:
+    """Start collectives as one, which have not begun when they return."""
+    inputs = [numbers(k) for k in range(3)]
+    evicted = evict_all()
+    with distributed._coalescing_manager(async_ops=True) as together:
+        for each in inputs:
+            distributed.all_reduce(each)
+            evicted += evict_all()
+    made = numbers(5)
+    together.wait()
+    evicted += evict_all()
+    results = [each.mul(made) for each in inputs]
+    torch.cuda.synchronize()
+    return {"prints": prints(*results), "evicted": evicted}
+
+
+@alone
+def distributed_data_parallel() -> dict:
+    """Train under DistributedDataParallel."""
+    model = network().cuda()
+    return trained(nn.parallel.DistributedDataParallel(model, device_ids=[0]), model)
+
+
+@alone
+def sharded() -> dict:
+    """Train under FSDP2."""
+    model = network().cuda()
+    for layer in (model[0], model[2], model):
+        fully_shard(layer)
+    return trained(model, model)
+
+
+CASES = {case.__name__: case for case in (
+    data_parallel, between_devices, collectives, collectives_together, distributed_data_parallel,
+    sharded)}
+
+if __name__ == "__main__":
+    main(CASES, sys.argv[1:])
