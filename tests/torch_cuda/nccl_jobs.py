@@ -7,7 +7,9 @@ Run and read as remat_jobs.py.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
 import sys
 from collections.abc import Callable
 
@@ -48,13 +50,21 @@ def trained(model: nn.Module, whole: nn.Module) -> dict:
     return {"prints": prints(*parameters), "evicted": evicted}
 
 
+def registered_bytes() -> int:
+    """Return how much memory has been registered with NCCL."""
+    library = ctypes.CDLL("libfake_nccl.so", mode=os.RTLD_NOLOAD)
+    count = library.fake_nccl_registered_bytes
+    count.restype = ctypes.c_size_t
+    return count()
+
+
 def alone(job: Callable[[], dict]) -> Callable[[], dict]:
     """Have a job be the only rank of a process group."""
     @functools.wraps(job)
     def run() -> dict:
         distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1)
         try:
-            return job()
+            return {**job(), "registered_bytes": registered_bytes()}
         finally:
             distributed.destroy_process_group()
     return run

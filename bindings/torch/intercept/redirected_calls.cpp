@@ -12,6 +12,7 @@
 
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/intercept/gradient_streams.h"
+#include "bindings/torch/intercept/registered_memory.h"
 #include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/storage/storage_access.h"
 
@@ -58,6 +59,8 @@ const Redirection kRedirections[] = {
      reinterpret_cast<void*>(&note_tensor)},
     {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator), true},
     {kAddGradient, reinterpret_cast<void*>(&add_gradient), true},
+    {"ncclCommRegister", reinterpret_cast<void*>(&register_with_nccl), true},
+    {"ncclCommDeregister", reinterpret_cast<void*>(&deregister_from_nccl), true},
 };
 
 // The functions that a library calls in others, as its dynamic section lists them.

@@ -42,7 +42,12 @@ int leave(Communicator* communicator) {
   return kSuccess;
 }
 
+std::atomic<size_t> g_registered_bytes{0};
+
 }  // namespace
+
+// How much memory communicators have registered so far.
+FAKE_CUDA_API size_t fake_nccl_registered_bytes() { return g_registered_bytes; }
 
 FAKE_CUDA_API int ncclGetVersion(int* version) {
   *version = 22900;
@@ -90,6 +95,15 @@ FAKE_CUDA_API int ncclCommCount(const Communicator* communicator, int* count) {
   *count = communicator->clique->ranks;
   return kSuccess;
 }
+
+// Memory that is registered is read as all other.
+FAKE_CUDA_API int ncclCommRegister(const Communicator*, void* memory, size_t bytes, void** handle) {
+  g_registered_bytes += bytes;
+  *handle = memory;
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclCommDeregister(const Communicator*, void*) { return kSuccess; }
 
 FAKE_CUDA_API int ncclCommUserRank(const Communicator* communicator, int* rank) {
   *rank = communicator->rank;
