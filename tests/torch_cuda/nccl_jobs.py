@@ -18,6 +18,7 @@ from remat_jobs import evict_all, main, prints
 import torch  # isort: skip  after the stand-in's part of remat_jobs
 from torch import distributed, nn
 from torch.distributed import _functional_collectives as functional
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.fsdp import fully_shard
 
 LENGTH = 4096
@@ -154,6 +155,43 @@ def distributed_data_parallel() -> dict:
 
 
 @alone
+def hooked() -> dict:
+    """Train under DistributedDataParallel with hooks that go on when collectives are done."""
+    model = network().cuda()
+    parallel = nn.parallel.DistributedDataParallel(model, device_ids=[0])
+    parallel.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    return trained(parallel, model)
+
+
+@alone
+def hooked_in_c() -> dict:
+    """Train under DistributedDataParallel with the hooks that it brings."""
+    model = network().cuda()
+    parallel = nn.parallel.DistributedDataParallel(model, device_ids=[0])
+    parallel._register_builtin_comm_hook(distributed.BuiltinCommHookType.FP16_COMPRESS)
+    return trained(parallel, model)
+
+
+@alone
+def futures() -> dict:
+    """Wait for what follows a collective, and evict it before."""
+    x = numbers(1)
+    y = x.mul(2)
+    future = distributed.all_reduce(y, async_op=True).get_future()
+    followed = future.then(lambda done: done.value()[0].mul(2).add(1))
+    evicted = evict_all()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        z = followed.wait()
+        z = z.mul(x)
+    evicted += evict_all()
+    torch.cuda.current_stream().wait_stream(side)
+    results = [x.mul(2), z.mul(3)]
+    torch.cuda.synchronize()
+    return {"prints": prints(*results), "evicted": evicted}
+
+
+@alone
 def sharded() -> dict:
     """Train under FSDP2."""
     model = network().cuda()
@@ -164,7 +202,7 @@ def sharded() -> dict:
 
 CASES = {case.__name__: case for case in (
     data_parallel, between_devices, collectives, collectives_together, distributed_data_parallel,
-    sharded)}
+    hooked, hooked_in_c, futures, sharded)}
 
 if __name__ == "__main__":
     main(CASES, sys.argv[1:])

@@ -5,7 +5,8 @@ import pytest
 pytestmark = pytest.mark.torch_floor
 
 OF_DEVICES = ("data_parallel", "between_devices")
-OF_RANKS = ("collectives", "collectives_together", "distributed_data_parallel", "sharded")
+OF_RANKS = ("collectives", "collectives_together", "distributed_data_parallel", "hooked",
+            "hooked_in_c", "futures", "sharded")
 DEVICE = {"memory": "8GiB", "granularity": "64KiB"}
 REGISTERING = (("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK", "1"),)
 WAYS = {"evict": (), "chaos": (("TIDEPOOL_CHAOS", "op"),),
