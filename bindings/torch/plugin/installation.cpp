@@ -8,8 +8,8 @@
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/engine/pending_collectives.h"
 #include "bindings/torch/intercept/interception.h"
-#include "bindings/torch/state/thread_pool.h"
 #include "bindings/torch/intercept/redirected_calls.h"
+#include "bindings/torch/state/thread_pool.h"
 #include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {

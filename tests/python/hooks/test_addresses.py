@@ -1,5 +1,6 @@
 """Where the address that a job asks for may be kept, by the code that asks."""
 
+import contextlib
 import functools
 import operator
 import sys
@@ -29,6 +30,12 @@ KEEPING = (
     "(kept := a.data_ptr()) % 16",
     "a.data_ptr() % max(unit, 2)",
     "a.data_ptr() % 2**64",
+    "a.data_ptr() % word",
+    "a.data_ptr() % (1 << pair[2])",
+    "a.data_ptr() % keeper",
+    "a.data_ptr() % sizes.computed",
+    "a.data_ptr() % sizes.missing",
+    "a.data_ptr() % (unit / 2)",
     "foreign(a) % 16",
     "partial() % 16",
     "getattr(a, 'data_ptr')() % 16",
@@ -42,19 +49,31 @@ class Asked:
         self.found = []
 
     def data_ptr(self):
-        frame = sys._getframe(1)
-        self.found.append(_addresses.takes_remainder(frame.f_code, frame.f_lasti))
+        self.found.append(_addresses.takes_remainder(sys._getframe(1)))
         return 64
+
+
+class Sizes:
+    """Has a number, and one that is computed when it is asked for."""
+
+    def __init__(self):
+        self.unit = 4
+
+    @property
+    def computed(self):
+        return 8
 
 
 def verdicts(expression, times=50):
     """Return what is said while an expression runs so often that Python specializes it."""
     asked = Asked()
-    names = {"unit": 16, "pair": (8, asked), "foreign": operator.methodcaller("data_ptr"),
-             "sizes": type("Sizes", (), {"unit": 4}), "partial": functools.partial(asked.data_ptr)}
+    names = {"unit": 16, "pair": (8, asked, 62), "foreign": operator.methodcaller("data_ptr"),
+             "sizes": Sizes(), "partial": functools.partial(asked.data_ptr), "word": 1 << 64,
+             "keeper": type("Keeper", (), {"__rmod__": lambda self, other: other})()}
     exec(f"def ask(a):\n    return {expression}\n", names)
     for _ in range(times):
-        names["ask"](asked)
+        with contextlib.suppress(AttributeError):
+            names["ask"](asked)
     return set(asked.found)
 
 
@@ -70,7 +89,7 @@ def test_an_address_that_goes_anywhere_else_may_be_kept(expression):
 
 def test_instructions_with_long_arguments():
     names = [f"name_{k}" for k in range(600)]
-    lines = [f"    {name} = {k}.5" for k, name in enumerate(names)]
+    lines = [f"    {name} = {k + 1}" for k, name in enumerate(names)]
     space = {}
     exec("\n".join(["def ask(a):", *lines, "    return a.data_ptr() % name_599"]), space)
     asked = Asked()
@@ -94,6 +113,25 @@ def paused():
     generator = wait()
     next(generator)
     return generator
+
+
+def test_a_divisor_is_looked_up_each_time():
+    library = Library()
+    places = _addresses.AddressPlaces(type("Plugin", (), {"library": library}))
+
+    class Judged:
+        def data_ptr(self):
+            found.append(places.keeps(sys._getframe(1)))
+            return 64
+
+    def ask(divisor):
+        return Judged().data_ptr() % divisor
+
+    found = []
+    for divisor in (16, 1 << 40, 32, 1.5):
+        ask(divisor)
+    assert found == [False, True, False, True]
+    assert library.noted == []
 
 
 def test_a_place_is_judged_once_and_told_to_the_plugin(monkeypatch):

@@ -133,7 +133,7 @@ ACCESSES = {
     "storage byteswap": (lambda t, s: s.byteswap(torch.float32), "hold to write"),
     "storage filename": (lambda t, s: s.filename, "hold"),
     "typed list": (lambda t, s: t.storage().untyped().tolist(), "hold"),
-    "address": (lambda t, s: torch._C._data_address(t) and None, "hold"),
+    "address": (lambda t, s: torch._C._data_address(t) and None, "escape"),
     "is_shared": (lambda t, s: t.is_shared(), None),
     "storage is_shared": (lambda t, s: s.is_shared(), None),
     "is_pinned": (lambda t, s: t.is_pinned(), None),

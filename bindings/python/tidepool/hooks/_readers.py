@@ -162,10 +162,12 @@ class Readers:
     def _install_functions(self) -> None:
         """Wrap functions of C that are given the tensor that they read."""
         torch = self._torch
-        for owner, name in ((torch._C, "_data_address"), (torch.Generator, "set_state"),
-                            (torch.Generator, "__setstate__")):
-            if hasattr(owner, name):
-                self._put(owner, name, self._argument_reader(getattr(owner, name)))
+        for name in ("set_state", "__setstate__"):
+            self._put(torch.Generator, name,
+                      self._argument_reader(getattr(torch.Generator, name)))
+        if original := getattr(torch._C, "_data_address", None):
+            self._put(torch._C, "_data_address",
+                      self._tensor_marker(original, self._plugin.escape))
         name = "_cuda_jiterator_compile_and_launch_kernel"
         if hasattr(torch._C, name):
             self._put(torch._C, name, self._launcher(getattr(torch._C, name)))
