@@ -150,6 +150,7 @@ void InterceptedCall::distrust_operands(DeviceLock& lock) {
     if (seen.storage == nullptr) continue;
     if (info_.returns_work && seen.supported) {
       collective_.use(engine().runtime(), *seen.storage, lock);
+      if (in_region()) seen.storage->fixed = true;
     } else if (only_stays(seen)) {
       seen.storage->fixed = true;
     } else if (!seen.supported || info_.keeps_operands) {

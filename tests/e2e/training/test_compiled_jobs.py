@@ -106,3 +106,10 @@ def test_results_can_be_evicted_though_the_graph_has_written_statistics(cache):
     said = json.loads(done.stdout)
     results = 4 * 128 * 256 * 4
     assert said["roots"]["lost_root"] < results / 100, said
+
+
+def test_what_a_graph_has_reduced_is_there_for_its_kernels(tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    job = [sys.executable, str(JOB.with_name("compiled_collective_job.py"))]
+    front = harness.attached(harness.AMPLE, "--chaos=op", f"--offload=file:{tmp_path}:64MiB")
+    harness.check_same_output(job, [*front, *job])

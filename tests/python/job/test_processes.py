@@ -31,14 +31,14 @@ def test_the_first_process_names_itself_to_those_that_it_starts(other):
 
 def test_what_is_told_is_read_once_by_rank(tmp_path, monkeypatch, other):
     this = _processes._name(os.getpid())
-    for rank in ("10", "9"):
+    for pid, rank in enumerate(("10", "of gold", "9", "", "../2")):
         monkeypatch.setenv("RANK", rank)
-        monkeypatch.setattr(os, "getpid", lambda: 1000 + int(rank))  # noqa: B023
+        monkeypatch.setattr(os, "getpid", lambda: 1000 + pid)  # noqa: B023
         assert _processes.tell(this, DEVICES, tmp_path)
         monkeypatch.undo()
     assert _processes.tell(_processes._name(other.pid), DEVICES, tmp_path)
     (tmp_path / "told-1-0").mkdir()  # of a process that is no more
-    assert [each["rank"] for each in _processes.told(tmp_path)] == ["9", "10"]
+    assert [each["rank"] for each in _processes.told(tmp_path)] == ["9", "10", None, None, None]
     assert _processes.told(tmp_path) == []
     assert [each.name for each in tmp_path.iterdir()] == [f"told-{_processes._name(other.pid)}"]
 

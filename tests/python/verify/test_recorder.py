@@ -194,11 +194,12 @@ def test_each_process_has_a_log_of_its_own(recorder, tmp_path, monkeypatch):
         recorder.before_backward([torch.zeros(1)])
         os._exit(0)
     os.waitpid(child, 0)
-    monkeypatch.setenv("RANK", "3")
-    recorder._start_over()
-    recorder.before_backward([torch.zeros(1)])
+    for rank in ("3", "no/number"):
+        monkeypatch.setenv("RANK", rank)
+        recorder._start_over()
+        recorder.before_backward([torch.zeros(1)])
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["process_0", "process_1",
-                                                                "rank_3_0"]
+                                                                "process_2", "rank_3_0"]
 
 
 JOB = """\

@@ -70,8 +70,8 @@ class Job:
             self.plugin.finish()
             devices = self.plugin.statistics()
             content = {"state": "finished", **report(devices)}
-            if self.first is None or not _processes.tell(self.first, devices):
-                others = _processes.told()
+            others = self._others(devices)
+            if others is not None:
                 if others:
                     content["processes"] = [_rank_of(devices), *others]
                     content["job_devices"] = _processes.together(
@@ -82,6 +82,16 @@ class Job:
                 self.stats_file.write(content)
         except Exception as error:  # at exit there is nobody left to handle it
             say(f"no summary: {type(error).__name__}: {error}")
+
+    def _others(self, devices: dict) -> list[dict] | None:
+        """Return what other processes have told this one; None: one of them speaks for all."""
+        try:
+            if self.first is not None and _processes.tell(self.first, devices):
+                return None
+            return _processes.told()
+        except Exception as error:  # what this process has to say does not depend on them
+            say(f"no summary of other processes: {type(error).__name__}: {error}")
+            return []
 
 
 _job: Job | None = None
@@ -244,7 +254,7 @@ def report(devices: dict) -> dict:
 
 
 def _rank_of(devices: dict) -> dict:
-    return {"pid": os.getpid(), "rank": os.environ.get("RANK"), "devices": devices}
+    return {"pid": os.getpid(), "rank": _live.rank(), "devices": devices}
 
 
 def summary_of_all(settings: _settings.Settings, devices: dict, others: list[dict]) -> str:

@@ -47,7 +47,7 @@ class LiveFile:
         if self._folder.lstat().st_uid != os.getuid():
             raise PermissionError(f"{self._folder} belongs to another user")
         self._head = {"pid": os.getpid(), "started": start_time(os.getpid()),
-                      "rank": os.environ.get("RANK"), "command": _command()}
+                      "rank": rank(), "command": _command()}
         self._samples: list[dict] = []
         self._lock = threading.Lock()  # no file is written once it has been removed
         self._closed = threading.Event()
@@ -97,6 +97,12 @@ def jobs(place: Path | None = None) -> Iterator[dict]:
             yield content
         else:
             path.unlink(missing_ok=True)
+
+
+def rank() -> str | None:
+    """Return this process's number among those of a distributed job, which launchers give it."""
+    text = os.environ.get("RANK", "")
+    return text if text.isascii() and text.isdecimal() else None
 
 
 def start_time(pid: int) -> str | None:

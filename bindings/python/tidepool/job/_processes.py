@@ -41,7 +41,7 @@ def tell(first: str, devices: dict, place: Path | None = None) -> bool:
         if folder.lstat().st_uid != os.getuid():
             return False
         temporary = folder / f".{os.getpid()}"
-        temporary.write_text(json.dumps({"pid": os.getpid(), "rank": os.environ.get("RANK"),
+        temporary.write_text(json.dumps({"pid": os.getpid(), "rank": _live.rank(),
                                          "devices": devices}))
         os.replace(temporary, folder / str(os.getpid()))
     except OSError:

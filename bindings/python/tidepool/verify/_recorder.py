@@ -25,7 +25,7 @@ import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..job import _job, _plugin
+from ..job import _job, _live, _plugin
 from ..trust import _operator_check, _trust_file
 from . import (
     _fingerprint,
@@ -69,7 +69,8 @@ class Task:
 
 def take_log(folder: str) -> _json_lines.JsonLines:
     """Return a new log: ranks of a distributed job by their number, others in order of starting."""
-    stem = f"rank_{os.environ['RANK']}" if "RANK" in os.environ else "process"
+    rank = _live.rank()
+    stem = "process" if rank is None else f"rank_{rank}"
     for number in range(10_000):
         try:
             return _json_lines.JsonLines(Path(folder, f"{stem}_{number}{_step_log.SUFFIX}"))
