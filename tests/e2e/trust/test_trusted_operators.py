@@ -202,3 +202,10 @@ def test_a_replayed_kernel_in_python_is_seen_by_nothing_of_the_jobs(tmp_path):
     coverage = json.loads(stats.read_text())["devices"]["cpu"]["chaos_coverage"]
     assert coverage["mylib::raised"]["restored"] > 0
     assert "mylib::halves" not in coverage  # nothing finds tensors in such a list again
+
+
+def test_a_name_that_no_operator_of_the_job_has_is_said():
+    front = harness.attached("1GiB", "--replay", "nosuch::op")
+    done = harness.run([*front, sys.executable, "-c", "import torch; torch.ones(1)"])
+    assert done.returncode == 0
+    assert "nosuch::op was to be replayed or kept" in done.stderr

@@ -50,6 +50,14 @@ def test_operators_of_pytorch_are_not_listed():
     assert trust.verdicts == {}
 
 
+def test_named_operators_that_nobody_asked_of():
+    trust = _trust.Trust({}, ("mylib::forced", "mylib::typo"), ("mylib::kept.out",), Sources(),
+                         print)
+    for operator in ("mylib::forced.Tensor", "mylib::kept", "mylib::typo2"):
+        trust.judge(operator, "lib.so", True)
+    assert trust.uncalled() == ["mylib::typo", "mylib::kept.out"]
+
+
 def test_an_error_keeps_an_operator():
     trust = _trust.Trust(CHECKED, (), (), None, print)
     trust._sources = type("Broken", (), {"is_of_torch": staticmethod(lambda library: False)})

@@ -78,10 +78,18 @@ class Job:
                         [each["devices"] for each in content["processes"]])
                 if not self.settings.quiet:
                     say(summary_of_all(self.settings, devices, others))
+                    self._say_uncalled(alone=not others)
             if self.stats_file:
                 self.stats_file.write(content)
         except Exception as error:  # at exit there is nobody left to handle it
             say(f"no summary: {type(error).__name__}: {error}")
+
+    def _say_uncalled(self, alone: bool) -> None:
+        """Name operators that a user has named and no call had; other processes may have some."""
+        if alone and self.trust:
+            for name in self.trust.uncalled():
+                say(f"{name} was to be replayed or kept: the job has called no operator of its own "
+                    "of this name")
 
     def _others(self, devices: dict) -> list[dict] | None:
         """Return what other processes have told this one; None: one of them speaks for all."""

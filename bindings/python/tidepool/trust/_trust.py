@@ -45,6 +45,11 @@ class Trust:
         return {name.partition("::")[0] for name, verdict in list(self.verdicts.items())
                 if verdict == TRUSTED}
 
+    def uncalled(self) -> list[str]:
+        """Return the operators that were named to be replayed or kept, and that nobody asked of."""
+        return [name for name in (*self._replay, *self._keep)
+                if not any(_names((name,), operator) for operator in list(self.verdicts))]
+
     def _reason_to_keep(self, operator: str, library: str, tells_all: bool) -> str:
         if _names(self._keep, operator):
             return "keep"
