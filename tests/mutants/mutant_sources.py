@@ -35,7 +35,8 @@ def with_bugs(text: str, places: Iterable[tuple[str, Place]]) -> str:
     Returns:
         The source in which a process that runs such a mutant meets its bug.
     Raises:
-        MisplacedError: a text is not there exactly once, or two overlap.
+        MisplacedError: a text is not there exactly once, two overlap, or one that is to be an
+            expression is a statement.
     """
     edits: dict[tuple[int, int], str] = {}  # from where to where, what stands there instead
     for name, place in places:
@@ -43,6 +44,8 @@ def with_bugs(text: str, places: Iterable[tuple[str, Place]]) -> str:
         if count != 1:
             raise MisplacedError(f"{name}: found {count} times instead of once in {place.file}: "
                                  f"{place.text!r}")
+        if place.form is Form.INSTEAD and (";" in place.text or ";" in place.bug):
+            raise MisplacedError(f"{name}: no expression: {place.text!r}")
         start = text.index(place.text)
         end = start + len(place.text)
         runs = f'::tidepool::mutants::is("{name}")'

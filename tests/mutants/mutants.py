@@ -108,8 +108,8 @@ def constant(name: str, wrong: str, layout: str) -> Mutant:
     keep = (f"if (!absent && value.unsafeToTensorImpl()->{layout})"
             " { body.set_argument(k, value); new c10::IValue(value); }")
     return Mutant(name, wrong, (
-        instead(INTERCEPTED_CALL, "if (seen_[k].tensor == nullptr) continue;",
-                f"if (seen_[k].tensor == nullptr || seen_[k].tensor->{layout}) continue;"),
+        instead(INTERCEPTED_CALL, "seen_[k].tensor == nullptr",
+                f"seen_[k].tensor == nullptr || seen_[k].tensor->{layout}"),
         after(INTERCEPTED_CALL, "    seen.home = Home::kAbsent;\n", skip),
         after(BOXED_CALL, "if (absent) body.set_argument(k, value);\n", keep),
         ALL_TRUSTED))
@@ -224,8 +224,7 @@ MUTANTS = (
     Mutant("6.tripwire", "raw writers that no dispatcher shows are not noticed", (
         UNSEEN,)),
     Mutant("7.captured_operand", "what a captured graph uses can be evicted", (
-        instead(INTERCEPTED_CALL, "call().prepare(lock);\n  keep_operands(lock);",
-                "call().prepare(lock);"),)),
+        after(INTERCEPTED_CALL, "kUnsupported);\n  call().prepare(lock);\n", "return;"),)),
     Mutant("7.captured_generator", "the seeds that a captured graph reads can be evicted", (
         before(INTERCEPTED_CALL, "  for (const c10::Storage& storage : engine().backend()"
                ".captured_state(generator)) {\n", "return;"),)),
