@@ -212,12 +212,11 @@ void BudgetedAllocator::order_after_all(StreamId stream, DeviceLock& lock) {
   }
 }
 
-void BudgetedAllocator::order_all_after(StreamUse use, DeviceLock& lock) {
-  const StreamSequencer& streams = parts_->arena.streams;
-  for (size_t k = 0; k < streams.clocks().stream_count() && streams.can_order(); ++k) {
-    const StreamId other{static_cast<uint32_t>(k)};
-    if (other != use.stream) order_after(other, use, lock);
-  }
+void BudgetedAllocator::wait_for(StreamUse use, DeviceLock& lock) {
+  StreamSequencer& streams = parts_->arena.streams;
+  if (!streams.can_order()) return;
+  StreamUses uses{use};
+  if (!streams.wait_for(lock, uses)) throw DeviceError(streams.error());
 }
 
 void BudgetedAllocator::free_locked(void* address) {

@@ -83,9 +83,12 @@ class BudgetedAllocator {
   // Makes the work that `stream` gets from now on run after `use`. Throws: DeviceError, also while
   // suspended. Requires: lock held; it is released while the device is told.
   void order_after(StreamId stream, StreamUse use, DeviceLock& lock);
-  // The same for all uses so far, and for all streams that are known. Do nothing while suspended.
+  // The same for all uses so far. Does nothing while suspended.
   void order_after_all(StreamId stream, DeviceLock& lock);
-  void order_all_after(StreamUse use, DeviceLock& lock);
+  // Has the host wait until the use has passed, for streams that nobody knows, which come after
+  // that. Does nothing while suspended. Throws: DeviceError. Requires: lock held; it is released
+  // meanwhile.
+  void wait_for(StreamUse use, DeviceLock& lock);
 
   // Frees an allocated block by its start address. free() takes the lock.
   void free(void* address);

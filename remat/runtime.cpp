@@ -268,7 +268,7 @@ void Runtime::give_up_copies_ahead(DeviceLock& lock) {
   while (Value* const value = copies.last_ahead()) {
     const StreamUse use = value->hidden_use;
     copies.drop(*value);
-    if (use.epoch > 0) contents_.allocator.order_all_after(use, lock);
+    if (use.epoch > 0) contents_.allocator.wait_for(use, lock);
   }
 }
 

@@ -84,7 +84,8 @@ class Given {
     Names variables = kKeys;
     for (std::string& each : variables) each = kPrefix + in_case(each, std::toupper);
     for (const auto& [name, text] : environment) {
-      const std::string variable = kPrefix + in_case(name, std::toupper);
+      const bool misspelt = name.starts_with(kPrefix);  // in another case, as it was given
+      const std::string variable = misspelt ? name : kPrefix + in_case(name, std::toupper);
       const auto old = kOldKeys.find(name);
       const std::string key = old != kOldKeys.end() ? old->second : name;
       if (!has(kKeys, key) && !has(kReserved, key)) {
@@ -365,14 +366,18 @@ Options options_of_environment() {
     if (!each.starts_with(kPrefix) || end == std::string_view::npos) continue;
     const std::string text = trimmed(std::string(each.substr(end + 1)));
     const std::string name(each.substr(kPrefix.size(), end - kPrefix.size()));
-    if (!text.empty()) found[in_case(name, std::tolower)] = text;
+    if (text.empty()) continue;
+    const bool in_capitals = name == in_case(name, std::toupper);
+    found[in_capitals ? in_case(name, std::tolower) : kPrefix + name] = text;
   }
   return found;
 }
 
 bool asks_for_tidepool(const Options& environment) {
   return std::any_of(environment.begin(), environment.end(), [](const auto& each) {
-    const std::string& key = each.first;
+    const bool misspelt = each.first.starts_with(kPrefix);
+    const std::string key =
+        misspelt ? in_case(each.first.substr(kPrefix.size()), std::tolower) : each.first;
     if (has(kPassive, key)) return false;
     return has(kKeys, key) || has(kReserved, key) || kOldKeys.contains(key) ||
            !nearest(key, kKeys).empty();

@@ -48,12 +48,12 @@ class ReplayStreamOrder {
   void before_unasked_work(DeviceLock& lock) {
     if (has_streams_) allocator_.order_after_all(stream(), lock);
   }
-  // For a reader that is not seen: it may read the value on any stream, and the job has ordered
-  // that after the operators it knows of only. Makes all streams wait for the value's hidden uses.
-  // May release the lock. Throws: DeviceError.
+  // For a reader that is not seen: it may read the value on any stream, also on one of another
+  // library's, and the job has ordered that after the operators it knows of only. Has the host wait
+  // for the value's hidden uses. May release the lock. Throws: DeviceError.
   void before_unseen_use(const Value& value, DeviceLock& lock) {
     if (value.hidden_use.epoch > 0) [[unlikely]]
-      allocator_.order_all_after(value.hidden_use, lock);
+      allocator_.wait_for(value.hidden_use, lock);
   }
   // Notes that `stream` has got hidden work that makes the value's bytes, which nobody uses yet.
   void after_making(Value& value, StreamId stream) {

@@ -51,6 +51,13 @@ def trained(model: nn.Module, whole: nn.Module) -> dict:
     return {"prints": prints(*parameters), "evicted": evicted}
 
 
+class Holder:
+    """Holds a tensor, which futures find in it by pickling."""
+
+    def __init__(self, held: torch.Tensor) -> None:
+        self.held = held
+
+
 def registered_bytes() -> int:
     """Return how much memory has been registered with NCCL."""
     library = ctypes.CDLL("libfake_nccl.so", mode=os.RTLD_NOLOAD)
@@ -186,7 +193,10 @@ def futures() -> dict:
         z = z.mul(x)
     evicted += evict_all()
     torch.cuda.current_stream().wait_stream(side)
-    results = [x.mul(2), z.mul(3)]
+    holding = torch.futures.Future(devices=["cuda:0"])
+    holding.set_result(Holder(z.add(1)))
+    evicted += evict_all()
+    results = [x.mul(2), z.mul(3), holding.wait().held.mul(2)]
     torch.cuda.synchronize()
     return {"prints": prints(*results), "evicted": evicted}
 

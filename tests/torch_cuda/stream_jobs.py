@@ -7,6 +7,7 @@ Run and read as remat_jobs.py. Nothing here orders two streams more than stock P
 
 from __future__ import annotations
 
+import ctypes
 import sys
 
 from remat_jobs import device, evict_all, main, prints, state
@@ -146,6 +147,35 @@ def written_where_readers_were_evicted() -> dict:
     return {"prints": prints(x, z, read), "evicted": evicted}
 
 
+def read_on_streams_of_others() -> dict:
+    """Give addresses to streams of other libraries, which wait for the maker and never allocate."""
+    runtime = ctypes.CDLL("libcudart.so.13")
+    streams = [ctypes.c_void_p() for _ in range(3)]
+    made, hosts, evicted = [], [], 0
+    for stream, address in zip(streams, (
+            lambda x, _: x.data_ptr(), lambda x, _: x.__cuda_array_interface__["data"][0],
+            lambda x, stream: dlpack_address(x, stream)), strict=True):
+        runtime.cudaStreamCreateWithFlags(ctypes.byref(stream), 1)
+        made.append(torch.arange(4096.0, device="cuda").sin())
+        torch.cuda.ExternalStream(stream.value).wait_stream(torch.cuda.current_stream())
+        evicted += evict_all()
+        pointer = address(made[-1], stream.value)
+        hosts.append(torch.empty(4096).pin_memory())
+        runtime.cudaMemcpyAsync(ctypes.c_void_p(hosts[-1].data_ptr()), ctypes.c_void_p(pointer),
+                                ctypes.c_size_t(4 * 4096), 2, stream)
+        runtime.cudaStreamSynchronize(stream)
+    torch.cuda.synchronize()
+    return {"prints": prints(*hosts), "evicted": evicted}
+
+
+def dlpack_address(tensor: torch.Tensor, stream: int) -> int:
+    """Return the address that a capsule for a stream has."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = tensor.__dlpack__(stream=stream)
+    return ctypes.c_void_p.from_address(pointer(capsule, b"dltensor")).value  # its first member
+
+
 def gradients_between_streams() -> dict:
     """Go backward over two streams, and evict each gradient before the next function has it."""
     side = torch.cuda.Stream()
@@ -172,7 +202,8 @@ def gradients_between_streams() -> dict:
 CASES = {case.__name__: case for case in (
     settled_elsewhere, address_taken_elsewhere, address_of_what_an_operator_restored,
     address_of_what_was_read_elsewhere, used_beside_another_device,
-    written_on_the_default_stream, written_where_readers_were_evicted, gradients_between_streams)}
+    written_on_the_default_stream, written_where_readers_were_evicted, read_on_streams_of_others,
+    gradients_between_streams)}
 
 if __name__ == "__main__":
     main(CASES, sys.argv[1:])

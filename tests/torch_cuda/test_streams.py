@@ -7,7 +7,7 @@ pytestmark = pytest.mark.torch_floor
 CASES = ("settled_elsewhere", "address_taken_elsewhere", "address_of_what_an_operator_restored",
          "address_of_what_was_read_elsewhere", "used_beside_another_device",
          "written_on_the_default_stream", "written_where_readers_were_evicted",
-         "gradients_between_streams")
+         "read_on_streams_of_others", "gradients_between_streams")
 DEVICE = {"memory": "8GiB", "granularity": "64KiB", "devices": 2}
 AMPLE = "1GiB"
 WAYS = {"recompute": (), "copy": (("TIDEPOOL_OFFLOAD", "host:1GiB"),)}

@@ -8,7 +8,10 @@ or, without a change to the job, `tidepool run --budget 8GiB -- python train.py`
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from ._version import __version__
+from .job import _control
 from .job._control import Kept, budget, keep, metrics, no_eviction, on_pressure, set_budget, step
 from .job._plugin import AttachError
 from .job._shortage import Shortage, shortage
@@ -56,8 +59,8 @@ def enable(
         trace_steps: the steps that are recorded, counted from 1: "3", "2:4" or "2:".
         record: a file for what is done for the job, for `tidepool report`.
         record_size: how large that may be; 64 MiB.
-        What is not given comes from TIDEPOOL_* variables. In a job that `tidepool verify` runs,
-        its settings count and nothing is done here.
+        What is not given comes from TIDEPOOL_* variables. In a job that `tidepool verify` runs
+        its settings count; in its runs without Tidepool counts are zero, and budgets do nothing.
 
     Raises:
         SettingsError: a setting is wrong; the message names it.
@@ -70,7 +73,8 @@ def enable(
     from .settings import _conf, _settings
 
     if os.environ.get("TIDEPOOL_VERIFY"):
-        return  # which of its runs has Tidepool is for `verify` to say
+        _control.enabled_in_plain_run = True  # of those with Tidepool there is a job
+        return
     _conf.take_from_conf(os.environ)
     given = {"budget": budget, "policy": policy, "chaos": chaos, "device": device,
              "offload": offload, "trust": trust, "replay": replay, "keep": keep, "plan": plan,
@@ -87,7 +91,16 @@ def enable(
     job = _job.current()
     if job is None:
         _job.attach(settings)
-    elif job.settings != settings.as_resolved_before(job.settings):
+    else:
+        _check_attached(job, settings)
+
+
+def _check_attached(job, settings) -> None:
+    import os
+
+    if job.pid != os.getpid():
+        raise AttachError("a forked child has no budget of its own, and gets none by enable()")
+    if job.settings != settings.as_resolved_before(job.settings):
         raise AttachError(f"already attached with {job.settings.describe()}: enable() cannot "
                           f"change that to {settings.describe()}")
 
@@ -100,4 +113,6 @@ def stats() -> dict:
     from .job import _job
 
     job = _job.current()
+    if job is None and _control.enabled_in_plain_run:  # every count of each device is zero
+        return _job.report(defaultdict(lambda: defaultdict(int)))
     return _job.report(job.plugin.statistics() if job else {})

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -153,7 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name == "probe":
             return _probe_job(parsed, command)
         written = _file_to_write(parsed) if name == "verify" else None
-        environ = job_environment(parsed, os.environ)
+        starts = shutil.which(command[0]) is not None  # else nothing of an earlier job is removed
+        environ = job_environment(parsed, os.environ, removes=starts)
     except (Refusal, _settings.SettingsError) as error:
         print(f"tidepool {name}: {error}", file=sys.stderr)
         return refused
@@ -243,8 +245,13 @@ def _python_command(command: list[str]) -> list[str]:
     return [sys.executable, *command] if is_script or is_module else command
 
 
-def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -> dict[str, str]:
+def job_environment(options: argparse.Namespace, inherited: Mapping[str, str],
+                    removes: bool = True) -> dict[str, str]:
     """Return the job's environment with checked settings and the shim.
+
+    Args:
+        removes: whether files of an earlier job make room, so that what lies in their place
+            afterwards is this job's.
 
     Raises:
         SettingsError: a setting is wrong.
@@ -271,19 +278,22 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str]) -
         path = Path(os.path.abspath(settings.stats))  # the job may change its folder
         if not os.access(path.parent, os.W_OK | os.X_OK) or path.is_dir():
             raise Refusal(f"--stats {settings.stats!r}: cannot write there")
-        path.unlink(missing_ok=True)  # so that what lies there afterwards is this job's
+        if removes:
+            path.unlink(missing_ok=True)
         environ["TIDEPOOL_STATS"] = str(path)
         environ[_stats_file.OWNER_VARIABLE] = _stats_file.new_job()
     if settings.trace is not None:
         path = Path(os.path.abspath(settings.trace))
-        with contextlib.suppress(OSError):  # the job's recorder says what is wrong
-            path.unlink(missing_ok=True)
+        if removes:
+            with contextlib.suppress(OSError):  # the job's recorder says what is wrong
+                path.unlink(missing_ok=True)
         environ["TIDEPOOL_TRACE"] = str(path)
         environ[_trace_file.OWNER_VARIABLE] = _stats_file.new_job()
     if settings.record is not None:
         path = Path(os.path.abspath(settings.record))
-        with contextlib.suppress(OSError):  # the job's recorder says what is wrong
-            path.unlink(missing_ok=True)
+        if removes:
+            with contextlib.suppress(OSError):  # the job's recorder says what is wrong
+                path.unlink(missing_ok=True)
         environ["TIDEPOOL_RECORD"] = str(path)
         environ.setdefault(_trace_file.OWNER_VARIABLE, _stats_file.new_job())
     # A run that `verify` compares goes on: what became of Tidepool is in its verdict.

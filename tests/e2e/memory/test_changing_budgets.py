@@ -107,6 +107,13 @@ kept = tidepool.keep(first, second)
 del first
 kept.release()
 kept.release()
+jagged = torch.nested.as_nested_tensor([second * 1, second * 2], layout=torch.jagged)
+inside = jagged.values()
+plugin.evict_all()
+assert state(inside) == 3
+sparse = torch.eye(3).to_sparse()
+with tidepool.keep(jagged, sparse, sparse.to_sparse_csr(), torch.empty(3, device="meta")):
+    assert plugin.evict_all() >= 0 and state(inside) == 2
 with tidepool.no_eviction():
     assert state(second) == 2
     assert plugin.evict_all() == 0

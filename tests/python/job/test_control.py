@@ -97,3 +97,33 @@ def test_without_tidepool_only_a_budget_is_refused():
         tidepool.set_budget("1GiB")
     with pytest.raises(tidepool.AttachError, match="not attached"), tidepool.budget("1GiB"):
         pass
+
+
+def test_in_a_plain_run_of_verify_what_is_asked_for_gets_an_answer(monkeypatch):
+    monkeypatch.setattr(_control, "enabled_in_plain_run", False)
+    monkeypatch.setenv("TIDEPOOL_VERIFY", "{}")
+    tidepool.enable(budget="1GiB")
+    with tidepool.budget("2KiB") as allowed:
+        assert allowed == 2048
+    with pytest.raises(tidepool.SettingsError):
+        tidepool.set_budget("8gib")
+    assert tidepool.metrics()["tidepool/evictions"] == 0
+    assert tidepool.metrics()["tidepool/reserved_peak_bytes"] == 0
+    assert tidepool.stats()["devices"]["cpu"]["evictions"] == 0
+
+
+def test_a_forked_child_is_told_that_it_has_no_budget(installation, tmp_path):
+    code = """
+import os
+if os.fork():
+    os.wait()
+else:
+    for ask in (lambda: tidepool.set_budget("1KiB"),
+                lambda: tidepool.enable(budget="1GiB", device="cpu")):
+        try:
+            ask()
+        except tidepool.AttachError as error:
+            print(error, flush=True)
+    os._exit(0)
+"""
+    assert run(installation, tmp_path, code).count("a forked child has no budget of its own") == 2

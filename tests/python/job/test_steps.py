@@ -76,6 +76,20 @@ def test_what_a_listener_raises_reaches_the_job_and_it_may_end_a_step(plugin, st
     assert plugin.calls == [END_STEP, END_STEP]
 
 
+def test_a_listener_that_ends_steps_hears_of_none_of_its_own(plugin, steps):
+    def listener(pressure):
+        heard.append(pressure.evictions)
+        plugin.evictions += 1
+        steps.end()
+
+    heard = []
+    steps.listen(listener)
+    for _ in range(2):
+        plugin.evictions += 1
+        steps.end()
+    assert heard == [2, 4]  # two devices
+
+
 def test_metrics_are_sums_and_peaks(plugin, monkeypatch):
     plugin.evictions = 3
     job = types.SimpleNamespace(plugin=plugin)

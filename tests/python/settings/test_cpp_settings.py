@@ -60,7 +60,8 @@ def test_wrong_options_get_the_same_message(library, given):
 
 
 @pytest.mark.parametrize("name, text", [
-    ("BUDGIT", "1GiB"), ("QUIET", "perhaps"), ("PAGE", "2%"), ("PAGE", "x"), ("HANDLE", "0"),
+    ("BUDGIT", "1GiB"), ("budget", "1GiB"), ("Policy", "lru"), ("budgit", "1GiB"),
+    ("QUIET", "perhaps"), ("PAGE", "2%"), ("PAGE", "x"), ("HANDLE", "0"),
     ("LIMIT_DEPTH", "0"), ("LIMIT_AGE", "-1"), ("LIMIT_BOOKKEEPING", "1"), ("ROOM", "windos"),
     ("ROOM", "moves"), ("ALLOCATOR", "native"), ("ALLOCATOR", "arenas"), ("PLANNING", "never"),
     ("POISON", "2"), ("TOP", "x"), ("REQUIRED", "x"),

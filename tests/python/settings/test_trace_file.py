@@ -1,5 +1,6 @@
 """Who writes which trace file."""
 
+import gzip
 import os
 
 from tidepool.settings import _trace_file
@@ -33,11 +34,25 @@ def test_where_nothing_can_be_written_the_recorder_says_so(tmp_path):
 def test_only_traces_are_replaced(tmp_path):
     path = tmp_path / "out"
     assert _trace_file.may_replace(path)
-    for content, may in ((b"", True), (b'{"tidepool_trace":1', True), (b"\x1f\x8b\x08", True),
-                         (b"import torch", False), (b"{}", False)):
+    trace = gzip.compress(b'{"tidepool_trace":1,' + b"0" * 100_000)
+    for content, may in ((b"", True), (b'{"tidepool_trace":1', True), (trace, True),
+                         (trace[:10], True), (trace[:60], True), (b"\x1f\x8b", True),
+                         (b"import torch", False), (b"{}", False), (b"\x1f\x8b import", False),
+                         (gzip.compress(b"a" * 100_000), False), (gzip.compress(b"{}"), False)):
         path.write_bytes(content)
-        assert _trace_file.may_replace(path) is may
+        assert _trace_file.may_replace(path) is may, content[:20]
     assert not _trace_file.may_replace(tmp_path)
+
+
+def test_only_recordings_are_replaced(tmp_path):
+    path = tmp_path / "out"
+    assert _trace_file.may_replace_recording(path)
+    for content, may in ((b"", True), (b"TideWork\1", True), (b"\0" * 100_000, True),
+                         (b"\0" * 100_000 + b"a", False), (b"\0" * 8 + b"disk", False),
+                         (b"import torch", False)):
+        path.write_bytes(content)
+        assert _trace_file.may_replace_recording(path) is may, content[:20]
+
 
 
 def test_names():

@@ -39,10 +39,13 @@ def follow_data_parallel(plugin, torch) -> None:
 
 
 def follow_backends(plugin, torch, storage_of) -> None:
-    """Have tensors stay from now on that are given to a process group's backend."""
+    """Have tensors stay from now on that are given to a process group's backend, or its windows."""
     if not torch.distributed.is_available():
         return
-    backend = torch._C._distributed_c10d.Backend
+    processes = torch._C._distributed_c10d
+    kinds = [processes.Backend]
+    if hasattr(processes, "Window"):
+        kinds.append(processes.Window)
     leaves = torch.utils._pytree.tree_leaves
 
     def escaping(original):
@@ -59,9 +62,13 @@ def follow_backends(plugin, torch, storage_of) -> None:
         hide_from_compiler(torch, call)
         return call
 
-    for name, method in tuple(vars(backend).items()):
-        if is_given_tensors(method):
-            setattr(backend, name, escaping(getattr(backend, name)))
+    for kind in kinds:
+        for name, method in tuple(vars(kind).items()):
+            if is_given_tensors(method):
+                setattr(kind, name, escaping(getattr(kind, name)))
+    if original := getattr(processes, "_hash_tensors", None):  # debug modes compare by it
+        processes._hash_tensors = handing_out(original, plugin, torch, storage_of, keeps=False)
+        hide_from_compiler(torch, processes._hash_tensors)
 
 
 def follow_devices_of_one_process(plugin, torch, storage_of) -> None:
@@ -75,12 +82,18 @@ def follow_devices_of_one_process(plugin, torch, storage_of) -> None:
 
 def follow_futures(plugin, torch, storage_of) -> None:
     """Have tensors stay from now on that become the value of a future."""
-    leaves = torch.utils._pytree.tree_leaves
+    leaves, extract = torch.utils._pytree.tree_leaves, torch._jit_internal._extract_tensors
     kind = torch._C.Future
     then, set_result = kind.then, kind.set_result
+    plain = (torch.Tensor, int, float, bool, str, bytes, type(None))
 
     def kept(value):
-        for each in leaves(value):
+        found = leaves(value)
+        objects = [each for each in found if not isinstance(each, plain)]
+        if objects:
+            with contextlib.suppress(Exception):  # PyTorch pickles it, too, and says what is wrong
+                found += extract(objects)
+        for each in found:
             if storage := storage_of(each):
                 plugin.escape(storage)
         return value

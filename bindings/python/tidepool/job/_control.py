@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..settings import _settings, _sizes
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from ._job import Job
 
 _NO_LIMIT = 2**63  # more than any budget
+# The job has called enable() in a run of `tidepool verify` that has no Tidepool: what it asks for
+# gets an answer all the same.
+enabled_in_plain_run = False
 _LOGGED = ("evictions", "evicted_bytes", "operators_replayed", "replay_ns")
 
 
@@ -25,8 +29,9 @@ class Kept:
         self._holds: contextlib.ExitStack = contextlib.ExitStack()
         if job is None or job.storage_of is None:
             return  # nothing is evicted
-        self._storages = [tensor.untyped_storage() for tensor in tensors]  # so that they live on
-        self._holds.enter_context(job.plugin.holding([job.storage_of(each) for each in tensors]))
+        parts = [part for tensor in tensors for part in _parts(tensor)]
+        self._storages = [part.untyped_storage() for part in parts]  # so that they live on
+        self._holds.enter_context(job.plugin.holding([job.storage_of(each) for each in parts]))
 
     def release(self) -> None:
         """Let the tensors be evicted again; more than once does nothing."""
@@ -40,13 +45,37 @@ class Kept:
         self.release()
 
 
+def _parts(tensor: Any) -> Iterator[Any]:
+    """Yield the tensors with memory that a tensor consists of."""
+    import torch
+
+    def each(parts: Iterable[Any]) -> Iterator[Any]:
+        return (found for part in parts for found in _parts(part))
+
+    if torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor):
+        yield from each(getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
+    elif tensor.layout is torch.sparse_coo:
+        yield from each((tensor._indices(), tensor._values()))
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        yield from each((tensor.crow_indices(), tensor.col_indices(), tensor.values()))
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        yield from each((tensor.ccol_indices(), tensor.row_indices(), tensor.values()))
+    elif tensor.is_nested:
+        yield from each((tensor.values(), tensor._nested_tensor_size(),
+                         tensor._nested_tensor_strides(), tensor._nested_tensor_storage_offsets()))
+    elif torch._C._has_storage(tensor):
+        yield tensor
+
+
 def keep(*tensors: Any) -> Kept:
     """Keep tensors from being evicted, until the result is released, or its `with` block ends.
 
         with tidepool.keep(hidden):
             ...
 
-    They are restored if they are evicted. Where Tidepool is not attached nothing is done.
+    They are restored if they are evicted; of a tensor that consists of others (a wrapper subclass
+    such as DTensor, a sparse or nested one) each is. Where Tidepool is not attached nothing is
+    done.
 
     Raises:
         torch.OutOfMemoryError: they do not fit the budget together.
@@ -107,10 +136,11 @@ def metrics() -> dict[str, float]:
     """
     job = _current()
     devices = list(job.plugin.statistics().values()) if job else []
-    if not devices:
+    if not devices and not enabled_in_plain_run:
         return {}
     found = {key: float(sum(values.get(key, 0) for values in devices)) for key in _LOGGED}
-    found["reserved_peak_bytes"] = float(max(values["reserved_peak_bytes"] for values in devices))
+    found["reserved_peak_bytes"] = float(max(
+        (values["reserved_peak_bytes"] for values in devices), default=0))
     found["replay_seconds"] = found.pop("replay_ns") / 1e9
     return {f"tidepool/{key}": value for key, value in found.items()}
 
@@ -133,6 +163,8 @@ def set_budget(size: str | int | None) -> int:
         torch.OutOfMemoryError: what cannot be evicted takes more; the budget is what it was.
     """
     job = _attached_job()
+    if job is None:
+        return _NO_LIMIT if size is None else _bytes(str(size), "cpu")
     budgets = [device["budget_bytes"] for device in job.plugin.statistics().values()]
     wanted = _NO_LIMIT if size is None else _bytes(str(size), job.settings.device)
     with job.limit_lock:
@@ -145,7 +177,7 @@ def set_budget(size: str | int | None) -> int:
 def budget(size: str | int) -> Iterator[int]:
     """Have another budget in a block, as by `set_budget`; afterwards the one from before it."""
     job = _attached_job()
-    before = job.limit_bytes
+    before = job.limit_bytes if job else None
     try:  # the handler of a signal may raise as it has been set
         yield set_budget(size)
     finally:
@@ -158,10 +190,15 @@ def _current() -> Job | None:
     return _job.current()
 
 
-def _attached_job() -> Job:
+def _attached_job() -> Job | None:
+    """Return the job of this process; None: in a plain run there is none, and nothing to change."""
     job = _current()
+    if job is None and enabled_in_plain_run:
+        return None
     if job is None:
         raise AttachError("Tidepool is not attached to this process: there is no budget to change")
+    if job.pid != os.getpid():
+        raise AttachError("a forked child has no budget of its own: there is none to change")
     return job
 
 

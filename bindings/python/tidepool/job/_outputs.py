@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,8 +13,7 @@ from . import _stats_file
 _KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
     "stats": ("statistics file", _stats_file.may_replace),
     "trace": ("trace", _trace_file.may_replace),
-    "record": ("recording", functools.partial(_trace_file.may_replace,
-                                              starts=_trace_file.RECORD_STARTS)),
+    "record": ("recording", _trace_file.may_replace_recording),
 }
 
 

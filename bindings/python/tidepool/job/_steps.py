@@ -30,6 +30,7 @@ class Steps:
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Pressure], object]] = []
         self._before = dict.fromkeys(_COUNTS, 0)
+        self._telling = threading.local()  # a listener may end a step
 
     def end(self) -> None:
         """End a step, as the job says."""
@@ -63,7 +64,7 @@ class Steps:
         return {key: sum(values.get(key, 0) for values in devices) for key in _COUNTS}
 
     def _tell(self) -> None:
-        if not self._listeners:
+        if not self._listeners or getattr(self._telling, "now", False):
             return
         with self._lock:
             counts, before, listeners = self._counts(), self._before, self._listeners
@@ -71,5 +72,9 @@ class Steps:
                 return
             self._before = counts
         pressure = Pressure(**{key: counts[key] - before[key] for key in _COUNTS})
-        for listener in listeners:
-            listener(pressure)
+        self._telling.now = True
+        try:
+            for listener in listeners:
+                listener(pressure)
+        finally:
+            self._telling.now = False

@@ -149,7 +149,8 @@ def nearest(word: str, valid: tuple[str, ...]) -> str:
 
 def asked_for(environ: Mapping[str, str]) -> bool:
     """Return whether the environment asks for Tidepool (or tries to, misspelt)."""
-    for key in _keys_in(environ):
+    for name in _names_in(environ):
+        key = name[len(PREFIX):].lower()
         if key in PASSIVE:
             continue
         if key in KEYS or key in OLD_KEYS or key in RESERVED or nearest(key, KEYS):
@@ -173,10 +174,10 @@ def resolve(arguments: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         SettingsError: names the input.
     """
     given: dict[str, tuple[str, str]] = {}  # key -> (where it was given, text)
-    for key in _keys_in(environ):
-        name = PREFIX + key.upper()
+    for name in _names_in(environ):
+        key = name[len(PREFIX):].lower()
         key = OLD_KEYS.get(key, key)
-        if key not in KEYS and key not in RESERVED:
+        if name != name.upper() or (key not in KEYS and key not in RESERVED):
             valid = tuple(PREFIX + k.upper() for k in KEYS)
             raise SettingsError(f"unknown setting {name}{nearest(name, valid)} "
                                 f"(known: {', '.join(valid)})")
@@ -188,9 +189,8 @@ def resolve(arguments: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     return _check(given)
 
 
-def _keys_in(environ: Mapping[str, str]) -> list[str]:
-    return [name[len(PREFIX):].lower() for name in environ
-            if name.startswith(PREFIX) and environ[name].strip()]
+def _names_in(environ: Mapping[str, str]) -> list[str]:
+    return [name for name in environ if name.startswith(PREFIX) and environ[name].strip()]
 
 
 def _check(given: Mapping[str, tuple[str, str]]) -> Settings:

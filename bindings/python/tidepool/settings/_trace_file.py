@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import MutableMapping
+import zlib
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
+from typing import BinaryIO
 
 from ._catalog import EXPECTED
 
 OWNER_VARIABLE = "TIDEPOOL_TRACE_OWNER"
-_STARTS = (b"\x1f\x8b", b'{"tidepool_trace"')  # of a compressed file, and of a trace
-RECORD_STARTS = (b"TideWork", b"\0" * 8)  # the latter while another process begins one
+_TRACE_START = b'{"tidepool_trace"'
+_COMPRESSED_START = b"\x1f\x8b"
+_RECORD_START = b"TideWork"
+_READ_BYTES = 1 << 16
 
 
 def is_first(environ: MutableMapping[str, str]) -> bool:
@@ -44,16 +48,43 @@ def claim(path: str, first: bool) -> Path:
     return target
 
 
-def may_replace(path: Path, starts: tuple[bytes, ...] = _STARTS) -> bool:
-    """Return whether there is no such file, an empty one, or one that may be a trace of ours."""
+def may_replace(path: Path) -> bool:
+    """Return whether there is no such file, an empty one, or a trace, perhaps a compressed one."""
+    return _may_replace(path, _is_trace)
+
+
+def may_replace_recording(path: Path) -> bool:
+    """Return whether there is no such file, or a recording: also one that was only begun."""
+    return _may_replace(path, _is_recording)
+
+
+def _may_replace(path: Path, is_ours: Callable[[bytes, BinaryIO], bool]) -> bool:
     try:
         with path.open("rb") as file:
-            start = file.read(len(max(starts, key=len)))
+            start = file.read(_READ_BYTES)
+            return not start or is_ours(start, file)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    return not start or start.startswith(starts)
+
+
+def _is_trace(start: bytes, _: BinaryIO) -> bool:
+    if start.startswith(_COMPRESSED_START):
+        try:
+            found = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, len(_TRACE_START))
+        except zlib.error:
+            return False
+        return found == _TRACE_START or (not found and len(start) < _READ_BYTES)
+    return start.startswith(_TRACE_START)
+
+
+def _is_recording(start: bytes, file: BinaryIO) -> bool:
+    if start.startswith(_RECORD_START):
+        return True
+    while start and not start.strip(b"\0"):  # a file of zeros has nothing to lose
+        start = file.read(_READ_BYTES)
+    return not start
 
 
 def name_of(path: str) -> str:
