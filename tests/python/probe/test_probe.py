@@ -223,3 +223,16 @@ def test_budgets_are_easy_to_write(budget, text):
     rounded = _probe.round_up(budget)
     assert budget <= rounded <= budget * 1.01 and _sizes.as_argument(rounded) == text
     assert os.path.basename(text) == text
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"ended_well": False}, "ends well by itself, but not under this budget"),
+    ({"peak_bytes": 5 << 20}, "not proved: it held 5 MiB"),
+    ({"peak_bytes": 0}, "no process of the job said how much memory it held"),
+])
+def test_why_a_budget_is_not_proved(changed, said):
+    proof = {"raised": 0, "proved": False, "out_of_memory": False, "difference": None,
+             "ended_well": True, "budget_bytes": 4 << 20, "peak_bytes": 1 << 20} | changed
+    lines = _probe._recommendation({"recommended": {"budget_bytes": 4 << 20, "overhead": 1.1},
+                                    "proof": proof, "command": ["train"]})
+    assert said in lines[1]

@@ -128,13 +128,20 @@ def test_what_stays_has_a_reason(trace):
     assert pins.group_of(trace, 0) == (PARAMETERS, "", 0, "parameters")  # where it is used first
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"no json\n", b'{"tidepool_trace":1,"name":"a","device":"cpu"}\n{"end":0}\n',
-    b'{"release":5}\n{"op":1}\n', b"\x1f\x8b broken"])
-def test_what_is_no_trace_is_refused(tmp_path, content):
+START = b'{"tidepool_trace":1,"name":"a","device":"cpu"}\n'
+
+
+@pytest.mark.parametrize("content, said", [
+    (b"", "is empty"), (b"no json\n", "is neither a trace"),
+    (START + b'{"end":0}\n', "has no operators"), (b'{"release":5}\n', "is neither a trace"),
+    (START + b'{"op":"x"', "line 2: "), (START + b"[" * 100_000, "line 2: "),
+    (START.replace(b"1", b"99"), "line 1: unknown version 99; expected one of 1, 2"),
+    (b'{"tidepool_trace":1}\n', "line 1: lacks 'name'"),
+    (b"\x1f\x8b broken", ""), (gzip.compress(START)[:-9], "ended before")])
+def test_what_is_no_trace_is_refused(tmp_path, content, said):
     path = tmp_path / "bad.jsonl"
     path.write_bytes(content)
-    with pytest.raises(trace_reader.TraceError, match=r"bad\.jsonl: "):
+    with pytest.raises(trace_reader.TraceError, match=rf"bad\.jsonl: .*{said}"):
         trace_reader.read_trace(path)
 
 

@@ -172,7 +172,7 @@ def test_nothing_is_written_after_the_end(recorder, lines):
     optimizer.step()
     recorder.before_backward([x])
     assert lines()[-1] == {"kind": "end", "reason": "exit", "evictions": 0, "replays": 0,
-                           "out_of_memory": 0, "coverage": {}}
+                           "out_of_memory": 0, "peak_bytes": 0, "coverage": {}}
     assert [line["kind"] for line in lines()].count("end") == 1
 
 

@@ -59,6 +59,26 @@ def test_the_first_difference(write, other, expected):
     assert _step_log.first_difference(write("a", LOG), write("b", other)) == expected
 
 
+def test_processes_that_start_at_once_are_compared_with_those_that_did_the_same(write):
+    logs = [[*HEAD, *step(1, loss=loss)] for loss in ("a", "b", "c")]
+    wrong = [*HEAD, *step(1, loss="b", gradient="x")]
+
+    def folder(name, order, stem="process"):
+        for number, which in enumerate(order):
+            made = write(name, which, f"{stem}_{number}")
+        return made
+
+    first = folder("first", logs)
+    assert _step_log.first_difference(first, folder("turned", logs[1:] + logs[:1])) is None
+    found = _step_log.first_difference(first, folder("wrong", [logs[2], logs[0], wrong]))
+    assert (found.what, found.process, found.step) == ("gradient w (2)", "process_1", 1)
+    found = _step_log.first_difference(first, folder("fewer", logs[1:]))
+    assert (found.process, found.is_tensor) == ("process_0", False)
+    ranks = folder("ranks", [logs[1], logs[0]], "rank_0")
+    assert _step_log.first_difference(folder("before", logs[:2], "rank_0"), ranks).what == (
+        "loss (scalar)")
+
+
 def test_other_optimizers_are_told_apart(write):
     first = [*HEAD, event("gradient", 1, "g", optimizer=0)]
     other = [*HEAD, event("gradient", 1, "g", optimizer=1)]
@@ -85,7 +105,8 @@ def test_the_process_with_the_earliest_difference_is_named(write):
 
 
 def test_summaries(write):
-    end = {"kind": "end", "reason": "steps", "evictions": 3, "replays": 4, "out_of_memory": 1}
+    counters = {"evictions": 3, "replays": 4, "out_of_memory": 1, "peak_bytes": 5}
+    end = {"kind": "end", "reason": "steps", **counters}
     folder = write("a", [*HEAD, *step(1, parameter="unreadable (A: B)"), end])
     write("a", [PROCESS | {"attached": False}, event("loss", 1, "l")], "process_1")
     write("a", [PROCESS, {"kind": "broken", "reason": "KeyError: 1"}], "process_2")
@@ -93,7 +114,10 @@ def test_summaries(write):
     write("a", [PROCESS, *restored], "process_3")
     found = _step_log.summaries(folder)
     assert found["process_0"] == _step_log.Summary(
-        True, 1, True, {"evictions": 3, "replays": 4, "out_of_memory": 1}, unreadable=1)
+        True, 1, True, counters, True, unreadable=1)
     assert found["process_1"] == _step_log.Summary()
     assert found["process_2"].broken == "KeyError: 1"
     assert found["process_3"].restored_otherwise == {"mm": 2}
+    lasting = [{"kind": "counters", **counters, "evictions": n} for n in (1, 2)]
+    killed = _step_log.summaries(write("b", [*HEAD, *step(1), *lasting]))["process_0"]
+    assert not killed.finished and killed.counters == counters | {"evictions": 2}

@@ -54,8 +54,9 @@ class Script:
             log.write({"kind": "restored", "step": step, "different": different})
         if what["broken"]:
             log.write({"kind": "broken", "reason": what["broken"]})
-        log.write({"kind": "end", "reason": "exit", "evictions": what["evictions"], "replays": 2,
-                   "out_of_memory": what["out_of_memory"], "coverage": what["coverage"]})
+        log.write({"kind": what.get("last", "end"), "reason": "exit", "replays": 2,
+                   "evictions": what["evictions"], "out_of_memory": what["out_of_memory"],
+                   "coverage": what["coverage"]})
         if task.watch:
             operators = JsonLines(_verify.Path(task.folder, f"process_0{_operator_log.SUFFIX}"))
             maker = [1, 0] if task.watch <= what.get("made_in", 1) else None
@@ -135,6 +136,13 @@ def test_it_differs_and_no_operator_is_found(script, verify, change):
     script.change(4, **change)
     status, report = verify()
     assert status == _verify.DIFFERS and "operator: not found" in report
+
+
+def test_a_job_that_ends_without_its_exit_handlers(script, verify):
+    script.change(3, last="counters")
+    status, report = verify()
+    assert status == _verify.SAME
+    assert "with Tidepool: 5 evictions" in report and "without its exit handlers" in report
 
 
 def test_it_differs_in_the_number_of_steps(script, verify):

@@ -177,7 +177,8 @@ class Probe:
             raised += 1
             budget = round_up(budget + int(budget * _RAISE))
         devices = _devices(stats)
-        peak = max((each["reserved_peak_bytes"] for each in devices.values()), default=0)
+        # Who ends without exit handlers has left no statistics but those of its steps.
+        peak = max([run.peak_bytes, *(each["reserved_peak_bytes"] for each in devices.values())])
         difference = _step_log.first_difference(plain.folder, run.folder, not run.ended_well)
         proved = (run.ended_well and not difference and not run.lacked_memory
                   and 0 < peak <= budget)
@@ -327,8 +328,12 @@ def _recommendation(result: Mapping) -> list[str]:
     elif proof["difference"]:
         lines.append(f"not proved: the job differs from a plain run at {proof['difference']}; "
                      "`tidepool verify` tells whether it differs from itself")
-    else:
+    elif not proof["ended_well"]:
         lines.append("not proved: the job ends well by itself, but not under this budget")
+    elif proof["peak_bytes"] > proof["budget_bytes"]:
+        lines.append(f"not proved: it held {_size(proof['peak_bytes'])}")
+    else:
+        lines.append("not proved: no process of the job said how much memory it held")
     return [*lines, command_line(result, proof["budget_bytes"])]
 
 

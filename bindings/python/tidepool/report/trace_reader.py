@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ PARAMETERS, OPTIMIZER, GRADIENTS, INPUTS, ACTIVATIONS, KEPT, EVICTED = range(len
 _ROLE_OF_KIND = {"parameter": PARAMETERS, "optimizer_state": OPTIMIZER, "gradient": GRADIENTS,
                  "input": INPUTS, "buffer": INPUTS, "other": ACTIVATIONS}
 _CUT = "tidepool::cut"
+_VERSIONS = (1, 2)  # as remat/trace/trace_names.h has them
 _START = b'{"tidepool_trace"'  # of a trace's first line
 
 
@@ -75,16 +77,20 @@ def read_trace(path: Path) -> Trace:
     """
     trace = Trace(path)
     reader = _Reader(trace)
+    number = 0
     try:
-        for number, line in enumerate(lines_of(path)):
-            if number == 0 and not line.startswith(_START):
-                raise ValueError("is neither a trace (tidepool run --trace) nor a recording "
-                                 "(--record)")
+        for number, line in enumerate(lines_of(path), 1):
+            if number == 1 and not line.startswith(_START):
+                raise TraceError(f"{path}: is neither a trace (tidepool run --trace) nor a "
+                                 "recording (--record)")
             reader.add(json.loads(line))
-    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: {error}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise TraceError(f"{path}: line {number}: {reason}") from error
     if not trace.operators:
-        raise TraceError(f"{path}: the trace has no operators")
+        raise TraceError(f"{path}: " + ("the trace has no operators" if number else "is empty"))
     if not trace.steps:
         trace.steps = 1
     _find_results(trace)
@@ -136,6 +142,9 @@ class _Reader:
         elif "step" in line:
             trace.steps = line["step"]
         elif "tidepool_trace" in line:
+            if line["tidepool_trace"] not in _VERSIONS:
+                raise ValueError(f"unknown version {line['tidepool_trace']}; expected one of "
+                                 f"{', '.join(map(str, _VERSIONS))}")
             trace.name, trace.device = line["name"], line["device"]
             trace.copy_bytes_per_ns = line.get("copy_bytes_per_ns", 0.0)
         elif "end" in line:

@@ -70,10 +70,10 @@ class Task:
 def take_log(folder: str) -> _json_lines.JsonLines:
     """Return a new log: ranks of a distributed job by their number, others in order of starting."""
     rank = _live.rank()
-    stem = "process" if rank is None else f"rank_{rank}"
+    stem = _step_log.PROCESS_STEM if rank is None else f"{_step_log.RANK_STEM}{rank}_"
     for number in range(10_000):
         try:
-            return _json_lines.JsonLines(Path(folder, f"{stem}_{number}{_step_log.SUFFIX}"))
+            return _json_lines.JsonLines(Path(folder, f"{stem}{number}{_step_log.SUFFIX}"))
         except FileExistsError:  # an earlier process of this job
             continue
     raise OSError(f"too many processes write to {folder}")
@@ -200,10 +200,12 @@ class Recorder:
             self._write("random", [("state of the random number generator",
                                     self._torch.default_generator.get_state())])
             self._taken_log().write({"kind": "time", "step": self._step, **self._clock.lap()})
-            different = self._counters().get("contents_different")
-            if different:
+            counters = self._counters()
+            if different := counters.get("contents_different"):
                 self._taken_log().write(
                     {"kind": "restored", "step": self._step, "different": different})
+            if counters:  # the process may end without another word
+                self._taken_log().write({"kind": "counters", **_counts(counters)})
             self._step += 1
             if self._check:
                 self._check.settle()
@@ -230,10 +232,7 @@ class Recorder:
             if self._check:
                 _trust_file.write(self._log.path.with_suffix(CHECKED), str(self._torch.__version__),
                                   self._check.finish())
-            keys = {"evictions": "evictions", "replays": "operators_replayed",
-                    "out_of_memory": "num_ooms"}
-            self._log.write({"kind": "end", "reason": reason,
-                             **{name: counters.get(key, 0) for name, key in keys.items()},
+            self._log.write({"kind": "end", "reason": reason, **_counts(counters),
                              "coverage": counters.get("chaos_coverage", {})})
 
     @staticmethod
@@ -244,6 +243,8 @@ class Recorder:
         for device in job.plugin.statistics().values() if job else ():
             for key in ("evictions", "operators_replayed", "num_ooms"):
                 total[key] = total.get(key, 0) + device.get(key, 0)
+            key = "reserved_peak_bytes"
+            total[key] = max(total.get(key, 0), device.get(key, 0))
             for key in ("contents_different", "chaos_coverage"):
                 total[key] = {**total.get(key, {}), **device.get(key, {})}
         return total
@@ -318,6 +319,11 @@ class Recorder:
             except (AttributeError, OSError, ValueError):  # none, or closed
                 continue
         os._exit(0)
+
+
+def _counts(counters: dict) -> dict[str, int]:
+    """Return what a log says of Tidepool's statistics."""
+    return {name: counters.get(key, 0) for name, key in _step_log.COUNTERS.items()}
 
 
 def _gradient(parameter):

@@ -61,6 +61,11 @@ class Run:
         return sum(p.counters.get(counter, 0) for p in self.processes.values())
 
     @property
+    def peak_bytes(self) -> int:
+        """Tell the most that a process held of the budget; 0 if none said so."""
+        return max((p.counters.get("peak_bytes", 0) for p in self.processes.values()), default=0)
+
+    @property
     def lacked_memory(self) -> bool:
         """Tell whether a process of the job ran out of memory, also before its first step."""
         if self.count("out_of_memory") or list(self.folder.glob(f"*{LACKED}")):

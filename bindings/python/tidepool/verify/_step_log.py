@@ -14,6 +14,10 @@ from pathlib import Path
 from . import _fingerprint, _json_lines
 
 SUFFIX = ".steps"
+RANK_STEM, PROCESS_STEM = "rank_", "process_"  # logs of ranks by their number, and of others
+# What logs say of Tidepool's statistics, and what it is called there.
+COUNTERS = {"evictions": "evictions", "replays": "operators_replayed", "out_of_memory": "num_ooms",
+            "peak_bytes": "reserved_peak_bytes"}
 _COMPARED = ("loss", "gradient", "parameter", "buffer", "random")
 
 
@@ -24,7 +28,9 @@ class Summary:
     attached: bool = False
     steps: int = 0
     stopped: bool = False  # by us, after the steps asked for
-    counters: dict[str, int] = field(default_factory=dict)  # none if the process was killed
+    # Up to the last step, if the process ended without its exit handlers. None without Tidepool.
+    counters: dict[str, int] = field(default_factory=dict)
+    finished: bool = False  # the exit handlers ran
     # Under chaos, by operator: how many results it made, and how many of them were evicted and came
     # back.
     coverage: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -81,32 +87,56 @@ def _summary(path: Path) -> Summary:
             summary.processor_ns.append(line["processor_ns"])
         elif kind == "broken":
             summary.broken = line["reason"]
+        elif kind == "counters":
+            summary.counters = _counters_of(line)
         elif kind == "end":
-            summary.stopped = line["reason"] == "steps"
-            summary.counters = {name: line[name] for name in ("evictions", "replays",
-                                                              "out_of_memory")}
+            summary.finished, summary.stopped = True, line["reason"] == "steps"
+            summary.counters = _counters_of(line)
             summary.coverage = line.get("coverage", {})
     return summary
+
+
+def _counters_of(line: dict) -> dict[str, int]:
+    return {name: line.get(name, 0) for name in COUNTERS}
 
 
 def first_difference(expected: Path, got: Path, ended: bool = False) -> Difference | None:
     """Return where the logs in two folders first differ, or None.
 
+    Ranks are compared by their numbers. Of other processes those that start at once take their
+    numbers in any order: each is compared with the one that did the same, if there is one.
+
     Args:
         ended: the second run ended before its time: what it did not come to does not count.
     """
     stems = sorted({path.stem for folder in (expected, got) for path in folder.glob(f"*{SUFFIX}")})
-    found = [_first_in_process(expected, got, stem, ended) for stem in stems]
-    differences = [difference for difference in found if difference]
+
+    def compare(left: str, right: str) -> Difference | None:
+        return _first_in_process(_log(expected, left), _log(got, right), ended)
+
+    found = {stem: compare(stem, stem) for stem in stems}
+    unpaired = [stem for stem in stems if found[stem] and not stem.startswith(RANK_STEM)]
+    free = list(unpaired)
+    for stem in unpaired if len(unpaired) > 1 else ():
+        twin = next((other for other in free if other != stem and not compare(stem, other)), None)
+        if twin:
+            free.remove(twin)
+            found[stem] = None
+    for stem, other in zip([stem for stem in unpaired if found[stem]], free, strict=True):
+        found[stem] = compare(stem, other)
     if len(stems) > 1:
-        for difference, stem in zip(found, stems, strict=True):
+        for stem, difference in found.items():
             if difference:
                 difference.process = stem
-    return min(differences, key=lambda difference: difference.step, default=None)
+    return min(filter(None, found.values()), key=lambda each: each.step, default=None)
 
 
-def _first_in_process(expected: Path, got: Path, stem: str, ended: bool) -> Difference | None:
-    pair = [_Events(folder / f"{stem}{SUFFIX}") for folder in (expected, got)]
+def _log(folder: Path, stem: str) -> Path:
+    return folder / f"{stem}{SUFFIX}"
+
+
+def _first_in_process(expected: Path, got: Path, ended: bool) -> Difference | None:
+    pair = [_Events(path) for path in (expected, got)]
     first: Difference | None = None
     for left, right in itertools.zip_longest(*pair):
         if left is None and right is None:

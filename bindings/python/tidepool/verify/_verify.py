@@ -213,6 +213,8 @@ def _same(first: Run, third: Run, runs: int) -> str:
     report += (f"\n  with Tidepool: {_number(third.count('evictions'), 'eviction')}, "
                f"{_number(third.count('replays'), 'operator')} replayed")
     report += _coverage(third)
+    if not all(p.finished for p in third.stepping):
+        report += "\n  note: it ended without its exit handlers; this is as of its last step"
     if all(p.counters for p in third.stepping) and not third.count("evictions"):
         report += "\n  note: nothing was evicted, so this shows little: try a smaller budget"
     unreadable = max(p.unreadable for p in first.stepping)
