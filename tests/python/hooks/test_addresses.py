@@ -35,6 +35,11 @@ KEEPING = (
     "a.data_ptr() % keeper",
     "a.data_ptr() % sizes.computed",
     "a.data_ptr() % sizes.missing",
+    "a.data_ptr() % pair.missing",
+    "a.data_ptr() % unknown",
+    "a.data_ptr() % pair[7]",
+    "a.data_ptr() % (unit // 0)",
+    "a.data_ptr() % (unit << -1)",
     "a.data_ptr() % (unit / 2)",
     "foreign(a) % 16",
     "partial() % 16",
@@ -72,7 +77,8 @@ def verdicts(expression, times=50):
              "keeper": type("Keeper", (), {"__rmod__": lambda self, other: other})()}
     exec(f"def ask(a):\n    return {expression}\n", names)
     for _ in range(times):
-        with contextlib.suppress(AttributeError):
+        with contextlib.suppress(ArithmeticError, AttributeError, LookupError, NameError,
+                                 ValueError):
             names["ask"](asked)
     return set(asked.found)
 
