@@ -8,8 +8,6 @@ or, without a change to the job, `tidepool run --budget 8GiB -- python train.py`
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from ._version import __version__
 from .job import _control
 from .job._control import Kept, budget, keep, metrics, no_eviction, on_pressure, set_budget, step
@@ -113,6 +111,6 @@ def stats() -> dict:
     from .job import _job
 
     job = _job.current()
-    if job is None and _control.enabled_in_plain_run:  # every count of each device is zero
-        return _job.report(defaultdict(lambda: defaultdict(int)))
+    if job is None and _control.enabled_in_plain_run:
+        return _job.report(_control.NoDevices())
     return _job.report(job.plugin.statistics() if job else {})

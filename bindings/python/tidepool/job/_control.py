@@ -21,6 +21,17 @@ enabled_in_plain_run = False
 _LOGGED = ("evictions", "evicted_bytes", "operators_replayed", "replay_ns")
 
 
+class NoDevices(dict):
+    """The devices of such a run, which is said of whichever is asked for: all counts are zero."""
+
+    class _Counts(dict):
+        def __missing__(self, key: str) -> int:
+            return 0
+
+    def __missing__(self, device: str) -> NoDevices._Counts:
+        return self._Counts()
+
+
 class Kept:
     """Tensors that stay where they are until `release()`, or the end of a `with` block."""
 
