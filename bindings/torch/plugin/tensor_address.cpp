@@ -54,6 +54,7 @@ void* field(void* object, size_t offset) {
 // that holds Python's lock: an operator that runs again may need that lock on another thread.
 bool can_mark_at_once(const remat::Storage& storage) {
   if (storage.evicted || storage.dead || storage.current->uses > 0) return false;
+  if (storage.current->hidden_use.epoch > 0) return false;  // the device may be waited for
   return storage.current->producer != nullptr || storage.current->consumers == nullptr;
 }
 
