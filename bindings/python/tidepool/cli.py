@@ -282,19 +282,17 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str],
             path.unlink(missing_ok=True)
         environ["TIDEPOOL_STATS"] = str(path)
         environ[_stats_file.OWNER_VARIABLE] = _stats_file.new_job()
+    for key in ("trace", "record"):
+        if (given_path := getattr(settings, key)) is None:
+            continue
+        path = Path(os.path.abspath(given_path))
+        if removes:
+            with contextlib.suppress(OSError):  # the job's recorder says what is wrong
+                path.unlink(missing_ok=True)
+        environ[_catalog.PREFIX + key.upper()] = str(path)
     if settings.trace is not None:
-        path = Path(os.path.abspath(settings.trace))
-        if removes:
-            with contextlib.suppress(OSError):  # the job's recorder says what is wrong
-                path.unlink(missing_ok=True)
-        environ["TIDEPOOL_TRACE"] = str(path)
         environ[_trace_file.OWNER_VARIABLE] = _stats_file.new_job()
-    if settings.record is not None:
-        path = Path(os.path.abspath(settings.record))
-        if removes:
-            with contextlib.suppress(OSError):  # the job's recorder says what is wrong
-                path.unlink(missing_ok=True)
-        environ["TIDEPOOL_RECORD"] = str(path)
+    elif settings.record is not None:
         environ.setdefault(_trace_file.OWNER_VARIABLE, _stats_file.new_job())
     # A run that `verify` compares goes on: what became of Tidepool is in its verdict.
     must = options.command == "run" and not options.if_possible

@@ -33,25 +33,6 @@ thread_local std::vector<std::unique_ptr<GraphDraw>> t_graph_draws;
 
 c10::Device cuda_device(int index) { return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 
-// Locks those of the storages that the engine tracks, restores them, and adds the locks to `held`.
-void hold_on(Engine& engine, std::span<void* const> storages,
-             std::vector<remat::HeldStorage>& held) {
-  remat::Runtime& runtime = engine.runtime();
-  std::vector<remat::Storage*> tracked;
-  DeviceLock lock(engine.mutex());
-  std::vector<remat::LockedStorage> locked;
-  for (void* pointer : storages) {
-    auto* storage = static_cast<c10::StorageImpl*>(pointer);
-    if (storage == nullptr || engine_of(storage) != &engine) continue;
-    remat::Storage* found = find_tracked(engine, storage);
-    if (found == nullptr) continue;
-    locked.emplace_back(runtime, found);
-    tracked.push_back(found);
-  }
-  runtime.make_resident(tracked, lock);
-  for (remat::LockedStorage& each : locked) held.emplace_back(std::move(each));
-}
-
 }  // namespace
 
 const void* tidepool_known_operator(const char* name, int draws) {
@@ -85,7 +66,8 @@ int tidepool_hold_all(void* const* storages, size_t count, void** held, char* er
   if (!engines_installed()) return 0;
   auto locks = std::make_unique<std::vector<remat::HeldStorage>>();
   return report_errors(error, error_bytes, [&] {
-    for_each_engine([&](Engine& engine) { hold_on(engine, {storages, count}, *locks); });
+    const std::span wanted(reinterpret_cast<c10::StorageImpl* const*>(storages), count);
+    for_each_engine([&](Engine& engine) { hold_on(engine, wanted, *locks); });
     *held = locks.release();
   });
 }

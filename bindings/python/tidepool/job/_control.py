@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..settings import _settings, _sizes
+from . import _inner_tensors
 from ._plugin import AttachError
 from ._steps import Pressure
 
@@ -65,12 +66,8 @@ def _parts(tensor: Any) -> Iterator[Any]:
 
     if torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor):
         yield from each(getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
-    elif tensor.layout is torch.sparse_coo:
-        yield from each((tensor._indices(), tensor._values()))
-    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        yield from each((tensor.crow_indices(), tensor.col_indices(), tensor.values()))
-    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        yield from each((tensor.ccol_indices(), tensor.row_indices(), tensor.values()))
+    elif parts := _inner_tensors.of_sparse(torch, tensor):
+        yield from each(parts)
     elif tensor.is_nested:
         yield from each((tensor.values(), tensor._nested_tensor_size(),
                          tensor._nested_tensor_strides(), tensor._nested_tensor_storage_offsets()))

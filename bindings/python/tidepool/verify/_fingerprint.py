@@ -16,6 +16,8 @@ import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 
+from ..job import _inner_tensors
+
 PIECE_BYTES = 4 << 20  # large enough that the copies' fixed cost does not count
 DIGEST_BYTES = 8
 LARGEST_ELEMENT = 8  # complex numbers are read as pairs
@@ -82,13 +84,8 @@ class Fingerprints:
         elif tensor.is_nested:
             for part in tensor.unbind():
                 yield from self._parts(part)
-        elif tensor.layout is torch.sparse_coo:
-            yield tensor._indices()
-            yield tensor._values()
-        elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-            yield from (tensor.crow_indices(), tensor.col_indices(), tensor.values())
-        elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-            yield from (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
+        elif parts := _inner_tensors.of_sparse(torch, tensor):
+            yield from parts
         elif tensor.layout is not torch.strided:
             yield tensor.to_dense()
         elif tensor.is_quantized:

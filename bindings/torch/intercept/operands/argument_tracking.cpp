@@ -123,4 +123,21 @@ remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage, remat::R
   return start_tracking(engine.runtime(), storage, reason);
 }
 
+void hold_on(Engine& engine, std::span<c10::StorageImpl* const> storages,
+             std::vector<remat::HeldStorage>& held) {
+  remat::Runtime& runtime = engine.runtime();
+  std::vector<remat::Storage*> tracked;
+  DeviceLock lock(engine.mutex());
+  std::vector<remat::LockedStorage> locked;
+  for (c10::StorageImpl* storage : storages) {
+    if (storage == nullptr || engine_of(storage) != &engine) continue;
+    remat::Storage* found = find_tracked(engine, storage);
+    if (found == nullptr) continue;
+    locked.emplace_back(runtime, found);
+    tracked.push_back(found);
+  }
+  runtime.make_resident(tracked, lock);
+  for (remat::LockedStorage& each : locked) held.emplace_back(std::move(each));
+}
+
 }  // namespace tidepool::torch_glue

@@ -5,8 +5,10 @@
 #include <c10/core/TensorImpl.h>
 
 #include <span>
+#include <vector>
 
 #include "bindings/torch/engine/engine.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 
@@ -32,5 +34,10 @@ void track_results_elsewhere(std::span<c10::TensorImpl* const> results, const En
 // device's lock is held.
 remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage,
                              remat::RootReason reason = remat::RootReason::kNone);
+
+// Locks those of the storages that the engine tracks, restores them, and adds the locks to `held`.
+// nullptr is none. Takes the device's lock. Throws: OutOfMemory if they do not fit together.
+void hold_on(Engine& engine, std::span<c10::StorageImpl* const> storages,
+             std::vector<remat::HeldStorage>& held);
 
 }  // namespace tidepool::torch_glue

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "tests/support/fake_cuda/control.h"
@@ -36,37 +36,27 @@ T combined(T left, T right, int operation) {
   }
 }
 
+// Allocated bytes are aligned for all of these types.
 template <class T>
-void combine(Bytes& sum, const Bytes& other, int operation) {
-  for (size_t at = 0; at < sum.size(); at += sizeof(T)) {
-    T left, right;
-    std::memcpy(&left, sum.data() + at, sizeof(T));
-    std::memcpy(&right, other.data() + at, sizeof(T));
-    left = combined(left, right, operation);
-    std::memcpy(sum.data() + at, &left, sizeof(T));
+std::span<T> elements(Bytes& bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+// What all ranks sent as one, in the order of the ranks.
+template <class T>
+Bytes reduced_as(std::vector<Bytes>& parts, int operation) {
+  const std::span<T> sum = elements<T>(parts.front());
+  for (size_t k = 0; k < sum.size(); ++k) {
+    for (size_t rank = 1; rank < parts.size(); ++rank) {
+      sum[k] = combined(sum[k], elements<T>(parts[rank])[k], operation);
+    }
+    if (operation == kAverage) sum[k] = static_cast<T>(sum[k] / static_cast<T>(parts.size()));
   }
+  return parts.front();
 }
 
-template <class T>
-void divide(Bytes& sum, int ranks) {
-  for (size_t at = 0; at < sum.size(); at += sizeof(T)) {
-    T value;
-    std::memcpy(&value, sum.data() + at, sizeof(T));
-    value = static_cast<T>(value / static_cast<T>(ranks));
-    std::memcpy(sum.data() + at, &value, sizeof(T));
-  }
-}
-
-// One value of what all ranks sent, in the order of the ranks; nullopt: not for this type.
-template <class T>
-Bytes reduced_as(const std::vector<Bytes>& parts, int operation) {
-  Bytes sum = parts.front();
-  for (size_t k = 1; k < parts.size(); ++k) combine<T>(sum, parts[k], operation);
-  if (operation == kAverage) divide<T>(sum, static_cast<int>(parts.size()));
-  return sum;
-}
-
-std::optional<Bytes> reduced(const std::vector<Bytes>& parts, int type, int operation) {
+// nullopt: not for this type.
+std::optional<Bytes> reduced(std::vector<Bytes>& parts, int type, int operation) {
   if (parts.size() == 1) return parts.front();
   switch (type) {
     case 0:
@@ -187,7 +177,7 @@ bool is_pairwise(const Request& request) {
 }
 
 // The requests of a group that belong together, first come first. Empty: one has no counterpart.
-std::vector<Request> take_next(std::deque<Request>& waiting) {
+std::vector<Request> take_next(std::vector<Request>& waiting) {
   const Request first = waiting.front();
   const Clique* const clique = first.communicator->clique.get();
   std::vector<Request> found;
@@ -229,8 +219,7 @@ void begin_group() { ++t_depth; }
 Result end_group() {
   if (t_depth == 0) return kInvalidUsage;
   if (--t_depth > 0) return kSuccess;
-  std::deque<Request> waiting(t_requests.begin(), t_requests.end());
-  t_requests.clear();
+  std::vector<Request> waiting = std::exchange(t_requests, {});
   while (!waiting.empty()) {
     const std::vector<Request> together = take_next(waiting);
     if (together.empty()) return kInvalidUsage;

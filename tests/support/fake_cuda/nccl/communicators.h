@@ -20,7 +20,6 @@ struct Clique {
 struct Communicator {
   std::shared_ptr<Clique> clique;
   int rank = 0;
-  int device = 0;
 };
 
 enum class Kind {

@@ -9,8 +9,6 @@
 #include "tests/support/fake_cuda/core/export.h"
 #include "tests/support/fake_cuda/nccl/communicators.h"
 
-extern "C" int cudaGetDevice(int* device);
-
 namespace tidepool::fake_cuda::nccl {
 namespace {
 
@@ -19,21 +17,12 @@ using UniqueId = std::array<char, 128>;  // ncclUniqueId, which is passed by val
 std::mutex g_mutex;
 std::map<UniqueId, std::weak_ptr<Clique>> g_cliques;
 
-Communicator* join(std::shared_ptr<Clique> clique, int rank, int device) {
-  return new Communicator{.clique = std::move(clique), .rank = rank, .device = device};
-}
-
 int join(Communicator** communicator, int ranks, const UniqueId& id, int rank) {
   if (rank < 0 || rank >= ranks) return kInvalidArgument;
-  int device = 0;
-  cudaGetDevice(&device);
   const std::lock_guard<std::mutex> guard(g_mutex);
   std::shared_ptr<Clique> clique = g_cliques[id].lock();
-  if (clique == nullptr) {
-    clique = std::make_shared<Clique>(Clique{ranks});
-    g_cliques[id] = clique;
-  }
-  *communicator = join(std::move(clique), rank, device);
+  if (clique == nullptr) g_cliques[id] = clique = std::make_shared<Clique>(Clique{ranks});
+  *communicator = new Communicator{.clique = std::move(clique), .rank = rank};
   return kSuccess;
 }
 
@@ -74,10 +63,10 @@ FAKE_CUDA_API int ncclCommInitRankConfig(Communicator** communicator, int ranks,
   return join(communicator, ranks, id, rank);
 }
 
-FAKE_CUDA_API int ncclCommInitAll(Communicator** communicators, int count, const int* devices) {
+FAKE_CUDA_API int ncclCommInitAll(Communicator** communicators, int count, const int*) {
   const auto clique = std::make_shared<Clique>(Clique{count});
   for (int rank = 0; rank < count; ++rank) {
-    communicators[rank] = join(clique, rank, devices != nullptr ? devices[rank] : rank);
+    communicators[rank] = new Communicator{.clique = clique, .rank = rank};
   }
   return kSuccess;
 }
