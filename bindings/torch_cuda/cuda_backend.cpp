@@ -113,6 +113,17 @@ StreamId CudaBackend::number_of(c10::Stream stream) {
   return memory_.id_of(c10::cuda::CUDAStream(stream));
 }
 
+StreamId CudaBackend::have_stream_wait(c10::ivalue::Future& future) {
+  std::call_once(waiting_made_, [this] {
+    const c10::cuda::CUDAGuard guard(memory_.index());
+    C10_CUDA_CHECK(cudaStreamCreateWithFlags(&waiting_, cudaStreamNonBlocking));
+  });
+  const c10::cuda::CUDAStreamGuard guard(
+      c10::cuda::getStreamFromExternal(waiting_, memory_.index()));
+  future.wait();
+  return memory_.id_of(waiting_);
+}
+
 void CudaBackend::remember_stream(remat::Storage& storage, StreamId user) {
   std::vector<StreamId>& users = recorded_[&storage];
   if (std::find(users.begin(), users.end(), user) == users.end()) users.push_back(user);

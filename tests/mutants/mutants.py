@@ -188,7 +188,7 @@ MUTANTS = (
                "if (info_.returns_work) { continue; }"),
         UNSEEN)),
     Mutant("5.collective_ends", "a collective's operands are let alone before it has ended", (
-        instead(PENDING_COLLECTIVES, "!entry.future->completed()", "false"),
+        instead(PENDING_COLLECTIVES, "!entry.has_ended()", "false"),
         UNSEEN)),
     raw_pointer("5.compiled", "inputs that compiled code may write keep their lineage"),
     Mutant("5.python_operator", "operators written in Python are replayed", (

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from remat_jobs import evict_all, main, prints
+from remat_jobs import EVICTED, evict_all, main, prints, state
 
 import torch  # isort: skip  after the stand-in's part of remat_jobs
 from torch import distributed, nn
@@ -140,16 +140,17 @@ def collectives() -> dict:
 @alone
 def collectives_together() -> dict:
     """Start collectives as one, which have not begun when they return."""
-    inputs = [numbers(k) for k in range(3)]
+    inputs, results = [numbers(k) for k in range(3)], []
     evicted = evict_all()
-    with distributed._coalescing_manager(async_ops=True) as together:
-        for each in inputs:
-            distributed.all_reduce(each)
-            evicted += evict_all()
-    made = numbers(5)
-    together.wait()
-    evicted += evict_all()
-    results = [each.mul(made) for each in inputs]
+    for device in (None, inputs[0].device):  # with one, each collective is asked for by itself
+        with distributed._coalescing_manager(device=device, async_ops=True) as together:
+            for each in inputs:
+                distributed.all_reduce(each, async_op=device is not None)
+                evicted += evict_all()
+        made = numbers(5)
+        together.wait()
+        evicted += evict_all()
+        results += [each.mul(made) for each in inputs]
     torch.cuda.synchronize()
     return {"prints": prints(*results), "evicted": evicted}
 
@@ -201,6 +202,61 @@ def futures() -> dict:
     return {"prints": prints(*results), "evicted": evicted}
 
 
+def left(*tensors: torch.Tensor) -> list[bool]:
+    """Return which of them are evicted, once what may leave has left."""
+    numbers(0)  # it is operators that notice what has ended
+    evict_all()
+    return [state(each) == EVICTED for each in tensors]
+
+
+@alone
+def left_afterwards() -> dict:
+    """Say what has left of what collectives worked on, and of what was computed from it."""
+    sums = functional.wait_tensor(
+        functional.all_reduce(numbers(1), "sum", distributed.group.WORLD))
+    waited, gathered = numbers(2), torch.zeros(LENGTH, device="cuda")
+    distributed.all_reduce(waited, async_op=True).wait()
+    distributed.all_gather_into_tensor(gathered, numbers(3))
+    held = numbers(4)
+    future = distributed.all_reduce(held, async_op=True).get_future()
+    numbers(0)
+    computed = [each.cos() for each in (sums, waited, gathered)]
+    says = {"computed": left(*computed), "worked_on": left(sums, waited, gathered),
+            "held": left(held)}
+    future.wait()
+    del future
+    says["dropped"] = left(held)
+    together = [numbers(k) for k in range(2)]
+    with distributed._coalescing_manager(device=sums.device, async_ops=True) as works:
+        for each in together:
+            distributed.broadcast(each, src=0, async_op=True)
+            numbers(0)
+    works.wait()
+    del works
+    says["together"] = left(*together)
+    backend = distributed.group.WORLD._get_backend(sums.device)
+    says["grouped"] = type(backend).__name__ == "ProcessGroupNCCL"
+    results = [each.mul(2) for each in (sums, waited, gathered, held, *computed, *together)]
+    torch.cuda.synchronize()
+    return {"prints": prints(*results), "evicted": len(says), **says}
+
+
+@alone
+def never_waited_for() -> dict:
+    """Drop the works of collectives, and use what these read, and its memory, meanwhile."""
+    read = [numbers(k) for k in range(4)]
+    into = [torch.zeros(LENGTH, device="cuda") for _ in read]
+    for target, each in zip(into, read, strict=True):
+        distributed.all_gather_into_tensor(target, each, async_op=True)
+    numbers(0)
+    evicted = evict_all()
+    made = [numbers(10 + k) for k in range(8)]
+    torch.cuda.synchronize()
+    results = [each.mul(2) for each in (*read, *into, *made)]
+    torch.cuda.synchronize()
+    return {"prints": prints(*results), "evicted": evicted}
+
+
 @alone
 def sharded() -> dict:
     """Train under FSDP2."""
@@ -212,7 +268,8 @@ def sharded() -> dict:
 
 CASES = {case.__name__: case for case in (
     data_parallel, between_devices, collectives, collectives_together, distributed_data_parallel,
-    hooked, hooked_in_c, futures, sharded)}
+    hooked, hooked_in_c, futures, left_afterwards,
+    never_waited_for, sharded)}
 
 if __name__ == "__main__":
     main(CASES, sys.argv[1:])

@@ -74,8 +74,8 @@ def test_a_step_takes_as_long_as_its_simulation(jobs, ample, trace):
 def test_copies_over_an_ample_link_are_hidden(jobs, ample):
     """At r = 0.5. Without copies ahead, each copy out would be waited for from its beginning on.
 
-    Which of several neighbours leaves depends on what threads do first, and now and then one is read
-    again soon after: a few steps of a job wait ten times as long as the others, in some runs.
+    Which of several neighbours leaves depends on what threads do first, and now and then one is
+    read again soon after: in some runs a few steps wait ten times as long as the others.
     """
     budget = (ample["fixed"] + ample["allocated_peak"]) // 2
     found = run(jobs, STEPS, budget, LINK, OFFLOAD)

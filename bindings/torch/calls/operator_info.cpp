@@ -182,8 +182,11 @@ bool starts_work(std::string_view name) {
   return name.starts_with("c10d") || name.starts_with("_c10d");
 }
 
-// Waits for a collective, and returns its operand.
-constexpr std::string_view kWait = "_c10d_functional::wait_tensor";
+// Waits for a collective, or wraps what will wait for it; returns its operand.
+bool returns_operand(std::string_view name) {
+  return name == "_c10d_functional::wait_tensor" ||
+         name == "_c10d_functional::_wrap_tensor_autograd";
+}
 
 }  // namespace
 
@@ -288,13 +291,12 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
                !handle.hasTag(at::Tag::nondeterministic_seeded) && generator_argument < 0 &&
                !starts_work(qualified_name);
   replayable &= is_trusted_ || tells_all_;
-  is_collective = starts_work(qualified_name) && !host_is_foreign();
+  is_collective = starts_work(qualified_name);
   returns_work = is_collective && !schema.returns().empty() &&
                  contains(schema.returns().back().type()->str(), "c10d.Work");
   // An operator that nobody vouches for, with no tensor to show for it, has effects all the same.
-  keeps_operands =
-      !is_collective && (starts_work(qualified_name) || qualified_name == "aten::_lazy_clone" ||
-                         (!is_trusted_ && !writes && !returns_tensor));
+  keeps_operands = qualified_name == "aten::_lazy_clone" ||
+                   (!is_collective && !is_trusted_ && !writes && !returns_tensor);
   varies = host_is_foreign() ? variation_of(schema.name()) : host_variation_of(qualified_name);
   if (varies == Variation::kTransposed) {
     switch_argument = schema.argumentIndexWithName("transposed").value_or(-1);
@@ -303,7 +305,7 @@ void OperatorInfo::apply_tables(const c10::FunctionSchema& schema) {
   // Views of others may be chosen by contents, and those of nested tensors read the tables of
   // sizes.
   is_metadata &= is_trusted_ && !std::string_view(qualified_name).starts_with("aten::_nested");
-  is_metadata |= is_collective && qualified_name == kWait;
+  is_metadata |= is_collective && returns_operand(qualified_name);
   for (std::string_view known : kFullOverwrites) overwrites |= qualified_name == known;
   // Those of others, and compiled graphs, may take strided views of what they are given.
   reads_beyond = may_run_python_;

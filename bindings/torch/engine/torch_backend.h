@@ -4,6 +4,7 @@
 // Has no state but what it is given. Thread safe.
 #pragma once
 
+#include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 #include <c10/core/GeneratorImpl.h>
 #include <c10/core/Storage.h>
@@ -57,6 +58,13 @@ class TorchBackend : public remat::Backend, public GeneratorOffsets {
   // The number that the allocator knows a stream of the device by.
   virtual StreamId number_of(c10::Stream stream) {
     static_cast<void>(stream);
+    return StreamId::kDefault;
+  }
+  // The number of a stream that nothing is launched on, once it waits for what the completed future
+  // stands for, as every stream would whose thread waited for it. Requires: no lock of ours is
+  // held, and the future's tensors are resident.
+  virtual StreamId have_stream_wait(c10::ivalue::Future& future) {
+    future.wait();
     return StreamId::kDefault;
   }
 

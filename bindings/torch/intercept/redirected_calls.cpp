@@ -11,8 +11,9 @@
 #include <cstring>
 
 #include "bindings/torch/base/devices.h"
+#include "bindings/torch/intercept/future_storages.h"
 #include "bindings/torch/intercept/gradient_streams.h"
-#include "bindings/torch/intercept/registered_memory.h"
+#include "bindings/torch/intercept/nccl_calls.h"
 #include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/storage/storage_access.h"
 
@@ -59,8 +60,11 @@ const Redirection kRedirections[] = {
      reinterpret_cast<void*>(&note_tensor)},
     {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator), true},
     {kAddGradient, reinterpret_cast<void*>(&add_gradient), true},
+    {kFindFutureStorages, reinterpret_cast<void*>(&find_future_storages), true},
     {"ncclCommRegister", reinterpret_cast<void*>(&register_with_nccl), true},
     {"ncclCommDeregister", reinterpret_cast<void*>(&deregister_from_nccl), true},
+    {"ncclGroupStart", reinterpret_cast<void*>(&begin_nccl_group), true},
+    {"ncclGroupEnd", reinterpret_cast<void*>(&end_nccl_group), true},
 };
 
 // The functions that a library calls in others, as its dynamic section lists them.
@@ -108,6 +112,10 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
       if (each.for_cuda && !host_is_foreign()) continue;
       if (std::strcmp(calls.names + symbol.st_name, each.name) != 0) continue;
       __atomic_store_n(reinterpret_cast<void**>(place), each.target, __ATOMIC_RELEASE);
+    }
+    if (!host_is_foreign()) continue;
+    if (void* const counting = counting_nccl_call(calls.names + symbol.st_name)) {
+      __atomic_store_n(reinterpret_cast<void**>(place), counting, __ATOMIC_RELEASE);
     }
   }
   return 0;

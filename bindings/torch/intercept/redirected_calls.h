@@ -7,7 +7,8 @@
 // - One, in the CUDA plugin, gives kernels the device's default generator: default_generator.h.
 // - One, in the CUDA plugin, keeps gradients resident that go to another stream:
 // gradient_streams.h.
-// - Two, in the CUDA plugin, decline to register memory of ours with NCCL: registered_memory.h.
+// - One, in the CUDA plugin, finds what futures will ask for the address of: future_storages.h.
+// - Some, in the CUDA plugin, are NCCL's: nccl_calls.h.
 #pragma once
 
 namespace tidepool::torch_glue {

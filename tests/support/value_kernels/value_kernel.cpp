@@ -160,7 +160,9 @@ void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   }
   ValueCall call(facts_, *stack);
   OperandUses uses;
-  if (OperandUses::is_watching()) {
+  // What a collective uses, on a stream of its own, NCCL's stand-in declares.
+  const bool watched = OperandUses::is_watching() && !facts_.name.starts_with("c10d::");
+  if (watched) {
     uses.add(*stack, facts_.arguments.size());
     const size_t first = stack->size() - facts_.arguments.size();
     for (size_t k = 0; k < facts_.arguments.size(); ++k) {
@@ -175,7 +177,7 @@ void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
       if (captured) CapturedCall::hand_over(std::move(captured), *stack);
     }
   }
-  if (OperandUses::is_watching()) {
+  if (watched) {
     uses.add(*stack, facts_.returns);
     for (size_t k = stack->size() - facts_.returns; k < stack->size(); ++k) {
       uses.add_written((*stack)[k]);

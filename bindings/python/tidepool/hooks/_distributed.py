@@ -11,9 +11,6 @@ those of a job that calls a process group's backend itself: what it is given sta
 DataParallel and `torch.cuda.nccl` copy and add between the devices of one process by addresses:
 what is given to them, and what they make, stays as it does for extension modules.
 
-Futures on CUDA devices ask for the memory of their value by themselves whenever somebody waits for
-them: what a callback or the job has put there stays.
-
 `torch.distributed.rpc` reads the tensors of a message by address, on threads of its own, until the
 message is sent, and gradients of distributed autograd are sent by C++ alone: nothing is evicted as
 long as its agent runs.
@@ -78,36 +75,6 @@ def follow_devices_of_one_process(plugin, torch, storage_of) -> None:
             call = handing_out(getattr(torch._C, name), plugin, torch, storage_of, keeps=False)
             hide_from_compiler(torch, call)
             setattr(torch._C, name, call)
-
-
-def follow_futures(plugin, torch, storage_of) -> None:
-    """Have tensors stay from now on that become the value of a future."""
-    leaves, extract = torch.utils._pytree.tree_leaves, torch._jit_internal._extract_tensors
-    kind = torch._C.Future
-    then, set_result = kind.then, kind.set_result
-    plain = (torch.Tensor, int, float, bool, str, bytes, type(None))
-
-    def kept(value):
-        found = leaves(value)
-        objects = [each for each in found if not isinstance(each, plain)]
-        if objects:
-            with contextlib.suppress(Exception):  # PyTorch pickles it, too, and says what is wrong
-                found += extract(objects)
-        for each in found:
-            if storage := storage_of(each):
-                plugin.escape(storage)
-        return value
-
-    @functools.wraps(then)
-    def call_then(self, callback):
-        return then(self, lambda done: kept(callback(done)))
-
-    @functools.wraps(set_result)
-    def call_set_result(self, result):
-        set_result(self, kept(result))
-
-    hide_from_compiler(torch, call_then, call_set_result)
-    kind.then, kind.set_result = call_then, call_set_result
 
 
 def follow_messages(plugin, torch) -> None:

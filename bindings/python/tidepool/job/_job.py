@@ -236,8 +236,6 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
     _distributed.follow_data_parallel(plugin, torch)
     _distributed.follow_backends(plugin, torch, readers.storage_of)
     _distributed.follow_devices_of_one_process(plugin, torch, readers.storage_of)
-    if values["device"] == "cuda":
-        _distributed.follow_futures(plugin, torch, readers.storage_of)
     _distributed.follow_messages(plugin, torch)
     return readers.storage_of, graphs
 
