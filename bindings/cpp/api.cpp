@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "allocator/base/per_thread.h"
 #include "bindings/cpp/include/tidepool/tidepool.h"
 #include "bindings/cpp/program.h"
 
@@ -12,10 +13,10 @@ using namespace tidepool::cpp;
 
 namespace {
 
-thread_local std::string t_error;
+std::string& last_error() { return tidepool::PerThread<std::string>::get(); }
 
 int fail(int code, std::string message) {
-  t_error = std::move(message);
+  last_error() = std::move(message);
   return code;
 }
 
@@ -94,7 +95,7 @@ tidepool_stats stats_of(const nlohmann::json& values) {
 
 }  // namespace
 
-const char* tidepool_error() { return t_error.c_str(); }
+const char* tidepool_error() { return last_error().c_str(); }
 
 int tidepool_enable(const tidepool_options* options) {
   return guarded([&] {
@@ -116,7 +117,7 @@ int tidepool_enable_from_environment() {
   say((ends ? "this process ends, as the budget cannot be kept (`tidepool run --if-possible` goes "
               "on without): "
             : "running without Tidepool: ") +
-      t_error);
+      last_error());
   return code;
 }
 

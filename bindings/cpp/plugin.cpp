@@ -75,6 +75,8 @@ Plugin::Plugin(const std::string& device) {
   find(library, "tidepool_set_limit", set_limit);
   find(library, "tidepool_enter_reader", enter_reader);
   find(library, "tidepool_leave_reader", leave_reader);
+  find(library, "tidepool_begin_region", begin_region);
+  find(library, "tidepool_end_region", end_region);
   find(library, "tidepool_enter_switch", enter_switch);
   find(library, "tidepool_leave_switch", leave_switch);
   find(library, "tidepool_take_address", take_address);

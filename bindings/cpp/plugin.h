@@ -31,6 +31,8 @@ struct Plugin {
   int (*set_limit)(uint64_t bytes, char* error, size_t error_bytes);
   void (*enter_reader)();
   void (*leave_reader)();
+  void (*begin_region)(void** begun);
+  void (*end_region)(void* begun);
   void (*enter_switch)();
   void (*leave_switch)();
   void (*take_address)(void* tensor, int may_write);

@@ -162,6 +162,10 @@ void Program::begin_call(int kind) {
   Program* const program = current();
   if (program == nullptr) return;
   if (kind == TIDEPOOL_READER) program->plugin_.enter_reader();
+  if (kind == TIDEPOOL_PRINTER) {
+    void* begun = nullptr;
+    program->plugin_.begin_region(&begun);
+  }
   if (kind == TIDEPOOL_SWITCH) program->plugin_.enter_switch();
   if (kind == TIDEPOOL_STEP && t_steps_inside++ == 0) {
     program->plugin_.rescan_operators();
@@ -175,6 +179,7 @@ void Program::end_call(int kind, int returned) {
   Program* const program = current();
   if (program == nullptr) return;
   if (kind == TIDEPOOL_READER) program->plugin_.leave_reader();
+  if (kind == TIDEPOOL_PRINTER) program->plugin_.end_region(program);  // any pointer but null
   if (kind == TIDEPOOL_SWITCH) program->plugin_.leave_switch();
   if (kind == TIDEPOOL_STEP && --t_steps_inside > 0) return;
   if (kind == TIDEPOOL_STEP || kind == TIDEPOOL_STEP_WITH_CLOSURE) {

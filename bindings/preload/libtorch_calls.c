@@ -24,6 +24,8 @@
 
 typedef void* (*Function)(void*, void*, void*, void*, void*, void*);
 
+enum { TIDEPOOL_UNOBSERVED = -1 };  // a kind: the observer's begin() and end() are not called
+
 // X(identifier, symbol, kind): what is forwarded. A PyTorch that has none of that name never calls
 // it.
 #define CALLS(X)                                                                                  \
@@ -47,6 +49,15 @@ typedef void* (*Function)(void*, void*, void*, void*, void*, void*);
     "_ZNK5torch3jit6Module4saveERSoRKSt13unordered_mapI" TEXT                                     \
     "S9_St4hashIS9_ESt8equal_toIS9_ESaISt4pairIKS9_S9_EEE",                                       \
     TIDEPOOL_READER)                                                                              \
+  X(jit_save_mobile_file,                                                                         \
+    "_ZNK5torch3jit6Module16_save_for_mobileERK" TEXT                                             \
+    "RKSt13unordered_mapIS7_S7_St4hashIS7_ESt8equal_toIS7_ESaISt4pairIS8_S7_EEEbb",               \
+    TIDEPOOL_READER)                                                                              \
+  X(jit_save_mobile_stream,                                                                       \
+    "_ZNK5torch3jit6Module16_save_for_mobileERSoRKSt13unordered_mapI" TEXT                        \
+    "S9_St4hashIS9_ESt8equal_toIS9_ESaISt4pairIKS9_S9_EEEbb",                                     \
+    TIDEPOOL_READER)                                                                              \
+  X(jit_print_value, "_ZN3c10lsERSoRKNS_6IValueE", TIDEPOOL_PRINTER)                              \
   X(jit_deepcopy, "_ZNK5torch3jit6Module8deepcopyESt8optionalIN3c106DeviceEE", TIDEPOOL_READER)   \
   X(jit_dump, "_ZNK5torch3jit6Module4dumpEbbb", TIDEPOOL_READER)                                  \
   X(jit_dump_to_str, "_ZNK5torch3jit6Module11dump_to_strB5cxx11Ebbb", TIDEPOOL_READER)            \
@@ -120,7 +131,7 @@ static void* forward(const char* name, _Atomic(Function)* known, int kind, void*
   }
   __attribute__((cleanup(end_call))) Call call = {NULL, kind, 0};
   const TidepoolCallObserver* now = atomic_load_explicit(&observer, memory_order_acquire);
-  if (now) {
+  if (now && kind != TIDEPOOL_UNOBSERVED) {
     // A step returns a tensor through its first argument; its third one is the closure.
     if (kind == TIDEPOOL_STEP && has_closure(a[2])) call.kind = TIDEPOOL_STEP_WITH_CLOSURE;
     now->begin(call.kind);
@@ -141,6 +152,30 @@ static void* forward(const char* name, _Atomic(Function)* known, int kind, void*
   }
 CALLS(FORWARD)
 
+// ---- functions that read one of their arguments by its address, or give it away
+// -------------------
+
+// X(identifier, symbol, kind, which argument is the tensor, whether who gets the address may write)
+#define TENSOR_READERS(X)                                                                        \
+  X(print, "_ZN2at5printERSoRKNS_6TensorEl", TIDEPOOL_PRINTER, 1, 0)                             \
+  X(print_columns, "_ZN2at5printERKNS_6TensorEl", TIDEPOOL_PRINTER, 0, 0)                        \
+  X(dlpack, "_ZN2at8toDLPackERKNS_6TensorE", TIDEPOOL_UNOBSERVED, 0, 1)                          \
+  X(dlpack_versioned, "_ZN2at17toDLPackVersionedERKNS_6TensorE", TIDEPOOL_UNOBSERVED, 0, 1)      \
+  X(dlpack_read_only, "_ZN2at25toDLPackVersionedReadOnlyERKNS_6TensorE", TIDEPOOL_UNOBSERVED, 0, \
+    1)                                                                                           \
+  X(dlpack_view, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensorb", TIDEPOOL_UNOBSERVED, 0, 1)
+
+#define FORWARD_READER(identifier, symbol, kind, which, may_write)                           \
+  TIDEPOOL_EXPORT void* tidepool_forward_##identifier(void*, void*, void*) __asm__(symbol);  \
+  void* tidepool_forward_##identifier(void* a, void* b, void* c) {                           \
+    static _Atomic(Function) known;                                                          \
+    void* const arguments[] = {a, b, c, NULL, NULL, NULL};                                   \
+    const TidepoolCallObserver* now = atomic_load_explicit(&observer, memory_order_acquire); \
+    if (now) now->address(arguments[which], may_write);                                      \
+    return forward(symbol, &known, kind, arguments);                                         \
+  }
+TENSOR_READERS(FORWARD_READER)
+
 // ---- addresses ----------------------------------------------------------------------------------
 
 // at::TensorBase::data_ptr<T>() and its kin, for each type of elements that a program would read.
@@ -150,7 +185,13 @@ CALLS(FORWARD)
   X(int8, "a") X(boolean, "b") X(float64, "d") X(float32, "f") X(uint8, "h")        \
   X(int32, "i") X(uint32, "j") X(int64, "l") X(uint64, "m") X(int16, "s")           \
   X(uint16, "t") X(half, "N3c104HalfE") X(bfloat16, "N3c108BFloat16E")              \
-  X(complex64, "N3c107complexIfEE") X(complex128, "N3c107complexIdEE")
+  X(complex64, "N3c107complexIfEE") X(complex128, "N3c107complexIdEE")              \
+  X(complex32, "N3c107complexINS2_4HalfEEE") X(qint8, "N3c105qint8E")                 \
+  X(quint8, "N3c106quint8E") X(qint32, "N3c106qint32E")                               \
+  X(float8_e5m2, "N3c1011Float8_e5m2E") X(float8_e4m3fn, "N3c1013Float8_e4m3fnE")     \
+  X(float8_e5m2fnuz, "N3c1015Float8_e5m2fnuzE")                                       \
+  X(float8_e4m3fnuz, "N3c1015Float8_e4m3fnuzE")                                       \
+  X(float8_e8m0fnu, "N3c1014Float8_e8m0fnuE")
 // clang-format on
 #define BASE "_ZNK2at10TensorBase"
 #define GETTERS(X, type, code)                                        \
@@ -224,9 +265,11 @@ const char* tidepool_observe_libtorch_calls(const TidepoolCallObserver* given) {
     Function here;
   } kCalls[] = {CALLS(ROW)};
 #undef ROW
+#define READER_ROW(identifier, symbol, kind, which, may_write) \
+  symbol, (const void*)&tidepool_forward_##identifier,
 #define ROW(identifier, symbol, may_write) symbol, (const void*)&tidepool_forward_##identifier,
 #define ROWS(type, code) GETTERS(ROW, type, code)
-  static const void* const kGetters[] = {TYPES(ROWS)};
+  static const void* const kGetters[] = {TYPES(ROWS) TENSOR_READERS(READER_ROW)};
   for (size_t k = 0; k < sizeof kCalls / sizeof kCalls[0]; k++) {
     void* found = dlsym(RTLD_DEFAULT, kCalls[k].name);
     if (found != (void*)kCalls[k].here) return kCalls[k].name;

@@ -6,8 +6,9 @@
 enum {
   TIDEPOOL_STEP = 0,  // of an optimizer
   TIDEPOOL_STEP_WITH_CLOSURE = 1,
-  TIDEPOOL_READER = 2,  // reads tensors by their addresses
-  TIDEPOOL_SWITCH = 3,  // changes a switch of the process that decides bits
+  TIDEPOOL_READER = 2,   // reads tensors by their addresses
+  TIDEPOOL_SWITCH = 3,   // changes a switch of the process that decides bits
+  TIDEPOOL_PRINTER = 4,  // reads by their addresses what it computes by operators
 };
 
 // `begin` may throw what the caller of LibTorch's function then gets instead of the call; `end`

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/base/per_thread.h"
+
 namespace tidepool::remat {
 namespace {
 
@@ -14,15 +16,13 @@ struct Measurement {
   size_t bytes = 0, peak_bytes = 0;
 };
 
-thread_local Measurement t_measurement;
-
 // An operator that has made more, and freed none, is measured no further.
 constexpr size_t kMostBlocks = size_t{1} << 16;
 
 }  // namespace
 
 void WorkspaceMeter::begin() {
-  Measurement& now = t_measurement;
+  Measurement& now = PerThread<Measurement>::get();
   if (now.meter != nullptr && now.meter != this) return;
   now.meter = this;
   now.generation = generation_;
@@ -31,19 +31,19 @@ void WorkspaceMeter::begin() {
 }
 
 size_t WorkspaceMeter::end() {
-  Measurement& now = t_measurement;
+  Measurement& now = PerThread<Measurement>::get();
   if (now.meter != this) return 0;
   now.meter = nullptr;
   return now.generation == generation_ ? now.peak_bytes - now.bytes : 0;
 }
 
 size_t WorkspaceMeter::running_bytes() const {
-  const Measurement& now = t_measurement;
+  const Measurement& now = PerThread<Measurement>::get();
   return now.meter == this && now.generation == generation_ ? now.bytes : 0;
 }
 
 void WorkspaceMeter::allocated(const BlockView& block) {
-  Measurement& now = t_measurement;
+  Measurement& now = PerThread<Measurement>::get();
   if (now.meter != this || now.generation != generation_ || block.moves) return;
   if (now.blocks.size() >= kMostBlocks) return;
   now.blocks.emplace_back(block.address, block.requested_bytes);
@@ -53,7 +53,7 @@ void WorkspaceMeter::allocated(const BlockView& block) {
 
 // What is freed was mostly made last.
 void WorkspaceMeter::freed(const BlockView& block, bool) {
-  Measurement& now = t_measurement;
+  Measurement& now = PerThread<Measurement>::get();
   if (now.meter != this || now.generation != generation_) return;
   const auto found = std::find_if(now.blocks.rbegin(), now.blocks.rend(),
                                   [&](const auto& each) { return each.first == block.address; });

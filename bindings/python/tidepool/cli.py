@@ -23,7 +23,7 @@ from .job import _outputs, _processes, _stats_file
 from .planning import command as planning
 from .probe import _batch, _probe
 from .report import command as report
-from .settings import _catalog, _conf, _settings, _sizes, _trace_file
+from .settings import _catalog, _conf, _places, _settings, _sizes, _trace_file
 from .trust import _trust_file
 from .verify import _verify
 
@@ -169,6 +169,8 @@ def _file_to_write(parsed: argparse.Namespace) -> Path | None:
     if parsed.trust is None:
         return None
     path = Path(os.path.abspath(parsed.trust))
+    if problem := _places.obstacle(path):
+        raise Refusal(f"--trust {parsed.trust!r}: {problem}")
     if not os.access(path.parent, os.W_OK | os.X_OK) or not _trust_file.may_replace(path):
         raise Refusal(f"--trust {parsed.trust!r}: cannot write there, or it is no trust file")
     parsed.trust = None

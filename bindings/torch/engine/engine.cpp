@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "allocator/base/check.h"
+#include "allocator/base/per_thread.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/engine/job_trace.h"
 #include "bindings/torch/engine/work_recorder.h"
@@ -147,12 +148,14 @@ void add_engine(std::unique_ptr<Engine> engine) {
 
 namespace {
 // What the last out-of-memory error of this thread said, before it became PyTorch's.
-thread_local std::optional<OutOfMemoryReport> t_last_report;
+std::optional<OutOfMemoryReport>& last_report() {
+  return PerThread<std::optional<OutOfMemoryReport>>::get();
+}
 constinit thread_local uint64_t t_last_out_of_memory = 0;  // the count after it
 }  // namespace
 
 void note_out_of_memory(const OutOfMemoryReport& report) {
-  t_last_report = report;
+  last_report() = report;
   t_last_out_of_memory = ++detail::g_out_of_memory_count;
 }
 
@@ -173,7 +176,7 @@ void rethrow_as_torch_error(Engine& engine) {
   } catch (const OutOfMemory& error) {
     note_out_of_memory(error.report());
     if (is_replaying()) {
-      t_last_report.reset();  // our error has it
+      last_report().reset();  // our error has it
       throw;
     }
     OutOfMemoryReport report = error.report();
@@ -187,9 +190,9 @@ void rethrow_as_torch_error(Engine& engine) {
 }
 
 void rethrow_as_our_error() {
-  if (!t_last_report) throw;
-  OutOfMemoryReport report = std::move(*t_last_report);
-  t_last_report.reset();
+  if (!last_report()) throw;
+  OutOfMemoryReport report = std::move(*last_report());
+  last_report().reset();
   throw OutOfMemory(std::move(report));
 }
 

@@ -2,16 +2,22 @@
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <string>
+#include <thread>
 
+#include "allocator/base/origin.h"
 #include "bindings/torch/base/cycle_clock.h"
+#include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/calls/call_body.h"
@@ -190,13 +196,43 @@ void run_again(const remat::Replay& replay, c10::Device device) {
 
 }  // namespace
 
+namespace {
+
+// Runs the operator on a thread that is in no parallel region, in which kernels of the host would
+// work on one thread only, whatever number the recorded call had, and add up in another order.
+void run_outside_of_region(const remat::Replay& replay, c10::Device device) {
+  const at::ThreadLocalState state;
+  const void* const waiting = Origin::this_thread();
+  std::exception_ptr error;
+  std::thread outside([&] {
+    const Origin::WorksFor scope(waiting);
+    const at::ThreadLocalStateGuard guard(state);
+    try {
+      run_again(replay, device);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  });
+  void* const token = leave_interpreter();
+  outside.join();
+  if (token != nullptr) enter_interpreter(token);
+  if (error) std::rethrow_exception(error);
+}
+
+void run_as_recorded(const remat::Replay& replay, c10::Device device) {
+  if (!host_is_foreign() && at::in_parallel_region()) return run_outside_of_region(replay, device);
+  run_again(replay, device);
+}
+
+}  // namespace
+
 void TorchBackend::execute(const remat::Replay& replay) {
   WorkRecorder* const recorder = work_recorder_of(device_);
-  if (recorder == nullptr) return run_again(replay, device_);
+  if (recorder == nullptr) return run_as_recorded(replay, device_);
   const char* const name = replay.record->type->name;
   const OperatorScope scope(name);
   const uint64_t start = CycleClock::now();
-  run_again(replay, device_);
+  run_as_recorded(replay, device_);
   recorder->replayed(name, CycleClock::ns_since(start));
 }
 

@@ -1,6 +1,7 @@
 #include "bindings/torch/intercept/redirected_calls.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/RefcountedDeleter.h>
 #include <c10/core/Storage.h>
 #include <dlfcn.h>
@@ -49,22 +50,30 @@ void note_tensor(Metadata* metadata, const at::Tensor& tensor) {
   *metadata = {address, tensor.scalar_type(), tensor.layout(), static_cast<uint32_t>(tensor.dim())};
 }
 
+// Replaces c10::GetDefaultCPUAllocator(), by which Python makes storages, and so do
+// copy.deepcopy(), pickle and files of an old format: their memory counts, like that of all other
+// tensors.
+c10::Allocator* allocator_of_storages() { return c10::GetCPUAllocator(); }
+
+enum class For { kAll, kCpu, kCuda };  // whose plugin's
 struct Redirection {
   const char* name;
   void* target;
-  bool for_cuda = false;  // only the CUDA plugin's
+  For device = For::kAll;
 };
 const Redirection kRedirections[] = {
     {"_ZN3c1020isSharedStorageAliasERKNS_7StorageES2_", reinterpret_cast<void*>(&share_bytes)},
     {"_ZN5torch8profiler4impl21RawTensorMetadataBaseC2ERKN2at6TensorE",
      reinterpret_cast<void*>(&note_tensor)},
-    {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator), true},
-    {kAddGradient, reinterpret_cast<void*>(&add_gradient), true},
-    {kFindFutureStorages, reinterpret_cast<void*>(&find_future_storages), true},
-    {"ncclCommRegister", reinterpret_cast<void*>(&register_with_nccl), true},
-    {"ncclCommDeregister", reinterpret_cast<void*>(&deregister_from_nccl), true},
-    {"ncclGroupStart", reinterpret_cast<void*>(&begin_nccl_group), true},
-    {"ncclGroupEnd", reinterpret_cast<void*>(&end_nccl_group), true},
+    {"_ZN3c1022GetDefaultCPUAllocatorEv", reinterpret_cast<void*>(&allocator_of_storages),
+     For::kCpu},
+    {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator), For::kCuda},
+    {kAddGradient, reinterpret_cast<void*>(&add_gradient), For::kCuda},
+    {kFindFutureStorages, reinterpret_cast<void*>(&find_future_storages), For::kCuda},
+    {"ncclCommRegister", reinterpret_cast<void*>(&register_with_nccl), For::kCuda},
+    {"ncclCommDeregister", reinterpret_cast<void*>(&deregister_from_nccl), For::kCuda},
+    {"ncclGroupStart", reinterpret_cast<void*>(&begin_nccl_group), For::kCuda},
+    {"ncclGroupEnd", reinterpret_cast<void*>(&end_nccl_group), For::kCuda},
 };
 
 // The functions that a library calls in others, as its dynamic section lists them.
@@ -109,7 +118,7 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
     const uintptr_t place = library->dlpi_addr + slot.r_offset;
     if (place >= fixed_begin && place < fixed_end) continue;
     for (const Redirection& each : kRedirections) {
-      if (each.for_cuda && !host_is_foreign()) continue;
+      if (each.device == (host_is_foreign() ? For::kCpu : For::kCuda)) continue;
       if (std::strcmp(calls.names + symbol.st_name, each.name) != 0) continue;
       __atomic_store_n(reinterpret_cast<void**>(place), each.target, __ATOMIC_RELEASE);
     }

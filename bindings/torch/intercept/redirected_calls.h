@@ -4,6 +4,7 @@
 // - One says whether two storages share their bytes; from 2.12 on an assignment to an element asks
 // for it.
 // - One says what the profiler notes of a tensor; an evicted tensor's address is null.
+// - One, in the CPU plugin, gives the allocator of storages that Python makes, which is ours.
 // - One, in the CUDA plugin, gives kernels the device's default generator: default_generator.h.
 // - One, in the CUDA plugin, keeps gradients resident that go to another stream:
 // gradient_streams.h.

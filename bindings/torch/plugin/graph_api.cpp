@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/base/per_thread.h"
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/operands/argument_tracking.h"
@@ -29,7 +30,9 @@ struct GraphDraw {
   const at::Generator generator;
   const DefaultGeneratorScope scope;
 };
-thread_local std::vector<std::unique_ptr<GraphDraw>> t_graph_draws;
+std::vector<std::unique_ptr<GraphDraw>>& graph_draws() {
+  return tidepool::PerThread<std::vector<std::unique_ptr<GraphDraw>>>::get();
+}
 
 c10::Device cuda_device(int index) { return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 
@@ -94,12 +97,12 @@ void tidepool_draw_from(int device, uint64_t seed, uint64_t offset) {
   state.offset = offset;
   auto draw = std::make_unique<GraphDraw>(cuda_device(device));
   state.load_into(*draw->generator.unsafeGetGeneratorImpl());
-  t_graph_draws.push_back(std::move(draw));
+  graph_draws().push_back(std::move(draw));
 }
 
 uint64_t tidepool_drawn() {
-  const uint64_t offset = t_graph_draws.back()->generator.get_offset();
-  t_graph_draws.pop_back();
+  const uint64_t offset = graph_draws().back()->generator.get_offset();
+  graph_draws().pop_back();
   return offset;
 }
 

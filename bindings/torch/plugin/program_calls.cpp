@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/base/per_thread.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
@@ -12,13 +13,17 @@
 
 namespace {
 
-// Of each reader, and of each switch, that the thread is in.
-thread_local std::vector<void*> t_kept, t_settled;
+struct ThreadState {
+  std::vector<void*> kept, settled;  // of each reader, and of each switch, that it is in
+  std::string message = std::string(size_t{1} << 16, '\0');
+};
+
+ThreadState& of_this_thread() { return tidepool::PerThread<ThreadState>::get(); }
 
 // Calls a function that takes room for a message at its end, and throws what it says.
 template <class Function, class... Arguments>
 void call_or_throw(Function function, Arguments... arguments) {
-  static thread_local std::string message(size_t{1} << 16, '\0');
+  std::string& message = of_this_thread().message;
   const int code = function(arguments..., message.data(), message.size());
   if (code == tidepool::torch_glue::kOutOfMemory) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, message.c_str());
@@ -31,12 +36,13 @@ void call_or_throw(Function function, Arguments... arguments) {
 void tidepool_enter_reader() {
   void* kept = nullptr;
   call_or_throw(&tidepool_begin_keeping, &kept);
-  t_kept.push_back(kept);
+  of_this_thread().kept.push_back(kept);
 }
 
 void tidepool_leave_reader() {
-  tidepool_end_keeping(t_kept.back());
-  t_kept.pop_back();
+  std::vector<void*>& kept = of_this_thread().kept;
+  tidepool_end_keeping(kept.back());
+  kept.pop_back();
 }
 
 // A replay sets the switches that its operator ran under, and sets them back.
@@ -44,13 +50,14 @@ void tidepool_enter_switch() {
   if (tidepool::torch_glue::is_replaying()) return;
   void* begun = nullptr;
   call_or_throw(&tidepool_begin_settling, &begun);
-  t_settled.push_back(begun);
+  of_this_thread().settled.push_back(begun);
 }
 
 void tidepool_leave_switch() {
   if (tidepool::torch_glue::is_replaying()) return;
-  tidepool_end_settling(t_settled.back());
-  t_settled.pop_back();
+  std::vector<void*>& settled = of_this_thread().settled;
+  tidepool_end_settling(settled.back());
+  settled.pop_back();
 }
 
 void tidepool_take_address(void* tensor, int may_write) {

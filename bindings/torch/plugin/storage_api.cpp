@@ -19,6 +19,7 @@
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/storage/storage_access.h"
+#include "bindings/torch/storage/tripwire.h"
 #include "remat/locked_storage.h"
 
 using namespace tidepool;
@@ -172,7 +173,8 @@ int tidepool_is_accessible(void* pointer, int may_write) {
   DeviceLock lock(engine->mutex());
   const remat::Storage* tracked = find_tracked(*engine, storage);
   if (tracked == nullptr) return 0;
-  const bool in_operator = tracked->locks > 0;  // which we see
+  const bool in_operator =
+      !tracked->evicted && tripwire::is_used_by_operator(engine->runtime(), *tracked);
   const bool stays = tracked->escaped_for_good() || (may_write == 0 && tracked->fixed);
   return in_operator || stays ? 1 : 0;
 }

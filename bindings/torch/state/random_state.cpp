@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "allocator/base/per_thread.h"
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/base/interpreter.h"
 #include "bindings/torch/state/default_generator.h"
@@ -71,10 +72,7 @@ struct ThreadGenerators {
   }
 };
 
-ThreadGenerators& of_this_thread() {
-  static thread_local ThreadGenerators generators;
-  return generators;
-}
+ThreadGenerators& of_this_thread() { return PerThread<ThreadGenerators>::get(); }
 
 thread_local bool t_has_turn = false;  // a TurnToDraw of this thread's has its lock
 

@@ -1,11 +1,5 @@
 #include "bindings/torch/storage/tripwire.h"
 
-namespace tidepool::torch_glue::tripwire {
-bool g_addresses_are_kept = false;
-}
-
-#if TIDEPOOL_TORCH_MINOR >= 13
-
 #include <ATen/Parallel.h>
 
 #include "bindings/torch/base/devices.h"
@@ -15,13 +9,16 @@ bool g_addresses_are_kept = false;
 
 namespace tidepool::torch_glue::tripwire {
 
-namespace {
+bool g_addresses_are_kept = false;
 
-// Whether the calling thread is one of the job's own, and not one on which an operator of another
-// thread works: those have other keys.
-bool works_by_itself() { return is_thread_intercepted() && !at::in_parallel_region(); }
+bool is_used_by_operator(remat::Runtime& runtime, const remat::Storage& storage) {
+  if (storage.locks == 0) return false;
+  // Not a thread on which an operator of another thread works: those have other keys.
+  const bool works_by_itself = is_thread_intercepted() && !at::in_parallel_region();
+  return !works_by_itself || !remat::OperatorCall::only_others_use(runtime, storage);
+}
 
-}  // namespace
+#if TIDEPOOL_TORCH_MINOR >= 13
 
 void on_raw_access(c10::StorageImpl* storage) {
   // A restoration under this hook (by cut) uses storages of its own, which are not armed.
@@ -33,9 +30,7 @@ void on_raw_access(c10::StorageImpl* storage) {
   if (!holds_block(data)) return;
   remat::Storage* tracked = runtime.find(data.get());
   if (tracked == nullptr || tracked->framework_storage != storage) return;
-  const bool is_beside = tracked->locks > 0 && works_by_itself() &&
-                         remat::OperatorCall::only_others_use(runtime, *tracked);
-  if (tracked->locks > 0 && !is_beside) {  // an operator that we see is using it
+  if (is_used_by_operator(runtime, *tracked)) {
     tracked->unwatched = true;
     return;
   }
@@ -48,6 +43,6 @@ void on_raw_access(c10::StorageImpl* storage) {
   tracked->fixed = true;
 }
 
-}  // namespace tidepool::torch_glue::tripwire
-
 #endif
+
+}  // namespace tidepool::torch_glue::tripwire

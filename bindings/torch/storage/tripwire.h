@@ -12,6 +12,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include "remat/lineage/lineage.h"
+#include "remat/runtime.h"
 
 namespace tidepool::torch_glue::tripwire {
 
@@ -19,6 +20,10 @@ namespace tidepool::torch_glue::tripwire {
 // first access makes a storage escape, and so does a first sight of contents that no operator has
 // made, whose address was needed to write them. Set before anything is tracked.
 extern bool g_addresses_are_kept;
+
+// Whether an operator that we see uses the storage on the calling thread, or on threads that work
+// for it, one of which the calling thread may be.
+bool is_used_by_operator(remat::Runtime& runtime, const remat::Storage& storage);
 
 #if TIDEPOOL_TORCH_MINOR >= 13
 inline constexpr bool kAvailable = true;

@@ -5,13 +5,12 @@
 
 #include <algorithm>
 
+#include "allocator/base/per_thread.h"
+
 namespace tidepool::torch_cuda {
 namespace {
 
-std::vector<std::string>& regions() {
-  static thread_local std::vector<std::string> entered;
-  return entered;
-}
+std::vector<std::string>& regions() { return PerThread<std::vector<std::string>>::get(); }
 
 }  // namespace
 

@@ -34,3 +34,52 @@ def test_threads_that_have_pythons_lock_do_not_wait_with_it():
     done = harness.run([*harness.attached("32MiB"), sys.executable, "-c", STORAGES], seconds=120)
     assert done.stdout.split() == ["True"], done.stderr
     assert " 0 evictions" not in done.stderr
+
+
+WAYS = """
+import copy
+import io
+import pickle
+import tidepool
+import torch
+
+COUNT = 16 << 20
+piece = torch.arange(COUNT // 64, dtype=torch.int32)  # a sixteenth
+file = io.BytesIO()
+torch.save(piece, file, _use_new_zipfile_serialization=False)
+
+def loaded():
+    file.seek(0)
+    return torch.load(file)
+
+WAYS = {
+    "sized": lambda: torch.UntypedStorage(COUNT),
+    "resized": lambda: torch.UntypedStorage().resize_(COUNT),
+    "typed": lambda: torch.storage.TypedStorage(COUNT // 4, dtype=torch.int32),
+    "deepcopy": lambda: [copy.deepcopy(piece) for _ in range(16)],
+    "pickle": lambda: [pickle.loads(pickle.dumps(piece)) for _ in range(16)],
+    "old file": lambda: [loaded() for _ in range(16)],
+}
+for name, make in WAYS.items():
+    before = tidepool.stats()["devices"]["cpu"]["allocated_bytes"]
+    try:
+        made = make()
+        grown = tidepool.stats()["devices"]["cpu"]["allocated_bytes"] - before
+        print(name, "counts" if grown >= COUNT else "has left")
+    except torch.OutOfMemoryError:
+        print(name, "is refused")
+    made = None
+print(torch.equal(copy.deepcopy(piece) + 1, loaded() + 1))
+"""
+
+
+@pytest.mark.torch_floor
+def test_storages_that_python_makes_count():
+    at_once, in_parts = ["sized", "resized", "typed"], ["deepcopy", "pickle", "old file"]
+    said = {"64MiB": [f"{way} counts" for way in at_once + in_parts],
+            "8MiB": [f"{way} is refused" for way in at_once]}
+    for budget, expected in said.items():
+        done = harness.run([*harness.attached(budget), sys.executable, "-W", "ignore", "-c", WAYS])
+        lines = done.stdout.splitlines()
+        assert lines[:len(expected)] == expected and lines[-1] == "True", done.stderr
+        assert budget != "8MiB" or not any("counts" in line for line in lines)

@@ -142,3 +142,21 @@ def test_a_program_that_cannot_be_attached_ends_or_runs_as_without(plain):
     done = preloaded("train", TIDEPOOL_REQUIRED="1", **settings)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tidepool: this process ends"), done.stderr
+
+
+CORNERS = ("read_beside_an_operator", "write_beside_an_operator", "operators_in_a_region",
+           "addresses_in_a_region", "used_by_handlers", "used_by_destructors", "printed",
+           "given_away", "of_rare_types")
+
+
+@needs_tripwire
+@pytest.mark.parametrize("case", CORNERS)
+def test_corners_of_programs_print_the_same(case):
+    """Tensors are used beside other threads, in parallel regions, at the end, and by address."""
+    environ = {"OMP_NUM_THREADS": "2"}
+    expected = run(case, program="corners", **environ)
+    assert expected.returncode == 0, expected.stderr
+    for more in ({}, {"TIDEPOOL_CHAOS": "op"}):
+        done = run(case, program="corners", LD_PRELOAD=str(SHIM), TIDEPOOL_BUDGET="1GiB",
+                   **environ, **more)
+        check(done, expected)

@@ -1,5 +1,6 @@
 """What a job says about its memory while it runs reaches the plugin, and errors come back."""
 
+import os
 import sys
 import threading
 import time
@@ -53,7 +54,7 @@ for wrong in ("8gib", 0):
 def test_budgets_that_threads_set_at_once_are_remembered_as_the_plugin_has_them(monkeypatch):
     in_force, remembered = [], []
 
-    class Job(SimpleNamespace):
+    class Limit(_control.Limit):
         def __setattr__(self, name: str, value: int) -> None:
             remembered.append(value)
 
@@ -63,7 +64,9 @@ def test_budgets_that_threads_set_at_once_are_remembered_as_the_plugin_has_them(
 
     plugin = SimpleNamespace(statistics=lambda: {"cpu": {"budget_bytes": 1 << 30}},
                              set_limit=set_limit)
-    job = Job(plugin=plugin, settings=SimpleNamespace(device="cpu"), limit_lock=threading.Lock())
+    job = SimpleNamespace(plugin=plugin, settings=SimpleNamespace(device="cpu"), limits=[Limit()],
+                          limit_lock=threading.Lock())
+    remembered.clear()
     monkeypatch.setattr(_control, "_attached_job", lambda: job)
 
     def change(first: int) -> None:
@@ -78,6 +81,40 @@ def test_budgets_that_threads_set_at_once_are_remembered_as_the_plugin_has_them(
     assert len(remembered) == 100 and remembered == in_force
 
 
+def test_of_blocks_that_overlap_the_one_that_began_last_holds(monkeypatch):
+    in_force = []
+    plugin = SimpleNamespace(statistics=lambda: {"cpu": {"budget_bytes": 1 << 30}},
+                             set_limit=in_force.append)
+    job = SimpleNamespace(plugin=plugin, settings=SimpleNamespace(device="cpu"), pid=os.getpid(),
+                          limits=[_control.Limit()], limit_lock=threading.Lock())
+    monkeypatch.setattr(_control, "_attached_job", lambda: job)
+    first, second = tidepool.budget(1000), tidepool.budget(2000)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert in_force[-1] == 2000
+    second.__exit__(None, None, None)
+    assert in_force[-1] == 2**63 and len(job.limits) == 1
+
+
+def test_a_budget_beyond_all_memory_is_none(monkeypatch):
+    in_force = []
+    plugin = SimpleNamespace(statistics=lambda: {"cpu": {"budget_bytes": 1 << 30}},
+                             set_limit=in_force.append)
+    job = SimpleNamespace(plugin=plugin, settings=SimpleNamespace(device="cpu"),
+                          limits=[_control.Limit()], limit_lock=threading.Lock())
+    monkeypatch.setattr(_control, "_attached_job", lambda: job)
+    assert tidepool.set_budget(2**64 + 4096) == 1 << 30
+    assert in_force == [2**63]
+
+
+def test_what_is_no_tensor_and_no_function_is_refused():
+    with pytest.raises(TypeError, match="expected tensors, got list"):
+        tidepool.keep([])
+    with pytest.raises(TypeError, match="expected a function"):
+        tidepool.on_pressure("not callable")
+
+
 def test_nothing_is_evicted_in_a_block_also_if_it_raises(installation, tmp_path):
     code = """
 try:
@@ -90,7 +127,7 @@ except KeyError:
 
 
 def test_without_tidepool_only_a_budget_is_refused():
-    with tidepool.no_eviction(), tidepool.keep(None) as kept:
+    with tidepool.no_eviction(), tidepool.keep() as kept:
         pass
     kept.release()
     with pytest.raises(tidepool.AttachError, match="not attached"):

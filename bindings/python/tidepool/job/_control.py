@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..settings import _settings, _sizes
 from . import _inner_tensors
+from ._limit import NO_LIMIT, Limit
 from ._plugin import AttachError
 from ._steps import Pressure
 
 if TYPE_CHECKING:
     from ._job import Job
 
-_NO_LIMIT = 2**63  # more than any budget
 # The job has called enable() in a run of `tidepool verify` that has no Tidepool: what it asks for
 # gets an answer all the same.
 enabled_in_plain_run = False
@@ -86,8 +86,14 @@ def keep(*tensors: Any) -> Kept:
     done.
 
     Raises:
+        TypeError: something else was given.
         torch.OutOfMemoryError: they do not fit the budget together.
     """
+    if tensors:
+        import torch
+        for each in tensors:
+            if not isinstance(each, torch.Tensor):
+                raise TypeError(f"keep: expected tensors, got {type(each).__name__}")
     return Kept(_current(), tensors)
 
 
@@ -129,7 +135,12 @@ def on_pressure(callback: Callable[[Pressure], object]) -> Callable[[], None]:
 
     Returns:
         A function that ends this.
+
+    Raises:
+        TypeError: it is no function.
     """
+    if not callable(callback):
+        raise TypeError(f"on_pressure: expected a function, got {callback!r}")
     job = _current()
     if job is None or job.steps is None:
         return lambda: None
@@ -172,24 +183,37 @@ def set_budget(size: str | int | None) -> int:
     """
     job = _attached_job()
     if job is None:
-        return _NO_LIMIT if size is None else _bytes(str(size), "cpu")
+        return NO_LIMIT if size is None else _bytes(str(size), "cpu")
     budgets = [device["budget_bytes"] for device in job.plugin.statistics().values()]
-    wanted = _NO_LIMIT if size is None else _bytes(str(size), job.settings.device)
+    wanted = NO_LIMIT if size is None else _bytes(str(size), job.settings.device)
     with job.limit_lock:
         job.plugin.set_limit(wanted)
-        job.limit_bytes = wanted
+        job.limits[-1].size = wanted
     return min([wanted, *budgets])
 
 
 @contextlib.contextmanager
 def budget(size: str | int) -> Iterator[int]:
-    """Have another budget in a block, as by `set_budget`; afterwards the one from before it."""
+    """Have another budget in a block, as by `set_budget`; afterwards the one from before it.
+
+    Where blocks of several threads overlap, that of the one that has begun last of those that have
+    not ended holds.
+    """
     job = _attached_job()
-    before = job.limit_bytes if job else None
-    try:  # the handler of a signal may raise as it has been set
+    if job is None:
         yield set_budget(size)
+        return
+    wanted = _bytes(str(size), job.settings.device)
+    block = Limit(job.limits[-1].size)
+    with job.limit_lock:
+        job.limits.append(block)
+    try:  # the handler of a signal may raise as it has been set
+        yield set_budget(wanted)
     finally:
-        set_budget(before)
+        with job.limit_lock:
+            job.limits.remove(block)
+            if job.pid == os.getpid():
+                job.plugin.set_limit(job.limits[-1].size)
 
 
 def _current() -> Job | None:
@@ -217,6 +241,6 @@ def _bytes(text: str, device: str) -> int:
 
         memory = torch.cuda.mem_get_info()[1]
     try:
-        return _sizes.parse_positive_size(text, memory)
+        return min(_sizes.parse_positive_size(text, memory), NO_LIMIT)
     except ValueError as error:
         raise _settings.SettingsError(f"budget {text!r}: {error}") from None

@@ -32,6 +32,7 @@ from ..report import places
 from ..settings import _catalog, _settings, _sizes, _trace_file
 from ..trust import _operator_source, _trust
 from . import _live, _outputs, _plugin, _processes, _stats_file, _steps
+from ._limit import Limit
 
 
 class Job:
@@ -49,8 +50,9 @@ class Job:
         self.trust: _trust.Trust | None = None  # where operators of the job's may be replayed
         self.steps: _steps.Steps | None = None  # likewise
         self.graphs: _compiled_calls.Graphs | None = None  # where calls of them are recorded
-        self.limit_bytes: int | None = None  # the budget that the job has set since, if it has
-        self.limit_lock = threading.Lock()  # it and the plugin's change together
+        # The budgets that the job has set since, of blocks that have not ended; the last one holds.
+        self.limits = [Limit()]
+        self.limit_lock = threading.Lock()  # they and the plugin's change together
 
     def show(self) -> None:
         """Show this process in `tidepool top`, where that is possible."""

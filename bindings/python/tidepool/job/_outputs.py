@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ..settings import _trace_file
+from ..settings import _places, _trace_file
 from ..settings._settings import Settings, SettingsError
 from . import _stats_file
 
@@ -26,5 +26,9 @@ def check(settings: Settings, prefix: str = "", keys: Iterable[str] = tuple(_KIN
     """
     for key in keys:
         path, (kind, may_replace) = getattr(settings, key), _KINDS[key]
-        if path is not None and not may_replace(Path(os.path.abspath(path))):
+        if path is None:
+            continue
+        if problem := _places.obstacle(path):
+            raise SettingsError(f"{prefix}{key} {path!r}: {problem}")
+        if not may_replace(Path(os.path.abspath(path))):
             raise SettingsError(f"{prefix}{key} {path!r}: exists and is no {kind}")

@@ -18,7 +18,10 @@ from pathlib import Path
 from . import _live
 
 FIRST_VARIABLE = "TIDEPOOL_FIRST_PROCESS"  # its number and when it started
-_MOST = ("_peak_bytes", "budget_bytes", "limit_bytes")  # these are not summed
+# These are not summed: of the first ones the greatest counts, and the others are shares, of which
+# it is the mean over what they are shares of.
+_MOST = ("_peak_bytes", "budget_bytes", "limit_bytes", "longest_plan", "_error_most")
+_SHARES = {"foreseen_time_error": "foreseen_steps", "foreseen_bytes_error": "foreseen_steps"}
 
 
 def join(environ: MutableMapping[str, str]) -> str | None:
@@ -74,9 +77,16 @@ def together(processes: list[dict]) -> dict:
 
 
 def _add(sums: dict, values: dict) -> None:
+    for key, whole in _SHARES.items():
+        if key in values:
+            before, more = sums.get(whole, 0), values.get(whole, 0)
+            mean = before * sums.get(key, 0) + more * values[key]
+            sums[key] = mean / (before + more) if before + more else 0
     for key, value in values.items():
         if isinstance(value, dict):
             _add(sums.setdefault(key, {}), value)
+        elif key in _SHARES:
+            continue
         elif isinstance(value, int | float) and not isinstance(value, bool):
             before = sums.get(key, 0)
             sums[key] = max(before, value) if key.endswith(_MOST) else before + value

@@ -31,7 +31,7 @@ class StatsFile:
     def __init__(self, path: str, environ: MutableMapping[str, str]) -> None:
         """Take a file name; raise OSError where the folder cannot be written."""
         self.job = environ.setdefault(OWNER_VARIABLE, new_job())
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(os.path.realpath(path))
         with _folder_lock(self.path.parent):
             if _is_taken(self.path, self.job):
                 self.path = self.path.with_name(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..probe._replay import PROGRAM
-from ..settings import _sizes
+from ..settings import _places, _sizes
 from . import energy, plan_file
 from .graph import Graph, GraphError, graphs_of
 from .solution import Limits, Solution
@@ -82,6 +82,8 @@ def add_parser(commands, shape) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Find the plans; return the exit status."""
     try:
+        if problem := _places.obstacle(parsed.output):
+            raise _Failure(f"{parsed.output}: {problem}")
         if not plan_file.may_replace(parsed.output):
             raise _Failure(f"{parsed.output}: exists and is no plan file")
         if not os.access(parsed.output.parent, os.W_OK | os.X_OK):

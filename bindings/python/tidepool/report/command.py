@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..probe._replay import PROGRAM
 from ..probe._simulation import Point, Simulation, SimulationError
-from ..settings import _sizes
+from ..settings import _places, _sizes
 from . import history, page, recording, views
 from .trace_reader import Trace, TraceError, cut_after_steps, read_trace
 
@@ -24,8 +24,10 @@ _CURVE_EVENTS = 40_000  # of a long trace the curve is that of its first steps
 
 def main(trace: Path, output: Path | None, budget: str | None) -> int:
     """Write the report; return the exit status."""
-    output = output or trace.with_name(f"{_ENDINGS.sub('', trace.name) or 'job'}.html")
     try:
+        if not trace.name:
+            raise ValueError(f"{str(trace)!r}: expected a trace or a recording")
+        output = output or trace.with_name(f"{_ENDINGS.sub('', trace.name) or 'job'}.html")
         _check(output, budget)
         recorded = recording.is_recording(trace)
         content = make_recorded(trace, budget, say) if recorded else make(trace, budget, say)
@@ -40,11 +42,13 @@ def main(trace: Path, output: Path | None, budget: str | None) -> int:
 
 def _check(output: Path, budget: str | None) -> None:
     """Raise ValueError for what would be wrong after minutes only."""
+    if problem := _places.obstacle(output):
+        raise ValueError(f"-o {str(output)!r}: {problem}")
     if output.exists() and (output.is_dir() or not _is_page(output)):
         raise ValueError(f"-o {str(output)!r}: exists and is no page")
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise ValueError(f"-o {str(output)!r}: cannot write there")
-    if budget:
+    if budget is not None:
         _size_of(budget, 1 << 40)
 
 

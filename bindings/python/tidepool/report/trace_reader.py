@@ -93,7 +93,10 @@ def read_trace(path: Path) -> Trace:
         raise TraceError(f"{path}: " + ("the trace has no operators" if number else "is empty"))
     if not trace.steps:
         trace.steps = 1
-    _find_results(trace)
+    try:
+        _find_results(trace)
+    except LookupError:
+        raise TraceError(f"{path}: it releases a storage that it does not have") from None
     _find_gradients(trace)
     return trace
 

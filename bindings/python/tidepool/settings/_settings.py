@@ -186,6 +186,9 @@ def resolve(arguments: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     for key, value in arguments.items():
         if value is not None:
             given[key] = (key, str(value).strip())
+    for key in ("trace", "record", "plan", "offload"):  # of which C++ is told in UTF-8
+        if key in given and any("\ud800" <= letter <= "\udfff" for letter in given[key][1]):
+            raise _wrong(*given[key], "expected a path in UTF-8")
     return _check(given)
 
 
@@ -367,7 +370,7 @@ def _flag(given: Mapping, key: str) -> bool:
 
 def _positive(source: tuple[str, str]) -> int:
     origin, text = source
-    if not re.fullmatch(r"[0-9]+", text) or int(text) == 0:
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) == 0:
         raise _wrong(origin, text, f"expected {EXPECTED['NUMBER']}")
     return int(text)
 

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 
 _FORMAT = 1
@@ -61,7 +62,7 @@ def read(path: Path) -> tuple[str, dict[str, Checked]]:
         whole = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TrustFileError(f"cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise TrustFileError("is no trust file, or a damaged one") from None
     content = whole.get("tidepool_trust") if isinstance(whole, dict) else None
     if not isinstance(content, dict):
@@ -71,7 +72,20 @@ def read(path: Path) -> tuple[str, dict[str, Checked]]:
     if whole.get("digest") != _digest(content):
         raise TrustFileError("is damaged, or was changed by hand (to trust an operator "
                              "unchecked, give --replay)")
-    return content["torch"], {name: Checked(**each) for name, each in content["operators"].items()}
+    try:
+        return str(content["torch"]), {name: _checked(each)
+                                       for name, each in content["operators"].items()}
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise TrustFileError(f"has wrong fields: {error}") from None
+
+
+def _checked(fields: Mapping) -> Checked:
+    """Return what a file says of an operator; raise TypeError if a field is missing or wrong."""
+    found = Checked(**fields)
+    for each in dataclass_fields(Checked):
+        if type(getattr(found, each.name)) is not type(getattr(Checked(), each.name)):
+            raise TypeError(f"{each.name} is {getattr(found, each.name)!r}")
+    return found
 
 
 def checked_path(text: str) -> str:
