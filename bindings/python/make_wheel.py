@@ -28,7 +28,8 @@ PROGRAMS = FORWARDING | {"libtidepool_pluggable.so", "tidepool-replay"}
 ELSEWHERE = re.compile(r"(ld-linux-x86-64|libc|libm|libgcc_s|libstdc\+\+|libz|"
                        r"libtorch_cpu|libc10|libc10_cuda|libcudart)\.so[.\d]*")
 EXPORTED = re.compile(r"tidepool_\w+|pthread_create|__libc_start_main")
-FORWARDED = re.compile(r"_ZNK?(5torch|2at7Context|2at10TensorBase|3c1017set_default_dtype)\w+")
+FORWARDED = re.compile(r"_ZNK?(5torch|2at7Context|2at10TensorBase|2at5print|2at\d+toDLPack|"
+                       r"3c1017set_default_dtype|3c10lsERSoRKNS_6IValue)\w+")
 
 
 def make(folder: Path, build: Path, *settings: str) -> Path:

@@ -51,6 +51,24 @@ def storage_of(value):
     return value if isinstance(value, int) else 0
 
 
+def test_an_out_of_memory_error_keeps_pytorchs_class(plugin, monkeypatch):
+    class Compiled:
+        def __call__(self, inputs):
+            raise RuntimeError(inputs[0])
+
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    monkeypatch.setitem(sys.modules, "torch",
+                        types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError))
+    _compiled.wrap_graphs(types.SimpleNamespace(CompiledFxGraph=Compiled), plugin, storage_of)
+    with pytest.raises(OutOfMemoryError, match="16 KiB"):
+        Compiled()(["out of memory: 16 KiB were asked for"])
+    with pytest.raises(RuntimeError, match="another") as raised:
+        Compiled()(["another error"])
+    assert raised.type is RuntimeError
+
+
 def test_a_graph_runs_in_a_region_after_its_inputs_are_marked(plugin):
     class Compiled:
         def __call__(self, inputs, fails=False):

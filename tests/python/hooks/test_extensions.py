@@ -23,6 +23,7 @@ def filled(name):
     module.gelu = torch._C._nn.gelu  # as pybind11's functions are, it says that it takes a Tensor
     module.length = len
     module.Kind = dict
+    module.Holder = type("Holder", (), {"__module__": name, "w": property(len, torch._C._nn.gelu)})
     module.inner = types.ModuleType(name + ".inner")
     module.inner.gelu = torch._C._nn.gelu
     module.other = types.ModuleType("elsewhere")
@@ -59,6 +60,16 @@ try:
     new.gelu([x, {"k": x}])
 except TypeError:
     seen["nested"] = list(plugin.calls)
+plugin.calls.clear()
+try:
+    new.Holder().w = x
+except TypeError:  # the function that stands for a setter
+    seen["attribute"] = list(plugin.calls)
+_extensions.CPP_FUNCTION = "GeluBackward0"
+result = new.gelu(torch.ones(2, requires_grad=True))
+plugin.calls.clear()
+result.sum().backward()
+seen["gradient"] = list(plugin.calls)
 print(json.dumps(seen))
 """
 CALLED = ["written", "enter", "leave"]
@@ -91,3 +102,11 @@ def test_pytorchs_own_are_left_alone(seen):
 def test_what_is_given_counts_as_written(seen):
     assert seen["parameter"] == CALLED
     assert seen["nested"] == ["written", *CALLED]  # also within lists, and in a call that fails
+
+
+def test_what_an_attribute_is_set_to_stays(seen):
+    assert seen["attribute"] == ["escape", "enter", "leave"]
+
+
+def test_gradients_that_reach_a_function_of_its_are_handed_out(seen):
+    assert seen["gradient"] == ["written"]

@@ -1,5 +1,6 @@
 """No file of a user's is replaced by one of Tidepool's, however its path was given."""
 
+import os
 import sys
 
 import pytest
@@ -22,6 +23,16 @@ def test_only_what_tidepool_has_written_is_replaced(tmp_path, key):
     path.write_text("import torch\n")
     with pytest.raises(_settings.SettingsError, match=f"{key} '.*': exists and is no {kind}"):
         _outputs.check(settings)
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_nothing_but_a_file_is_replaced(tmp_path, key):
+    os.mkfifo(tmp_path / "pipe")
+    for path, said in ((tmp_path / "pipe", "no regular file"), ("/dev/null", "of the system"),
+                       (tmp_path / ("x" * 300), "cannot be a file's path")):
+        settings = _settings.resolve({"budget": "1GiB", "device": "cpu", key: path}, {})
+        with pytest.raises(_settings.SettingsError, match=said):
+            _outputs.check(settings)
 
 
 def test_a_recording_that_another_process_begins_is_one(tmp_path):

@@ -57,6 +57,15 @@ def test_several_processes_are_summed_but_for_peaks():
         "root_bytes": {"escaped": 5, "layout": 2}}}
 
 
+def test_of_shares_the_mean_counts_and_of_maxima_the_greatest():
+    told = [{"cpu": {"foreseen_steps": steps, "foreseen_time_error": error, "longest_plan": longest,
+                     "foreseen_bytes_error_most": error}}
+            for steps, error, longest in ((1, 0.5, 5), (3, 0.1, 7), (0, 0.0, 6))]
+    found = _processes.together(told)["cpu"]
+    assert found.pop("foreseen_time_error") == pytest.approx(0.2)
+    assert found == {"foreseen_steps": 4, "longest_plan": 7, "foreseen_bytes_error_most": 0.5}
+
+
 def test_a_launcher_does_nothing():
     assert _processes.did_something(DEVICES)
     assert not _processes.did_something({"cpu": {"evictions": 0, "reserved_peak_bytes": 0}})

@@ -291,6 +291,7 @@ def test_what_goes_wrong_is_said(tmp_path, capsys):
     (["--budget", "abc%"], "--budget 'abc%': expected"),
     (["--budget", "inf%"], "--budget 'inf%': expected"),
     (["--budget", "0"], "--budget '0': expected more than zero"),
+    (["--budget", ""], "--budget '': expected a size"), (["-o", "/dev/null"], "of the system"),
     (["--budget", "8gb"], "--budget '8gb': unknown unit"),
     (["-o", "no/such/page.html"], "cannot write there"),
     (["-o", "script.py"], "exists and is no page")])

@@ -95,6 +95,13 @@ def test_conf_keys_are_moved(before, after, moved):
 @pytest.mark.parametrize("environ, parts", [
     ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "4:2"}, ["'4:2'", "FIRST:LAST"]),
     ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "0"}, ["'0'", "from 1"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_PAGE": "3"}, ["TIDEPOOL_PAGE '3'", "power of two"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_PAGE": "12KiB"}, ["'12KiB'", "power of two"]),
+    ({"TIDEPOOL_BUDGET": "1"}, ["TIDEPOOL_BUDGET '1'", "a page at least (4 KiB)"]),
+    ({"TIDEPOOL_BUDGET": "100000TiB"}, ["'100000TiB'", "16 TiB at most"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_LIMIT_DEPTH": "9" * 5000}, ["whole number"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_LIMIT_DEPTH": "4294967296"}, ["whole number"]),
+    ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_OFFLOAD": "file:/\udc80:1GiB"}, ["path in UTF-8"]),
     ({"TIDEPOOL_TRACE": "x", "TIDEPOOL_TRACE_STEPS": "1:2:3"}, ["'1:2:3'"]),
     ({"TIDEPOOL_BUDGET": "1GiB", "TIDEPOOL_TRACE_STEPS": "3"},
      ["TIDEPOOL_TRACE_STEPS '3'", "expected the setting trace with it"]),

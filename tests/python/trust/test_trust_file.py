@@ -38,6 +38,22 @@ def test_anything_else_is_refused(file, spoil, said):
         _settings.resolve({"budget": "1GiB", "device": "cpu", "trust": str(file)}, {})
 
 
+@pytest.mark.parametrize("operators", [
+    {"mylib::op": {"calls": "3"}}, {"mylib::op": {"unknown": 1}}, {"mylib::op": None}, [1]])
+def test_a_file_with_wrong_fields_is_refused(file, operators):
+    content = {"format": 1, "torch": "2.15.0", "operators": operators}
+    file.write_text(json.dumps({"tidepool_trust": content,
+                                "digest": _trust_file._digest(content)}))
+    with pytest.raises(_trust_file.TrustFileError, match="wrong fields"):
+        _trust_file.read(file)
+
+
+def test_a_file_nested_beyond_measure_is_refused(file):
+    file.write_text("[" * 100_000)
+    with pytest.raises(_trust_file.TrustFileError, match="no trust file"):
+        _trust_file.read(file)
+
+
 def test_only_trust_files_are_replaced(file, tmp_path):
     other = tmp_path / "other"
     other.write_text("mine")

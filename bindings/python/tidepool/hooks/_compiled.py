@@ -62,6 +62,21 @@ def wrap_graphs(module, plugin: _plugin.Plugin, storage_of,
         kind.__call__ = _running(original, plugin, storage_of)
         if graphs is not None and name == JUST_IN_TIME:
             kind.__call__ = _recording(original, kind.__call__, graphs)
+        kind.__call__ = _as_pytorchs_error(kind.__call__)
+
+
+def _as_pytorchs_error(original):
+    """Give an out-of-memory error PyTorch's class, which kernels in C++ that need memory lose."""
+    @functools.wraps(original)
+    def call(self, inputs, *args, **kwargs):
+        try:
+            return original(self, inputs, *args, **kwargs)
+        except RuntimeError as error:
+            if type(error) is not RuntimeError or not str(error).startswith("out of memory: "):
+                raise
+            raise sys.modules["torch"].OutOfMemoryError(str(error)) from error
+
+    return call
 
 
 def _recording(original, otherwise, graphs: _compiled_calls.Graphs):

@@ -2,9 +2,10 @@
 
 `torch.utils.cpp_extension` builds such modules, and packages bring them, with pybind11's
 `PYBIND11_MODULE`. Nothing is known of what a function does with the bytes: what it is given is
-there, counts as written, and stays, and what its operators make stays. An object may also keep
-what its methods are given, so that this stays for good. Registered as an operator
-(`TORCH_LIBRARY`), a function would leave its operands evictable.
+there, counts as written, and stays, and what its operators make stays. So are the gradients that
+reach a function of autograd in C++ which it has left in the graph. An object may also keep what its
+methods are given and its attributes are set to, so that this stays for good. Registered as an
+operator (`TORCH_LIBRARY`), a function would leave its operands evictable.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import types
 
 from ._callers import call_as_caller, hide_from_compiler
 from ._readers import hand_out
+
+CPP_FUNCTION = "CppFunction"  # the class of nodes that are none of PyTorch's
 
 
 def follow_extensions(plugin, torch, storage_of) -> None:
@@ -39,9 +42,11 @@ def follow_extensions(plugin, torch, storage_of) -> None:
 
     def wrap_class(kind: type) -> None:
         for name, value in tuple(vars(kind).items()):
-            function = getattr(value, "__func__", value)
-            if _is_native_and_given_tensors(function):
-                call = wrapped(function, keeps=True)
+            if isinstance(value, property) and _is_native_and_given_tensors(value.fset):
+                call = wrapped(value.fset, keeps=True)
+                setattr(kind, name, property(value.fget, call, value.fdel, value.__doc__))
+            elif _is_native_and_given_tensors(value):
+                call = wrapped(getattr(value, "__func__", value), keeps=True)
                 setattr(kind, name, staticmethod(call) if isinstance(value, staticmethod) else call)
 
     @functools.wraps(execute)
@@ -65,13 +70,23 @@ def handing_out(original, plugin, torch, storage_of, keeps: bool = True):
     """
     leaves = torch.utils._pytree.tree_leaves
 
-    @functools.wraps(original)
-    def call(*args, **kwargs):
-        for each in leaves((args, kwargs)):
+    def give(values) -> None:
+        for each in leaves(values):
             if storage := storage_of(each):
                 hand_out(plugin, torch, each, storage, keeps)
+
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        give((args, kwargs))
         with plugin.region():
-            return call_as_caller(original, *args, **kwargs)
+            result = call_as_caller(original, *args, **kwargs)
+        if type(result) is not torch.Tensor and not isinstance(result, tuple | list | dict):
+            return result
+        made = {each.grad_fn for each in leaves(result) if isinstance(each, torch.Tensor)}
+        for node in made:
+            if type(node).__name__ == CPP_FUNCTION:
+                node.register_prehook(give)
+        return result
 
     return call
 
@@ -82,6 +97,7 @@ def is_given_tensors(function) -> bool:
 
 
 def _is_native_and_given_tensors(value) -> bool:
+    value = getattr(value, "__func__", value)
     return isinstance(value, types.BuiltinFunctionType) and is_given_tensors(value)
 
 

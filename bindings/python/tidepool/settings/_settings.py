@@ -43,6 +43,9 @@ from ._catalog import (
 from ._policies import OLD_POLICIES
 
 _PARTS = 10**9  # a device's memory, while its size is not known
+_LEAST_PAGE = 4096
+_MOST_BYTES = 16 << 40  # of an arena
+_MOST_NUMBER = 2**32 - 1
 
 
 class SettingsError(ValueError):
@@ -242,7 +245,19 @@ def _check(given: Mapping[str, tuple[str, str]]) -> Settings:
         raise _wrong(*given["trust" if settings.trust else "replay"], "only on cpu so far")
     if device == "cpu" and settings.allocator != "arena":
         raise _wrong(*given["allocator"], "on cpu expected arena, or device cuda")
+    _check_sizes(given, settings)
     return settings
+
+
+def _check_sizes(given: Mapping[str, tuple[str, str]], settings: Settings) -> None:
+    """Raise SettingsError for sizes with which no memory could be had: before a job has begun."""
+    page, budget = settings.entries.get("page_bytes", _LEAST_PAGE), settings.budget_bytes
+    assert isinstance(page, int)
+    least, one, most = map(_sizes.format_size, (_LEAST_PAGE, page, _MOST_BYTES))
+    if page < _LEAST_PAGE or page & (page - 1):
+        raise _wrong(*given["page"], f"expected a power of two, at least {least}")
+    if "budget" in given and budget > 0 and not page <= budget <= _MOST_BYTES:
+        raise _wrong(*given["budget"], f"expected a page at least ({one}), and {most} at most")
 
 
 def _entries(given: Mapping) -> dict[str, object]:
@@ -370,7 +385,7 @@ def _flag(given: Mapping, key: str) -> bool:
 
 def _positive(source: tuple[str, str]) -> int:
     origin, text = source
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) == 0:
+    if not re.fullmatch(r"0*[0-9]{1,10}", text) or not 0 < int(text) <= _MOST_NUMBER:
         raise _wrong(origin, text, f"expected {EXPECTED['NUMBER']}")
     return int(text)
 
