@@ -152,8 +152,7 @@ static void* forward(const char* name, _Atomic(Function)* known, int kind, void*
   }
 CALLS(FORWARD)
 
-// ---- functions that read one of their arguments by its address, or give it away
-// -------------------
+// ---- readers of one tensor ----------------------------------------------------------------------
 
 // X(identifier, symbol, kind, which argument is the tensor, whether who gets the address may write)
 #define TENSOR_READERS(X)                                                                        \
