@@ -80,7 +80,18 @@ def test_enable_refuses_what_it_cannot_do(installation, importable):
     done = installation.run(sys.executable, "-c", changed, check=1, TIDEPOOL_BUDGET="2GiB",
                             **importable)
     assert "already attached with budget 2 GiB" in done.stderr
+    assert "cannot change budget_bytes from 2147483648 to 1073741824" in done.stderr
     installation.run(sys.executable, "-c", changed, check=0, TIDEPOOL_BUDGET="1GiB", **importable)
+
+
+def test_a_statistics_file_that_cannot_be_written_at_the_end_is_named(
+        installation, importable, tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    code = (f"import shutil, tidepool; tidepool.enable(budget='1GiB', stats='{folder}/s.json'); "
+            f"import torch; shutil.rmtree('{folder}')")
+    done = installation.run(sys.executable, "-c", code, check=0, **importable)
+    assert f"statistics file '{folder}/s.json' cannot be written: No such file" in done.stderr
 
 
 def test_a_plugin_for_another_cuda_is_refused_with_advice(installation, importable, tmp_path):

@@ -98,9 +98,12 @@ def _check_attached(job, settings) -> None:
 
     if job.pid != os.getpid():
         raise AttachError("a forked child has no budget of its own, and gets none by enable()")
-    if job.settings != settings.as_resolved_before(job.settings):
+    wanted = settings.as_resolved_before(job.settings)
+    changed = [f"{key} from {value!r} to {getattr(wanted, key)!r}"
+               for key, value in vars(job.settings).items() if value != getattr(wanted, key)]
+    if changed:
         raise AttachError(f"already attached with {job.settings.describe()}: enable() cannot "
-                          f"change that to {settings.describe()}")
+                          f"change {' or '.join(changed)}")
 
 
 def stats() -> dict:

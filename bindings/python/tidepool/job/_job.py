@@ -82,9 +82,15 @@ class Job:
                     say(summary_of_all(self.settings, devices, others))
                     self._say_uncalled(alone=not others)
             if self.stats_file:
-                self.stats_file.write(content)
+                self._write_stats(self.stats_file, content)
         except Exception as error:  # at exit there is nobody left to handle it
             say(f"no summary: {type(error).__name__}: {error}")
+
+    def _write_stats(self, file: _stats_file.StatsFile, content: dict) -> None:
+        try:
+            file.write(content)
+        except OSError as error:
+            say(f"statistics file {str(file.path)!r} cannot be written: {error.strerror}")
 
     def _say_uncalled(self, alone: bool) -> None:
         """Name operators that a user has named and no call had; other processes may have some."""
