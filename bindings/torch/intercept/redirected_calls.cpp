@@ -7,9 +7,14 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/intercept/future_storages.h"
@@ -76,25 +81,55 @@ const Redirection kRedirections[] = {
     {"ncclGroupEnd", reinterpret_cast<void*>(&end_nccl_group), For::kCuda},
 };
 
+// What stands in for a function of PyTorch's or NCCL's; nullptr: nothing does.
+void* replacement_of(const char* name) {
+  for (const Redirection& each : kRedirections) {
+    if (each.device == (host_is_foreign() ? For::kCpu : For::kCuda)) continue;
+    if (std::strcmp(name, each.name) == 0) return each.target;
+  }
+  return host_is_foreign() ? counting_nccl_call(name) : nullptr;
+}
+
 // The functions that a library calls in others, as its dynamic section lists them.
 struct Calls {
-  const ElfW(Rela) * slots = nullptr;
-  size_t slot_bytes = 0;
+  std::span<const ElfW(Rela)> by_stub;  // the linker has made stubs for these
+  std::span<const ElfW(Rela)> others;   // among much else; compiled with -fno-plt, all are here
   const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
 };
 
 Calls calls_of(const dl_phdr_info& library, const ElfW(Phdr) & dynamic) {
   Calls calls;
+  const ElfW(Rela)* by_stub = nullptr;
+  const ElfW(Rela)* others = nullptr;
+  size_t stub_bytes = 0, other_bytes = 0;
   const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(library.dlpi_addr + dynamic.p_vaddr);
   for (; entry->d_tag != DT_NULL; ++entry) {
     const auto address = entry->d_un.d_ptr;
-    if (entry->d_tag == DT_JMPREL) calls.slots = reinterpret_cast<const ElfW(Rela)*>(address);
-    if (entry->d_tag == DT_PLTRELSZ) calls.slot_bytes = entry->d_un.d_val;
+    if (entry->d_tag == DT_JMPREL) by_stub = reinterpret_cast<const ElfW(Rela)*>(address);
+    if (entry->d_tag == DT_PLTRELSZ) stub_bytes = entry->d_un.d_val;
+    if (entry->d_tag == DT_RELA) others = reinterpret_cast<const ElfW(Rela)*>(address);
+    if (entry->d_tag == DT_RELASZ) other_bytes = entry->d_un.d_val;
     if (entry->d_tag == DT_SYMTAB) calls.symbols = reinterpret_cast<const ElfW(Sym)*>(address);
     if (entry->d_tag == DT_STRTAB) calls.names = reinterpret_cast<const char*>(address);
   }
+  if (calls.symbols == nullptr || calls.names == nullptr) return calls;
+  if (by_stub != nullptr) calls.by_stub = {by_stub, stub_bytes / sizeof(ElfW(Rela))};
+  if (others != nullptr) calls.others = {others, other_bytes / sizeof(ElfW(Rela))};
   return calls;
+}
+
+// Puts a function's address into a slot. `is_fixed`: the loader has made its page read-only.
+void fill_slot(uintptr_t place, void* target, bool is_fixed) {
+  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  auto* const page = reinterpret_cast<void*>(place & ~(page_bytes - 1));
+  if (is_fixed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
+    std::fprintf(stderr, "tidepool: calls of a library cannot be redirected: %s\n",
+                 std::strerror(errno));
+    return;
+  }
+  __atomic_store_n(reinterpret_cast<void**>(place), target, __ATOMIC_RELEASE);
+  if (is_fixed) mprotect(page, page_bytes, PROT_READ);
 }
 
 int redirect(dl_phdr_info* library, size_t, void* own) {
@@ -110,21 +145,15 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
   }
   if (dynamic == nullptr) return 0;
   const Calls calls = calls_of(*library, *dynamic);
-  if (calls.slots == nullptr || calls.symbols == nullptr || calls.names == nullptr) return 0;
-  for (size_t k = 0; k < calls.slot_bytes / sizeof(ElfW(Rela)); ++k) {
-    const ElfW(Rela) & slot = calls.slots[k];
-    if (ELF64_R_TYPE(slot.r_info) != R_X86_64_JUMP_SLOT) continue;
-    const ElfW(Sym) & symbol = calls.symbols[ELF64_R_SYM(slot.r_info)];
-    const uintptr_t place = library->dlpi_addr + slot.r_offset;
-    if (place >= fixed_begin && place < fixed_end) continue;
-    for (const Redirection& each : kRedirections) {
-      if (each.device == (host_is_foreign() ? For::kCpu : For::kCuda)) continue;
-      if (std::strcmp(calls.names + symbol.st_name, each.name) != 0) continue;
-      __atomic_store_n(reinterpret_cast<void**>(place), each.target, __ATOMIC_RELEASE);
-    }
-    if (!host_is_foreign()) continue;
-    if (void* const counting = counting_nccl_call(calls.names + symbol.st_name)) {
-      __atomic_store_n(reinterpret_cast<void**>(place), counting, __ATOMIC_RELEASE);
+  for (const auto& slots : {calls.by_stub, calls.others}) {
+    for (const ElfW(Rela) & slot : slots) {
+      const auto type = ELF64_R_TYPE(slot.r_info);
+      if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
+      const ElfW(Sym) & symbol = calls.symbols[ELF64_R_SYM(slot.r_info)];
+      void* const target = replacement_of(calls.names + symbol.st_name);
+      if (target == nullptr) continue;
+      const uintptr_t place = library->dlpi_addr + slot.r_offset;
+      fill_slot(place, target, place >= fixed_begin && place < fixed_end);
     }
   }
   return 0;

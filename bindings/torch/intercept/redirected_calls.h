@@ -14,8 +14,8 @@
 
 namespace tidepool::torch_glue {
 
-// Puts the replacements in the place of the originals in every library that is loaded by now.
-// Libraries that the loader has made read-only, which PyTorch's own are not, keep the originals.
+// Puts the replacements in the place of the originals in every library that is loaded by now, also
+// in one whose table of functions the loader has made read-only (linked with -z now).
 // Called once, when Tidepool attaches.
 void redirect_calls();
 

@@ -1,9 +1,14 @@
 """Storages that only Python holds: whoever takes their bytes away needs Python's lock for it."""
 
 import sys
+from pathlib import Path
 
 import harness
 import pytest
+import torch
+
+VERSION = "_".join(torch.__version__.split(".")[:2])
+LIBRARIES = Path(__file__).resolve().parents[3] / "build" / "dev" / "tests" / "cases"
 
 STORAGES = """
 import threading
@@ -83,3 +88,22 @@ def test_storages_that_python_makes_count():
         lines = done.stdout.splitlines()
         assert lines[:len(expected)] == expected and lines[-1] == "True", done.stderr
         assert budget != "8MiB" or not any("counts" in line for line in lines)
+
+
+BOUND_NOW = """
+import ctypes, sys, torch
+library = ctypes.CDLL(sys.argv[1])
+for function in (library.default_allocator, library.present_allocator):
+    function.restype = ctypes.c_void_p
+before = library.default_allocator()
+import tidepool
+tidepool.enable(budget="64MiB")
+print(library.default_allocator() == library.present_allocator() != before)
+"""
+
+
+@pytest.mark.torch_floor
+def test_calls_are_redirected_in_libraries_that_were_bound_when_loaded():
+    library = LIBRARIES / f"libcases_bound_now_torch_{VERSION}.so"
+    done = harness.run([sys.executable, "-c", BOUND_NOW, str(library)])
+    assert done.stdout.split() == ["True"], done.stderr
