@@ -145,6 +145,16 @@ def test_settings_reach_the_plugin_and_statistics_the_file(installation, tmp_pat
         "2 KiB of bookkeeping"]
 
 
+def test_a_link_to_a_file_leads_to_the_next_one(installation, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.json").symlink_to("folder/out.json")
+    for _ in range(2):
+        installation.tidepool("run", "--budget", "2GiB", "--stats", str(tmp_path / "link.json"),
+                              "--", sys.executable, "-c", "import torch", check=0)
+        assert (tmp_path / "link.json").is_symlink()
+        assert json.loads((tmp_path / "folder" / "out.json").read_text())["state"] == "finished"
+
+
 ATTEMPTS = "try:\n    import torch\nexcept BaseException:\n    pass\nprint('ran')"
 
 

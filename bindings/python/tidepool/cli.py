@@ -281,7 +281,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str],
         if not os.access(path.parent, os.W_OK | os.X_OK) or path.is_dir():
             raise Refusal(f"--stats {settings.stats!r}: cannot write there")
         if removes:
-            path.unlink(missing_ok=True)
+            _remove(path)
         environ["TIDEPOOL_STATS"] = str(path)
         environ[_stats_file.OWNER_VARIABLE] = _stats_file.new_job()
     for key in ("trace", "record"):
@@ -290,7 +290,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str],
         path = Path(os.path.abspath(given_path))
         if removes:
             with contextlib.suppress(OSError):  # the job's recorder says what is wrong
-                path.unlink(missing_ok=True)
+                _remove(path)
         environ[_catalog.PREFIX + key.upper()] = str(path)
     if settings.trace is not None:
         environ[_trace_file.OWNER_VARIABLE] = _stats_file.new_job()
@@ -303,6 +303,11 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str],
         environ["TIDEPOOL_TOP"] = "1"
     environ["LD_PRELOAD"] = preload_list(SHIM, environ.get("LD_PRELOAD", ""))
     return environ
+
+
+def _remove(path: Path) -> None:
+    """Remove an earlier file; a symbolic link to it stays, and leads to the next one."""
+    Path(os.path.realpath(path)).unlink(missing_ok=True)
 
 
 def preload_list(shim: Path, before: str) -> str:
