@@ -181,10 +181,17 @@ def test_a_child_process_of_the_job_has_a_budget_of_its_own(plain, stats, tmp_pa
 
 @pytest.mark.torch_floor
 def test_a_budget_that_cannot_be_kept_ends_the_process_that_imports_pytorch():
-    job = f"{sys.executable} -c 'print(1)' && exec {sys.executable} -c 'import torch; print(2)'"
-    done = harness.run([*harness.attached("1KiB"), "sh", "-c", job])
+    job = (f"{sys.executable} -c 'print(1)' && ulimit -v 100000000 && "
+           f"exec {sys.executable} -c 'import torch; print(2)'")
+    done = harness.run([*harness.attached("1TiB"), "sh", "-c", job])
     assert (done.returncode, done.stdout) == (2, "1\n")
-    assert len(done.stderr.splitlines()) == 1 and "less than one page" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and "cannot be reserved" in done.stderr
+
+
+def test_a_budget_that_is_none_ends_the_command_before_it_begins():
+    done = harness.run([*harness.attached("1KiB"), sys.executable, "-c", "print(1)"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "budget '1KiB': expected a page at least (4 KiB)" in done.stderr
 
 
 def test_an_attached_job_without_settings_is_left_alone(plain):
