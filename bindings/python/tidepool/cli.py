@@ -278,7 +278,7 @@ def job_environment(options: argparse.Namespace, inherited: Mapping[str, str],
     _outputs.check(settings, "--")
     if settings.stats is not None:
         path = Path(os.path.abspath(settings.stats))  # the job may change its folder
-        if not os.access(path.parent, os.W_OK | os.X_OK) or path.is_dir():
+        if not os.access(path.parent, os.W_OK | os.X_OK):
             raise Refusal(f"--stats {settings.stats!r}: cannot write there")
         if removes:
             _remove(path)

@@ -119,10 +119,15 @@ Calls calls_of(const dl_phdr_info& library, const ElfW(Phdr) & dynamic) {
   return calls;
 }
 
+// The start of the page that an address lies in.
+uintptr_t page_of(uintptr_t address) {
+  return address & ~(static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)) - 1);
+}
+
 // Puts a function's address into a slot. `is_fixed`: the loader has made its page read-only.
 void fill_slot(uintptr_t place, void* target, bool is_fixed) {
-  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  auto* const page = reinterpret_cast<void*>(place & ~(page_bytes - 1));
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  auto* const page = reinterpret_cast<void*>(page_of(place));
   if (is_fixed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
     std::fprintf(stderr, "tidepool: calls of a library cannot be redirected: %s\n",
                  std::strerror(errno));
@@ -140,8 +145,8 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
     const ElfW(Phdr) & header = library->dlpi_phdr[k];
     if (header.p_type == PT_DYNAMIC) dynamic = &header;
     if (header.p_type != PT_GNU_RELRO) continue;
-    fixed_begin = library->dlpi_addr + header.p_vaddr;
-    fixed_end = fixed_begin + header.p_memsz;
+    fixed_begin = page_of(library->dlpi_addr + header.p_vaddr);
+    fixed_end = page_of(library->dlpi_addr + header.p_vaddr + header.p_memsz);  // whole pages only
   }
   if (dynamic == nullptr) return 0;
   const Calls calls = calls_of(*library, *dynamic);

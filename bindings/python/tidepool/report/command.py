@@ -44,7 +44,7 @@ def _check(output: Path, budget: str | None) -> None:
     """Raise ValueError for what would be wrong after minutes only."""
     if problem := _places.obstacle(output):
         raise ValueError(f"-o {str(output)!r}: {problem}")
-    if output.exists() and (output.is_dir() or not _is_page(output)):
+    if output.exists() and not _is_page(output):
         raise ValueError(f"-o {str(output)!r}: exists and is no page")
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise ValueError(f"-o {str(output)!r}: cannot write there")
