@@ -14,14 +14,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "bindings/torch/base/devices.h"
+#include "bindings/torch/intercept/extension_addresses.h"
 #include "bindings/torch/intercept/future_storages.h"
 #include "bindings/torch/intercept/gradient_streams.h"
 #include "bindings/torch/intercept/nccl_calls.h"
 #include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/storage/storage_access.h"
+#include "bindings/torch/storage/tripwire.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -81,13 +88,30 @@ const Redirection kRedirections[] = {
     {"ncclGroupEnd", reinterpret_cast<void*>(&end_nccl_group), For::kCuda},
 };
 
-// What stands in for a function of PyTorch's or NCCL's; nullptr: nothing does.
-void* replacement_of(const char* name) {
+// What stands in for a function of PyTorch's or NCCL's where a library calls it; nullptr: nothing
+// does. A program without Python has its own way to notice who asks for addresses.
+void* replacement_of(const char* name, bool caller_is_of_pytorch) {
   for (const Redirection& each : kRedirections) {
     if (each.device == (host_is_foreign() ? For::kCpu : For::kCuda)) continue;
     if (std::strcmp(name, each.name) == 0) return each.target;
   }
-  return host_is_foreign() ? counting_nccl_call(name) : nullptr;
+  if (void* const counting = host_is_foreign() ? counting_nccl_call(name) : nullptr) {
+    return counting;
+  }
+  if (caller_is_of_pytorch || tripwire::g_addresses_are_kept) return nullptr;
+  return replacement_of_address_getter(name);
+}
+
+bool is_of_pytorch(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return name.starts_with("libtorch") || name.starts_with("libc10") ||
+         name.starts_with("libtidepool");
+}
+
+// Whether a library has not been seen yet, which is noted.
+bool is_new(const dl_phdr_info& library) {
+  static auto* const seen = new absl::flat_hash_set<std::pair<uintptr_t, std::string>>;
+  return seen->emplace(library.dlpi_addr, library.dlpi_name).second;
 }
 
 // The functions that a library calls in others, as its dynamic section lists them.
@@ -139,6 +163,7 @@ void fill_slot(uintptr_t place, void* target, bool is_fixed) {
 
 int redirect(dl_phdr_info* library, size_t, void* own) {
   if (library->dlpi_addr == reinterpret_cast<uintptr_t>(own)) return 0;  // it calls the original
+  if (!is_new(*library)) return 0;
   const ElfW(Phdr)* dynamic = nullptr;
   uintptr_t fixed_begin = 0, fixed_end = 0;  // read-only once the loader is done
   for (int k = 0; k < library->dlpi_phnum; ++k) {
@@ -150,12 +175,13 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
   }
   if (dynamic == nullptr) return 0;
   const Calls calls = calls_of(*library, *dynamic);
+  const bool of_pytorch = is_of_pytorch(library->dlpi_name);
   for (const auto& slots : {calls.by_stub, calls.others}) {
     for (const ElfW(Rela) & slot : slots) {
       const auto type = ELF64_R_TYPE(slot.r_info);
       if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
       const ElfW(Sym) & symbol = calls.symbols[ELF64_R_SYM(slot.r_info)];
-      void* const target = replacement_of(calls.names + symbol.st_name);
+      void* const target = replacement_of(calls.names + symbol.st_name, of_pytorch);
       if (target == nullptr) continue;
       const uintptr_t place = library->dlpi_addr + slot.r_offset;
       fill_slot(place, target, place >= fixed_begin && place < fixed_end);
@@ -167,6 +193,8 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
 }  // namespace
 
 void redirect_calls() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   Dl_info plugin{};
   dladdr(reinterpret_cast<void*>(&share_bytes), &plugin);
   dl_iterate_phdr(&redirect, plugin.dli_fbase);

@@ -1,4 +1,5 @@
-// Redirected calls: replacements for a few functions that PyTorch's libraries call in each other.
+// Redirected calls: replacements for a few functions of PyTorch's that its libraries, and others,
+// call.
 // Two of these look at pointers of storages without an operator, and without need for the bytes;
 // the replacements answer for storages of ours, evicted or not.
 // - One says whether two storages share their bytes; from 2.12 on an assignment to an element asks
@@ -10,13 +11,14 @@
 // gradient_streams.h.
 // - One, in the CUDA plugin, finds what futures will ask for the address of: future_storages.h.
 // - Some, in the CUDA plugin, are NCCL's: nccl_calls.h.
+// - Some give the addresses of tensors to libraries that are not PyTorch's: extension_addresses.h.
 #pragma once
 
 namespace tidepool::torch_glue {
 
-// Puts the replacements in the place of the originals in every library that is loaded by now, also
-// in one whose table of functions the loader has made read-only (linked with -z now).
-// Called once, when Tidepool attaches.
+// Puts the replacements in the place of the originals in every library that has been loaded since
+// the last call, also in one whose table of functions the loader has made read-only (linked with
+// -z now). Called when Tidepool attaches, and after Python has loaded a library. Thread safe.
 void redirect_calls();
 
 }  // namespace tidepool::torch_glue

@@ -203,6 +203,10 @@ TIDEPOOL_EXPORT void tidepool_leave_switch();
 // where it is. Throws c10::OutOfMemoryError or c10::Error.
 TIDEPOOL_EXPORT void tidepool_take_address(void* tensor, int may_write);
 
+// Says that libraries were loaded, whose calls of PyTorch's functions are redirected now, as those
+// of the libraries were that were there before. Does nothing before tidepool_attach().
+TIDEPOOL_EXPORT void tidepool_note_libraries();
+
 // These stand around generated code that reads tensors by their addresses, on one thread: what
 // operators read and make in there stays where it is. Pairs nest.
 TIDEPOOL_EXPORT void tidepool_begin_region(void** begun);

@@ -16,6 +16,7 @@
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/intercept/operands/region.h"
 #include "bindings/torch/intercept/own_kernels.h"
+#include "bindings/torch/intercept/redirected_calls.h"
 #include "bindings/torch/plugin/api.h"
 #include "bindings/torch/plugin/c_results.h"
 #include "bindings/torch/storage/storage_access.h"
@@ -253,6 +254,10 @@ size_t tidepool_kernel_library(const char* name, char* out, size_t capacity) {
 void tidepool_note_own_kernel(int of_pytorch) {
   OwnKernels::note();
   if (of_pytorch != 0) OwnKernels::note_that_they_may_draw();
+}
+
+void tidepool_note_libraries() {
+  if (engines_installed()) redirect_calls();
 }
 
 void tidepool_wrap_own_kernels() {

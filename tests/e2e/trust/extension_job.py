@@ -1,4 +1,7 @@
-"""A training whose layer is a function that an extension module binds by itself, with pybind11."""
+"""A training whose layer is a function that an extension module binds by itself, with pybind11.
+
+And ways in which its code gets tensors that no function of its own was given.
+"""
 
 import hashlib
 import sys
@@ -8,7 +11,10 @@ from torch.utils import cpp_extension
 
 SOURCE = """
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/utils/pybind.h>
+
+#include <thread>
 
 at::Tensor scaled(at::Tensor x, double factor) {
   auto made = at::empty_like(x);
@@ -44,8 +50,84 @@ class Sums {
   at::Tensor total_;
 };
 
+void twice(at::Tensor x) {
+  auto* bytes = x.data_ptr<float>();
+  for (int64_t k = 0; k < x.numel(); ++k) bytes[k] *= 2;
+}
+
+template <class Tensors>  // their signatures do not speak of tensors
+void twice_each(Tensors all) {
+  for (auto each : all) twice(each.template cast<at::Tensor>());
+}
+
+void hook(at::Tensor x) {
+  x.register_hook([](at::Tensor gradient) { twice(gradient); });
+}
+
+double called(pybind11::function function, at::Tensor x) {
+  const auto first = function(x).cast<at::Tensor>(), second = function(first).cast<at::Tensor>();
+  twice(first);
+  double sum = 0;
+  for (const auto* at = second.const_data_ptr<float>(); sum < 100; ++at) sum += 1 + *at;
+  return sum;
+}
+
+at::Tensor on_a_thread(at::Tensor x) {
+  pybind11::gil_scoped_release unlocked;
+  at::Tensor made;
+  std::thread([&] {
+    made = x.sin().mul(2);
+    twice(made);
+  }).join();
+  return made;
+}
+
+// The bytes of a tensor of any type, by each of the functions that give its address.
+std::vector<pybind11::bytes> bytes_of(pybind11::object object) {
+  const auto x = object.cast<at::Tensor>();
+  std::vector<const void*> addresses;
+#define TYPE(type, name)                                                         \\
+  case at::ScalarType::name:                                                     \\
+    addresses = {x.const_data_ptr<type>(), x.const_data_ptr<const type>(),       \\
+                 x.data_ptr<type>(), x.mutable_data_ptr<type>()};                \\
+    break;
+  switch (x.scalar_type()) {
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(TYPE)
+    TYPE(uint16_t, UInt16)
+    TYPE(uint32_t, UInt32)
+    TYPE(uint64_t, UInt64)
+    default:
+      break;
+  }
+  std::vector<pybind11::bytes> found;
+  for (const void* each : addresses) found.emplace_back(static_cast<const char*>(each), x.nbytes());
+  return found;
+}
+
+struct Own : torch::autograd::Function<Own> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, at::Tensor x) {
+    context->save_for_backward({x, x.sin()});
+    return x.cos();
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               torch::autograd::tensor_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor made = gradients[0] * saved[0] + saved[1];
+    twice(made);
+    return {made};
+  }
+};
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("scaled", &scaled);
+  m.def("twice_listed", &twice_each<pybind11::list>);
+  m.def("twice_given", &twice_each<pybind11::args>);
+  m.def("twice_it", [](pybind11::object x) { twice(x.cast<at::Tensor>()); });
+  m.def("bytes_of", &bytes_of);
+  m.def("hook", &hook);
+  m.def("called", &called);
+  m.def("on_a_thread", &on_a_thread);
+  m.def("own", [](at::Tensor x) { return Own::apply(x); });
   m.def_submodule("inner").def("halve", &halve);
   pybind11::class_<Sums>(m, "Sums")
       .def(pybind11::init<at::Tensor>())
@@ -103,6 +185,40 @@ def digests(steps: int) -> list[str]:
     return found
 
 
+def other_ways() -> str:
+    """Return the print of what the extension reads and writes that was not handed to it."""
+    written = [torch.linspace(0, 1, 4096).add(k).exp() for k in range(4)]
+    read = [each.sin() for each in written]
+    extension.twice_listed(written[:1])
+    extension.twice_given(*written[1:3])
+    extension.twice_it(written[3])
+    start = torch.linspace(0, 1, 4096, requires_grad=True)
+    middle = start.exp()
+    extension.hook(middle)
+    (extension.own(middle * middle).exp() * middle).sum().backward()
+    held = []
+
+    def called(x):
+        held.append(x.sin().mul(2))
+        held.append(held[-1] * held[-1])
+        return held[-2]
+
+    types = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16,
+             torch.uint32, torch.uint64, torch.bool, torch.half, torch.bfloat16, torch.float,
+             torch.double, torch.complex32, torch.complex64, torch.complex128,
+             torch.float8_e5m2, torch.float8_e4m3fn, torch.float8_e5m2fnuz,
+             torch.float8_e4m3fnuz, torch.float8_e8m0fnu)
+    contents = [extension.bytes_of(start.detach().mul(2 + k).to(kind))[k]
+                for kind in types for k in range(4)]
+    sums = extension.called(called, start.detach())
+    made = extension.on_a_thread(start.detach())
+    after = [each * other for each, other in zip(written, read, strict=True)]
+    state = b"".join(each.detach().numpy().tobytes()
+                     for each in (*written, *read, *after, start.grad, *held, made, made * 2))
+    state += b"".join(contents)
+    return f"{hashlib.sha256(state).hexdigest()[:16]} {sums}"
+
+
 if __name__ == "__main__":
     extension = built(sys.argv[1])
-    print(digests(4))
+    print(digests(4), other_ways())

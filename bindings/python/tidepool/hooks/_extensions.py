@@ -6,6 +6,9 @@ there, counts as written, and stays, and what its operators make stays. So are t
 reach a function of autograd in C++ which it has left in the graph. An object may also keep what its
 methods are given and its attributes are set to, so that this stays for good. Registered as an
 operator (`TORCH_LIBRARY`), a function would leave its operands evictable.
+
+What does not come through such a call is noticed where the library asks for its address
+(bindings/torch/intercept/extension_addresses.h), which the plugin has to be told of.
 """
 
 from __future__ import annotations
@@ -53,9 +56,18 @@ def follow_extensions(plugin, torch, storage_of) -> None:
     def exec_module(self, module):
         execute(self, module)
         if not _is_of_pytorch(module):
+            plugin.note_libraries()
             wrap(module)
 
+    load = torch.ops.load_library
+
+    @functools.wraps(load)
+    def load_library(path):
+        load(path)
+        plugin.note_libraries()
+
     loader.exec_module = exec_module  # type: ignore[method-assign]
+    torch.ops.load_library = load_library
     for module in tuple(sys.modules.values()):
         spec = getattr(module, "__spec__", None)
         if isinstance(getattr(spec, "loader", None), loader) and not _is_of_pytorch(module):

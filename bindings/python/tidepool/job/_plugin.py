@@ -80,6 +80,7 @@ _SIGNATURES: dict[str, tuple[object, list]] = {
     "tidepool_begin_own_kernel": (None, [_BEGUN]),
     "tidepool_end_own_kernel": (None, [_ADDRESS]),
     "tidepool_wrap_own_kernels": (None, []),
+    "tidepool_note_libraries": (None, []),
     "tidepool_begin_region": (None, [_BEGUN]),
     "tidepool_end_region": (None, [_ADDRESS]),
     "tidepool_undisturbed": (None, [ctypes.c_int]),
@@ -140,6 +141,7 @@ class Plugin:
         self.note_own_kernel = library.tidepool_note_own_kernel
         self.note_router = library.tidepool_note_router
         self.wrap_own_kernels = library.tidepool_wrap_own_kernels
+        self.note_libraries = library.tidepool_note_libraries
 
     def attach(self, settings: dict) -> None:
         """Attach with the settings of `Settings.for_plugin`; raise AttachError if refused."""
