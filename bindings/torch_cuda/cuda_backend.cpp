@@ -113,14 +113,14 @@ StreamId CudaBackend::number_of(c10::Stream stream) {
   return memory_.id_of(c10::cuda::CUDAStream(stream));
 }
 
-StreamId CudaBackend::have_stream_wait(c10::ivalue::Future& future) {
+StreamId CudaBackend::wait_beside(const std::function<void()>& work) {
   std::call_once(waiting_made_, [this] {
     const c10::cuda::CUDAGuard guard(memory_.index());
     C10_CUDA_CHECK(cudaStreamCreateWithFlags(&waiting_, cudaStreamNonBlocking));
   });
   const c10::cuda::CUDAStreamGuard guard(
       c10::cuda::getStreamFromExternal(waiting_, memory_.index()));
-  future.wait();
+  work();
   return memory_.id_of(waiting_);
 }
 

@@ -31,7 +31,7 @@ class CudaBackend final : public torch_glue::TorchBackend {
   std::vector<c10::Storage> captured_state(const c10::GeneratorImpl& generator) override;
   torch_glue::OperatorTimer* timer() override { return &timer_; }
   StreamId number_of(c10::Stream stream) override;
-  StreamId have_stream_wait(c10::ivalue::Future& future) override;
+  StreamId wait_beside(const std::function<void()>& work) override;
 
   // Notes that the job has recorded a stream for a storage (record_stream). attach() tells the
   // allocator of it whenever the storage gets another block.
@@ -45,7 +45,7 @@ class CudaBackend final : public torch_glue::TorchBackend {
   EventTimer timer_;
   const double copy_ns_per_byte_;
   std::once_flag waiting_made_;
-  cudaStream_t waiting_ = nullptr;  // of have_stream_wait()
+  cudaStream_t waiting_ = nullptr;  // of wait_beside()
   // The streams of remember_stream(). The device's lock guards it.
   absl::flat_hash_map<const remat::Storage*, std::vector<StreamId>> recorded_;
 };

@@ -218,3 +218,41 @@ def case_compiled_backward_and_a_raw_writer_of_what_it_read():
     result.sum().backward()
     refused = functions.extension_fill(weight.untyped_storage()._cdata, 3.0)
     return result * 2, weight.grad, weight.detach() * 2, refused
+
+
+class Skipping(nn.Module):
+    """Writes statistics and draws, before or after it reads indices that may be wrong."""
+
+    def __init__(self, draws_last):
+        super().__init__()
+        self.draws_last = draws_last
+        self.norm, self.rows = nn.BatchNorm1d(8), nn.Embedding(10, 8)
+
+    def forward(self, x, indices):
+        if self.draws_last:
+            return nn.functional.dropout(self.rows(indices) * 2, 0.5, self.training) @ x.t()
+        drawn = nn.functional.dropout(self.norm(x).relu(), 0.5, self.training)
+        return drawn * 2 + self.rows(indices)
+
+
+def case_compiled_graph_raises_and_the_job_goes_on():
+    found = []
+    for draws_last in (False, True):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Skipping(draws_last)
+        compiled = torch.compile(model, dynamic=False)
+        for step in range(4):
+            indices = torch.randint(0, 10, (16,))
+            if step == 2:
+                indices[3] = 50
+            try:
+                result = compiled(torch.randn(16, 8), indices)
+                result.sum().backward()
+                found.append(result)
+            except (IndexError, RuntimeError):
+                found.append("skipped")
+            found += [model.norm.running_mean.clone(), model.norm.num_batches_tracked.clone(),
+                      torch.rand(2)]
+        found += [model.rows.weight.grad]
+    return found

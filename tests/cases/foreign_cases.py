@@ -16,12 +16,17 @@ MAJOR, MINOR = _plugin.torch_version(torch)
 HAS_SLOT = (MAJOR, MINOR) >= (2, 13)  # docs/supported.md: without it, some writers are not seen
 
 
+def library_of_cases(name):
+    """Return the path of a library that was built for the cases."""
+    plugin = next(_plugin.LIBRARY_FOLDER.glob("libtidepool_torch_*.so")).resolve()
+    return str(plugin.parents[1] / "tests" / "cases" / f"libcases_{name}.so")
+
+
 def extension():
     """Return the operators and the plain functions of extension.cpp."""
-    library = next(_plugin.LIBRARY_FOLDER.glob("libtidepool_torch_*.so")).resolve()
-    path = library.parents[1] / "tests" / "cases" / f"libcases_extension_torch_{MAJOR}_{MINOR}.so"
-    torch.ops.load_library(str(path))
-    functions = ctypes.CDLL(str(path))
+    path = library_of_cases(f"extension_torch_{MAJOR}_{MINOR}")
+    torch.ops.load_library(path)
+    functions = ctypes.CDLL(path)
     functions.extension_fill.argtypes = [ctypes.c_void_p, ctypes.c_float]
     functions.extension_first.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_float)]
     return torch.ops.tidepool_extension, functions

@@ -18,7 +18,7 @@ MODULES = sorted(path.stem for path in HERE.glob("*_cases.py")
                  if FULL or path.stem != "stress_cases")
 CHAOS = ("op", "alloc", "random:3", "offload:2")
 # What depends most on PyTorch's version.
-FLOOR = ("numeric_state_cases", "storage_cases")
+FLOOR = ("numeric_state_cases", "replaced_cases", "storage_cases")
 LONG = ("compiled_cases", "concurrency_cases", "layout_cases", "numeric_state_cases")
 # With a tier these raw writers find roots away, too, and are refused: PyTorch raises in them.
 REFUSED_WITH_A_TIER = ("case_raw_writer_of_a_root", "case_raw_writer_before_any_operator",

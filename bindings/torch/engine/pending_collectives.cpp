@@ -106,6 +106,19 @@ void CollectiveCall::use(remat::Runtime& runtime, remat::Storage& storage, Devic
   uses_.add(storage);
 }
 
+namespace {
+
+// nullptr: it has none.
+c10::intrusive_ptr<c10::ivalue::Future> future_of(torch::CustomClassHolder& work) {
+  try {
+    return static_cast<c10d::Work&>(work).getFuture();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
 void CollectiveCall::returned(Engine& engine, const c10::IValue& work) {
   ++t_started;
   const bool by_kernels = host_is_foreign();
@@ -116,17 +129,23 @@ void CollectiveCall::returned(Engine& engine, const c10::IValue& work) {
     if (by_kernels) uses_.end(engine);
     return;
   }
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  try {
-    future = static_cast<c10d::Work&>(*holder).getFuture();
-  } catch (const std::exception&) {  // it has none
-  }
-  if (future == nullptr) return;
   auto end = PendingCollectives::End::kCompleted;
+  c10::intrusive_ptr<c10::ivalue::Future> future = nullptr;
   if (by_kernels) {
-    if (!future->completed() || future->devices().empty()) return;
-    uses_.record_stream(engine, engine.backend().have_stream_wait(*future));
+    bool waited = false;
+    // Newer implementations have the current stream wait where the future is asked for.
+    const StreamId stream = engine.backend().wait_beside([&] {
+      future = future_of(*holder);
+      if (future == nullptr || !future->completed() || future->devices().empty()) return;
+      future->wait();
+      waited = true;
+    });
+    if (!waited) return;
+    uses_.record_stream(engine, stream);
     end = PendingCollectives::End::kDropped;
+  } else {
+    future = future_of(*holder);
+    if (future == nullptr) return;
   }
   PendingCollectives::instance().add(engine, std::move(future), end, std::move(uses_));
 }

@@ -10,6 +10,7 @@
 #include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
 
+#include <functional>
 #include <vector>
 
 #include "allocator/budgeted_allocator.h"
@@ -60,11 +61,11 @@ class TorchBackend : public remat::Backend, public GeneratorOffsets {
     static_cast<void>(stream);
     return StreamId::kDefault;
   }
-  // The number of a stream that nothing is launched on, once it waits for what the completed future
-  // stands for, as every stream would whose thread waited for it. Requires: no lock of ours is
-  // held, and the future's tensors are resident.
-  virtual StreamId have_stream_wait(c10::ivalue::Future& future) {
-    future.wait();
+  // Calls `work` while a stream is current that nothing is launched on: that one waits for what
+  // `work` waits for, and the job's streams do not. Returns its number. Requires: no lock of ours
+  // is held.
+  virtual StreamId wait_beside(const std::function<void()>& work) {
+    work();
     return StreamId::kDefault;
   }
 

@@ -49,8 +49,9 @@ class Wrapped : public c10::OperatorKernel {
 
 }  // namespace
 
-void wrap_own_kernels() {
-  if (host_is_foreign()) return;
+std::vector<c10::OperatorName> wrap_own_kernels() {
+  std::vector<c10::OperatorName> wrapped_names;
+  if (host_is_foreign()) return wrapped_names;
   static std::mutex mutex;
   static auto* const handles = new std::vector<c10::RegistrationHandleRAII>;
   const std::lock_guard guard(mutex);
@@ -67,7 +68,9 @@ void wrap_own_kernels() {
     handles->push_back(dispatcher.registerImpl(
         name, kKey, c10::KernelFunction::makeFromBoxedFunctor(std::move(wrapped)), std::nullopt,
         nullptr, "tidepool"));
+    wrapped_names.push_back(name);
   }
+  return wrapped_names;
 }
 
 }  // namespace tidepool::torch_glue

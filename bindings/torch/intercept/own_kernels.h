@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "bindings/torch/calls/operator_info.h"
 #include "bindings/torch/intercept/operands/untrusted_call.h"
@@ -53,9 +54,11 @@ class OwnKernelScope {
   std::optional<UntrustedCall> untrusted_;
 };
 
-// Puts such scopes around the job's kernels for the CPU that were there before operators were
-// intercepted. To be called again when some may have been taken away. Does nothing on other
-// devices, where PyTorch's own kernels cannot be told from the job's. Thread safe.
-void wrap_own_kernels();
+// Puts such scopes around those of the job's kernels for the CPU whose registration was not seen:
+// that were there before operators were intercepted, or that a library in C++ has brought. To be
+// called again when some may have been taken away, or have come. Returns the names of their
+// operators. Does nothing on other devices, where PyTorch's own kernels cannot be told from the
+// job's. Thread safe.
+std::vector<c10::OperatorName> wrap_own_kernels();
 
 }  // namespace tidepool::torch_glue

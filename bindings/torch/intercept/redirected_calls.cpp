@@ -67,6 +67,9 @@ void note_tensor(Metadata* metadata, const at::Tensor& tensor) {
 // tensors.
 c10::Allocator* allocator_of_storages() { return c10::GetCPUAllocator(); }
 
+// torch::Library::_impl(), by which a library in C++ registers kernels.
+constexpr std::string_view kRegistersKernel = "_ZNR5torch7Library5_impl";
+
 enum class For { kAll, kCpu, kCuda };  // whose plugin's
 struct Redirection {
   const char* name;
@@ -161,8 +164,15 @@ void fill_slot(uintptr_t place, void* target, bool is_fixed) {
   if (is_fixed) mprotect(page, page_bytes, PROT_READ);
 }
 
-int redirect(dl_phdr_info* library, size_t, void* own) {
-  if (library->dlpi_addr == reinterpret_cast<uintptr_t>(own)) return 0;  // it calls the original
+// What was found in libraries.
+struct Found {
+  uintptr_t plugin = 0;  // which calls the originals
+  bool registers_kernels = false;
+};
+
+int redirect(dl_phdr_info* library, size_t, void* result) {
+  Found& found = *static_cast<Found*>(result);
+  if (library->dlpi_addr == found.plugin) return 0;
   if (!is_new(*library)) return 0;
   const ElfW(Phdr)* dynamic = nullptr;
   uintptr_t fixed_begin = 0, fixed_end = 0;  // read-only once the loader is done
@@ -181,7 +191,11 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
       const auto type = ELF64_R_TYPE(slot.r_info);
       if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
       const ElfW(Sym) & symbol = calls.symbols[ELF64_R_SYM(slot.r_info)];
-      void* const target = replacement_of(calls.names + symbol.st_name, of_pytorch);
+      const char* const name = calls.names + symbol.st_name;
+      if (!of_pytorch && std::string_view(name).starts_with(kRegistersKernel)) {
+        found.registers_kernels = true;
+      }
+      void* const target = replacement_of(name, of_pytorch);
       if (target == nullptr) continue;
       const uintptr_t place = library->dlpi_addr + slot.r_offset;
       fill_slot(place, target, place >= fixed_begin && place < fixed_end);
@@ -192,12 +206,14 @@ int redirect(dl_phdr_info* library, size_t, void* own) {
 
 }  // namespace
 
-void redirect_calls() {
+bool redirect_calls() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   Dl_info plugin{};
   dladdr(reinterpret_cast<void*>(&share_bytes), &plugin);
-  dl_iterate_phdr(&redirect, plugin.dli_fbase);
+  Found found{.plugin = reinterpret_cast<uintptr_t>(plugin.dli_fbase)};
+  dl_iterate_phdr(&redirect, &found);
+  return found.registers_kernels;
 }
 
 }  // namespace tidepool::torch_glue

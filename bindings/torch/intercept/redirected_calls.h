@@ -18,7 +18,8 @@ namespace tidepool::torch_glue {
 
 // Puts the replacements in the place of the originals in every library that has been loaded since
 // the last call, also in one whose table of functions the loader has made read-only (linked with
-// -z now). Called when Tidepool attaches, and after Python has loaded a library. Thread safe.
-void redirect_calls();
+// -z now). Called when Tidepool attaches, and after Python has loaded a library. Returns whether
+// one of these registers kernels, and so may have replaced some of PyTorch's. Thread safe.
+bool redirect_calls();
 
 }  // namespace tidepool::torch_glue

@@ -203,8 +203,9 @@ TIDEPOOL_EXPORT void tidepool_leave_switch();
 // where it is. Throws c10::OutOfMemoryError or c10::Error.
 TIDEPOOL_EXPORT void tidepool_take_address(void* tensor, int may_write);
 
-// Says that libraries were loaded, whose calls of PyTorch's functions are redirected now, as those
-// of the libraries were that were there before. Does nothing before tidepool_attach().
+// Says that libraries were loaded. Their calls of PyTorch's functions are redirected now, and what
+// operators make whose kernels they have replaced is kept, as with the libraries that were there
+// before. Does nothing before tidepool_attach().
 TIDEPOOL_EXPORT void tidepool_note_libraries();
 
 // These stand around generated code that reads tensors by their addresses, on one thread: what

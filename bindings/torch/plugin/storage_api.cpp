@@ -257,7 +257,10 @@ void tidepool_note_own_kernel(int of_pytorch) {
 }
 
 void tidepool_note_libraries() {
-  if (engines_installed()) redirect_calls();
+  if (!engines_installed() || !redirect_calls()) return;
+  for (const c10::OperatorName& name : wrap_own_kernels()) {
+    distrust_operators(c10::toString(name));
+  }
 }
 
 void tidepool_wrap_own_kernels() {

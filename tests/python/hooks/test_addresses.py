@@ -140,6 +140,19 @@ def test_a_divisor_is_looked_up_each_time():
     assert library.noted == []
 
 
+def test_libraries_that_save_at_the_address_let_go_of_it():
+    places = _addresses.AddressPlaces(type("Plugin", (), {"library": Library()}))
+    text = "def {}():\n    yield 1\n"
+    verdicts = {}
+    for module, name in (("safetensors.torch", "_to_ndarray"), ("safetensors.torch", "_other"),
+                         ("job", "_to_ndarray")):
+        names = {"__name__": module}
+        exec(text.format(name), names)
+        verdicts[module, name] = places.keeps(names[name]().gi_frame)
+    assert verdicts == {("safetensors.torch", "_to_ndarray"): False,
+                        ("safetensors.torch", "_other"): True, ("job", "_to_ndarray"): True}
+
+
 def test_a_place_is_judged_once_and_told_to_the_plugin(monkeypatch):
     library = Library()
     places = _addresses.AddressPlaces(type("Plugin", (), {"library": library}))

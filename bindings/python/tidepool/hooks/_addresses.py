@@ -1,11 +1,11 @@
-"""Which places of a job keep a tensor's address, and which only look at its alignment.
+"""Which places of a job keep a tensor's address, and which look at its alignment or use it at once.
 
 `tensor.data_ptr() % 16` gives a number that nobody can write through. Launchers of kernels and
 libraries that lay tensors out (DeepSpeed, Inductor) ask so. Whether a place does is read from its
 bytecode: there the call of `data_ptr` is followed by simple loads alone, up to a remainder of which
 the address is the left operand. What the loads give is looked up each time, because a remainder by
 a large number is the address itself; where that cannot be done without the job's own code, the
-address counts as kept.
+address counts as kept. A few functions of libraries are known to let go of it when they are done.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import operator
 import types
 
 _MOST = 10_000  # places that are remembered; of further ones every address counts as kept
+# Functions that have bytes written to a file at the address, of parameters mostly.
+_USE_AT_ONCE = {("safetensors.torch", "_to_ndarray"), ("safetensors.torch", "_tobytes")}
 # What may stand between a call and the remainder, beside loads.
 _NOTHING = ("CACHE", "EXTENDED_ARG", "NOP")
 _METHODS = ("LOAD_METHOD", "LOAD_ATTR")
@@ -44,6 +46,7 @@ class AddressPlaces:
             return True
         divisor = _divisor(frame.f_code, frame.f_lasti)
         keeps = divisor is None or not _is_alignment(divisor, frame)
+        keeps = keeps and not _is_used_at_once(frame)
         # The code is kept, because its address must not be another one's.
         if divisor is not None and any(each.opname not in _CONSTANTS for each in divisor):
             self._known[place] = frame.f_code, divisor
@@ -51,6 +54,10 @@ class AddressPlaces:
             self._known[place] = frame.f_code, keeps
             self._note(*place, keeps)
         return keeps
+
+
+def _is_used_at_once(frame: types.FrameType) -> bool:
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _USE_AT_ONCE
 
 
 def takes_remainder(frame: types.FrameType) -> bool:

@@ -7,6 +7,8 @@ PyTorch's. Its results can be evicted then; they come back by running the whole 
 - What it writes, such as running statistics, is copied before, and the copies are given to it:
   what comes out is copied back. So the operator itself writes nothing.
 - The seeds that it draws are drawn before it runs, and handed to it: a replay draws nothing.
+- Where it raises, what it had written until then is written, and what it had drawn is drawn, as
+  without us: a job may go on with the next batch.
 - Where operators draw, too (attention with dropout, on CUDA), the job's call and replays draw all
   from a generator in the state that the default one had; that is left as if it had been drawn from.
   A call in whose middle something else has drawn on its thread, as finalizers may, draws more than
@@ -135,7 +137,7 @@ class Graphs:
              results: int) -> list:
         """Run a graph, for the job or a replay: the operator's kernel."""
         graph = self._all[number]
-        before = getattr(self._drawn, "seeds", None)
+        before = getattr(self._drawn, "seeds", None), getattr(self._drawn, "taken", None)
         launches = self._device != "cpu" and self._plugin.thread_is_on()
         if launches:  # so that its addresses may be asked for
             self._plugin.thread(0)
@@ -144,7 +146,7 @@ class Graphs:
         finally:
             if launches:
                 self._plugin.thread(1)
-            self._drawn.seeds = before
+            self._drawn.seeds, self._drawn.taken = before
 
     def _split(self, graph: Graph, code: _graph_code.GraphCode,
                inputs) -> tuple[list, list[int]] | None:
@@ -209,20 +211,42 @@ class Graphs:
             # It is lost when the input is written and the call ends: results need it for longer.
             self._plugin.gives_up(self._storage_of(copy))
             tensors[graph.tensor_place(place)] = copy
-        tensors += [graph.draw(seeds, tensors[0].device) for seeds in code.seeds]
+        device = tensors[0].device
+        random = self._random_state(device) if code.seeds else None
+        tensors += [graph.draw(seeds, device) for seeds in code.seeds]
         if isinstance(inputs, list):
             inputs.clear()
         numbers += draws.state if draws else []
-        call, token = _Call(run, owner, [], draws), next(self._tokens)
+        call, token = _Call(run, owner, [], draws, [], []), next(self._tokens)
         self._calls[token] = call
         try:
             with self._plugin.undisturbed(), self._unwatched():
                 made = self._operator(graph.number, token, tensors, numbers, graph.made)
+        except BaseException:
+            for place, new in zip(code.written, call.written, strict=False):
+                self._write(values[place], new)
+            if random is not None and len(call.seeds) < len(code.seeds):
+                self._generator(device).set_state(random)
+                for seeds in code.seeds[:len(call.seeds)]:
+                    graph.draw(seeds, device)
+            raise
         finally:
             del self._calls[token]
         for place, new in zip(code.written, made[graph.made - len(code.written):], strict=True):
             self._write(values[place], new)
         return graph.put_together(values, made, call.others)
+
+    def _generator(self, device):
+        """Return the generator that generated code draws its seeds from."""
+        torch = self._torch
+        return (torch.default_generator if device.type == "cpu" else
+                torch.cuda.default_generators[device.index])
+
+    def _random_state(self, device):
+        """Return the state of that generator; None while it may not be asked."""
+        if device.type != "cpu" and self._torch.cuda.is_current_stream_capturing():
+            return None
+        return self._generator(device).get_state()
 
     def _write(self, value, new) -> None:
         """Write a tensor as generated code does, which counts no version."""
@@ -245,6 +269,8 @@ class _Call(NamedTuple):
     # returns.
     others: list
     draws: _plugin.Draws | None
+    written: list  # once the generated code runs: what it is given for the inputs that it writes
+    seeds: list  # those that it has taken
 
 
 class Graph:
@@ -329,6 +355,7 @@ class Graph:
         count = len(tensors) - len(code.seeds)
         arguments: list = tensors[:count]
         self._drawn.seeds = tensors[count:]
+        self._drawn.taken = call.seeds if call else []
         places = self.number_places or []
         for place, value in zip(places, numbers, strict=False):
             arguments.insert(place, value)
@@ -340,6 +367,8 @@ class Graph:
             arguments[place] = arguments[place].clone()
         written = [arguments[place] for place in code.written]
         given = list(arguments)
+        if call:
+            call.written.extend(written)
         with self._plugin.drawing(draws) if draws else contextlib.nullcontext():
             results = call.run(call.owner, arguments) if call else self._callable(arguments)
         if draws and not self._draws_as_before(tensors, numbers, draws):
@@ -416,5 +445,6 @@ class _Randint:
     def low_out(self, low, high, size, *, out):
         """Give the seeds that were handed to this thread, or draw."""
         if handed := getattr(self._drawn, "seeds", None):
-            return out.copy_(handed.pop(0))
+            self._drawn.taken.append(handed.pop(0))
+            return out.copy_(self._drawn.taken[-1])
         return self._original.low_out(low, high, size, out=out)

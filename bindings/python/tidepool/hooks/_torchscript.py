@@ -8,7 +8,10 @@
   the fused groups that oneDNN or TorchScript's own fusers make of nodes, are no operators: a call
   of such a function is a region of the plugin's, in which results stay, and its arguments,
   attributes and constants are held. On CUDA, where functions are fused by default, every call is.
-  Where a function forks, other threads run a part of it: then all is restored before.
+  Where a function forks, other threads run a part of it: then all is restored before. What a method
+  of an interface does is not known: such calls are regions, too, and all of a module is held.
+- What is loaded may do so in its `__setstate__`, and objects of C++ classes keep what they are
+  given there. The lite interpreter has no graphs. These run in a region, and all is restored.
 - A static module calls kernels without their operators: so does it, and what it holds stays.
 - Methods of C++ classes (`torch.classes`) have no graph, and may do anything with tensors: what
   they are given escapes, as if they had asked for its address, as the object may have kept it.
@@ -33,7 +36,13 @@ METHODS = {
     "ScriptModuleSerializer": ("serialize", "write_files"),  # of torch.package
     "Graph": ("__repr__", "__str__", "str", "_export_onnx", "_pretty_print_onnx"),
     "Node": ("__repr__", "__str__"),
+    "Value": ("__repr__", "__str__"),
+    "ScriptList": ("__repr__", "__str__"),
+    "ScriptDict": ("__repr__", "__str__"),
 }
+# Those that run code which no graph shows, and loaders.
+RUNNING = {"LiteScriptModule": ("__call__", "forward", "run_method")}
+LOADERS = re.compile("_?import_ir_module|_load_for_lite_interpreter|_jit_interpret_graph")
 # The same among the functions of torch._C: those that fold, save or export.
 FUNCTIONS = re.compile("_freeze_module|_jit_pass_.*(frozen|fold|optimize_for|_onnx)|"
                        "_save_(jit_module|mobile_module|parameters)|_pickle_save$")
@@ -59,6 +68,15 @@ def follow_torchscript(plugin, torch, storage_of, device: str) -> None:
                 setattr(kind, name, _kept(getattr(kind, name), plugin.keeping))
     for name in list(filter(FUNCTIONS.match, vars(compiled))):
         setattr(compiled, name, _kept(getattr(compiled, name), plugin.settling, plugin.keeping))
+    for kind_name, names in RUNNING.items():
+        kind = getattr(compiled, kind_name, None)
+        for name in names:
+            if kind is not None and name in vars(kind):
+                setattr(kind, name, _kept(getattr(kind, name), plugin.keeping, plugin.region))
+    for name in list(filter(LOADERS.match, vars(compiled))):
+        setattr(compiled, name, _kept(getattr(compiled, name), plugin.keeping, plugin.region))
+    load_state = compiled.ScriptObject.__setstate__
+    compiled.ScriptObject.__setstate__ = handing_out(load_state, plugin, torch, storage_of)
     for kind_name in CALLED:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
@@ -104,7 +122,7 @@ def _called(original, plugin, torch, storage_of, device):
                 inlined = self.inlined_graph
             except RuntimeError:  # a method of a class in C++
                 return native(self, *args, **kwargs)
-            graph = graphs[self] = _Graph(inlined, torch._C._jit_pass_inline)
+            graph = graphs[self] = _Graph(inlined, compiled)
         if not graph.reads and not may_be_fused():
             return call_as_caller(original, self, *args, **kwargs)
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
@@ -118,14 +136,18 @@ def _called(original, plugin, torch, storage_of, device):
 class _Graph:
     """What is known of a function: whether it reads tensors by itself, and which it has."""
 
-    def __init__(self, graph, inline) -> None:
-        self._graph = graph
-        forks = [node.g("Subgraph").copy() for node in graph.findAllNodes("prim::fork")]
-        for fork in forks:
-            inline(fork)
-        self.forks = bool(forks)
-        self.reads = any(_has_tensor(node) for each in (graph, *forks) for name in READING_NODES
-                         for node in each.findAllNodes(name))
+    def __init__(self, graph, compiled) -> None:
+        self._graph, self._compiled = graph, compiled
+        others = [node.g("Subgraph").copy() for kind in ("prim::fork", "prim::awaitable")
+                  for node in graph.findAllNodes(kind)]
+        for other in others:
+            compiled._jit_pass_inline(other)
+        self.forks = bool(others)
+        self._is_resolved = not any(each.findAllNodes(name) for each in (graph, *others)
+                                    for name in ("prim::CallMethod", "prim::CallFunction"))
+        self.reads = not self._is_resolved or any(
+            _has_tensor(node) for each in (graph, *others) for name in READING_NODES
+            for node in each.findAllNodes(name))
         self._constants = [node.t("value") for node in graph.findAllNodes("prim::Constant")
                            if node.hasAttribute("value") and node.kindOf("value") == "t"]
 
@@ -133,12 +155,22 @@ class _Graph:
         """Return the constants, and the attributes of the module `owner` that are used."""
         if owner is None:
             return self._constants
+        if not self._is_resolved:
+            return [*self._constants, *self._all_of(owner)]
         found = {next(self._graph.inputs()).debugName(): owner}
         for node in self._graph.findAllNodes("prim::GetAttr"):
             module = found.get(node.input().debugName())
             if module is not None:
                 found[node.output().debugName()] = module.getattr(node.s("name"))
         return [*self._constants, *found.values()]
+
+    def _all_of(self, module) -> list:
+        """Return the parameters and buffers of a module and of those in it."""
+        compiled = self._compiled
+        inner = [tensor for _, each in compiled.ModuleDict(module).items()
+                 for tensor in self._all_of(each)]
+        return [*inner, *(tensor for kind in (compiled.ParameterDict, compiled.BufferDict)
+                          for _, tensor in kind(module).items())]
 
 
 def _has_tensor(node) -> bool:
@@ -158,7 +190,7 @@ def _follow_static_modules(plugin, torch, storage_of) -> None:
     def make_static(source):
         owner = None if isinstance(source, compiled.Graph) else source
         graph = source if owner is None else owner._get_method("forward").inlined_graph
-        graph = _Graph(graph, compiled._jit_pass_inline)
+        graph = _Graph(graph, compiled)
         for tensor in leaves(graph.held(owner)):
             if storage := storage_of(tensor):
                 plugin.escape(storage)

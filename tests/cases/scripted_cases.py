@@ -1,0 +1,112 @@
+"""TorchScript's own readers of tensors that no graph of the called function shows."""
+
+import io
+import pickle
+import warnings
+
+import torch
+from torch import Tensor, nn
+from torch.jit.mobile import _load_for_lite_interpreter
+
+
+@torch.jit.interface
+class Listing(nn.Module):
+    def forward(self, x: Tensor) -> list[float]:
+        pass
+
+
+class Lists(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("factor", torch.linspace(0, 1, 300).exp())
+
+    def forward(self, x: Tensor) -> list[float]:
+        values: list[float] = (x * self.factor).tolist()
+        return values
+
+
+class UsesLists(nn.Module):
+    inner: Listing
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Lists()
+
+    def forward(self, x: Tensor) -> list[float]:
+        return self.inner.forward(x + 1)
+
+
+def case_a_method_of_an_interface_reads_what_it_computes():
+    module = torch.jit.script(UsesLists())
+    return [module(torch.randn(300) * k) for k in (1.0, 2.0, 3.0)]
+
+
+def listed(x: Tensor) -> list[float]:
+    values: list[float] = x.mul(2).tolist()
+    return values
+
+
+@torch.jit.script
+def awaiting(x: Tensor) -> list[float]:
+    later = torch.jit._awaitable(listed, x + 1)
+    return torch.jit._awaitable_wait(later)
+
+
+def case_what_is_waited_for_reads_what_it_computes():
+    return [awaiting(torch.randn(300)) for _ in range(3)]
+
+
+class Keeps(nn.Module):
+    read: list[float]
+    values: Tensor
+
+    def __init__(self):
+        super().__init__()
+        self.values, self.read = torch.linspace(0, 1, 300).exp(), [0.0]
+        self.training = False
+
+    def forward(self, x: Tensor):
+        return x + self.values
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.values, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[Tensor, bool]):
+        self.values, self.training = state[0] * 2, state[1]
+        values: list[float] = (state[0] * 3).tolist()
+        self.read = values
+
+
+def case_what_is_loaded_reads_what_it_computes():
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(Keeps()), file)
+    loaded = torch.jit.load(io.BytesIO(file.getvalue()))
+    return loaded(torch.randn(300)), loaded.read
+
+
+def case_the_lite_interpreter_reads_what_it_computes():
+    saved = torch.jit.script(Lists())._save_to_buffer_for_lite_interpreter()
+    module = _load_for_lite_interpreter(io.BytesIO(saved))
+    return [module(torch.randn(300)) for _ in range(3)]
+
+
+def case_containers_are_printed():
+    x = torch.randn(300).double() * 2
+    return repr(torch.jit.script([x, x * 2])), str(torch.jit.script({"a": x, "b": x * 2}))
+
+
+def case_quantized_weights_are_kept_by_what_loads_them():
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    small = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    scripted, file = io.BytesIO(), io.BytesIO()
+    torch.jit.save(torch.jit.script(small), scripted)
+    torch.save(small, file)
+    loaded = (pickle.loads(pickle.dumps(small)),
+              torch.load(io.BytesIO(file.getvalue()), weights_only=False),
+              torch.jit.load(io.BytesIO(scripted.getvalue())))
+    x = torch.randn(32, 64)
+    return [each(x * k) for each in loaded for k in (1, 2)]
