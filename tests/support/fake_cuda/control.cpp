@@ -142,6 +142,14 @@ FAKE_CUDA_API void fake_cuda_complete(void* stream) {
   locked([&](Machine& m) { m.order.complete(stream_of(m, stream, nullptr)); });
 }
 
+FAKE_CUDA_API void fake_cuda_settle(void* stream) {
+  const Works works = locked([&](Machine& m) -> Works {
+    if (m.remote.is_empty()) return {};
+    return m.remote.before(m.order.entered(stream_of(m, stream, nullptr)));
+  });
+  for (const auto& work : works) work->wait();
+}
+
 FAKE_CUDA_API int fake_cuda_capture_work(void* stream, void (*work)(void*), void (*drop)(void*),
                                          void* data) {
   return locked([&](Machine& m) {

@@ -42,6 +42,10 @@ FAKE_CUDA_API void fake_cuda_complete(void* stream);
 FAKE_CUDA_API int fake_cuda_capture_work(void* stream, void (*work)(void*), void (*drop)(void*),
                                          void* data);
 
+// Waits until what other processes have to do, before an operation that a stream is given now, is
+// done: for who reads memory himself instead of a kernel.
+FAKE_CUDA_API void fake_cuda_settle(void* stream);
+
 // Lists: races, misuses, log. Returns the number of entries; those of an index out of range have no
 // text. fake_cuda_forget empties races or misuses.
 FAKE_CUDA_API size_t fake_cuda_count(const char* list);

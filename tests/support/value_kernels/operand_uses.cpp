@@ -69,6 +69,14 @@ void OperandUses::declare(bool launched) const {
   }
 }
 
+void settle_streams() {
+  static auto* const settle = find<void(void*)>("fake_cuda_settle");
+  const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
+  for (c10::DeviceIndex k = 0; k < guard.deviceCount(); ++k) {
+    settle(handle_of(guard.getStream(c10::Device(c10::DeviceType::CUDA, k))));
+  }
+}
+
 void declare_shared(const at::Tensor& tensor, const c10::Stream& stream) {
   static auto* const shared = find<void(const void*, void*)>("fake_cuda_range_shared");
   if (tensor.storage().data() != nullptr) shared(tensor.storage().data(), handle_of(stream));

@@ -34,6 +34,9 @@ class OperandUses {
   std::vector<at::Tensor> written_;
 };
 
+// Waits for what other processes have to do before the next operation of the current streams.
+void settle_streams();
+
 // Declares a tensor's memory used on another stream from now on, as record_stream does.
 void declare_shared(const at::Tensor& tensor, const c10::Stream& stream);
 

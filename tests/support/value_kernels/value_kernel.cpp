@@ -158,10 +158,12 @@ void ValueKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   if (!is_nested && CapturedCall::is_capturing()) {
     captured = std::make_unique<CapturedCall>(facts_, *stack);
   }
+  // What a collective does, on a stream of its own, NCCL's stand-in does and declares.
+  const bool is_collective = facts_.name.starts_with("c10d::");
+  if (!is_collective) settle_streams();
   ValueCall call(facts_, *stack);
   OperandUses uses;
-  // What a collective uses, on a stream of its own, NCCL's stand-in declares.
-  const bool watched = OperandUses::is_watching() && !facts_.name.starts_with("c10d::");
+  const bool watched = OperandUses::is_watching() && !is_collective;
   if (watched) {
     uses.add(*stack, facts_.arguments.size());
     const size_t first = stack->size() - facts_.arguments.size();

@@ -52,8 +52,7 @@ void Machine::note(LogEntry entry) {
   if (settings.log_to_stderr) std::fprintf(stderr, "fake_cuda: %s\n", describe(added).c_str());
 }
 
-void Machine::operate(Stream& stream, Call call, const char* name, uint64_t device_ns,
-                      Order::Engine* engine) {
+void Machine::check_may_enqueue(const Stream& stream) {
   if (stream.is_legacy) {
     for (const StreamId id : captures.blocking_streams(stream.device)) {
       throw Refusal(Error::kCaptureImplicit,
@@ -61,6 +60,17 @@ void Machine::operate(Stream& stream, Call call, const char* name, uint64_t devi
     }
   }
   captures.check_not_spoiled(stream);
+}
+
+void Machine::operate(Stream& stream, Call call, const char* name, uint64_t device_ns,
+                      Order::Engine* engine) {
+  check_may_enqueue(stream);
+  await(stream);
+  enqueue(stream, call, name, device_ns, engine);
+}
+
+void Machine::enqueue(Stream& stream, Call call, const char* name, uint64_t device_ns,
+                      Order::Engine* engine) {
   order.advance(stream, book.device_price_ns(call) + device_ns, engine);
   captures.on_operation(stream, call, name);
   races.operation(stream.id, stream.clock);
@@ -174,6 +184,14 @@ void Machine::launch(Stream& stream, const char* kernel, uint64_t threads) {
   operate(stream, Call::kLaunch, kernel, time_ns(threads, settings.speeds.threads));
 }
 
+Works Machine::launch_remote(Stream& stream, const char* name, std::shared_ptr<RemoteWork> work) {
+  check_may_enqueue(stream);
+  Works earlier = remote.before(order.entered(stream));
+  enqueue(stream, Call::kLaunch, name, 0, nullptr);
+  remote.add(std::move(work), stream.id, stream.operation_tick);
+  return earlier;
+}
+
 void Machine::launch_graph(const Graph& graph, Stream& stream, const char* name) {
   operate(stream, Call::kGraphLaunch, name);
   for (const StreamId captured : graph.streams) {
@@ -199,6 +217,44 @@ void Machine::wait(Stream& stream, const Event& event, bool is_external) {
         .stream = stream.id,
         .tick = stream.operation_tick,
         .event = event.id});
+}
+
+void Machine::await(const VectorClock& clock) {
+  Works works = remote.before(clock);
+  if (!works.empty()) throw Unfinished{std::move(works)};
+}
+
+void Machine::await(Stream& stream) {
+  if (!remote.is_empty()) await(order.entered(stream));
+}
+
+void Machine::await_device(int device) {
+  if (!remote.is_empty()) await(order.newest(device));
+}
+
+bool Machine::poll(Event& event) {
+  const bool waits = !remote.is_empty() && event.is_recorded;
+  return !(waits && !remote.before(event.clock).empty()) && order.poll(event);
+}
+
+bool Machine::poll(Stream& stream) {
+  const bool waits = !remote.is_empty();
+  return !(waits && !remote.before(order.entered(stream)).empty()) && order.poll(stream);
+}
+
+void Machine::synchronize(const Event& event) {
+  if (event.is_recorded) await(event.clock);
+  order.synchronize(event);
+}
+
+void Machine::synchronize(Stream& stream) {
+  await(stream);
+  order.synchronize(stream);
+}
+
+void Machine::synchronize_device(int device) {
+  await_device(device);
+  order.synchronize_device(device);
 }
 
 void Machine::returned(uintptr_t address, size_t bytes) {
@@ -244,11 +300,29 @@ Error denied(const char* function, Error error) {
   return error;
 }
 
+// Runs the body, again and again where it finds work unfinished.
+Error run_to_end(Machine& here, std::unique_lock<std::mutex>& lock,
+                 const std::function<Error(Machine&)>& body) {
+  while (true) {
+    try {
+      return body(here);
+    } catch (const Unfinished& unfinished) {
+      lock.unlock();
+      bool failed = false;
+      for (const auto& work : unfinished.works) {
+        failed |= work->wait() == RemoteWork::State::kFailed;
+      }
+      lock.lock();
+      if (failed) return Error::kLaunchFailed;
+    }
+  }
+}
+
 Error run(Call call, const char* function, bool is_unsafe,
           const std::function<Error(Machine&)>& body) {
   if (const Error error = admit(function); error != Error::kSuccess) return denied(function, error);
   Machine& here = machine();
-  std::lock_guard lock(here.mutex);
+  std::unique_lock lock(here.mutex);
   const bool is_of_cuda = std::string_view(function).starts_with("cu");
   if (is_of_cuda && here.broken != Error::kSuccess) return here.broken;
   Error error = here.book.begin(call);
@@ -257,7 +331,7 @@ Error run(Call call, const char* function, bool is_unsafe,
   if (error == Error::kSuccess) {
     try {
       if (is_unsafe) here.captures.check_unsafe(current_capture_mode(), function);
-      error = body(here);
+      error = run_to_end(here, lock, body);
     } catch (const Refusal& refusal) {
       error = refusal.error;
       if (error != Error::kOutOfMemory && error != Error::kNotSupported) {

@@ -23,6 +23,7 @@
 #include "tests/support/fake_cuda/core/order.h"
 #include "tests/support/fake_cuda/core/physical_memory.h"
 #include "tests/support/fake_cuda/core/race_checker.h"
+#include "tests/support/fake_cuda/core/remote_work.h"
 #include "tests/support/fake_cuda/core/settings.h"
 #include "tests/support/fake_cuda/core/virtual_memory.h"
 
@@ -50,6 +51,7 @@ class Machine {
   Order order;
   Captures captures;
   RaceChecker races;
+  RemoteWorks remote;
   OperationLog log;
   // First the device that works, then the one whose memory it was let into.
   std::set<std::pair<int, int>> peers;
@@ -61,7 +63,8 @@ class Machine {
   void change_outside();
   PhysicalMemory& memory(int device) { return *devices_.at(device); }
 
-  // Enqueues an operation that touches nothing it names.
+  // Enqueues an operation that touches nothing it names. Throws: Unfinished, as all below that
+  // enqueue or wait.
   // It takes `device_ns` beyond the price of its call.
   void operate(Stream& stream, Call call, const char* name, uint64_t device_ns = 0,
                Order::Engine* engine = nullptr);
@@ -77,10 +80,22 @@ class Machine {
   void fill(void* to, uint32_t value, size_t element_bytes, size_t count, Stream& stream,
             const char* name);
   void launch(Stream& stream, const char* kernel, uint64_t threads);
+  // Enqueues work that others will do. Returns what it comes after and is not done. Throws: nothing
+  // of what is unfinished.
+  Works launch_remote(Stream& stream, const char* name, std::shared_ptr<RemoteWork> work);
   void launch_graph(const Graph& graph, Stream& stream, const char* name);
 
   void record(Event& event, Stream& stream);
   void wait(Stream& stream, const Event& event, bool is_external);
+  // What has this clock, or is enqueued on the stream now, waits for the work of others.
+  void await(const VectorClock& clock);
+  void await(Stream& stream);
+  void await_device(int device);
+  bool poll(Event& event);
+  bool poll(Stream& stream);
+  void synchronize(const Event& event);
+  void synchronize(Stream& stream);
+  void synchronize_device(int device);
 
   // -1: no device memory.
   int device_of(const void* address) const;
@@ -95,6 +110,9 @@ class Machine {
   void returned(uintptr_t address, size_t bytes);
 
  private:
+  void check_may_enqueue(const Stream& stream);
+  void enqueue(Stream& stream, Call call, const char* name, uint64_t device_ns,
+               Order::Engine* engine);
   void note(LogEntry entry);
   // The links between a device and the host: there is one in each direction.
   struct Links {
@@ -119,7 +137,8 @@ CaptureMode& current_capture_mode();
 
 // Runs a call's body under the lock. Returns what it returned, the refusal it threw, or the
 // failure that was asked for, in which case it did not run, as for a call that is not admitted. A
-// body returns kSuccess or kNotReady.
+// body returns kSuccess or kNotReady. One that throws Unfinished runs again once the work is done,
+// and the lock is not held meanwhile; where the work has failed, so has the call.
 Error run(Call call, const char* function, const std::function<Error(Machine&)>& body);
 // For a call that a capture may forbid.
 Error run_unsafe(Call call, const char* function, const std::function<Error(Machine&)>& body);

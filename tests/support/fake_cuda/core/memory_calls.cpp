@@ -27,6 +27,7 @@ Error allocate(const char* function, void** address, size_t bytes) {
 Error free(const char* function, void* address) {
   return run_unsafe(Call::kFree, function, [&](Machine& m) {
     const int device = m.device_of(address);
+    if (device >= 0) m.await_device(device);
     const size_t bytes = m.allocations.free(number(address));
     if (device >= 0) m.order.synchronize_device(device);
     m.returned(number(address), bytes);
@@ -37,6 +38,7 @@ Error free(const char* function, void* address) {
 Error free_in_order(const char* function, void* address, void* stream) {
   return run(Call::kFree, function, [&](Machine& m) {
     Stream& on = resolve(m, stream);
+    m.await(on);
     m.allocations.free(number(address));
     m.operate(on, Call::kFree, function);
     return Error::kSuccess;
@@ -120,7 +122,7 @@ Error copy_rows(const char* function, void* to, size_t to_pitch, const void* fro
              on, function);
     }
     const bool to_pageable = m.device_of(to) < 0 && !m.allocations.is_pinned(number(to));
-    if (wait == Wait::kYes || (to_pageable && !m.captures.of(on))) m.order.synchronize(on);
+    if (wait == Wait::kYes || (to_pageable && !m.captures.of(on))) m.synchronize(on);
     return Error::kSuccess;
   };
   return wait == Wait::kYes ? run_unsafe(Call::kCopy, function, body)
@@ -132,7 +134,7 @@ Error fill(const char* function, void* to, uint32_t value, size_t element_bytes,
   return run(Call::kFill, function, [&](Machine& m) {
     Stream& on = resolve(m, stream);
     m.fill(to, value, element_bytes, count, on, function);
-    if (wait == Wait::kYes) m.order.synchronize(on);
+    if (wait == Wait::kYes) m.synchronize(on);
     return Error::kSuccess;
   });
 }

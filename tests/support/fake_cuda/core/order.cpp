@@ -193,6 +193,14 @@ void Order::synchronize(Stream& stream) {
   learn(stream.clock, done_ns(stream));
 }
 
+VectorClock Order::newest(int device) const {
+  VectorClock all;
+  for (const auto& [handle, stream] : streams_) {
+    if (stream->device == device) all.join(stream->clock);
+  }
+  return all;
+}
+
 void Order::synchronize_device(int device) {
   for (const auto& [handle, stream] : streams_) {
     if (stream->device == device) learn(stream->clock, done_ns(*stream));

@@ -76,6 +76,12 @@ class Order {
   Event& event(void* handle);
   size_t live_events() const { return events_.size(); }
 
+  // The stream's clock, with what comes before an operation that is enqueued now.
+  const VectorClock& entered(Stream& stream) {
+    enter(stream);
+    return stream.clock;
+  }
+
   // What does one operation at a time, such as a direction of a link, in the order in which the
   // operations were enqueued.
   struct Engine {
@@ -104,6 +110,8 @@ class Order {
   const VectorClock& host() const { return host_; }
   // The newest operation of every stream there ever was, records not among them.
   const VectorClock& newest() const { return newest_; }
+  // All that a device's streams were given.
+  VectorClock newest(int device) const;
 
  private:
   Stream& stream_of_thread(int device);

@@ -36,7 +36,7 @@ Error stream_query(const char* function, void* stream) {
   return run(Call::kStreamQuery, function, [&](Machine& m) {
     Stream& asked = resolve(m, stream);
     m.captures.check_not_capturing(asked, function);
-    return ready(m.order.poll(asked));
+    return ready(m.poll(asked));
   });
 }
 
@@ -44,7 +44,7 @@ Error stream_synchronize(const char* function, void* stream) {
   return run(Call::kSynchronize, function, [&](Machine& m) {
     Stream& waited = resolve(m, stream);
     m.captures.check_not_capturing(waited, function);
-    m.order.synchronize(waited);
+    m.synchronize(waited);
     return Error::kSuccess;
   });
 }
@@ -99,7 +99,7 @@ Error host_function(const char* function, void* stream, void (*callback)(void*),
 
 Error device_synchronize(const char* function) {
   return run_unsafe(Call::kSynchronize, function, [&](Machine& m) {
-    m.order.synchronize_device(current_device());
+    m.synchronize_device(current_device());
     return Error::kSuccess;
   });
 }
@@ -107,6 +107,15 @@ Error device_synchronize(const char* function) {
 Error launch(const char* function, void* stream, const char* kernel, unsigned long long threads) {
   return run(Call::kLaunch, function, [&](Machine& m) {
     m.launch(resolve(m, stream), kernel, threads);
+    return Error::kSuccess;
+  });
+}
+
+Error launch_remote(const char* function, void* stream, const std::shared_ptr<RemoteWork>& work,
+                    Works* earlier) {
+  return run(Call::kLaunch, function, [&](Machine& m) {
+    Works found = m.launch_remote(resolve(m, stream), function, work);
+    earlier->insert(earlier->end(), found.begin(), found.end());
     return Error::kSuccess;
   });
 }
@@ -145,7 +154,7 @@ Error event_query(const char* function, void* event) {
     if (asked.capture != CaptureId::kNone) {
       throw Refusal(Error::kCapturedEvent, "the event was recorded in a capture");
     }
-    return ready(m.order.poll(asked));
+    return ready(m.poll(asked));
   });
 }
 
@@ -155,7 +164,7 @@ Error event_synchronize(const char* function, void* event) {
     if (awaited.capture != CaptureId::kNone) {
       throw Refusal(Error::kCapturedEvent, "the event was recorded in a capture");
     }
-    m.order.synchronize(awaited);
+    m.synchronize(awaited);
     return Error::kSuccess;
   });
 }

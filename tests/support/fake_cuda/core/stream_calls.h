@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "tests/support/fake_cuda/core/error.h"
+#include "tests/support/fake_cuda/core/remote_work.h"
 
 namespace tidepool::fake_cuda::calls {
 
@@ -23,6 +25,9 @@ Error host_function(const char* function, void* stream, void (*callback)(void*),
 Error device_synchronize(const char* function);
 Error launch(const char* function, void* stream, const char* kernel,
              unsigned long long threads = 0);
+// Enqueues work that others will do, and adds to `earlier` what it comes after and is not done.
+Error launch_remote(const char* function, void* stream, const std::shared_ptr<RemoteWork>& work,
+                    Works* earlier);
 
 Error event_create(const char* function, void** event, unsigned flags);
 Error event_destroy(const char* function, void* event);

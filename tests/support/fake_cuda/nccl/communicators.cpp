@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <optional>
-#include <span>
+#include <map>
 #include <utility>
 
 #include "tests/support/fake_cuda/control.h"
@@ -14,162 +13,44 @@
 namespace tidepool::fake_cuda::nccl {
 namespace {
 
-using Bytes = std::vector<char>;
-
 thread_local int t_depth = 0;
 thread_local std::vector<Request> t_requests;
+thread_local std::vector<Communicator*> t_joining;
 
-constexpr size_t kTypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-constexpr int kAverage = 4;
-
-template <class T>
-T combined(T left, T right, int operation) {
-  switch (operation) {
-    case 1:
-      return left * right;
-    case 2:
-      return std::max(left, right);
-    case 3:
-      return std::min(left, right);
-    default:
-      return left + right;
+// Moves the values. Requires: `ranks` has a request of each rank, in order, or a send and its
+// receive.
+void move(const std::vector<Request>& ranks) {
+  std::vector<Bytes> sent;
+  for (const Request& each : ranks) {
+    const auto* const first = static_cast<const char*>(each.sent);
+    sent.push_back(scaled(each, Bytes(first, first + sent_bytes(each))));
   }
-}
-
-// Allocated bytes are aligned for all of these types.
-template <class T>
-std::span<T> elements(Bytes& bytes) {
-  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
-}
-
-// What all ranks sent as one, in the order of the ranks.
-template <class T>
-Bytes reduced_as(std::vector<Bytes>& parts, int operation) {
-  const std::span<T> sum = elements<T>(parts.front());
-  for (size_t k = 0; k < sum.size(); ++k) {
-    for (size_t rank = 1; rank < parts.size(); ++rank) {
-      sum[k] = combined(sum[k], elements<T>(parts[rank])[k], operation);
+  for (const Request& each : ranks) {
+    if (received_bytes(each) == 0) continue;
+    std::vector<Bytes> parts;
+    for (size_t k = 0; k < ranks.size(); ++k) {
+      const auto part = part_for(ranks[k], sent[k], each.communicator->rank);
+      if (part && part_from(each, ranks[k].communicator->rank)) parts.push_back(*part);
     }
-    if (operation == kAverage) sum[k] = static_cast<T>(sum[k] / static_cast<T>(parts.size()));
+    const Bytes made = made_of(each, parts);
+    std::memcpy(each.received, made.data(), std::min(made.size(), received_bytes(each)));
   }
-  return parts.front();
-}
-
-// nullopt: not for this type.
-std::optional<Bytes> reduced(std::vector<Bytes>& parts, int type, int operation) {
-  if (parts.size() == 1) return parts.front();
-  switch (type) {
-    case 0:
-      return reduced_as<int8_t>(parts, operation);
-    case 1:
-      return reduced_as<uint8_t>(parts, operation);
-    case 2:
-      return reduced_as<int32_t>(parts, operation);
-    case 3:
-      return reduced_as<uint32_t>(parts, operation);
-    case 4:
-      return reduced_as<int64_t>(parts, operation);
-    case 5:
-      return reduced_as<uint64_t>(parts, operation);
-    case 7:
-      return reduced_as<float>(parts, operation);
-    case 8:
-      return reduced_as<double>(parts, operation);
-    default:
-      return std::nullopt;
-  }
-}
-
-size_t block_bytes(const Request& request) { return request.count * kTypeBytes[request.type]; }
-
-size_t sent_bytes(const Request& request) {
-  const bool all = request.kind == Kind::kReduceScatter || request.kind == Kind::kAllToAll;
-  return block_bytes(request) * (all ? request.communicator->clique->ranks : 1);
-}
-
-size_t received_bytes(const Request& request) {
-  const bool all = request.kind == Kind::kAllGather || request.kind == Kind::kAllToAll;
-  return block_bytes(request) * (all ? request.communicator->clique->ranks : 1);
-}
-
-bool sends(const Request& request) {
-  const bool from_root = request.kind == Kind::kBroadcast;
-  return request.kind != Kind::kReceive &&
-         (!from_root || request.peer == request.communicator->rank);
-}
-
-bool receives(const Request& request) {
-  const bool to_root = request.kind == Kind::kReduce;
-  return request.kind != Kind::kSend && (!to_root || request.peer == request.communicator->rank);
-}
-
-Bytes read(const Request& request) {
-  const auto* const first = static_cast<const char*>(request.sent);
-  return sends(request) ? Bytes(first, first + sent_bytes(request)) : Bytes();
-}
-
-void write(const Request& request, const Bytes& bytes, size_t first) {
-  if (receives(request)) {
-    std::memcpy(request.received, bytes.data() + first, received_bytes(request));
-  }
-}
-
-// Moves the values of a collective. Requires: `ranks` has a request of each rank, in order.
-Result move(const std::vector<Request>& ranks) {
-  std::vector<Bytes> parts;
-  for (const Request& each : ranks) parts.push_back(read(each));
-  const Request& first = ranks.front();
-  const size_t block = block_bytes(first);
-  switch (first.kind) {
-    case Kind::kAllReduce:
-    case Kind::kReduce:
-    case Kind::kReduceScatter: {
-      const auto sum = reduced(parts, first.type, first.operation);
-      if (!sum) return kInvalidArgument;
-      const bool scattered = first.kind == Kind::kReduceScatter;
-      for (size_t k = 0; k < ranks.size(); ++k) write(ranks[k], *sum, scattered ? k * block : 0);
-      break;
-    }
-    case Kind::kBroadcast:
-      for (const Request& each : ranks) write(each, parts[first.peer], 0);
-      break;
-    case Kind::kAllGather: {
-      Bytes all;
-      for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
-      for (const Request& each : ranks) write(each, all, 0);
-      break;
-    }
-    case Kind::kAllToAll:
-      for (size_t k = 0; k < ranks.size(); ++k) {
-        Bytes own;
-        for (const Bytes& part : parts) {
-          own.insert(own.end(), part.begin() + k * block, part.begin() + (k + 1) * block);
-        }
-        write(ranks[k], own, 0);
-      }
-      break;
-    case Kind::kSend:  // the first of a pair
-      write(ranks[1], parts[0], 0);
-      break;
-    case Kind::kReceive:
-      return kInvalidUsage;
-  }
-  return kSuccess;
 }
 
 // Runs what belongs together as an operation of each rank's stream.
 Result run(const std::vector<Request>& ranks) {
   for (const Request& each : ranks) {
-    if (each.type < 0 || each.type >= static_cast<int>(std::size(kTypeBytes))) {
-      return kInvalidArgument;
-    }
+    if (!is_known(each)) return kInvalidArgument;
     if (calls::launch(each.name, each.stream, each.name) != Error::kSuccess) {
       return kUnhandledCudaError;
     }
-    if (sends(each)) fake_cuda_range_used(each.sent, sent_bytes(each), each.stream);
-    if (receives(each)) fake_cuda_range_written(each.received, received_bytes(each), each.stream);
+    const size_t sent = sent_bytes(each);
+    const size_t received = received_bytes(each);
+    if (sent != 0) fake_cuda_range_used(each.sent, sent, each.stream);
+    if (received != 0) fake_cuda_range_written(each.received, received, each.stream);
   }
-  return machine().settings.touch_memory ? move(ranks) : kSuccess;
+  if (machine().settings.touch_memory) move(ranks);
+  return kSuccess;
 }
 
 bool is_pairwise(const Request& request) {
@@ -203,7 +84,7 @@ std::vector<Request> take_next(std::vector<Request>& waiting) {
         });
     return both ? found : std::vector<Request>();
   }
-  for (int rank = 0; rank < clique->ranks; ++rank) {
+  for (int rank = 0; rank < first.communicator->ranks; ++rank) {
     const bool has = take([&](const Request& each) {
       return each.kind == first.kind && each.communicator->rank == rank;
     });
@@ -212,14 +93,7 @@ std::vector<Request> take_next(std::vector<Request>& waiting) {
   return found;
 }
 
-}  // namespace
-
-void begin_group() { ++t_depth; }
-
-Result end_group() {
-  if (t_depth == 0) return kInvalidUsage;
-  if (--t_depth > 0) return kSuccess;
-  std::vector<Request> waiting = std::exchange(t_requests, {});
+Result run_local(std::vector<Request> waiting) {
   while (!waiting.empty()) {
     const std::vector<Request> together = take_next(waiting);
     if (together.empty()) return kInvalidUsage;
@@ -228,7 +102,116 @@ Result end_group() {
   return kSuccess;
 }
 
-Result request(const Request& request) {
+// Collectives one by one, but all sends and receives of a communicator at once.
+Result run_remote(const std::vector<Request>& waiting) {
+  std::map<Communicator*, std::vector<Request>> pairwise;
+  for (const Request& each : waiting) {
+    if (is_pairwise(each)) {
+      pairwise[each.communicator].push_back(each);
+    } else if (const Result result = each.communicator->remote->request({each});
+               result != kSuccess) {
+      return result;
+    }
+  }
+  for (auto& [communicator, requests] : pairwise) {
+    const Result result = communicator->remote->request(std::move(requests));
+    if (result != kSuccess) return result;
+  }
+  return kSuccess;
+}
+
+Result meet(Communicator& communicator) {
+  auto peers = Peers::meet(communicator.name, communicator.ranks, communicator.rank);
+  if (peers == nullptr) return kSystemError;
+  communicator.remote =
+      std::make_unique<RemoteRanks>(std::move(peers), communicator.ranks, communicator.rank);
+  return kSuccess;
+}
+
+// Those that are to be joined as one, when they are all there.
+Result join_together(const std::vector<Communicator*>& joining) {
+  std::map<std::string, std::vector<Communicator*>> meetings;
+  for (Communicator* const each : joining) meetings[each->name].push_back(each);
+  for (Communicator* const each : joining) {
+    const std::vector<Communicator*>& here = meetings[each->name];
+    if (static_cast<int>(here.size()) == each->ranks) {
+      each->clique = here.front()->clique;
+    } else if (here.size() > 1) {
+      return kInvalidUsage;
+    } else if (const Result result = meet(*each); result != kSuccess) {
+      return result;
+    }
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+Result join(Communicator** communicator, const std::string& name, int ranks, int rank) {
+  if (rank < 0 || rank >= ranks) return kInvalidArgument;
+  *communicator = new Communicator{
+      .ranks = ranks, .rank = rank, .name = name, .clique = std::make_shared<Clique>()};
+  begin_group();
+  t_joining.push_back(*communicator);
+  return end_group();
+}
+
+void join_all(Communicator** communicators, int count) {
+  const auto clique = std::make_shared<Clique>();
+  for (int rank = 0; rank < count; ++rank) {
+    communicators[rank] =
+        new Communicator{.ranks = count, .rank = rank, .name = "", .clique = clique};
+  }
+}
+
+Result split(Communicator& whole, int color, int key, Communicator** part) {
+  *part = nullptr;
+  std::vector<int64_t> given = {static_cast<int64_t>(color) << 32 | static_cast<uint32_t>(key)};
+  if (whole.remote != nullptr) {
+    given = whole.remote->gathered(given.front());
+    if (given.empty()) return kRemoteError;
+  } else if (whole.ranks > 1) {
+    return kInvalidUsage;
+  }
+  const std::string name = whole.name + '/' + std::to_string(whole.splits++);
+  if (color < 0) return kSuccess;
+  int ranks = 0;
+  int rank = 0;
+  const auto key_of = [&](size_t k) { return static_cast<int32_t>(given[k]); };
+  const auto own = static_cast<size_t>(whole.rank);
+  for (size_t k = 0; k < given.size(); ++k) {
+    if (given[k] >> 32 != color) continue;
+    ++ranks;
+    const bool is_before = key_of(k) < key_of(own) || (key_of(k) == key_of(own) && k < own);
+    if (is_before) ++rank;
+  }
+  return join(part, name + ',' + std::to_string(color), ranks, rank);
+}
+
+void begin_group() { ++t_depth; }
+
+Result end_group() {
+  if (t_depth == 0) return kInvalidUsage;
+  if (--t_depth > 0) return kSuccess;
+  const Result joined = join_together(std::exchange(t_joining, {}));
+  if (joined != kSuccess) return joined;
+  std::vector<Request> local = std::exchange(t_requests, {});
+  const auto middle = std::stable_partition(local.begin(), local.end(), [](const Request& each) {
+    return each.communicator->remote == nullptr;
+  });
+  const std::vector<Request> remote(middle, local.end());
+  local.erase(middle, local.end());
+  const Result result = run_local(std::move(local));
+  return result == kSuccess ? run_remote(remote) : result;
+}
+
+Result request(Request request) {
+  const int made = request.operation - kFirstMadeOperation;
+  if (made >= 0) {
+    if (made >= static_cast<int>(request.communicator->factors.size())) return kInvalidArgument;
+    request.factor = request.communicator->factors[static_cast<size_t>(made)];
+    request.operation = 0;
+  }
   begin_group();
   t_requests.push_back(request);
   return end_group();

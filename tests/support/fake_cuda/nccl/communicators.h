@@ -1,55 +1,47 @@
-// Communicators of NCCL between devices of one process, and what is asked of them. A group of one
-// rank is whole by itself; the ranks of a larger one have to call within one ncclGroupStart() and
-// ncclGroupEnd() of one thread, as PyTorch's do. Values are exact: sums of 16-bit numbers over
-// several ranks are refused. Thread safe, as NCCL is.
+// Communicators of NCCL, and what is asked of them. Ranks whose communicators are made within one
+// ncclGroupStart() and ncclGroupEnd() of one thread, all of them, have to call within such groups,
+// too, as PyTorch's do: their values are moved when the group ends. Ranks of other groups find each
+// other (remote_ranks.h), in several processes as in one. A group of one rank is whole by itself.
+// Thread safe, as NCCL is.
 #pragma once
 
-#include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
+
+#include "tests/support/fake_cuda/nccl/remote_ranks.h"
+#include "tests/support/fake_cuda/nccl/transfers.h"
 
 namespace tidepool::fake_cuda::nccl {
 
-// ncclResult_t.
-enum Result { kSuccess = 0, kUnhandledCudaError = 1, kInvalidArgument = 4, kInvalidUsage = 5 };
+// From this number on operations are a communicator's own.
+constexpr int kFirstMadeOperation = 5;
 
-struct Clique {
-  int ranks = 0;
-};
+// Ranks of one thread.
+struct Clique {};
 
 struct Communicator {
-  std::shared_ptr<Clique> clique;
+  int ranks = 0;
   int rank = 0;
+  std::string name;  // of the meeting
+  std::shared_ptr<Clique> clique;
+  std::unique_ptr<RemoteRanks> remote = nullptr;  // null: see clique
+  int splits = 0;
+  std::vector<double> factors = {};  // of operations that it has made, which are never used again
 };
 
-enum class Kind {
-  kAllReduce,
-  kReduce,
-  kBroadcast,
-  kAllGather,
-  kReduceScatter,
-  kAllToAll,
-  kSend,
-  kReceive
-};
-
-struct Request {
-  const char* name;  // of the function
-  Kind kind;
-  const void* sent;
-  void* received;
-  size_t count;   // elements, as the function counts them
-  int type;       // ncclDataType_t
-  int operation;  // ncclRedOp_t
-  int peer;       // the root, or the other rank
-  Communicator* communicator;
-  void* stream;
-};
+// Makes a communicator, which may be used once the group that has begun on this thread ends.
+Result join(Communicator** communicator, const std::string& name, int ranks, int rank);
+// Those of all devices of this process.
+void join_all(Communicator** communicators, int count);
+// Of the ranks that give the same color, in the order of their keys; null for a negative color.
+Result split(Communicator& whole, int color, int key, Communicator** part);
 
 // ncclGroupStart() and ncclGroupEnd(): calls nest, and the outermost end runs the requests.
 void begin_group();
 Result end_group();
 // Runs the request, or has the group that has begun on this thread run it.
-Result request(const Request& request);
+Result request(Request request);
 
 }  // namespace tidepool::fake_cuda::nccl

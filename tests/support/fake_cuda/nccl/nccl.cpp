@@ -1,10 +1,10 @@
 // NCCL: its functions, over communicators.h.
+#include <fmt/format.h>
+
 #include <array>
 #include <atomic>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
+#include <random>
+#include <string>
 
 #include "tests/support/fake_cuda/core/export.h"
 #include "tests/support/fake_cuda/nccl/communicators.h"
@@ -14,22 +14,7 @@ namespace {
 
 using UniqueId = std::array<char, 128>;  // ncclUniqueId, which is passed by value
 
-std::mutex g_mutex;
-std::map<UniqueId, std::weak_ptr<Clique>> g_cliques;
-
-int join(Communicator** communicator, int ranks, const UniqueId& id, int rank) {
-  if (rank < 0 || rank >= ranks) return kInvalidArgument;
-  const std::lock_guard<std::mutex> guard(g_mutex);
-  std::shared_ptr<Clique> clique = g_cliques[id].lock();
-  if (clique == nullptr) g_cliques[id] = clique = std::make_shared<Clique>(Clique{ranks});
-  *communicator = new Communicator{.clique = std::move(clique), .rank = rank};
-  return kSuccess;
-}
-
-int leave(Communicator* communicator) {
-  delete communicator;
-  return kSuccess;
-}
+std::string name_of(const UniqueId& id) { return id.data(); }
 
 std::atomic<size_t> g_registered_bytes{0};
 
@@ -47,43 +32,67 @@ FAKE_CUDA_API const char* ncclGetErrorString(int) { return "error of the stand-i
 FAKE_CUDA_API const char* ncclGetLastError(Communicator*) { return ""; }
 
 FAKE_CUDA_API int ncclGetUniqueId(UniqueId* id) {
-  static std::atomic<uint64_t> g_last{0};
-  const uint64_t number = ++g_last;
+  std::random_device random;
   id->fill(0);
-  std::memcpy(id->data(), &number, sizeof(number));
+  const std::string name =
+      fmt::format("fake_nccl-{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  name.copy(id->data(), id->size() - 1);
   return kSuccess;
 }
 
 FAKE_CUDA_API int ncclCommInitRank(Communicator** communicator, int ranks, UniqueId id, int rank) {
-  return join(communicator, ranks, id, rank);
+  return join(communicator, name_of(id), ranks, rank);
 }
 
 FAKE_CUDA_API int ncclCommInitRankConfig(Communicator** communicator, int ranks, UniqueId id,
                                          int rank, void*) {
-  return join(communicator, ranks, id, rank);
+  return join(communicator, name_of(id), ranks, rank);
 }
 
 FAKE_CUDA_API int ncclCommInitAll(Communicator** communicators, int count, const int*) {
-  const auto clique = std::make_shared<Clique>(Clique{count});
-  for (int rank = 0; rank < count; ++rank) {
-    communicators[rank] = new Communicator{.clique = clique, .rank = rank};
-  }
+  join_all(communicators, count);
   return kSuccess;
 }
 
-FAKE_CUDA_API int ncclCommFinalize(Communicator*) { return kSuccess; }
-FAKE_CUDA_API int ncclCommDestroy(Communicator* communicator) { return leave(communicator); }
-FAKE_CUDA_API int ncclCommAbort(Communicator* communicator) { return leave(communicator); }
+FAKE_CUDA_API int ncclCommSplit(Communicator* whole, int color, int key, Communicator** part,
+                                void*) {
+  return split(*whole, color, key, part);
+}
 
-FAKE_CUDA_API int ncclCommGetAsyncError(Communicator*, int* error) {
-  *error = kSuccess;
+FAKE_CUDA_API int ncclCommFinalize(Communicator*) { return kSuccess; }
+
+FAKE_CUDA_API int ncclCommDestroy(Communicator* communicator) {
+  delete communicator;
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclCommAbort(Communicator* communicator) {
+  if (communicator->remote) communicator->remote->abort();
+  delete communicator;
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclCommGetAsyncError(Communicator* communicator, int* error) {
+  *error = communicator->remote ? communicator->remote->error() : kSuccess;
   return kSuccess;
 }
 
 FAKE_CUDA_API int ncclCommCount(const Communicator* communicator, int* count) {
-  *count = communicator->clique->ranks;
+  *count = communicator->ranks;
   return kSuccess;
 }
+
+// An operation that sums what ranks have multiplied by a number, which lies where any other does.
+FAKE_CUDA_API int ncclRedOpCreatePreMulSum(int* operation, const void* factor, int type, int,
+                                           Communicator* communicator) {
+  const auto made = number_at(factor, type);
+  if (!made) return kInvalidArgument;
+  communicator->factors.push_back(*made);
+  *operation = kFirstMadeOperation + static_cast<int>(communicator->factors.size()) - 1;
+  return kSuccess;
+}
+
+FAKE_CUDA_API int ncclRedOpDestroy(int, Communicator*) { return kSuccess; }
 
 // Memory that is registered is read as all other.
 FAKE_CUDA_API int ncclCommRegister(const Communicator*, void* memory, size_t bytes, void** handle) {
@@ -133,6 +142,12 @@ FAKE_CUDA_API int ncclAllGather(const void* sent, void* received, size_t count, 
                                 Communicator* communicator, void* stream) {
   return request(
       {__func__, Kind::kAllGather, sent, received, count, type, 0, 0, communicator, stream});
+}
+
+FAKE_CUDA_API int ncclGather(const void* sent, void* received, size_t count, int type, int root,
+                             Communicator* communicator, void* stream) {
+  return request(
+      {__func__, Kind::kGather, sent, received, count, type, 0, root, communicator, stream});
 }
 
 FAKE_CUDA_API int ncclReduceScatter(const void* sent, void* received, size_t count, int type,
