@@ -467,8 +467,8 @@ CASES = {case.__name__: case for case in (
     pool_needs_room, capture_refused, benchmarked)}
 
 
-def main(cases: dict[str, Callable[[], dict]], names: list[str]) -> None:
-    """Run the cases of these names, or all, and print what they found."""
+def found(cases: dict[str, Callable[[], dict]], names: list[str]) -> dict:
+    """Run the cases of these names, or all, and return what they found."""
     kernels = value_kernels.install()
     torch.zeros(1, device="cuda")
     device.watch_allocator()
@@ -479,7 +479,12 @@ def main(cases: dict[str, Callable[[], dict]], names: list[str]) -> None:
         races = len(device.races())
         said[name] = cases[name]()
         said[name]["races"] = device.races()[races:]
-    print(json.dumps({**said, "misuses": device.misuses()}), flush=True)
+    return {**said, "misuses": device.misuses()}
+
+
+def main(cases: dict[str, Callable[[], dict]], names: list[str]) -> None:
+    """Run the cases of these names, or all, and print what they found."""
+    print(json.dumps(found(cases, names)), flush=True)
     os._exit(0)  # as the other jobs do
 
 
