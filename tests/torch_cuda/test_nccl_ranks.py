@@ -1,0 +1,89 @@
+"""Ranks in several processes find each other, and compute as without Tidepool."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.torch_floor
+
+CHECKED = ("collectives", "reductions", "functional_collectives", "between_two", "groups")
+TRAINED = ("replicated", "sharded", "split_tensors")
+ALSO_TRAINED = ("hooked", "sharded_and_kept", "sharded_short", "sharded_and_replicated")
+MEANWHILE = ("one_comes_later", "one_computes_meanwhile")
+DEVICE = {"memory": "1GiB", "granularity": "64KiB"}
+OLDER = ("TORCH_DIST_USE_NCCL2", "0")  # PyTorch has two implementations from 2.15 on
+COPY = ("TIDEPOOL_OFFLOAD", "host:1GiB")
+CHAOS = ("TIDEPOOL_CHAOS", "op")
+WAYS = {"plain": (None, (), CHECKED + TRAINED + ALSO_TRAINED + MEANWHILE),
+        "chaos": ("1GiB", (CHAOS,), CHECKED + TRAINED),
+        "copy": ("1GiB", (COPY,), (*CHECKED, *TRAINED, *ALSO_TRAINED, "one_comes_later")),
+        "older": ("1GiB", (OLDER, COPY), CHECKED + TRAINED + MEANWHILE)}
+
+
+def start(jobs, tmp_path_factory, *names, ranks=2, budget=None, environ=()):
+    """Run cases on several ranks to their end."""
+    meeting = tmp_path_factory.mktemp("ranks") / "meeting"
+    return jobs.run("nccl_rank_jobs.py", str(meeting), *names, budget=budget,
+                    environ=(("RANKS", str(ranks)), *environ), **DEVICE)
+
+
+def said(done, ranks=2):
+    """Return what each rank has printed, in their order."""
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr[-4000:]}"
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == ranks
+    return sorted(found, key=lambda each: each["rank"])
+
+
+@pytest.fixture(scope="module")
+def ran(jobs, tmp_path_factory):
+    """What the ranks say, by way."""
+    made = {}
+
+    def run(way):
+        if way not in made:
+            budget, environ, names = WAYS[way]
+            made[way] = said(start(jobs, tmp_path_factory, *names, budget=budget,
+                                   environ=environ))
+        return made[way]
+
+    return run
+
+
+def check(found, case):
+    """Each rank has what the host has computed, in order."""
+    for each in found:
+        assert each[case].get("wrong", []) == []
+        assert each[case]["races"] == each["misuses"] == []
+
+
+@pytest.mark.parametrize("case", WAYS["plain"][2])
+def test_ranks_find_each_other(ran, case):
+    found = ran("plain")
+    check(found, case)
+    if case in ("replicated", "hooked"):
+        assert found[0][case]["parameters"] == found[1][case]["parameters"]
+    if case in MEANWHILE:
+        assert not found[0][case]["early"]
+
+
+@pytest.mark.parametrize(("way", "case"), [
+    (way, case) for way in ("chaos", "copy", "older") for case in WAYS[way][2]])
+def test_ranks_compute_as_without_tidepool(ran, way, case):
+    plain, found = ran("plain"), ran(way)
+    check(found, case)
+    assert [each[case]["prints"] for each in found] == [each[case]["prints"] for each in plain]
+
+
+def test_four_ranks_with_communicators_that_are_split(jobs, tmp_path_factory):
+    names = (*CHECKED, "sharded_and_replicated")
+    found = said(start(jobs, tmp_path_factory, *names, ranks=4, environ=(("EAGER", "1"),)), 4)
+    for case in names:
+        check(found, case)
+
+
+def test_a_rank_that_ends_ends_the_job(jobs, tmp_path_factory):
+    """The others fail as they wait for it."""
+    done = start(jobs, tmp_path_factory, "killed")
+    assert done.returncode != 0
+    assert done.stdout == ""
