@@ -2,8 +2,9 @@
 
     python nccl_rank_jobs.py RENDEZVOUS NAME...
 
-RANKS is how many processes there are (2). Each prints one line of JSON, with its rank, and is
-otherwise as remat_jobs.py.
+RANKS is how many processes there are (2), NETWORK of how many layers, what width and for how many
+rows networks are (2,32,16). With EAGER=1 communicators are made at once. Each process prints one
+line of JSON, with its rank, and is otherwise as remat_jobs.py.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def between_two() -> dict:
 
 
 def later(compute: Callable[[], torch.Tensor]) -> dict:
-    """Start collectives that the others start only when the first rank, after compute(), says so."""
+    """Start collectives that the others start when the first rank has called compute()."""
     checks, store = Checks(), distributed.distributed_c10d._get_default_store()
     x, y, key = numbers(RANK, 8), numbers(RANK, 9), compute.__name__
     distributed.barrier()  # which makes the communicator
@@ -258,7 +259,7 @@ class Block(nn.Module):
         return x + self.down(nn.functional.gelu(self.up(x)))
 
 
-LAYERS, WIDTH, ROWS = 2, 32, 16
+LAYERS, WIDTH, ROWS = map(int, os.environ.get("NETWORK", "2,32,16").split(","))
 
 
 def network() -> nn.Sequential:
