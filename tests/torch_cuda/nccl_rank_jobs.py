@@ -2,9 +2,8 @@
 
     python nccl_rank_jobs.py RENDEZVOUS NAME...
 
-RANKS is how many processes there are (2), NETWORK of how many layers, what width and for how many
-rows networks are (2,32,16). With EAGER=1 communicators are made at once. Each process prints one
-line of JSON, with its rank, and is otherwise as remat_jobs.py.
+RANKS is how many processes there are (2); with EAGER=1 communicators are made at once. Each process
+prints one line of JSON, with its rank, and is otherwise as remat_jobs.py.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from unittest import mock
 
 RANKS = int(os.environ.get("RANKS", "2"))
 RANK = next((rank for rank in range(1, RANKS) if not os.fork()), 0)  # before PyTorch has threads
@@ -259,7 +259,8 @@ class Block(nn.Module):
         return x + self.down(nn.functional.gelu(self.up(x)))
 
 
-LAYERS, WIDTH, ROWS = map(int, os.environ.get("NETWORK", "2,32,16").split(","))
+LAYERS, WIDTH, ROWS = 2, 32, 16
+LARGE = {"LAYERS": 4, "WIDTH": 128, "ROWS": 256}
 
 
 def network() -> nn.Sequential:
@@ -353,6 +354,16 @@ def split_tensors() -> dict:
     return trained(model, is_split=True)
 
 
+def large(case: Callable[[], dict]) -> Callable[[], dict]:
+    """Have a case train a network that takes megabytes, and evict nothing by hand."""
+    def run() -> dict:
+        with mock.patch.dict(globals(), {**LARGE, "evict_all": lambda: 0}):
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            return {**case(), "peak": torch.cuda.max_memory_allocated()}
+    return run
+
+
 def killed() -> dict:
     """The last rank ends while the others wait for it."""
     distributed.all_reduce(numbers(RANK))
@@ -369,6 +380,10 @@ CASES: dict[str, Callable[[], dict]] = {case.__name__: case for case in (
     one_computes_meanwhile, groups,
     replicated, hooked, sharded, sharded_and_kept, sharded_short, sharded_and_replicated,
     split_tensors, killed)}
+
+
+for trains in (replicated, sharded, split_tensors):
+    CASES[f"large_{trains.__name__}"] = large(trains)
 
 
 def main() -> None:
