@@ -21,6 +21,7 @@ CHAOS = ("TIDEPOOL_CHAOS", "op")
 WAYS = {"plain": (None, (), SMALL + LARGE),
         "chaos": ("1GiB", (CHAOS,), CHECKED + TRAINED),
         "older": ("1GiB", (OLDER, COPY), SMALL),
+        "copy": ("1GiB", (COPY,), MEANWHILE),  # the job's streams wait for what it waits for alone
         "tight": ("12MiB", (COPY,), LARGE)}  # alone they take 15 to 29 MiB
 
 
@@ -72,7 +73,7 @@ def test_ranks_find_each_other(ran, case):
 
 
 @pytest.mark.parametrize(("way", "case"), [
-    (way, case) for way in ("chaos", "older", "tight") for case in WAYS[way][2]])
+    (way, case) for way in ("chaos", "older", "copy", "tight") for case in WAYS[way][2]])
 def test_ranks_compute_as_without_tidepool(ran, way, case):
     plain, found = ran("plain"), ran(way)
     check(found, case)

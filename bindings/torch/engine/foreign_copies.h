@@ -1,5 +1,6 @@
 // ForeignCopies: copies, in memory of ours, of what operators read in memory of others (NumPy
-// arrays, batches of a DataLoader's workers), so that results can be made again from the copies. A
+// arrays, batches of a DataLoader's workers, parameters that safetensors has mapped or that were
+// there before us), so that results can be made again from the copies. A
 // copy is used as long as it equals its source; what happens to the source does not change it.
 // Owns the copies, which are ordinary tracked storages without lineage. A copy is dropped when its
 // source has died or changed, when no record reads it, when a whole step has not used it, and when
@@ -53,7 +54,7 @@ class ForeignCopies {
       : engine_(engine), most_bytes_(budget_bytes / kShare) {}
 
   // A call that reads more bytes than this has no copies, because they would not be worth their
-  // room. Mostly it reads weights that were there before us.
+  // room.
   size_t most_bytes() const { return most_bytes_; }
 
   // The region that a tensor shows; nullopt if it has no bytes, or shows a small part of a large
@@ -91,7 +92,7 @@ class ForeignCopies {
 
  private:
   static constexpr size_t kShare = 8;
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMost = 1024;  // as many as a network has parameters
   static constexpr size_t kMostKinds = 4096;
 
   struct Entry {

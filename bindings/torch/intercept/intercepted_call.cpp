@@ -280,12 +280,12 @@ void InterceptedCall::resolve_foreign(Seen& seen, c10::StorageImpl* storage) {
   reads_foreign_ = true;
 }
 
-// Whether a copy may stand for a foreign operand. Parameters are not copied: they change with each
-// step, and are needed in any case. A copy has only what the operand shows.
+// Whether a copy may stand for a foreign operand. A copy has only what the operand shows. The
+// optimizer's operands change, and are needed in any case.
 bool InterceptedCall::may_copy(const Seen& seen) const {
   const bool suffices = !info_.reads_beyond || seen.covers_storage();
   return !host_is_foreign() && seen.supported && !seen.written && info_.replayable && trusted_ &&
-         suffices && !info_.keeps_operands && !in_optimizer_ && !seen.tensor->requires_grad();
+         suffices && !info_.keeps_operands && !in_optimizer_;
 }
 
 // Has copies stand for the foreign operands, if they pay.
