@@ -14,11 +14,21 @@ def others():
         torch.arange(16384.0).cos().sum()
 
 
+def plus_one(x):
+    return torch.add(x, 1)
+
+
 def case_kernels_of_a_library_that_is_loaded():
     x, y = numbers()
+    own = torch.library.Library("aten", "IMPL")
+    own.impl("cos", plus_one, "CPU")
+    replaced = [x.cos()]
     before = [x.sin(), torch.nn.functional.linear(x, y, x[0]), torch.matmul(x, y)]
     others()
     torch.ops.load_library(library_of_cases(f"replacing_torch_{MAJOR}_{MINOR}"))
+    replaced.append(x.cos())
+    own._destroy()
+    replaced.append(x.cos())
     found = []
     for make in (torch.sin, lambda x: torch.nn.functional.linear(x, y, x[0]),
                  lambda x: torch.matmul(x, y),
@@ -31,4 +41,4 @@ def case_kernels_of_a_library_that_is_loaded():
     result = torch.nn.functional.linear(hidden, y, x[0]).sin() * hidden
     others()
     result.sum().backward()
-    return before, found, weight.grad, result, result * 2
+    return replaced, before, found, weight.grad, result, result * 2

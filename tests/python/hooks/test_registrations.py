@@ -217,7 +217,7 @@ def test_a_first_kernel_replaces_nothing(seen):
 
 
 def test_a_kernel_that_is_taken_away(seen):
-    assert seen["gone"] == seen["destroyed"] == ["begin", "end"]
+    assert seen["gone"] == seen["destroyed"] == ["begin", "end", "wrap"]
     assert seen["back"] != [7, 7, 7]
     assert seen["a library from before is gone"] == ["begin", "end", "wrap"]
     assert seen["trusted"] == [] and seen["trusted is gone"] == ["begin", "end"]

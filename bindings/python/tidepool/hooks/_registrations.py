@@ -220,13 +220,13 @@ class Registrations:
     def _reset(self, original):
         @functools.wraps(original)
         def reset(library):
-            is_from_before = library not in self._places
+            may_be_wrapped = library not in self._places or library in self._replacing
             if self._at_exit or not (library in self._replacing or self._may_be_recorded(library)):
                 original(library)
             else:
                 with self._plugin.settling():
                     original(library)
-            if is_from_before and not self._at_exit:
+            if may_be_wrapped and not self._at_exit:
                 self._plugin.wrap_own_kernels()  # those that are left
 
         return reset
