@@ -92,6 +92,35 @@ def case_the_lite_interpreter_reads_what_it_computes():
     return [module(torch.randn(300)) for _ in range(3)]
 
 
+@torch.jit.script
+def fused(x: Tensor, y: Tensor):
+    return (x * y).tanh().sigmoid() * x + y
+
+
+def case_backward_graphs_are_fused():
+    """By the fuser that wheels have on the CPU; on CUDA one is on by default."""
+    compiled = torch._C
+    before = (compiled._jit_set_profiling_executor(False), compiled._jit_can_fuse_on_cpu_legacy(),
+              compiled._jit_can_fuse_on_cpu(), compiled._jit_texpr_fuser_enabled())
+    compiled._jit_override_can_fuse_on_cpu_legacy(True)
+    compiled._jit_override_can_fuse_on_cpu(True)
+    compiled._jit_set_texpr_fuser_enabled(False)
+    try:
+        found = []
+        for k in range(1, 4):
+            x, y = (torch.randn(8, 300, requires_grad=True) for _ in range(2))
+            result = fused(x * k, y.sin())
+            (result * 2).sin().sum().backward(retain_graph=True)
+            result.exp().sum().backward()
+            found += [result, x.grad, y.grad]
+        return found
+    finally:
+        compiled._jit_set_profiling_executor(before[0])
+        compiled._jit_override_can_fuse_on_cpu_legacy(before[1])
+        compiled._jit_override_can_fuse_on_cpu(before[2])
+        compiled._jit_set_texpr_fuser_enabled(before[3])
+
+
 def case_containers_are_printed():
     x = torch.randn(300).double() * 2
     return repr(torch.jit.script([x, x * 2])), str(torch.jit.script({"a": x, "b": x * 2}))

@@ -8,6 +8,7 @@
   the fused groups that oneDNN or TorchScript's own fusers make of nodes, are no operators: a call
   of such a function is a region of the plugin's, in which results stay, and its arguments,
   attributes and constants are held. On CUDA, where functions are fused by default, every call is.
+  What runs backward through fused groups does so later: it is a region, too, around each such node.
   Where a function forks, other threads run a part of it: then all is restored before. What a method
   of an interface does is not known: such calls are regions, too, and all of a module is held.
 - What is loaded may do so in its `__setstate__`, and objects of C++ classes keep what they are
@@ -22,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import threading
 import weakref
 
 from ._callers import call_as_caller
@@ -104,6 +106,7 @@ def _called(original, plugin, torch, storage_of, device):
     leaves = torch.utils._pytree.tree_leaves
     compiled = torch._C
     native = handing_out(original, plugin, torch, storage_of)
+    backward = _Backward(plugin, torch, storage_of)
     fused = False
 
     def may_be_fused() -> bool:
@@ -128,9 +131,78 @@ def _called(original, plugin, torch, storage_of, device):
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
         whole = plugin.keeping() if graph.forks else contextlib.nullcontext()
         with whole, plugin.region(), plugin.holding(map(storage_of, operands)):
-            return call_as_caller(original, self, *args, **kwargs)
+            results = call_as_caller(original, self, *args, **kwargs)
+        if may_be_fused():
+            backward.follow(leaves(results), operands)
+        return results
 
     return call
+
+
+class _Backward:
+    """Has the backward nodes of scripted functions run in regions, with what they read held.
+
+    That is their gradients, and what they have saved of what the functions were given; the rest of
+    what they have saved was made in a region, and stays.
+    Thread safe: each thread that runs nodes has its own list of the regions that are open. A node
+    that raises leaves one open, which ends when the node runs again on its thread, or when a
+    scripted function is called there outside of any backward pass.
+    """
+
+    _NODE = "DifferentiableGraphBackward"
+    _MOST = 1000  # nodes that are looked at after a call
+
+    def __init__(self, plugin, torch, storage_of) -> None:
+        self._plugin, self._torch, self._storage_of = plugin, torch, storage_of
+        self._threads = threading.local()
+
+    def follow(self, results: list, given: list) -> None:
+        """Look for the nodes between what a call has returned and what it was given."""
+        if self._torch._C._current_graph_task_id() == -1:
+            self._end_from(0)
+        seen = {node for node in map(self._node_of, given) if node is not None}
+        waiting = [node for node in map(self._node_of, results) if node is not None]
+        while waiting and len(seen) < self._MOST:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            waiting += [each for each, _ in node.next_functions if each is not None]
+            if node.name().endswith(self._NODE):
+                weakly = self._torch.multiprocessing.reductions.StorageWeakRef
+                saved = [weakly(value.untyped_storage()) for value in given
+                         if self._storage_of(value)]
+                node.register_prehook(functools.partial(self._enter, id(node), saved))
+                node.register_hook(self._leave)
+
+    def _node_of(self, value):
+        return value.grad_fn if isinstance(value, self._torch.Tensor) else None
+
+    def _open(self) -> list:
+        if not hasattr(self._threads, "open"):
+            self._threads.open = []
+        return self._threads.open
+
+    def _end_from(self, first: int) -> None:
+        opened = self._open()
+        while len(opened) > first:
+            opened.pop()[1].close()
+
+    def _enter(self, node: int, saved: list, gradients) -> None:
+        opened = self._open()
+        self._end_from(next((k for k, (each, _) in enumerate(opened) if each == node),
+                            len(opened)))
+        scope = contextlib.ExitStack()
+        scope.enter_context(self._plugin.region())
+        # Those that are gone were not saved.
+        there = (self._torch.UntypedStorage._new_with_weak_ptr(each.cdata) for each in saved)
+        storages = [each for each in there if each is not None]
+        operands = (*(each._cdata for each in storages), *map(self._storage_of, gradients))
+        scope.enter_context(self._plugin.holding(operands))
+        opened.append((node, scope))
+
+    def _leave(self, _made, _gradients) -> None:
+        self._end_from(len(self._open()) - 1)
 
 
 class _Graph:
