@@ -49,7 +49,9 @@ LOADERS = re.compile("_?import_ir_module|_load_for_lite_interpreter|_jit_interpr
 FUNCTIONS = re.compile("_freeze_module|_jit_pass_.*(frozen|fold|optimize_for|_onnx)|"
                        "_save_(jit_module|mobile_module|parameters)|_pickle_save$")
 CALLED = ("ScriptFunction", "ScriptMethod")
-NATIVE = ("ScriptClass", "ScriptClassFunction")  # constructors and static methods of C++ classes
+# Constructors and static methods of C++ classes, and what sets objects of theirs up.
+NATIVE = {"ScriptClass": "__call__", "ScriptClassFunction": "__call__",
+          "ScriptObject": "__setstate__"}
 # All of TorchScript's operators that are none of the dispatcher's were run on evicted tensors: the
 # others that read contents, such as aten::Int, do so by operators.
 READING_NODES = ("prim::tolist", "prim::Print", "aten::str", "aten::format", "aten::percentFormat",
@@ -77,16 +79,14 @@ def follow_torchscript(plugin, torch, storage_of, device: str) -> None:
                 setattr(kind, name, _kept(getattr(kind, name), plugin.keeping, plugin.region))
     for name in list(filter(LOADERS.match, vars(compiled))):
         setattr(compiled, name, _kept(getattr(compiled, name), plugin.keeping, plugin.region))
-    load_state = compiled.ScriptObject.__setstate__
-    compiled.ScriptObject.__setstate__ = handing_out(load_state, plugin, torch, storage_of)
     for kind_name in CALLED:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
             kind.__call__ = _called(kind.__call__, plugin, torch, storage_of, device)
-    for kind_name in NATIVE:
+    for kind_name, name in NATIVE.items():
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
-            kind.__call__ = handing_out(kind.__call__, plugin, torch, storage_of)
+            setattr(kind, name, handing_out(getattr(kind, name), plugin, torch, storage_of))
     _follow_static_modules(plugin, torch, storage_of)
 
 

@@ -73,6 +73,7 @@ _C = types.SimpleNamespace(
     _profiler=types.SimpleNamespace(_enable_execution_trace_observer=lambda: None,
                                     _disable_execution_trace_observer=lambda: None))
 _ops = types.SimpleNamespace(OpOverload=_Overload)
+ops = types.SimpleNamespace(load_library=lambda path: None)
 library = types.SimpleNamespace(fallthrough_kernel=None)
 profiler = types.SimpleNamespace(profiler=types.SimpleNamespace())
 version = types.SimpleNamespace(cuda=None)
