@@ -97,6 +97,29 @@ def fused(x: Tensor, y: Tensor):
     return (x * y).tanh().sigmoid() * x + y
 
 
+@torch.jit.script
+def fused_with_listed(all: list[Tensor], y: Tensor):
+    return (all[0] * y).tanh().sigmoid() * all[0] + y
+
+
+@torch.jit.script
+def fused_and_written(x: Tensor, y: Tensor):
+    result = (y * y + y).relu() * y.tanh() + x
+    x.mul_(2)
+    return result
+
+
+@torch.jit.script
+class Boxed:
+    def __init__(self, held: Tensor):
+        self.held = held
+
+
+@torch.jit.script
+def fused_and_boxed(x: Tensor, y: Tensor) -> Boxed:
+    return Boxed((x * y).tanh().sigmoid() * x + y)
+
+
 def case_backward_graphs_are_fused():
     """By the fuser that wheels have on the CPU; on CUDA one is on by default."""
     compiled = torch._C
@@ -112,7 +135,11 @@ def case_backward_graphs_are_fused():
             result = fused(x * k, y.sin())
             (result * 2).sin().sum().backward(retain_graph=True)
             result.exp().sum().backward()
-            found += [result, x.grad, y.grad]
+            results = [fused_with_listed(torch.jit.script([fused(x * k, y)]), y),
+                       fused_and_written(fused(x * k, y) * 1, y),
+                       fused_and_boxed(fused(x * k, y), y).held]
+            sum(each.tanh().sum() for each in results).backward()
+            found += [result, x.grad, y.grad, *results]
         return found
     finally:
         compiled._jit_set_profiling_executor(before[0])

@@ -1,5 +1,6 @@
 #include "bindings/torch/intercept/extension_addresses.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/TensorBase.h>
 #include <c10/core/ScalarType.h>
 #include <dlfcn.h>
@@ -33,11 +34,15 @@ void hand_out(Engine& engine, c10::StorageImpl* storage, bool may_write) {
 }
 
 void prepare(const at::TensorBase& tensor, bool may_write) {
-  if (!tensor.defined() || !is_thread_intercepted() || is_below_interception()) return;
+  if (!tensor.defined() || is_below_interception()) return;
   c10::StorageImpl* const storage = storage_of(tensor.unsafeGetTensorImpl());
   Engine* const engine = storage == nullptr ? nullptr : engine_of(storage);
   if (engine == nullptr) return;
+  const bool unwatched = !is_thread_intercepted();
+  if (unwatched && at::in_parallel_region()) return;  // works for a kernel, which has its operands
   try {
+    // On a thread that C++ has started, without the preload library, all is restored, and stays.
+    if (unwatched && is_evicted(storage->_mutable_data_ptr_no_checks())) notice_thread();
     hand_out(*engine, storage, may_write);
   } catch (const OutOfMemory&) {
     rethrow_as_torch_error(*engine);

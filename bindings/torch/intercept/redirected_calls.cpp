@@ -1,6 +1,7 @@
 #include "bindings/torch/intercept/redirected_calls.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/RefcountedDeleter.h>
 #include <c10/core/Storage.h>
@@ -14,10 +15,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -105,10 +108,23 @@ void* replacement_of(const char* name, bool caller_is_of_pytorch) {
   return replacement_of_address_getter(name);
 }
 
-bool is_of_pytorch(std::string_view path) {
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  return name.starts_with("libtorch") || name.starts_with("libc10") ||
-         name.starts_with("libtidepool");
+std::filesystem::path folder_of(const char* library) {
+  std::error_code error;  // what cannot be found lies in no folder of PyTorch's
+  return std::filesystem::canonical(library, error).parent_path();
+}
+
+// Whether a library is one of PyTorch's, or of ours. Others are named like PyTorch's, too, and
+// PyTorch may lie in a folder with others.
+bool is_of_pytorch(const char* path) {
+  static const std::filesystem::path pytorchs = [] {
+    Dl_info found{};
+    dladdr(reinterpret_cast<void*>(&c10::Dispatcher::realSingleton), &found);
+    return folder_of(found.dli_fname);
+  }();
+  const std::string name = std::filesystem::path(path).filename();
+  if (name.starts_with("libtidepool")) return true;
+  return (name.starts_with("libtorch") || name.starts_with("libc10")) &&
+         folder_of(path) == pytorchs;
 }
 
 // Whether a library has not been seen yet, which is noted.

@@ -221,4 +221,7 @@ def other_ways() -> str:
 
 if __name__ == "__main__":
     extension = built(sys.argv[1])
+    if sys.argv[2:] == ["enable"]:
+        import tidepool
+        tidepool.enable(budget="64MiB", chaos="op")
     print(digests(4), other_ways())

@@ -14,5 +14,6 @@ def test_an_extension_gets_what_was_evicted(tmp_path):
     job = [sys.executable, JOB, str(tmp_path)]
     fronts = [harness.attached("64MiB", *options) for options in (
         ("--chaos=op",), ("--offload", f"file:{harness.HERE}:256MiB", "--chaos=offload:2"))]
-    for found in harness.check_same_output(job, *([*front, *job] for front in fronts)):
+    jobs = [[*front, *job] for front in fronts] + [[*job, "enable"]]
+    for found in harness.check_same_output(job, *jobs):
         assert " 0 evictions" not in found.stderr

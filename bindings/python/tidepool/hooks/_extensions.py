@@ -14,6 +14,7 @@ What does not come through such a call is noticed where the library asks for its
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.machinery
 import sys
 import types
@@ -68,7 +69,9 @@ def follow_extensions(plugin, torch, storage_of) -> None:
 
     loader.exec_module = exec_module  # type: ignore[method-assign]
     torch.ops.load_library = load_library
-    for module in tuple(sys.modules.values()):
+    # Those that torch.utils.cpp_extension has loaded are not among the imported ones.
+    found = [each for each in gc.get_objects() if isinstance(each, types.ModuleType)]
+    for module in {id(each): each for each in (*found, *sys.modules.values())}.values():
         spec = getattr(module, "__spec__", None)
         if isinstance(getattr(spec, "loader", None), loader) and not _is_of_pytorch(module):
             wrap(module)

@@ -101,9 +101,31 @@ def _kept(original, *scopes):
     return read
 
 
+def _leaves_opening_containers(torch):
+    """Return a function that returns all values in others, in TorchScript's own, too."""
+    flat, compiled = torch.utils._pytree.tree_leaves, torch._C
+    lists, dictionaries = compiled.ScriptList, compiled.ScriptDict
+
+    def leaves(values) -> list:
+        found = []
+        for each in flat(values):
+            if isinstance(each, lists):
+                found += leaves(list(each))
+            elif isinstance(each, dictionaries):
+                found += leaves([value for _, value in each.items()])
+            elif (torch.jit._state._get_script_class(type(each)) is not None
+                  and hasattr(each, "__dict__")):
+                found += leaves(list(vars(each).values()))
+            else:
+                found.append(each)
+        return found
+
+    return leaves
+
+
 def _called(original, plugin, torch, storage_of, device):
     graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-    leaves = torch.utils._pytree.tree_leaves
+    leaves = _leaves_opening_containers(torch)
     compiled = torch._C
     native = handing_out(original, plugin, torch, storage_of)
     backward = _Backward(plugin, torch, storage_of)
@@ -129,11 +151,12 @@ def _called(original, plugin, torch, storage_of, device):
         if not graph.reads and not may_be_fused():
             return call_as_caller(original, self, *args, **kwargs)
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
+        given = backward.nodes_of(operands) if may_be_fused() else None
         whole = plugin.keeping() if graph.forks else contextlib.nullcontext()
         with whole, plugin.region(), plugin.holding(map(storage_of, operands)):
             results = call_as_caller(original, self, *args, **kwargs)
-        if may_be_fused():
-            backward.follow(leaves(results), operands)
+        if given is not None:
+            backward.follow(leaves(results), operands, given)
         return results
 
     return call
@@ -150,33 +173,36 @@ class _Backward:
     """
 
     _NODE = "DifferentiableGraphBackward"
+    _MARK = "tidepool"
     _MOST = 1000  # nodes that are looked at after a call
 
     def __init__(self, plugin, torch, storage_of) -> None:
         self._plugin, self._torch, self._storage_of = plugin, torch, storage_of
         self._threads = threading.local()
 
-    def follow(self, results: list, given: list) -> None:
-        """Look for the nodes between what a call has returned and what it was given."""
+    def nodes_of(self, values: list) -> set:
+        """Return the nodes that have made the tensors among values."""
+        nodes = (value.grad_fn for value in values if isinstance(value, self._torch.Tensor))
+        return {node for node in nodes if node is not None}
+
+    def follow(self, results: list, operands: list, given: set) -> None:
+        """Look for the nodes between what a call has returned and those that it was given."""
         if self._torch._C._current_graph_task_id() == -1:
             self._end_from(0)
-        seen = {node for node in map(self._node_of, given) if node is not None}
-        waiting = [node for node in map(self._node_of, results) if node is not None]
+        seen, waiting = given, list(self.nodes_of(results))
         while waiting and len(seen) < self._MOST:
             node = waiting.pop()
             if node in seen:
                 continue
             seen.add(node)
             waiting += [each for each, _ in node.next_functions if each is not None]
-            if node.name().endswith(self._NODE):
+            if node.name().endswith(self._NODE) and self._MARK not in node.metadata:
+                node.metadata[self._MARK] = True  # further calls may come to it again
                 weakly = self._torch.multiprocessing.reductions.StorageWeakRef
-                saved = [weakly(value.untyped_storage()) for value in given
+                saved = [weakly(value.untyped_storage()) for value in operands
                          if self._storage_of(value)]
                 node.register_prehook(functools.partial(self._enter, id(node), saved))
-                node.register_hook(self._leave)
-
-    def _node_of(self, value):
-        return value.grad_fn if isinstance(value, self._torch.Tensor) else None
+                node.register_hook(functools.partial(self._leave, id(node)))
 
     def _open(self) -> list:
         if not hasattr(self._threads, "open"):
@@ -189,9 +215,7 @@ class _Backward:
             opened.pop()[1].close()
 
     def _enter(self, node: int, saved: list, gradients) -> None:
-        opened = self._open()
-        self._end_from(next((k for k, (each, _) in enumerate(opened) if each == node),
-                            len(opened)))
+        self._leave(node)
         scope = contextlib.ExitStack()
         scope.enter_context(self._plugin.region())
         # Those that are gone were not saved.
@@ -199,10 +223,12 @@ class _Backward:
         storages = [each for each in there if each is not None]
         operands = (*(each._cdata for each in storages), *map(self._storage_of, gradients))
         scope.enter_context(self._plugin.holding(operands))
-        opened.append((node, scope))
+        self._open().append((node, scope))
 
-    def _leave(self, _made, _gradients) -> None:
-        self._end_from(len(self._open()) - 1)
+    def _leave(self, node: int, *_gradients) -> None:
+        opened = self._open()
+        self._end_from(next((k for k, (each, _) in enumerate(opened) if each == node),
+                            len(opened)))
 
 
 class _Graph:
