@@ -70,7 +70,7 @@ def follow_extensions(plugin, torch, storage_of) -> None:
     loader.exec_module = exec_module  # type: ignore[method-assign]
     torch.ops.load_library = load_library
     # Those that torch.utils.cpp_extension has loaded are not among the imported ones.
-    found = [each for each in gc.get_objects() if isinstance(each, types.ModuleType)]
+    found = [each for each in gc.get_objects() if type(each) is types.ModuleType]
     for module in {id(each): each for each in (*found, *sys.modules.values())}.values():
         spec = getattr(module, "__spec__", None)
         if isinstance(getattr(spec, "loader", None), loader) and not _is_of_pytorch(module):
