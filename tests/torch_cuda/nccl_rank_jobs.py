@@ -296,12 +296,14 @@ def trained(model: nn.Module, *, is_split: bool = False) -> dict:
     return {"prints": said, "evicted": evicted}
 
 
+def trained_alike(model: nn.Module) -> dict:
+    """Train, and return the prints of what all ranks should have, too."""
+    return {**trained(model), "parameters": prints(*model.parameters())}
+
+
 def replicated() -> dict:
     """Train under DistributedDataParallel; all ranks have the same parameters then."""
-    model = nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=0.02)
-    said = trained(model)
-    said["parameters"] = prints(*model.parameters())
-    return said
+    return trained_alike(nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=0.02))
 
 
 def hooked() -> dict:
@@ -309,9 +311,7 @@ def hooked() -> dict:
     model = nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=0.02,
                                                 gradient_as_bucket_view=True)
     model.register_comm_hook(None, default_hooks.bf16_compress_hook)
-    said = trained(model)
-    said["parameters"] = prints(*model.parameters())
-    return said
+    return trained_alike(model)
 
 
 def shard(**options: object) -> nn.Module:

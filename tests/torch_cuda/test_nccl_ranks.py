@@ -17,7 +17,7 @@ OLDER = ("TORCH_DIST_USE_NCCL2", "0")  # PyTorch has two implementations from 2.
 SMALL_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 COPY = ("TIDEPOOL_OFFLOAD", "host:1GiB")
 CHAOS = ("TIDEPOOL_CHAOS", "op")
-# With the newer implementation a stream waits for collectives as soon as these are asked for.
+# Chaos waits for the device, and so for what other ranks have yet to begin.
 WAYS = {"plain": (None, (), SMALL + LARGE),
         "chaos": ("1GiB", (CHAOS,), CHECKED + TRAINED),
         "older": ("1GiB", (OLDER, COPY), SMALL),

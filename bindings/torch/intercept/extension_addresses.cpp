@@ -16,7 +16,6 @@
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
-#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -25,12 +24,8 @@ void hand_out(Engine& engine, c10::StorageImpl* storage, bool may_write) {
   remat::Runtime& runtime = engine.runtime();
   DeviceLock lock(engine.mutex());
   remat::Storage* const tracked = find_tracked(engine, storage, remat::RootReason::kUntracked);
-  if (tracked == nullptr || tracked->escaped_for_good()) return;
-  if (!may_write && tracked->fixed) return;
-  if (!tracked->evicted && tripwire::is_used_by_operator(runtime, *tracked)) return;
-  const remat::LockedStorage locked(runtime, tracked);
-  runtime.make_resident({&tracked, 1}, lock);
-  hand_out_address(runtime, tracked, false, lock);
+  if (tracked == nullptr || tripwire::is_accessible(runtime, *tracked, may_write)) return;
+  restore_and_hand_out(runtime, tracked, false, lock);
 }
 
 void prepare(const at::TensorBase& tensor, bool may_write) {

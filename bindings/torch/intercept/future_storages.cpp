@@ -5,7 +5,6 @@
 #include "bindings/torch/intercept/operands/argument_tracking.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
-#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 
@@ -21,9 +20,7 @@ void keep(Engine& engine, c10::StorageImpl* storage) {
   DeviceLock lock(engine.mutex());
   remat::Storage* const tracked = find_tracked(engine, storage, remat::RootReason::kUntracked);
   if (tracked == nullptr || (tracked->escaped && CollectiveCall::is_running())) return;
-  const remat::LockedStorage locked(engine.runtime(), tracked);
-  engine.runtime().make_resident({&tracked, 1}, lock);
-  hand_out_address(engine.runtime(), tracked, true, lock);
+  restore_and_hand_out(engine.runtime(), tracked, true, lock);
 }
 
 }  // namespace

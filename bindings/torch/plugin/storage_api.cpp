@@ -174,10 +174,7 @@ int tidepool_is_accessible(void* pointer, int may_write) {
   DeviceLock lock(engine->mutex());
   const remat::Storage* tracked = find_tracked(*engine, storage);
   if (tracked == nullptr) return 0;
-  const bool in_operator =
-      !tracked->evicted && tripwire::is_used_by_operator(engine->runtime(), *tracked);
-  const bool stays = tracked->escaped_for_good() || (may_write == 0 && tracked->fixed);
-  return in_operator || stays ? 1 : 0;
+  return tripwire::is_accessible(engine->runtime(), *tracked, may_write != 0) ? 1 : 0;
 }
 
 size_t tidepool_evict_all() {

@@ -10,6 +10,7 @@
 #include "allocator/locks/interpreter_lock.h"
 #include "bindings/torch/base/devices.h"
 #include "bindings/torch/storage/tripwire.h"
+#include "remat/locked_storage.h"
 
 namespace tidepool::torch_glue {
 namespace {
@@ -70,6 +71,13 @@ void hand_out_address(remat::Runtime& runtime, remat::Storage* storage, bool kep
   }
   tripwire::disarm(static_cast<c10::StorageImpl*>(storage->framework_storage));
   storage->unwatched = false;  // whoever asked for the address uses it now; an operator begins anew
+}
+
+void restore_and_hand_out(remat::Runtime& runtime, remat::Storage* storage, bool kept,
+                          DeviceLock& lock) {
+  const remat::LockedStorage locked(runtime, storage);
+  runtime.make_resident({&storage, 1}, lock);
+  hand_out_address(runtime, storage, kept, lock);
 }
 
 void delete_evicted(void* pointer) {

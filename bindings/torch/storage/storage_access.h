@@ -52,6 +52,10 @@ remat::Storage* start_tracking(remat::Runtime& runtime, c10::StorageImpl* storag
 void hand_out_address(remat::Runtime& runtime, remat::Storage* storage, bool kept,
                       DeviceLock& lock);
 
+// The same for any tracked storage, which is restored before.
+void restore_and_hand_out(remat::Runtime& runtime, remat::Storage* storage, bool kept,
+                          DeviceLock& lock);
+
 // Takes the bytes out of `storage`, which must hold `address`, and marks it so that raw reads
 // raise. The strong reference that this needs is dropped after the lock is released.
 // False if the storage is dying or holds other bytes.

@@ -18,6 +18,11 @@ bool is_used_by_operator(remat::Runtime& runtime, const remat::Storage& storage)
   return !works_by_itself || !remat::OperatorCall::only_others_use(runtime, storage);
 }
 
+bool is_accessible(remat::Runtime& runtime, const remat::Storage& storage, bool may_write) {
+  if (storage.escaped_for_good() || (!may_write && storage.fixed)) return true;
+  return !storage.evicted && is_used_by_operator(runtime, storage);
+}
+
 #if TIDEPOOL_TORCH_MINOR >= 13
 
 void on_raw_access(c10::StorageImpl* storage) {

@@ -25,6 +25,10 @@ extern bool g_addresses_are_kept;
 // for it, one of which the calling thread may be.
 bool is_used_by_operator(remat::Runtime& runtime, const remat::Storage& storage);
 
+// Whether the calling thread may have the address of a storage as it is: nothing has to be done so
+// that it is there, stays, and is known to be written where it may be.
+bool is_accessible(remat::Runtime& runtime, const remat::Storage& storage, bool may_write);
+
 #if TIDEPOOL_TORCH_MINOR >= 13
 inline constexpr bool kAvailable = true;
 void on_raw_access(c10::StorageImpl* storage);

@@ -35,20 +35,12 @@ print([loss.hex() for loss in losses], [p.double().sum().item().hex() for p in m
 BUDGET = "18MiB"  # of 46 MiB without pressure; too little if their results stay
 
 
-def run_job(source: str, path, front: list[str]) -> str:
-    done = harness.run([*front, sys.executable, "-c", JOB, source, str(path)])
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split("\n")[0]
-
-
 @pytest.mark.parametrize("source", ["mapped", "numpy"])
 def test_what_reads_foreign_parameters_can_be_evicted(source, tmp_path):
-    plain = run_job(source, tmp_path / "plain.pt", [])
+    job = [sys.executable, "-c", JOB, source, str(tmp_path / "state.pt")]
     out = tmp_path / "stats.json"
-    attached = harness.attached(BUDGET, stats=out)
-    assert run_job(source, tmp_path / "attached.pt", attached) == plain
+    fronts = harness.attached(BUDGET, stats=out), harness.attached("1GiB", "--chaos=op")
+    harness.check_same_output(job, *([*front, *job] for front in fronts))
     stats = harness.read_stats(out)
     assert stats["evictions"] > 0
     assert stats["foreign_copies"] >= 3 * 12 and stats["foreign_changed"] == 0
-    chaos = harness.attached("1GiB", "--chaos=op")
-    assert run_job(source, tmp_path / "chaos.pt", chaos) == plain

@@ -45,8 +45,10 @@ class AddressPlaces:
         if len(self._known) >= _MOST:
             return True
         divisor = _divisor(frame.f_code, frame.f_lasti)
-        keeps = divisor is None or not _is_alignment(divisor, frame)
-        keeps = keeps and not _is_used_at_once(frame)
+        if divisor is None:
+            keeps = not _is_used_at_once(frame)
+        else:
+            keeps = not _is_alignment(divisor, frame)
         # The code is kept, because its address must not be another one's.
         if divisor is not None and any(each.opname not in _CONSTANTS for each in divisor):
             self._known[place] = frame.f_code, divisor

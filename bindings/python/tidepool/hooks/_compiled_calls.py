@@ -137,7 +137,7 @@ class Graphs:
              results: int) -> list:
         """Run a graph, for the job or a replay: the operator's kernel."""
         graph = self._all[number]
-        before = getattr(self._drawn, "seeds", None), getattr(self._drawn, "taken", None)
+        before = getattr(self._drawn, "seeds", None)
         launches = self._device != "cpu" and self._plugin.thread_is_on()
         if launches:  # so that its addresses may be asked for
             self._plugin.thread(0)
@@ -146,7 +146,7 @@ class Graphs:
         finally:
             if launches:
                 self._plugin.thread(1)
-            self._drawn.seeds, self._drawn.taken = before
+            self._drawn.seeds = before
 
     def _split(self, graph: Graph, code: _graph_code.GraphCode,
                inputs) -> tuple[list, list[int]] | None:
@@ -213,11 +213,12 @@ class Graphs:
             tensors[graph.tensor_place(place)] = copy
         device = tensors[0].device
         random = self._random_state(device) if code.seeds else None
-        tensors += [graph.draw(seeds, device) for seeds in code.seeds]
+        drawn = [graph.draw(seeds, device) for seeds in code.seeds]
+        tensors += drawn
         if isinstance(inputs, list):
             inputs.clear()
         numbers += draws.state if draws else []
-        call, token = _Call(run, owner, [], draws, [], []), next(self._tokens)
+        call, token = _Call(run, owner, [], draws, [], drawn), next(self._tokens)
         self._calls[token] = call
         try:
             with self._plugin.undisturbed(), self._unwatched():
@@ -225,9 +226,9 @@ class Graphs:
         except BaseException:
             for place, new in zip(code.written, call.written, strict=False):
                 self._write(values[place], new)
-            if random is not None and len(call.seeds) < len(code.seeds):
+            if random is not None and call.seeds:
                 self._generator(device).set_state(random)
-                for seeds in code.seeds[:len(call.seeds)]:
+                for seeds in code.seeds[:-len(call.seeds)]:
                     graph.draw(seeds, device)
             raise
         finally:
@@ -270,7 +271,7 @@ class _Call(NamedTuple):
     others: list
     draws: _plugin.Draws | None
     written: list  # once the generated code runs: what it is given for the inputs that it writes
-    seeds: list  # those that it has taken
+    seeds: list  # those that it has yet to take
 
 
 class Graph:
@@ -354,8 +355,7 @@ class Graph:
         assert code is not None
         count = len(tensors) - len(code.seeds)
         arguments: list = tensors[:count]
-        self._drawn.seeds = tensors[count:]
-        self._drawn.taken = call.seeds if call else []
+        self._drawn.seeds = call.seeds if call else tensors[count:]
         places = self.number_places or []
         for place, value in zip(places, numbers, strict=False):
             arguments.insert(place, value)
@@ -445,6 +445,5 @@ class _Randint:
     def low_out(self, low, high, size, *, out):
         """Give the seeds that were handed to this thread, or draw."""
         if handed := getattr(self._drawn, "seeds", None):
-            self._drawn.taken.append(handed.pop(0))
-            return out.copy_(self._drawn.taken[-1])
+            return out.copy_(handed.pop(0))
         return self._original.low_out(low, high, size, out=out)

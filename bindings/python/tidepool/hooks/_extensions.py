@@ -69,12 +69,19 @@ def follow_extensions(plugin, torch, storage_of) -> None:
 
     loader.exec_module = exec_module  # type: ignore[method-assign]
     torch.ops.load_library = load_library
-    # Those that torch.utils.cpp_extension has loaded are not among the imported ones.
-    found = [each for each in gc.get_objects() if type(each) is types.ModuleType]
-    for module in {id(each): each for each in (*found, *sys.modules.values())}.values():
+    for module in _modules_that_are_there(torch):
         spec = getattr(module, "__spec__", None)
         if isinstance(getattr(spec, "loader", None), loader) and not _is_of_pytorch(module):
             wrap(module)
+
+
+def _modules_that_are_there(torch) -> list:
+    there = list(sys.modules.values())
+    # Those that torch.utils.cpp_extension has loaded are not among the imported ones. While PyTorch
+    # is imported it can have loaded none, and a look at all objects takes long.
+    if not getattr(torch.__spec__, "_initializing", False):
+        there += [each for each in gc.get_objects() if type(each) is types.ModuleType]
+    return list({id(each): each for each in there}.values())
 
 
 def handing_out(original, plugin, torch, storage_of, keeps: bool = True):

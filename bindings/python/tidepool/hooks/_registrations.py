@@ -220,8 +220,9 @@ class Registrations:
     def _reset(self, original):
         @functools.wraps(original)
         def reset(library):
-            may_be_wrapped = library not in self._places or library in self._replacing
-            if self._at_exit or not (library in self._replacing or self._may_be_recorded(library)):
+            replaces = library in self._replacing
+            may_be_wrapped = replaces or library not in self._places
+            if self._at_exit or not (replaces or self._may_be_recorded(library)):
                 original(library)
             else:
                 with self._plugin.settling():

@@ -65,20 +65,16 @@ def follow_torchscript(plugin, torch, storage_of, device: str) -> None:
         device: whose tensors are evicted, cpu or cuda.
     """
     compiled = torch._C
-    for kind_name, names in METHODS.items():
-        kind = getattr(compiled, kind_name, None)
-        for name in names:
-            if kind is not None and name in vars(kind):
-                setattr(kind, name, _kept(getattr(kind, name), plugin.keeping))
-    for name in list(filter(FUNCTIONS.match, vars(compiled))):
-        setattr(compiled, name, _kept(getattr(compiled, name), plugin.settling, plugin.keeping))
-    for kind_name, names in RUNNING.items():
-        kind = getattr(compiled, kind_name, None)
-        for name in names:
-            if kind is not None and name in vars(kind):
-                setattr(kind, name, _kept(getattr(kind, name), plugin.keeping, plugin.region))
-    for name in list(filter(LOADERS.match, vars(compiled))):
-        setattr(compiled, name, _kept(getattr(compiled, name), plugin.keeping, plugin.region))
+    keeping, settling, region = plugin.keeping, plugin.settling, plugin.region
+    for methods, scopes in ((METHODS, (keeping,)), (RUNNING, (keeping, region))):
+        for kind_name, names in methods.items():
+            kind = getattr(compiled, kind_name, None)
+            for name in names:
+                if kind is not None and name in vars(kind):
+                    setattr(kind, name, _kept(getattr(kind, name), *scopes))
+    for functions, scopes in ((FUNCTIONS, (settling, keeping)), (LOADERS, (keeping, region))):
+        for name in list(filter(functions.match, vars(compiled))):
+            setattr(compiled, name, _kept(getattr(compiled, name), *scopes))
     for kind_name in CALLED:
         kind = getattr(compiled, kind_name, None)
         if kind is not None:
@@ -148,10 +144,11 @@ def _called(original, plugin, torch, storage_of, device):
             except RuntimeError:  # a method of a class in C++
                 return native(self, *args, **kwargs)
             graph = graphs[self] = _Graph(inlined, compiled)
-        if not graph.reads and not may_be_fused():
+        is_fused = may_be_fused()
+        if not graph.reads and not is_fused:
             return call_as_caller(original, self, *args, **kwargs)
         operands = leaves((args, kwargs, graph.held(getattr(self, "owner", None))))
-        given = backward.nodes_of(operands) if may_be_fused() else None
+        given = backward.nodes_of(operands) if is_fused else None
         whole = plugin.keeping() if graph.forks else contextlib.nullcontext()
         with whole, plugin.region(), plugin.holding(map(storage_of, operands)):
             results = call_as_caller(original, self, *args, **kwargs)

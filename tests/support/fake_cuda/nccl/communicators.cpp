@@ -44,17 +44,10 @@ Result run(const std::vector<Request>& ranks) {
     if (calls::launch(each.name, each.stream, each.name) != Error::kSuccess) {
       return kUnhandledCudaError;
     }
-    const size_t sent = sent_bytes(each);
-    const size_t received = received_bytes(each);
-    if (sent != 0) fake_cuda_range_used(each.sent, sent, each.stream);
-    if (received != 0) fake_cuda_range_written(each.received, received, each.stream);
+    declare_uses(each);
   }
   if (machine().settings.touch_memory) move(ranks);
   return kSuccess;
-}
-
-bool is_pairwise(const Request& request) {
-  return request.kind == Kind::kSend || request.kind == Kind::kReceive;
 }
 
 // The requests of a group that belong together, first come first. Empty: one has no counterpart.

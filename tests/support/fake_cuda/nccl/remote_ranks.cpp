@@ -28,9 +28,9 @@ struct Header {
 };
 
 Header header_of(const Request& request, uint64_t bytes) {
-  const bool is_pairwise = request.kind == Kind::kSend || request.kind == Kind::kReceive;
-  return {static_cast<int>(is_pairwise ? Kind::kSend : request.kind), request.type,
-          request.operation, is_pairwise ? 0 : request.peer, bytes};
+  const bool between_two = is_pairwise(request);
+  return {static_cast<int>(between_two ? Kind::kSend : request.kind), request.type,
+          request.operation, between_two ? 0 : request.peer, bytes};
 }
 
 void append(Bytes& to, const void* from, size_t bytes) {
@@ -259,10 +259,7 @@ Result RemoteRanks::request(std::vector<Request> requests) {
       job->work->end(Ended::kDone);
       return kUnhandledCudaError;
     }
-    const size_t sent = sent_bytes(each);
-    const size_t received = received_bytes(each);
-    if (sent != 0) fake_cuda_range_used(each.sent, sent, each.stream);
-    if (received != 0) fake_cuda_range_written(each.received, received, each.stream);
+    declare_uses(each);
   }
   if (is_captured) {
     auto* const captured = new Captured{state_, std::move(requests)};

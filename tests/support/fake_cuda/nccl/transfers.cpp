@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "tests/support/fake_cuda/control.h"
 #include "tests/support/fake_cuda/nccl/communicators.h"
 #include "tests/support/fake_cuda/nccl/short_floats.h"
 
@@ -104,6 +105,10 @@ bool is_known(const Request& request) {
   return !(computes || request.factor) || request.type <= kLastWithSums;
 }
 
+bool is_pairwise(const Request& request) {
+  return request.kind == Kind::kSend || request.kind == Kind::kReceive;
+}
+
 size_t sent_bytes(const Request& request) {
   if (request.kind == Kind::kReceive) return 0;
   if (request.kind == Kind::kBroadcast && !is_root(request)) return 0;
@@ -116,6 +121,13 @@ size_t received_bytes(const Request& request) {
   if ((kind == Kind::kReduce || kind == Kind::kGather) && !is_root(request)) return 0;
   const bool all = kind == Kind::kAllGather || kind == Kind::kGather || kind == Kind::kAllToAll;
   return block_bytes(request) * (all ? ranks_of(request) : 1);
+}
+
+void declare_uses(const Request& request) {
+  const size_t sent = sent_bytes(request);
+  const size_t received = received_bytes(request);
+  if (sent != 0) fake_cuda_range_used(request.sent, sent, request.stream);
+  if (received != 0) fake_cuda_range_written(request.received, received, request.stream);
 }
 
 std::optional<Bytes> part_for(const Request& request, const Bytes& sent, int rank) {

@@ -53,9 +53,13 @@ using Bytes = std::vector<char>;
 // Whether there is such a type, and whether sums of it are known where they are asked for.
 bool is_known(const Request& request);
 
+bool is_pairwise(const Request& request);  // a send or a receive
+
 // Of the memory that the rank reads and writes; 0 where it does not.
 size_t sent_bytes(const Request& request);
 size_t received_bytes(const Request& request);
+// Declares that memory used by the newest operation of the request's stream.
+void declare_uses(const Request& request);
 
 // What a rank of a communicator gets of the bytes that this one sends; nullopt: nothing.
 std::optional<Bytes> part_for(const Request& request, const Bytes& sent, int rank);
