@@ -107,6 +107,43 @@ def case_compiled_function_goes_on_eagerly():
     return losses, read, [p.grad for p in layers.parameters()]
 
 
+def case_compiled_function_and_what_it_passes_over():
+    """What runs between two graphs is looked at as without Tidepool, and nothing besides."""
+    from torch._dynamo.utils import counters
+
+    @torch.library.custom_op("tidepool_custom::positive", mutates_args=())
+    def positive(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0]
+
+    positive.register_autograd(lambda ctx, gradient: gradient)
+
+    @positive.register_fake
+    def _(x):
+        return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+    @torch.compile(backend="aot_eager")
+    def f(x):
+        return positive(x * 2) + 1
+
+    counters.clear()
+    y = f(torch.randn(10) * 2)
+    return y * 2, sorted(reason.splitlines()[0] for reason in counters["graph_break"])
+
+
+def case_compiled_backward_pass_with_wrapped_numbers():
+    """Inductor's code for the whole pass is given the factors that operators have saved."""
+    from torch._dynamo import compiled_autograd
+
+    results = []
+    for factor in (2, 0.5):
+        x = torch.randn(4, requires_grad=True)
+        y = (x * factor).sum()
+        with compiled_autograd._enable(torch.compile(backend="inductor", fullgraph=True)):
+            y.backward()
+        results += [x.grad * 1, y]
+    return results
+
+
 class Finalized:
     """Is freed by the collector alone, and calls a function then."""
 

@@ -129,6 +129,30 @@ def case_nested_autograd():
     return y, [p.grad for p in parts], linear.weight.grad
 
 
+def case_nested_parameters():
+    """The node that accumulates one's gradient has the tensor of its sizes, and ends with it."""
+    gradients = []
+    for _ in range(2):
+        parts = [torch.randn(2, 5) * 2, torch.randn(3, 4) * 2]
+        nested = torch.nested.nested_tensor(parts).requires_grad_(True)
+        nested[0].backward(torch.randn(2, 5) * 3)
+        gradients += [each * 1 for each in nested.grad.unbind()]
+    return gradients
+
+
+def case_nested_written_before_its_backward():
+    """The error prints the tensor of the sizes, in C++."""
+    nested = torch.nested.nested_tensor([torch.randn(2) * 2, torch.randn(3) * 2],
+                                        requires_grad=True)
+    x = nested.clone()
+    y = x.sum(-1, keepdim=True)
+    x.add_(x)
+    try:
+        y.backward(torch.nested.nested_tensor([torch.ones(1) * 2, torch.ones(1) * 2]))
+    except RuntimeError as error:
+        return str(error)
+
+
 def case_nested_jagged():
     parts = [torch.randn(k, 4, requires_grad=True) for k in (2, 5, 3)]
     nested = torch.nested.as_nested_tensor([p * 2 for p in parts], layout=torch.jagged)

@@ -1,4 +1,4 @@
-"""Custom operators, hooks, modes and transforms around operators."""
+"""Hooks, modes and transforms around operators."""
 
 import copy
 import io
@@ -47,77 +47,6 @@ def case_custom_function():
     z = InPlace.apply(y * 3)
     (z.sin().sum() + y.sum()).backward()
     return x.grad, y, z
-
-
-def case_python_operator():
-    """Custom operators in Python: with state of their own, writes, and a schema that lies."""
-    calls = []
-    with torch.library._scoped_library("tidepool_cases", "FRAGMENT") as library:
-        library.define("count(Tensor x) -> Tensor")
-        library.define("poke(Tensor(a!) x) -> ()")
-        library.define("lies(Tensor x) -> Tensor")
-
-        def count(x):
-            calls.append(1)
-            return x * len(calls)
-
-        def poke(x):
-            x.add_(1)
-
-        def lies(x):
-            x.mul_(2)
-            return x + 1
-
-        for function in (count, poke, lies):
-            library.impl(function.__name__, function, "CPU")
-        operators = torch.ops.tidepool_cases
-        x = torch.randn(30) * 2
-        before = x + 1
-        a = operators.count(x)
-        b = operators.count(a)
-        operators.poke(x)
-        after = x + 1
-        c = operators.lies(x)
-        d = x * 3
-        return before, a, b, after, c, d, x, len(calls)
-
-
-def case_operator_defined_again():
-    """Another operator under the name, and maybe at the address, of one that went away."""
-    results = []
-    for schema, function in (("twice(Tensor x) -> Tensor", lambda x: x * 2),
-                             ("twice(Tensor x, Tensor y, float s) -> (Tensor, Tensor)",
-                              lambda x, y, s: (x * s, y + s)),
-                             ("twice(Tensor[] xs) -> Tensor[]", lambda xs: [x - 1 for x in xs])):
-        with torch.library._scoped_library("tidepool_again", "FRAGMENT") as library:
-            library.define(schema)
-            library.impl("twice", function, "CPU")
-            x, y = torch.randn(9) * 2, torch.randn(9) * 2
-            arguments = (x,) if "y" not in schema else (x, y, 2.5)
-            if "[]" in schema:
-                arguments = ([x, y],)
-            results.append(torch.ops.tidepool_again.twice(*arguments))
-            results.append(x * 1)
-    return results
-
-
-def case_library_custom_op():
-    @torch.library.custom_op("tidepool_custom::scaled", mutates_args=())
-    def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
-        return x * by
-
-    @torch.library.custom_op("tidepool_custom::bump_", mutates_args={"x"})
-    def bump_(x: torch.Tensor) -> None:
-        x.add_(1)
-
-    scaled.register_autograd(lambda ctx, gradient: (gradient * 3, None))
-    x = torch.randn(20, requires_grad=True)
-    y = scaled(x * 2, 2.0)
-    kept = (x * 2).detach()
-    z = kept + 1
-    bump_(kept)
-    y.sin().sum().backward()
-    return y, z, kept, kept + 0, x.grad
 
 
 def case_hooks():
@@ -274,6 +203,27 @@ def case_function_mode_and_subclass():
     tagged = x.as_subclass(Tagged)
     z = (tagged * 3).relu()
     return x, y, z.as_subclass(torch.Tensor), type(z).__name__
+
+
+class PassedOver(torch.Tensor):
+    """Has each function run as if it did not override it."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        pass_over = getattr(torch.overrides, "redispatch_function", None)
+        if pass_over is None:  # before 2.15
+            return super().__torch_function__(function, types, args, kwargs or {})
+        return pass_over(function, types, args, kwargs or {})
+
+
+def case_subclass_that_is_passed_over():
+    x = (torch.randn(6) * 2).as_subclass(PassedOver)
+    y = (torch.randn(6) * 2).as_subclass(PassedOver)
+    written = (torch.randn(6) * 2).as_subclass(PassedOver)
+    written.apply_(lambda each: each + 1)
+    written.map_(y, lambda each, other: each * other)
+    return (x.tolist(), x.data_ptr() != 0, y.numpy().tolist(), x.is_pinned(),
+            (written * 2).as_subclass(torch.Tensor), str(y * 2))
 
 
 def case_wrapper_subclass():

@@ -8,6 +8,8 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "allocator/locks/lock_order.h"
@@ -75,12 +77,17 @@ bool needs_direct_kernel(const c10::OperatorHandle& op) {
          has(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
-// All that is registered, for the life of the process.
+using Handles = std::vector<c10::RegistrationHandleRAII>;
+
+// All that is registered. Of an operator that its library takes away nothing may be left: PyTorch
+// would keep its entry, and with it the old schema's object in Python, for the next of this name.
 struct Registrations {
   RankedMutex<LockRank::kOperators> mutex;
-  std::vector<c10::RegistrationHandleRAII> handles;
+  Handles handles;  // for the life of the process
+  std::unordered_map<c10::OperatorName, Handles> of_operators;
   std::mutex pending_mutex;
-  std::vector<c10::OperatorName> pending;
+  std::vector<c10::OperatorName> pending;  // defined, and not looked at yet
+  std::vector<c10::OperatorName> gone;
 };
 Registrations& registrations() {
   static auto* all = new Registrations;
@@ -88,7 +95,7 @@ Registrations& registrations() {
 }
 
 void hold(const c10::OperatorName& name, c10::KernelFunction kernel) {
-  registrations().handles.push_back(c10::Dispatcher::singleton().registerImpl(
+  registrations().of_operators[name].push_back(c10::Dispatcher::singleton().registerImpl(
       name, kInterceptionKey, std::move(kernel), std::nullopt, nullptr, "tidepool"));
 }
 
@@ -100,7 +107,7 @@ bool register_operator(const c10::OperatorName& name) {
     // The operator is another library's, which may read raw memory although it is called a
     // composition.
     if (!std::string_view(name.name).starts_with("aten::")) {
-      register_foreign_composite(*op, registrations().handles);
+      register_foreign_composite(*op, registrations().of_operators[name]);
     }
     return true;
   }
@@ -116,15 +123,23 @@ bool register_operator(const c10::OperatorName& name) {
          op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
 }
 
-// Is called inside the dispatcher's lock, so it only notes the name.
+// Is called inside the dispatcher's lock, so it only notes the names.
 class Listener final : public c10::OpRegistrationListener {
  public:
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
+    note(op, registrations().pending);
+  }
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override {
+    forget_operator(op);
+    note(op, registrations().gone);
+  }
+
+ private:
+  static void note(const c10::OperatorHandle& op, std::vector<c10::OperatorName>& names) {
     std::lock_guard<std::mutex> guard(registrations().pending_mutex);
-    registrations().pending.push_back(op.operator_name());
+    names.push_back(op.operator_name());
     g_operators_pending.store(true, std::memory_order_relaxed);
   }
-  void onOperatorDeregistered(const c10::OperatorHandle& op) override { forget_operator(op); }
 };
 
 }  // namespace
@@ -173,12 +188,14 @@ void rescan_operators() {
   Registrations& all = registrations();
   std::unique_lock guard(all.mutex, std::try_to_lock);
   if (!guard.owns_lock()) return;  // another thread is at it
-  std::vector<c10::OperatorName> names;
+  std::vector<c10::OperatorName> names, gone;
   {
     std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
     names.swap(all.pending);
+    gone.swap(all.gone);
     g_operators_pending.store(false, std::memory_order_relaxed);
   }
+  for (const c10::OperatorName& name : gone) all.of_operators.erase(name);
   std::erase_if(names, [](const c10::OperatorName& name) { return register_operator(name); });
   // Operators that have no kernels yet are looked at again at the next definition or step.
   std::lock_guard<std::mutex> pending_guard(all.pending_mutex);

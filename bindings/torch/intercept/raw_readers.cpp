@@ -1,5 +1,6 @@
 #include "bindings/torch/intercept/raw_readers.h"
 
+#include <ATen/core/Formatting.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
@@ -7,6 +8,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -238,6 +240,17 @@ void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
           nullptr, "tidepool"));
     }
   }
+}
+
+std::ostream& print_tensor(std::ostream& stream, const at::Tensor& tensor, int64_t width) {
+  constexpr c10::DispatchKeySet kWrappers = c10::python_ks | c10::functorch_transforms_ks |
+                                            c10::functorch_batched_ks |
+                                            c10::DispatchKeySet(c10::DispatchKey::Functionalize);
+  const bool is_wrapper = tensor.defined() && tensor.key_set().has_any(kWrappers);
+  if (!is_thread_intercepted() || is_wrapper) return at::print(stream, tensor, width);
+  const auto held = hold_tensors({&tensor, 1});
+  BelowInterception below;  // it reads what it computes from the tensor by itself, too
+  return at::print(stream, tensor, width);
 }
 
 }  // namespace tidepool::torch_glue

@@ -29,6 +29,7 @@
 #include "bindings/torch/intercept/future_storages.h"
 #include "bindings/torch/intercept/gradient_streams.h"
 #include "bindings/torch/intercept/nccl_calls.h"
+#include "bindings/torch/intercept/raw_readers.h"
 #include "bindings/torch/state/default_generator.h"
 #include "bindings/torch/storage/storage_access.h"
 #include "bindings/torch/storage/tripwire.h"
@@ -83,6 +84,7 @@ const Redirection kRedirections[] = {
     {"_ZN3c1020isSharedStorageAliasERKNS_7StorageES2_", reinterpret_cast<void*>(&share_bytes)},
     {"_ZN5torch8profiler4impl21RawTensorMetadataBaseC2ERKN2at6TensorE",
      reinterpret_cast<void*>(&note_tensor)},
+    {kPrintTensor, reinterpret_cast<void*>(&print_tensor)},
     {"_ZN3c1022GetDefaultCPUAllocatorEv", reinterpret_cast<void*>(&allocator_of_storages),
      For::kCpu},
     {kDefaultCudaGenerator, reinterpret_cast<void*>(&default_cuda_generator), For::kCuda},

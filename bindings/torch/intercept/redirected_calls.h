@@ -11,6 +11,7 @@
 // gradient_streams.h.
 // - One, in the CUDA plugin, finds what futures will ask for the address of: future_storages.h.
 // - Some, in the CUDA plugin, are NCCL's: nccl_calls.h.
+// - One prints a tensor, whose elements it reads by itself: raw_readers.h.
 // - Some give the addresses of tensors to libraries that are not PyTorch's: extension_addresses.h.
 #pragma once
 

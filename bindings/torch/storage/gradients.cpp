@@ -45,12 +45,14 @@ void mark_after_backward() {
 
 namespace {
 
-// Drops a node once the device's lock is released. It may be the last one that holds it: then a
-// parameter ends with it, whose bytes are freed, and for which Python's lock may be taken.
-void drop_later(const remat::Storage& parameter, HeldNode node) {
+// Drops a reference to a node, weak or not, once the device's lock is released. It may be the last
+// one: then a parameter ends with it, or what the node notes of its inputs (the sizes of a nested
+// one are a tensor), whose bytes are freed, and for which Python's lock may be taken.
+template <typename Reference>
+void drop_later(const remat::Storage& parameter, Reference* held) {
   const c10::Device device = device_of(static_cast<c10::StorageImpl*>(parameter.framework_storage));
   g_runtimes.of(device)->mutex().drop_later(
-      new HeldNode(std::move(node)), [](void* held) { delete static_cast<HeldNode*>(held); });
+      held, [](void* dropped) { delete static_cast<Reference*>(dropped); });
 }
 
 }  // namespace
@@ -78,11 +80,12 @@ void note_parameter(remat::Storage& storage, c10::TensorImpl* tensor) {
   if (node == nullptr) return;
   forget_parameter(storage);
   storage.backend_notes = new Accumulator(node);
-  drop_later(storage, std::move(node));
+  drop_later(storage, new HeldNode(std::move(node)));
 }
 
 void forget_parameter(remat::Storage& storage) {
-  delete static_cast<Accumulator*>(std::exchange(storage.backend_notes, nullptr));
+  auto* const known = static_cast<Accumulator*>(std::exchange(storage.backend_notes, nullptr));
+  if (known != nullptr) drop_later(storage, known);
 }
 
 remat::Storage* find_gradient(const remat::Storage& parameter) {
@@ -91,7 +94,7 @@ remat::Storage* find_gradient(const remat::Storage& parameter) {
   HeldNode node = known->lock();
   if (node == nullptr) return nullptr;
   const auto* accumulate = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());
-  drop_later(parameter, std::move(node));
+  drop_later(parameter, new HeldNode(std::move(node)));
   if (accumulate == nullptr) return nullptr;
   const at::Tensor& gradient = accumulate->variable.grad();
   if (!gradient.defined()) return nullptr;

@@ -67,6 +67,9 @@ class NotingPlugin:
     def wrap_own_kernels(self):
         self.calls.append("wrap")
 
+    def rescan_operators(self):
+        pass
+
     def note_libraries(self):
         self.calls.append("libraries")
 

@@ -6,8 +6,11 @@ this it would be the wrapper's.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 _CALL = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
@@ -42,6 +45,40 @@ def hide_from_compiler(torch, *functions) -> None:
         set_strategy(function.__code__, never)
 
 
+def hide_package_from_compiler(torch) -> None:
+    """Have torch.compile pass over each function of this package, and look on at what it calls.
+
+    Some of them call code of the job's, or PyTorch's, which it looks at without us, too.
+    """
+    try:
+        compiler = torch._C._dynamo.eval_frame
+        pass_over = compiler._FrameExecStrategy(compiler._FrameAction.SKIP,
+                                                compiler._FrameAction.DEFAULT)
+        set_strategy = compiler.set_code_exec_strategy
+    except AttributeError:
+        return
+    for code in _codes_of_package():
+        set_strategy(code, pass_over)
+
+
+def _codes_of_package() -> Iterator[types.CodeType]:
+    """Yield the code of all functions of the modules that are imported, and of those inside."""
+    for module in list(sys.modules.values()):
+        if (getattr(module, "__name__", "") or "").partition(".")[0] != _PACKAGE:
+            continue
+        waiting = list(vars(module).values())
+        while waiting:
+            value = waiting.pop()
+            value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+            if isinstance(value, types.CodeType):
+                yield value
+                waiting.extend(value.co_consts)
+            elif isinstance(value, type) and value.__module__ == module.__name__:
+                waiting.extend(vars(value).values())
+            elif getattr(value, "__module__", None) == module.__name__:
+                waiting.append(getattr(inspect.unwrap(value), "__code__", None))
+
+
 def call_as_caller(function, *args, **kwargs):
     """Call a function from a frame that looks like the nearest one outside of this package."""
     frame: types.FrameType | None = sys._getframe(1)
@@ -52,3 +89,24 @@ def call_as_caller(function, *args, **kwargs):
     code = _CALL.replace(co_filename=frame.f_code.co_filename, co_name=frame.f_code.co_name,
                          co_firstlineno=frame.f_lineno)
     return types.FunctionType(code, frame.f_globals)(function, args, kwargs)
+
+
+def unless_overridden(torch, original, wrapper):
+    """Return a method of `torch.Tensor` that leaves to PyTorch the tensors that override it.
+
+    Where one does that has PyTorch pass it over (`torch.overrides.redispatch_function`), that is
+    known to who asks first, and to nobody who asks again: the wrapper runs without overrides.
+    """
+    overridden, unseen = torch.overrides.has_torch_function_unary, torch._C.DisableTorchFunction
+    plain = (torch.Tensor, torch.nn.Parameter)
+
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        if overridden(self):
+            return call_as_caller(original, self, *args, **kwargs)
+        if type(self) in plain:
+            return wrapper(self, *args, **kwargs)
+        with unseen():
+            return wrapper(self, *args, **kwargs)
+
+    return method

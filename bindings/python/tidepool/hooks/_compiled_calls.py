@@ -41,6 +41,7 @@ SCHEMA = "(int graph, int call, Tensor[] inputs, int[] numbers, int results) -> 
 # Inputs that a graph writes are copied twice at each call. Statistics of layers are smaller, caches
 # of keys and values larger.
 MOST_WRITTEN_BYTES = 1 << 20
+NUMBERS = (bool, int, float, complex)
 # A mode that only says where what is made lies. Graphs say that themselves.
 DEVICE_MODE = "DeviceContext"
 # The function that copies inputs of a graph which are not aligned, and calls its code.
@@ -136,13 +137,16 @@ class Graphs:
     def _run(self, number: int, token: int, tensors: list, numbers: list[int],
              results: int) -> list:
         """Run a graph, for the job or a replay: the operator's kernel."""
-        graph = self._all[number]
+        graph, call = self._all[number], self._calls.get(token)
+        if call and any(type(each) in NUMBERS for each in tensors):
+            tensors = call.tensors  # a number that was wrapped in a tensor comes as a number
+            self._plugin.note_own_kernel(False)  # nor could a replay know: it is not recorded
         before = getattr(self._drawn, "seeds", None)
         launches = self._device != "cpu" and self._plugin.thread_is_on()
         if launches:  # so that its addresses may be asked for
             self._plugin.thread(0)
         try:
-            return graph.run(tensors, numbers, self._calls.get(token))
+            return graph.run(tensors, numbers, call)
         finally:
             if launches:
                 self._plugin.thread(1)
@@ -218,7 +222,7 @@ class Graphs:
         if isinstance(inputs, list):
             inputs.clear()
         numbers += draws.state if draws else []
-        call, token = _Call(run, owner, [], draws, [], drawn), next(self._tokens)
+        call, token = _Call(run, owner, tensors, [], draws, [], drawn), next(self._tokens)
         self._calls[token] = call
         try:
             with self._plugin.undisturbed(), self._unwatched():
@@ -264,6 +268,7 @@ class _Call(NamedTuple):
 
     run: Any
     owner: Any
+    tensors: list  # what it is given, with those that hold drawn seeds
     # For each view of fresh memory or of an input its size, stride, and offset from what it is a
     # view of; for what is no tensor the value; for an input nothing. Where the graph has made a
     # copy of an input, because it was not aligned, and returns this or a view of it: what it

@@ -30,7 +30,7 @@ import types
 from ..job import _plugin
 from . import _data_ptr, _methods
 from ._addresses import AddressPlaces
-from ._callers import call_as_caller, hide_from_compiler
+from ._callers import call_as_caller, hide_from_compiler, unless_overridden
 from ._storages import address_of, storage_finder
 
 # Readers by the class that has them; what a PyTorch version lacks is skipped.
@@ -107,12 +107,14 @@ class Readers:
             if name == "numpy":
                 wrapper = self._numpy(original)
             elif kind == "look":
-                wrapper = self._reader(original, self.storage_of, self._torch.overrides)
+                wrapper = self._tensor_reader(original)
             elif kind == "address":
-                wrapper = _data_ptr.method(self._plugin.library, self._torch,
-                                           self._tensor_address(original))
+                wrapper = self._tensor_address(original)
             else:
                 wrapper = self._tensor_marker(original, self._actions[kind])
+            wrapper = unless_overridden(self._torch, original, wrapper)
+            if kind == "address":
+                wrapper = _data_ptr.method(self._plugin.library, self._torch, wrapper)
             self._put(tensor, name, wrapper)
 
     def _install_storage_readers(self) -> None:
@@ -122,7 +124,7 @@ class Readers:
                 continue
             original = getattr(storage, name)
             if kind == "look":
-                wrapper = self._reader(original, address_of, None)
+                wrapper = self._reader(original, address_of)
             elif kind == "compared":
                 wrapper = self._storage_address(original)
             elif kind == "resize":
@@ -150,13 +152,13 @@ class Readers:
             table = torch.Tensor.__dict__["__dlpack_c_exchange_api__"]
             self._undo.append((torch.Tensor, "__dlpack_c_exchange_api__", table))
             del torch.Tensor.__dlpack_c_exchange_api__
-        plain, overridden = (torch.Tensor.__cuda_array_interface__,
-                             torch.overrides.has_torch_function_unary)
+        plain = torch.Tensor.__cuda_array_interface__
         marker = self._tensor_marker(plain.fget, self._plugin.escape)
 
         def exported(tensor):
-            raises = not overridden(tensor) and (tensor.requires_grad or not tensor.is_cuda)
+            raises = tensor.requires_grad or not tensor.is_cuda
             return (plain.fget if raises else marker)(tensor)
+        exported = unless_overridden(torch, plain.fget, exported)
         self._put(torch.Tensor, "__cuda_array_interface__", property(exported, doc=plain.__doc__))
 
     def _install_functions(self) -> None:
@@ -175,11 +177,12 @@ class Readers:
     def _install_queries(self) -> None:
         """Answer questions about tracked storages without looking at them."""
         storage, tensor = self._torch.UntypedStorage, self._torch.Tensor
-        self._put(storage, "is_shared", self._query(storage.is_shared, address_of, None))
+        self._put(storage, "is_shared", self._query(storage.is_shared, address_of))
         self._put(tensor, "is_pinned",
-                  self._query(tensor.is_pinned, self.storage_of, self._torch.overrides))
+                  unless_overridden(self._torch, tensor.is_pinned,
+                                    self._query(tensor.is_pinned, self.storage_of)))
         if is_cow := getattr(self._torch._C, "_is_cow_tensor", None):
-            self._put(self._torch._C, is_cow.__name__, self._query(is_cow, self.storage_of, None))
+            self._put(self._torch._C, is_cow.__name__, self._query(is_cow, self.storage_of))
         for kind in ("mutable", "immutable"):  # an evicted one's pointer throws
             name = f"_storage_throw_on_{kind}_data_ptr"
             if throws := getattr(self._torch._C, name, None):
@@ -204,19 +207,25 @@ class Readers:
 
     # -- kinds of wrappers -------------------------------------------------------------------------
 
-    def _reader(self, original, find, overrides):
+    def _reader(self, original, find):
         """For a call that only reads: the bytes are there and stay, whatever other threads do."""
         holding = self._plugin.holding
-        overridden = overrides.has_torch_function_unary if overrides else None
 
         @functools.wraps(original)
         def reader(self, *args, **kwargs):
-            if overridden is not None and overridden(self):
-                return call_as_caller(original, self, *args, **kwargs)
-            if overridden is not None and (self.is_conj() or self.is_neg()):
-                self = self.resolve_conj().resolve_neg()  # else PyTorch would, out of our sight
             with holding((find(self),)):
                 return call_as_caller(original, self, *args, **kwargs)
+
+        return reader
+
+    def _tensor_reader(self, original):
+        read = self._reader(original, self.storage_of)
+
+        @functools.wraps(original)
+        def reader(self, *args, **kwargs):
+            if self.is_conj() or self.is_neg():
+                self = self.resolve_conj().resolve_neg()  # else PyTorch would, out of our sight
+            return read(self, *args, **kwargs)
 
         return reader
 
@@ -249,13 +258,10 @@ class Readers:
 
     def _tensor_marker(self, original, mark):
         find, holding, region = self.storage_of, self._plugin.holding, self._plugin.region
-        overridden = self._torch.overrides.has_torch_function_unary
         tensor_type = self._torch.Tensor
 
         @functools.wraps(original)
         def marker(self, *args, **kwargs):
-            if overridden(self):
-                return call_as_caller(original, self, *args, **kwargs)
             storage = find(self)
             if storage:
                 mark(storage)
@@ -271,14 +277,13 @@ class Readers:
     def _tensor_address(self, original):
         """For a tensor's address."""
         find, plugin, torch = self.storage_of, self._plugin, self._torch
-        overridden = torch.overrides.has_torch_function_unary
         places = AddressPlaces(plugin)
 
         @functools.wraps(original)
         def address(self, *args, **kwargs):
-            storage = 0 if overridden(self) else find(self)
-            if storage:
-                hand_out(plugin, torch, self, storage, places.keeps(sys._getframe(1)))
+            if storage := find(self):
+                # Above is what asks whether the method is overridden, then the job.
+                hand_out(plugin, torch, self, storage, places.keeps(sys._getframe(2)))
             return original(self, *args, **kwargs)
 
         return address
@@ -355,14 +360,13 @@ class Readers:
 
     def _numpy(self, original):
         find, escape = self.storage_of, self._plugin.escape
-        overridden = self._torch.overrides.has_torch_function_unary
         grad_enabled = self._torch.is_grad_enabled
 
         @functools.wraps(original)
         def numpy(self, *args, **kwargs):
             force = kwargs.get("force")
             # Where a gradient could be missed, it only raises.
-            if not overridden(self) and (force or not (self.requires_grad and grad_enabled())):
+            if force or not (self.requires_grad and grad_enabled()):
                 if force and self.is_cpu and (self.is_conj() or self.is_neg()):
                     self = self.detach().resolve_conj().resolve_neg()  # which is what gets out
                 if storage := find(self):
@@ -387,7 +391,7 @@ class Readers:
         return to_dlpack
 
     def _getitem(self, original):
-        look = self._reader(original, address_of, None)
+        look = self._reader(original, address_of)
         escape = self._plugin.escape
 
         @functools.wraps(original)
@@ -403,8 +407,7 @@ class Readers:
 
     def _write_record(self, original):
         storage_type = self._torch.UntypedStorage
-        write = self._reader(lambda storage, *args, **kwargs: original(*args, **kwargs), address_of,
-                             None)
+        write = self._reader(lambda storage, *args, **kwargs: original(*args, **kwargs), address_of)
 
         @functools.wraps(original)
         def write_record(*args, **kwargs):
@@ -415,14 +418,11 @@ class Readers:
 
         return write_record
 
-    def _query(self, original, find, overrides):
+    def _query(self, original, find):
         state, look = self._plugin.state, self._plugin.make_resident
-        overridden = overrides.has_torch_function_unary if overrides else None
 
         @functools.wraps(original)
         def query(self, *args, **kwargs):
-            if overridden is not None and overridden(self):
-                return call_as_caller(original, self, *args, **kwargs)
             storage = find(self)
             if storage and (args or kwargs):  # right or wrong, PyTorch knows
                 look(storage)

@@ -46,10 +46,15 @@ class _Follower:
     def completed(self, overload, keys):
         """Return a set of keys, with ours where an operator's kernel of a device was chosen."""
         is_left_out = keys.highestPriorityTypeId() in self._backends and self.seen()
-        falls_through = self._compiled._dispatch_kernel_for_dispatch_key_is_fallthrough
-        if is_left_out and not falls_through(overload.name(), KEY):
+        if is_left_out and not self._passes_by(overload.name()):
             keys = keys.add(self._key)
         return keys
+
+    def _passes_by(self, name: str) -> bool:
+        """Return whether the plugin does not look at an operator."""
+        compiled = self._compiled
+        return (compiled._dispatch_has_kernel_for_dispatch_key(name, KEY)  # else it asks for one
+                and compiled._dispatch_kernel_for_dispatch_key_is_fallthrough(name, KEY))
 
     def redispatch(self, original):
         @functools.wraps(original)

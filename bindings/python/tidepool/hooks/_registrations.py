@@ -227,7 +227,10 @@ class Registrations:
             else:
                 with self._plugin.settling():
                     original(library)
-            if may_be_wrapped and not self._at_exit:
+            if self._at_exit:
+                return
+            self._plugin.rescan_operators()  # else PyTorch keeps the operators for our kernels
+            if may_be_wrapped:
                 self._plugin.wrap_own_kernels()  # those that are left
 
         return reset

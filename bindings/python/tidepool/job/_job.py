@@ -14,6 +14,7 @@ from typing import Any
 
 from .._version import __version__
 from ..hooks import (
+    _callers,
     _compiled,
     _compiled_calls,
     _distributed,
@@ -220,6 +221,7 @@ def _attach_rematerializing(plugin: _plugin.Plugin, values: dict, torch,
                             steps: _steps.Steps) -> _Attached:
     from torch.optim import Optimizer
 
+    _callers.hide_package_from_compiler(torch)  # before wrappers that hide what they call, too
     readers = _readers.Readers(plugin, torch)
     try:
         readers.install()

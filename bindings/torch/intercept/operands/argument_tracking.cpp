@@ -2,6 +2,7 @@
 
 #include "bindings/torch/intercept/operands/call_arguments.h"
 #include "bindings/torch/intercept/operands/region.h"
+#include "bindings/torch/intercept/operands/tensor_components.h"
 #include "bindings/torch/intercept/operands/untrusted_call.h"
 #include "bindings/torch/storage/gradients.h"
 #include "bindings/torch/storage/storage_access.h"
@@ -19,6 +20,15 @@ bool is_parameter(c10::TensorImpl* impl) {
   const BorrowedTensor borrowed(impl);
   const at::Tensor& tensor = *borrowed;
   return tensor.is_leaf() || (tensor.is_view() && tensor._base().is_leaf());
+}
+
+// Adds the storages that a tensor consists of, if it is defined.
+void add_storages(const at::Tensor& tensor, std::vector<c10::StorageImpl*>& storages) {
+  if (!tensor.defined()) return;
+  storages.push_back(storage_of(tensor.unsafeGetTensorImpl()));
+  for (const at::Tensor& component : components_of(tensor.unsafeGetTensorImpl())) {
+    add_storages(component, storages);
+  }
 }
 
 // What the storage of a tensor that is tracked for the first time is to the job. Contents that are
@@ -138,6 +148,20 @@ void hold_on(Engine& engine, std::span<c10::StorageImpl* const> storages,
   }
   runtime.make_resident(tracked, lock);
   for (remat::LockedStorage& each : locked) held.emplace_back(std::move(each));
+}
+
+std::vector<remat::HeldStorage> hold_tensors(std::span<const at::Tensor> tensors) {
+  std::vector<c10::StorageImpl*> storages;
+  for (const at::Tensor& tensor : tensors) add_storages(tensor, storages);
+  std::vector<remat::HeldStorage> held;
+  for_each_engine([&](Engine& engine) {
+    try {
+      hold_on(engine, storages, held);
+    } catch (const OutOfMemory&) {
+      rethrow_as_torch_error(engine);
+    }
+  });
+  return held;
 }
 
 }  // namespace tidepool::torch_glue

@@ -2,6 +2,7 @@
 // what that storage is to the job. find_tracked(): the same for a bare storage of any kind.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
 #include <span>
@@ -39,5 +40,10 @@ remat::Storage* find_tracked(Engine& engine, c10::StorageImpl* storage,
 // nullptr is none. Takes the device's lock. Throws: OutOfMemory if they do not fit together.
 void hold_on(Engine& engine, std::span<c10::StorageImpl* const> storages,
              std::vector<remat::HeldStorage>& held);
+
+// Restores what tensors and their components lie in, on all devices, and locks it for as long as
+// the result lives. Undefined tensors are none. Takes the devices' locks. Throws:
+// c10::OutOfMemoryError if they do not fit together.
+std::vector<remat::HeldStorage> hold_tensors(std::span<const at::Tensor> tensors);
 
 }  // namespace tidepool::torch_glue
