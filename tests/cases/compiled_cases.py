@@ -144,6 +144,16 @@ def case_compiled_backward_pass_with_wrapped_numbers():
     return results
 
 
+def case_traced_compositions_that_are_written_in_python():
+    """Tracing with sizes that are symbols takes them, and none of their kernels in C++."""
+    @torch.compile(backend="eager", dynamic=True)
+    def sized(x):
+        return torch.empty((x.shape[0], x.shape[1]), out=torch.empty(x.shape)).shape
+
+    x = torch.randn(5, 3) * 2
+    return list(sized(x)), x * 2
+
+
 class Finalized:
     """Is freed by the collector alone, and calls a function then."""
 

@@ -120,6 +120,17 @@ def fused_and_boxed(x: Tensor, y: Tensor) -> Boxed:
     return Boxed((x * y).tanh().sigmoid() * x + y)
 
 
+class WithBoxed(torch.nn.Module):
+    boxed: Boxed
+
+    def __init__(self):
+        super().__init__()
+        self.boxed = Boxed(torch.randn(8, 300) * 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * self.boxed.held).tanh().sigmoid() * x + self.boxed.held
+
+
 def case_backward_graphs_are_fused():
     """By the fuser that wheels have on the CPU; on CUDA one is on by default."""
     compiled = torch._C
@@ -130,6 +141,7 @@ def case_backward_graphs_are_fused():
     compiled._jit_set_texpr_fuser_enabled(False)
     try:
         found = []
+        with_boxed = torch.jit.script(WithBoxed())
         for k in range(1, 4):
             x, y = (torch.randn(8, 300, requires_grad=True) for _ in range(2))
             result = fused(x * k, y.sin())
@@ -137,7 +149,7 @@ def case_backward_graphs_are_fused():
             result.exp().sum().backward()
             results = [fused_with_listed(torch.jit.script([fused(x * k, y)]), y),
                        fused_and_written(fused(x * k, y) * 1, y),
-                       fused_and_boxed(fused(x * k, y), y).held]
+                       fused_and_boxed(fused(x * k, y), y).held, with_boxed(x * k)]
             sum(each.tanh().sum() for each in results).backward()
             found += [result, x.grad, y.grad, *results]
         return found

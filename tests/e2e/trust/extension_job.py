@@ -14,6 +14,7 @@ SOURCE = """
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <sstream>
 #include <thread>
 
 at::Tensor scaled(at::Tensor x, double factor) {
@@ -104,6 +105,12 @@ std::vector<pybind11::bytes> bytes_of(pybind11::object object) {
   return found;
 }
 
+std::string printed(pybind11::object object) {
+  std::ostringstream text;
+  text << object.cast<at::Tensor>();
+  return text.str();
+}
+
 struct Own : torch::autograd::Function<Own> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, at::Tensor x) {
     context->save_for_backward({x, x.sin()});
@@ -124,6 +131,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("twice_given", &twice_each<pybind11::args>);
   m.def("twice_it", [](pybind11::object x) { twice(x.cast<at::Tensor>()); });
   m.def("bytes_of", &bytes_of);
+  m.def("printed", &printed);
   m.def("hook", &hook);
   m.def("called", &called);
   m.def("on_a_thread", &on_a_thread);
@@ -210,12 +218,15 @@ def other_ways() -> str:
              torch.float8_e4m3fnuz, torch.float8_e8m0fnu)
     contents = [extension.bytes_of(start.detach().mul(2 + k).to(kind))[k]
                 for kind in types for k in range(4)]
+    few = start.detach()[::512]
+    texts = [extension.printed(each) for each in
+             (few * 2, (few * 3).int(), (few > 0.5).to_sparse(), torch.complex(few, few + 1))]
     sums = extension.called(called, start.detach())
     made = extension.on_a_thread(start.detach())
     after = [each * other for each, other in zip(written, read, strict=True)]
     state = b"".join(each.detach().numpy().tobytes()
                      for each in (*written, *read, *after, start.grad, *held, made, made * 2))
-    state += b"".join(contents)
+    state += b"".join(contents) + "".join(texts).encode()
     return f"{hashlib.sha256(state).hexdigest()[:16]} {sums}"
 
 

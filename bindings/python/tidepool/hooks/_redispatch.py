@@ -4,6 +4,9 @@
 and a guard of `torch._C` replaces the keys of a thread. Made by hand these leave out the key on
 which the plugin sees operators: the kernel would not find evicted operands, and what it writes
 would not be noticed. So the key is added where the kernel that was chosen is a device's own.
+
+While PyTorch traces, it looks for kernels in Python by keys, too, and there a kernel of the
+plugin's for a composition is not to stand before the composition that is written in Python.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ def follow_redispatches(plugin: _plugin.Plugin, torch, storage_of: Callable) -> 
     kind.redispatch = follower.redispatch(kind.redispatch)
     kind._op_dk = _ByKey(follower)
     torch._C._ForceDispatchKeyGuard = follower.guard(torch._C._ForceDispatchKeyGuard)
+    torch._ops.resolve_key = follower.resolve_key(torch._ops.resolve_key)
 
 
 class _Follower:
@@ -63,6 +67,21 @@ class _Follower:
 
         follower = self
         return redispatch
+
+    def resolve_key(self, original):
+        keys = self._compiled.DispatchKey
+        composition = keys.CompositeImplicitAutograd
+        # Those of the plugin's kernels for compositions. PyTorch has none of its own there.
+        of_plugin = {keys.AutogradCPU, keys.AutogradCUDA, self._key}
+
+        @functools.wraps(original)
+        def resolve_key(op, key):
+            in_python = op.py_kernels
+            if key in of_plugin and composition in in_python and key not in in_python:
+                return composition
+            return original(op, key)
+
+        return resolve_key
 
     def by_key(self, overload, original):
         """Return what stands for an overload's `_op_dk`."""

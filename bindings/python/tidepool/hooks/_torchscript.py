@@ -256,7 +256,9 @@ class _Graph:
         for node in self._graph.findAllNodes("prim::GetAttr"):
             module = found.get(node.input().debugName())
             if module is not None:
-                found[node.output().debugName()] = module.getattr(node.s("name"))
+                # An object of a scripted class may come as one of the class in Python.
+                read = getattr(module, "getattr", functools.partial(getattr, module))
+                found[node.output().debugName()] = read(node.s("name"))
         return [*self._constants, *found.values()]
 
     def _all_of(self, module) -> list:
