@@ -64,7 +64,8 @@ class _Overload:
 
 _C = types.SimpleNamespace(
     _parse_dispatch_key=str, _ForceDispatchKeyGuard=_Library,
-    DispatchKey=types.SimpleNamespace(CPU=0, CUDA=1, QuantizedCPU=2, QuantizedCUDA=3),
+    DispatchKey=types.SimpleNamespace(CPU=0, CUDA=1, QuantizedCPU=2, QuantizedCUDA=3, AutogradCPU=4,
+                                      AutogradCUDA=5, CompositeImplicitAutograd=6),
     _DispatchModule=_Library, _dispatch_library=_Library,
     _SafeKernelFunction=type("_SafeKernelFunction", (), {"call_boxed": _Library._register}),
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
@@ -72,7 +73,7 @@ _C = types.SimpleNamespace(
     _len_torch_function_stack=lambda: 0,
     _profiler=types.SimpleNamespace(_enable_execution_trace_observer=lambda: None,
                                     _disable_execution_trace_observer=lambda: None))
-_ops = types.SimpleNamespace(OpOverload=_Overload)
+_ops = types.SimpleNamespace(OpOverload=_Overload, resolve_key=max)
 ops = types.SimpleNamespace(load_library=lambda path: None)
 library = types.SimpleNamespace(fallthrough_kernel=None)
 profiler = types.SimpleNamespace(profiler=types.SimpleNamespace())
