@@ -127,18 +127,14 @@ bool register_operator(const c10::OperatorName& name) {
 class Listener final : public c10::OpRegistrationListener {
  public:
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
-    note(op, registrations().pending);
+    std::lock_guard<std::mutex> guard(registrations().pending_mutex);
+    registrations().pending.push_back(op.operator_name());
+    g_operators_pending.store(true, std::memory_order_relaxed);
   }
   void onOperatorDeregistered(const c10::OperatorHandle& op) override {
     forget_operator(op);
-    note(op, registrations().gone);
-  }
-
- private:
-  static void note(const c10::OperatorHandle& op, std::vector<c10::OperatorName>& names) {
     std::lock_guard<std::mutex> guard(registrations().pending_mutex);
-    names.push_back(op.operator_name());
-    g_operators_pending.store(true, std::memory_order_relaxed);
+    registrations().gone.push_back(op.operator_name());
   }
 };
 
@@ -184,7 +180,7 @@ void install_interception() {
   g_operators_pending.store(false, std::memory_order_relaxed);
 }
 
-void rescan_operators() {
+void rescan_operators(bool drop_gone) {
   Registrations& all = registrations();
   std::unique_lock guard(all.mutex, std::try_to_lock);
   if (!guard.owns_lock()) return;  // another thread is at it
@@ -192,10 +188,11 @@ void rescan_operators() {
   {
     std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
     names.swap(all.pending);
-    gone.swap(all.gone);
+    if (drop_gone) gone.swap(all.gone);
     g_operators_pending.store(false, std::memory_order_relaxed);
   }
   for (const c10::OperatorName& name : gone) all.of_operators.erase(name);
+  names.insert(names.end(), gone.begin(), gone.end());  // they may be there again
   std::erase_if(names, [](const c10::OperatorName& name) { return register_operator(name); });
   // Operators that have no kernels yet are looked at again at the next definition or step.
   std::lock_guard<std::mutex> pending_guard(all.pending_mutex);

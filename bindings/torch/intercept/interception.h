@@ -23,8 +23,10 @@ void check_interception_is_possible();
 void install_interception();
 
 // Registers operators that were defined since. Cheap when there are none. Takes the dispatcher's
-// lock: must not be called from within an operator's registration.
-void rescan_operators();
+// lock: must not be called from within an operator's registration. `drop_gone`: lets go of those
+// that were taken away, too. Not as a process ends: LibTorch takes its own away then, and what
+// destructors compute still needs them.
+void rescan_operators(bool drop_gone = false);
 
 // Switches interception on or off for the calling thread; returns the previous state.
 bool set_thread_intercepted(bool on);

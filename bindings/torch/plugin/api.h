@@ -128,7 +128,8 @@ TIDEPOOL_EXPORT void tidepool_finish();
 // where it is not known. It is called without a lock of ours on the operator's thread.
 TIDEPOOL_EXPORT void tidepool_set_place_source(const char* (*source)());
 
-// Registers operators that were defined after attaching (cheap when there are none).
+// Registers operators that were defined after attaching, and lets go of those that were taken away
+// (cheap when there are none).
 TIDEPOOL_EXPORT void tidepool_rescan_operators();
 
 // These stand around a change, by this thread, of a process-wide switch that decides bits, or of a

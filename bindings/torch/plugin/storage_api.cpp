@@ -283,7 +283,7 @@ void tidepool_finish() {
 }
 
 void tidepool_rescan_operators() {
-  if (engines_installed()) rescan_operators();
+  if (engines_installed()) rescan_operators(true);
 }
 
 void tidepool_recording(int on) {
