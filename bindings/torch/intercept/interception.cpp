@@ -87,7 +87,9 @@ struct Registrations {
   std::unordered_map<c10::OperatorName, Handles> of_operators;
   std::mutex pending_mutex;
   std::vector<c10::OperatorName> pending;  // defined, and not looked at yet
-  std::vector<c10::OperatorName> gone;
+  // Of all operators but PyTorch's: whether it was taken away, and is not looked at yet. Nothing is
+  // allocated to note it: as a process ends that could be where a destructor's operator was.
+  std::unordered_map<c10::OperatorName, bool> gone;
 };
 Registrations& registrations() {
   static auto* all = new Registrations;
@@ -129,12 +131,19 @@ class Listener final : public c10::OpRegistrationListener {
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
     std::lock_guard<std::mutex> guard(registrations().pending_mutex);
     registrations().pending.push_back(op.operator_name());
+    if (!is_of_pytorch(op)) registrations().gone.try_emplace(op.operator_name(), false);
     g_operators_pending.store(true, std::memory_order_relaxed);
   }
   void onOperatorDeregistered(const c10::OperatorHandle& op) override {
     forget_operator(op);
     std::lock_guard<std::mutex> guard(registrations().pending_mutex);
-    registrations().gone.push_back(op.operator_name());
+    const auto known = registrations().gone.find(op.operator_name());
+    if (known != registrations().gone.end()) known->second = true;
+  }
+
+ private:
+  static bool is_of_pytorch(const c10::OperatorHandle& op) {
+    return op.operator_name().name.starts_with("aten::");
   }
 };
 
@@ -188,7 +197,9 @@ void rescan_operators(bool drop_gone) {
   {
     std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
     names.swap(all.pending);
-    if (drop_gone) gone.swap(all.gone);
+    for (auto& [name, is_gone] : all.gone) {
+      if (drop_gone && std::exchange(is_gone, false)) gone.push_back(name);
+    }
     g_operators_pending.store(false, std::memory_order_relaxed);
   }
   for (const c10::OperatorName& name : gone) all.of_operators.erase(name);
