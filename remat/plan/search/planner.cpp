@@ -9,6 +9,7 @@
 
 #include "allocator/base/splitmix.h"
 #include "remat/plan/search/gap_search.h"
+#include "remat/plan/search/tier_plans.h"
 #include "remat/simulate/simulated_process.h"
 #include "remat/trace/trace_peak.h"
 
@@ -22,9 +23,6 @@ constexpr uint64_t kGapEvaluations = 50'000, kGapOperators = 15'000'000;
 // memory is not laid out quite as the simulation's, and just above the least memory that a plan
 // needs a step may take ten times as long with a little less.
 constexpr size_t kMargin = 50;
-
-// A factor of copies' prices by which what can leave in another way does.
-constexpr double kLast = 0x1p20;
 
 class Random : public SplitMix {
  public:
@@ -204,7 +202,7 @@ class Search {
     std::vector<Candidate> found = portfolio({});  // the first of them is no plan
     if (has_tier()) {
       allow(2);
-      without = portfolio({0, kLast, kLast});
+      without = portfolio({0, kLastToBeCopied, kLastToBeCopied});
       allow(3);  // twice that, with gaps
       improve(without);
       allow(1);
@@ -234,33 +232,6 @@ class Search {
       return candidate.score() < other.score();
     });
     found.insert(worse, std::move(candidate));
-  }
-
-  // Tries plans by which one kind of contents leaves by copies only where it has to: what can be
-  // made again, or what cannot.
-  template <class Add>
-  void add_with_fewer_copies(const std::vector<Candidate>& found, const Add& add) {
-    for (const auto& [factor, root_factor] : {std::pair(kLast, 1.0), {1.0, kLast}}) {
-      StepPlan plan;
-      if (!found.empty()) plan = found.front().plan;
-      plan.copies.factor = factor;
-      plan.copies.root_factor = root_factor;
-      add(plan, true);
-    }
-  }
-
-  // Tries plans by which copies are priced by when contents are used next.
-  template <class Add>
-  void add_with_next_uses(const std::vector<Candidate>& found, const Add& add) {
-    for (const double share : {0.75, 0.5, 1.0}) {
-      for (const char* policy : {"needed-cost", "dtr-eq", "size", "next-use"}) {
-        StepPlan plan;
-        plan.policy = policy;
-        plan.use_share = plan.copies.use_share = share;
-        if (!found.empty()) plan.preference = found.front().plan.preference;
-        add(plan, true);
-      }
-    }
   }
 
   // Returns all policies with which the step runs, as far as there is time, the best first. Where
@@ -305,8 +276,10 @@ class Search {
     add_all("needed-cost", 0, false);
     try_places();
     if (has_tier() && copies == CopyPrices()) {
-      add_with_fewer_copies(found, add);
-      add_with_next_uses(found, add);
+      const auto best = [&] { return found.empty() ? StepPlan() : found.front().plan; };
+      const bool has_pages = job_.memory == MemoryModel::kPages;
+      for (const auto& plan : plans_with_other_copies(best(), has_pages)) add(plan, true);
+      for (const auto& plan : plans_by_next_uses(best().preference)) add(plan, true);
     }
     for (const double share : {0.75, 0.5, 1.0, 0.25}) add_all("next-use", share, false);
     if (job_.memory == MemoryModel::kPages && !found.empty() &&
@@ -355,8 +328,8 @@ class Search {
       return simulations_ < most_simulations_ && operators_run_ < most_operators_ &&
              !(job_.stop != nullptr && job_.stop->should_stop());
     };
-    const bool may_copy =
-        has_tier() && std::min(best.plan.copies.factor, best.plan.copies.root_factor) < kLast;
+    const bool may_copy = has_tier() && std::min(best.plan.copies.factor,
+                                                 best.plan.copies.root_factor) < kLastToBeCopied;
     while (may_go_on()) {
       Candidate next;
       next.plan = best.plan;
@@ -378,7 +351,7 @@ class Search {
     const double factor = kFactors[random_.below(std::size(kFactors))];
     for (double* each : {&copies.factor, &copies.root_factor}) {
       const bool is_changed = which == 2 || (which == 1) == (each == &copies.root_factor);
-      if (is_changed) *each = std::clamp(*each * factor, 1 / kLast, kLast);
+      if (is_changed) *each = std::clamp(*each * factor, 1 / kLastToBeCopied, kLastToBeCopied);
     }
   }
 
