@@ -27,9 +27,10 @@ from pathlib import Path
 
 import measure
 import run
+from environments import clean_environment
 
 BUDGET = "8GiB"
-LEAST_BYTES_OF_FILE = "2GiB"  # of a second tier, for chaos that copies
+FILE_BYTES = "2GiB"  # of a second tier, for chaos that copies
 LINE = re.compile(r"^(?:\[gw\d+\] \[ *\d+%\] )?(PASSED|FAILED|ERROR) \S+?::(\S+)", re.M)
 CRASH = re.compile(r"crashed while running '\S+?::(\S+)'")
 FIRST_ERROR = re.compile(r"^E +(\S.*)$", re.M)
@@ -59,11 +60,11 @@ class Runner:
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self._options = options
         (folder / "executor_of_tests.py").write_text(PLUGIN)
-        environment = measure.with_package(os.environ)
+        environment = measure.with_package(clean_environment())
         paths = [environment.get("PYTHONPATH"), options.packages, str(folder), str(options.folder)]
         self._environment = {**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
                              "OMP_NUM_THREADS": "1"}
-        self._file = f"file:{folder}:{LEAST_BYTES_OF_FILE}"
+        self._file = f"file:{folder}:{FILE_BYTES}"
 
     def _front(self, chaos: str | None) -> list[str]:
         if chaos is None:

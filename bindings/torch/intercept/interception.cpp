@@ -77,6 +77,8 @@ bool needs_direct_kernel(const c10::OperatorHandle& op) {
          has(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
+bool is_of_pytorch(const c10::OperatorName& name) { return name.name.starts_with("aten::"); }
+
 using Handles = std::vector<c10::RegistrationHandleRAII>;
 
 // All that is registered. Of an operator that its library takes away nothing may be left: PyTorch
@@ -90,6 +92,7 @@ struct Registrations {
   // Of all operators but PyTorch's: whether it was taken away, and is not looked at yet. Nothing is
   // allocated to note it: as a process ends that could be where a destructor's operator was.
   std::unordered_map<c10::OperatorName, bool> gone;
+  bool any_gone = false;
 };
 Registrations& registrations() {
   static auto* all = new Registrations;
@@ -108,7 +111,7 @@ bool register_operator(const c10::OperatorName& name) {
   if (is_composite_only(*op)) {
     // The operator is another library's, which may read raw memory although it is called a
     // composition.
-    if (!std::string_view(name.name).starts_with("aten::")) {
+    if (!is_of_pytorch(name)) {
       register_foreign_composite(*op, registrations().of_operators[name]);
     }
     return true;
@@ -131,19 +134,17 @@ class Listener final : public c10::OpRegistrationListener {
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
     std::lock_guard<std::mutex> guard(registrations().pending_mutex);
     registrations().pending.push_back(op.operator_name());
-    if (!is_of_pytorch(op)) registrations().gone.try_emplace(op.operator_name(), false);
+    if (!is_of_pytorch(op.operator_name())) {
+      registrations().gone.try_emplace(op.operator_name(), false);
+    }
     g_operators_pending.store(true, std::memory_order_relaxed);
   }
   void onOperatorDeregistered(const c10::OperatorHandle& op) override {
     forget_operator(op);
     std::lock_guard<std::mutex> guard(registrations().pending_mutex);
     const auto known = registrations().gone.find(op.operator_name());
-    if (known != registrations().gone.end()) known->second = true;
-  }
-
- private:
-  static bool is_of_pytorch(const c10::OperatorHandle& op) {
-    return op.operator_name().name.starts_with("aten::");
+    if (known == registrations().gone.end()) return;
+    known->second = registrations().any_gone = true;
   }
 };
 
@@ -197,8 +198,10 @@ void rescan_operators(bool drop_gone) {
   {
     std::lock_guard<std::mutex> pending_guard(all.pending_mutex);
     names.swap(all.pending);
-    for (auto& [name, is_gone] : all.gone) {
-      if (drop_gone && std::exchange(is_gone, false)) gone.push_back(name);
+    if (drop_gone && std::exchange(all.any_gone, false)) {
+      for (auto& [name, is_gone] : all.gone) {
+        if (std::exchange(is_gone, false)) gone.push_back(name);
+      }
     }
     g_operators_pending.store(false, std::memory_order_relaxed);
   }

@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 _CALL = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
@@ -34,15 +34,7 @@ def hide_from_compiler(torch, *functions) -> None:
     tensors in, it does not look at again, and that may be code that the job runs, too, as that of
     contextlib is: the job would be compiled in other parts.
     """
-    try:
-        compiler = torch._C._dynamo.eval_frame
-        skip = compiler._FrameAction.SKIP
-        never = compiler._FrameExecStrategy(skip, skip)
-        set_strategy = compiler.set_code_exec_strategy
-    except AttributeError:  # then it looks into them and breaks its graph there
-        return
-    for function in functions:
-        set_strategy(function.__code__, never)
+    _pass_over(torch, (function.__code__ for function in functions), below="SKIP")
 
 
 def hide_package_from_compiler(torch) -> None:
@@ -50,15 +42,20 @@ def hide_package_from_compiler(torch) -> None:
 
     Some of them call code of the job's, or PyTorch's, which it looks at without us, too.
     """
+    _pass_over(torch, _codes_of_package(), below="DEFAULT")
+
+
+def _pass_over(torch, codes: Iterable[types.CodeType], below: str) -> None:
+    """Have torch.compile pass over code, and do `below` with what it calls."""
     try:
         compiler = torch._C._dynamo.eval_frame
-        pass_over = compiler._FrameExecStrategy(compiler._FrameAction.SKIP,
-                                                compiler._FrameAction.DEFAULT)
+        action = compiler._FrameAction
+        strategy = compiler._FrameExecStrategy(action.SKIP, getattr(action, below))
         set_strategy = compiler.set_code_exec_strategy
-    except AttributeError:
+    except AttributeError:  # then it looks into it and breaks its graph there
         return
-    for code in _codes_of_package():
-        set_strategy(code, pass_over)
+    for code in codes:
+        set_strategy(code, strategy)
 
 
 def _codes_of_package() -> Iterator[types.CodeType]:
