@@ -214,6 +214,11 @@ void Runtime::learn(const StepHistory& step_history) {
   if (calls_.step_history != nullptr) *calls_.step_history = step_history;
 }
 
+void Runtime::learn_departures(const Runtime& other) {
+  DeviceLock lock(mutex());
+  prefetcher_.learn(other.prefetcher_);
+}
+
 void Runtime::set_plan(const StepPlan& plan) { contents_.policy->set_plan(plan); }
 
 void Runtime::post_plan(StepPlan plan) { contents_.policy->post_plan(std::move(plan)); }

@@ -23,6 +23,8 @@ Prefetcher::~Prefetcher() = default;
 
 void Prefetcher::left(const Storage& storage, bool ahead) { write_behind_->left(storage, ahead); }
 
+void Prefetcher::learn(const Prefetcher& other) { write_behind_->learn(*other.write_behind_); }
+
 size_t Prefetcher::bookkeeping_bytes() const {
   return write_behind_->bookkeeping_bytes() + bytes_of(due_);
 }

@@ -43,6 +43,8 @@ class Prefetcher {
   void forget(Storage& storage);
   // The history has ended a step.
   void end_step();
+  // Takes over what left in the last steps of another runtime's.
+  void learn(const Prefetcher& other);
   // Ends all this.
   void disable() { enabled_ = false; }
 

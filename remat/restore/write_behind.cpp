@@ -38,6 +38,12 @@ void WriteBehind::end_step() {
   present_form_ = 0;
 }
 
+void WriteBehind::learn(const WriteBehind& other) {
+  kinds_ = other.kinds_;
+  for (Kind& kind : kinds_) kind.before.clear();
+  expectation_ = 0;
+}
+
 // Of a step of another size what left in the last one of its form is the best guess.
 const WriteBehind::Kind* WriteBehind::find_kind() const {
   const Kind* found = nullptr;

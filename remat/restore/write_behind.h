@@ -33,6 +33,8 @@ class WriteBehind {
   void left(const Storage& storage, bool ahead);
   // The history has ended a step.
   void end_step();
+  // Takes over what left in the last step of each kind that another knows.
+  void learn(const WriteBehind& other);
   // Begins the copies that are due. A call of the step has begun, and locked its operands.
   void advance();
 

@@ -90,6 +90,20 @@ TEST_CASE("nothing is copied ahead in a step that is another one than expected")
   stepping.job.check();
 }
 
+TEST_CASE("what left in the steps of another runtime is copied ahead, too") {
+  SteppingJob stepping;
+  for (int k = 0; k < 4; ++k) stepping.step();
+  for (const bool learns : {false, true}) {
+    SteppingJob other;
+    other.job.runtime.learn(stepping.job.runtime.step_history());
+    if (learns) other.job.runtime.learn_departures(stepping.job.runtime);
+    other.step();
+    CHECK((other.written_behind() > 0) == learns);
+    for (Tensor parameter : other.parameters) CHECK(other.job.matches(parameter));
+    other.job.check();
+  }
+}
+
 TEST_CASE("nothing is copied ahead where copies are waited for") {
   MemoryTier::Settings settings = MemoryTier::beside(0.01);
   settings.runs_beside = false;

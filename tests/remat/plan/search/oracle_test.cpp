@@ -121,6 +121,25 @@ TEST_CASE("beside a tier a plan promises what the fourth iteration has") {
   CHECK(settled_later > 0);
 }
 
+// Each of them is simulated alone, so that what has left in the one before it has to be told.
+TEST_CASE("plans for steps of two kinds in turn count on copies ahead, as the job has them") {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace trace = two_networks_trace(24, 100'000, 20'000, seed);
+    SimulationConfig config = job_of(trace, 0.7);
+    config.tier = {.capacity_bytes = size_t{1} << 30, .gb_per_second = 55, .runs_beside = true};
+    config.iterations = 5;
+    config.policy = "planned";
+    config.planner.perturbed = 0;
+    const auto overhead_of = [&](size_t simulations) {
+      config.planner.simulations = simulations;
+      const SimulationResult result = simulate_with_oracle(trace, config);
+      REQUIRE(result.status == SimulationStatus::kOk);
+      return result.overhead;
+    };
+    CHECK(overhead_of(60) <= overhead_of(0));
+  }
+}
+
 TEST_CASE("two kinds of steps in turn have a plan each from the second iteration on") {
   size_t better = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
