@@ -324,6 +324,26 @@ def case_static_modules():
     return [(static(evictable(3, 4)) * 1, graph(evictable(3))) for _ in range(3)]
 
 
+@torch.jit.script
+def repeated(x):
+    for _ in range(3):
+        x = x + x * 0.5
+        x -= 0.25
+    return x
+
+
+@torch.jit.script
+def forking(x):
+    return torch.jit.wait(torch.jit.fork(repeated, x)) * 2
+
+
+def case_static_modules_on_other_threads():
+    plain = torch._C._jit_to_static_module(repeated.graph)
+    results = [plain.runAsync((evictable(3, 4),), {}).value() for _ in range(2)]
+    static = torch._C._jit_to_static_module(forking.graph)
+    return results, [static(evictable(3, 4)) for _ in range(2)]
+
+
 def profiled(work, **options):
     """Return what some work gives under the profiler, and the shapes that it has noted."""
     cpu = [torch.profiler.ProfilerActivity.CPU]

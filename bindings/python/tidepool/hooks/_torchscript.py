@@ -13,7 +13,8 @@
   of an interface does is not known: such calls are regions, too, and all of a module is held.
 - What is loaded may do so in its `__setstate__`, and objects of C++ classes keep what they are
   given there. The lite interpreter has no graphs. These run in a region, and all is restored.
-- A static module calls kernels without their operators: so does it, and what it holds stays.
+- A static module calls kernels without their operators: so does it, and what it holds stays. Where
+  one forks, or runs on another thread, all is restored before, and the call is waited for.
 - Methods of C++ classes (`torch.classes`) have no graph, and may do anything with tensors: what
   they are given escapes, as if they had asked for its address, as the object may have kept it.
 """
@@ -282,26 +283,36 @@ def _follow_static_modules(plugin, torch, storage_of) -> None:
         return
     leaves = torch.utils._pytree.tree_leaves
     make = compiled._jit_to_static_module
+    any_forks = False  # of those made so far, of which no reference can be weak
 
     @functools.wraps(make)
     def make_static(source):
+        nonlocal any_forks
         owner = None if isinstance(source, compiled.Graph) else source
         graph = source if owner is None else owner._get_method("forward").inlined_graph
         graph = _Graph(graph, compiled)
+        any_forks = any_forks or graph.forks
         for tensor in leaves(graph.held(owner)):
             if storage := storage_of(tensor):
                 plugin.escape(storage)
         return make(source)
 
-    def running(original):
+    def running(original, on_other_threads: bool):
         @functools.wraps(original)
         def run(self, *args, **kwargs):
             operands = map(storage_of, leaves((args, kwargs)))
-            with plugin.region(), plugin.holding(operands):
-                return call_as_caller(original, self, *args, **kwargs)
+            elsewhere = on_other_threads or any_forks
+            whole = plugin.keeping() if elsewhere else contextlib.nullcontext()
+            with whole, plugin.region(), plugin.holding(operands):
+                result = call_as_caller(original, self, *args, **kwargs)
+                if on_other_threads:
+                    with contextlib.suppress(RuntimeError):  # whoever waits for it gets the error
+                        result.wait()
+                return result
 
         return run
 
     compiled._jit_to_static_module = make_static
-    for name in ("__call__", "runAsync", "benchmark", "benchmark_individual_ops"):
-        setattr(kind, name, running(getattr(kind, name)))
+    for name in ("__call__", "benchmark", "benchmark_individual_ops"):
+        setattr(kind, name, running(getattr(kind, name), on_other_threads=False))
+    kind.runAsync = running(kind.runAsync, on_other_threads=True)
