@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cstdio>
 
 #include "bindings/torch/engine/engine.h"
 #include "bindings/torch/intercept/interception.h"
@@ -23,6 +24,15 @@ using torch_glue::delete_block;
 
 namespace {
 std::atomic<bool> g_is_forked_child{false};
+
+void say_that_no_budget_holds() {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  std::fputs(
+      "tidepool: this process was forked from the job's and takes more than is left of the budget, "
+      "which does not hold here (processes that are spawned, or started by torchrun, have one)\n",
+      stderr);
+}
 }  // namespace
 
 c10::DataPtr CpuAllocator::allocate(size_t bytes) {
@@ -44,6 +54,7 @@ c10::DataPtr CpuAllocator::allocate(size_t bytes) {
   } catch (const OutOfMemory&) {
     // A forked child has no budget, but only the addresses that were reserved for its parent's.
     if (g_is_forked_child.load(std::memory_order_relaxed)) {
+      say_that_no_budget_holds();
       return c10::GetDefaultCPUAllocator()->allocate(bytes);
     }
     rethrow_as_torch_error(e);

@@ -35,7 +35,10 @@ uint64_t CpuBackend::fingerprint(const void* address, size_t bytes) const {
 }
 
 void CpuBackend::raise_out_of_memory(const OutOfMemoryReport& report) {
-  TORCH_CHECK_WITH(OutOfMemoryError, false, report.format());
+  // The last line is PyTorch's own: programs that try a smaller batch look for its words.
+  TORCH_CHECK_WITH(OutOfMemoryError, false, report.format(),
+                   "\nDefaultCPUAllocator: can't allocate memory: you tried to allocate ",
+                   report.requested_bytes, " bytes.");
   throw OutOfMemory(report);  // is not reached
 }
 

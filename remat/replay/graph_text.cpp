@@ -27,6 +27,7 @@ Json json_of(const Trace& step, const GapSearchConfig& search, const EnergyTable
   const uint64_t search_ns = steady_now_ns() - begin_ns;
   Json out;
   out["digest"] = fmt::format("{:016x}", step_digest(step, step.facts.alignment));
+  out["operators"] = digested_operators(step);
   out["outputs"] = weighted_outputs(step).size();
   out["costs_ns"] = model.costs_ns();
   out["energies_nj"] = model.energies_nj();

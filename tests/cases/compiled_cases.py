@@ -282,6 +282,17 @@ class Skipping(nn.Module):
         return drawn * 2 + self.rows(indices)
 
 
+def case_compiled_lists_of_any_sizes():
+    """While PyTorch traces, the sizes of what is in a list are symbols."""
+    def clip(tensors):
+        norms = torch._foreach_norm(tensors, 2.0)
+        torch._foreach_mul_(tensors, 0.5)
+        return torch.stack(norms).norm(), *torch._foreach_add(tensors, 1.0)
+
+    compiled = torch.compile(clip, dynamic=True, backend="aot_eager")
+    return [compiled([torch.randn(size) * 2, torch.randn(size + 3, 4) * 2]) for size in (5, 9)]
+
+
 def case_compiled_graph_raises_and_the_job_goes_on():
     found = []
     for draws_last in (False, True):

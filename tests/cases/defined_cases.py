@@ -36,6 +36,21 @@ def case_python_operator():
         return before, a, b, after, c, d, x, len(calls)
 
 
+def case_composition_of_other_backends():
+    """Tensors in mkldnn layout share their autograd key with those of backends like our own."""
+    with torch.library._scoped_library("tidepool_composed", "FRAGMENT") as library:
+        library.define("dense(Tensor x) -> Tensor")
+        library.define("both(Tensor x) -> Tensor")
+        for name in ("dense", "both"):
+            library.impl(name, lambda x: (x.to_dense() if x.is_mkldnn else x) * 2,
+                         "CompositeImplicitAutograd")
+        library.impl("both", lambda x: x * 3, "CPU")
+        x = torch.randn(4, 4) * 2
+        operators = torch.ops.tidepool_composed
+        return [operator(tensor) * 1 for operator in (operators.dense, operators.both)
+                for tensor in (x, x.to_mkldnn())]
+
+
 def case_operator_defined_again():
     """Another operator under the name, and maybe at the address, of one that went away."""
     results = []

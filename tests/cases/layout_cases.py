@@ -18,6 +18,19 @@ def case_sparse_coo():
             sparse.mul(2).to_dense(), dense.sparse_mask(torch.eye(20, 5).to_sparse().coalesce()))
 
 
+def case_sparse_below_autograd():
+    """What makes sparse tensors, and checks them, runs on their own key there."""
+    x = torch.randn(4, 5) * 2
+    mask = (x > 0) * 1
+    with torch.sparse.check_sparse_tensor_invariants(), torch.inference_mode():
+        coo, csr = mask.to_sparse(), mask.to_sparse_csr()
+        made = (torch.sparse_coo_tensor(coo.indices() * 1, coo.values() * 2, (4, 5)),
+                torch.sparse_csr_tensor(csr.crow_indices() * 1, csr.col_indices() * 1,
+                                        csr.values() * 3, (4, 5)),
+                torch.sparse_coo_tensor(coo.indices() * 1, coo.values() * 4))
+        return [each.to_dense() * 1 for each in made]
+
+
 def case_sparse_gradients():
     embedding = torch.nn.Embedding(30, 6, sparse=True)
     optimizer = torch.optim.SparseAdam(embedding.parameters(), lr=0.1)
@@ -198,6 +211,22 @@ def case_meta_and_fake():
     with FakeTensorMode() as mode:
         fake = mode.from_tensor(x) @ torch.randn(4, 3)
     return x + 1, tuple(meta.shape), tuple(fake.shape)
+
+
+def case_layouts_that_pools_keep():
+    """What PyTorch differentiates or traces is pooled by another kernel, which keeps layouts."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def pooled(x):
+        return torch.nn.functional.max_pool1d(x, 2).transpose(1, 2).view(-1)
+
+    x = (torch.randn(2, 8, 4) * 2).transpose(1, 2)
+    graph = make_fx(pooled)(x)
+    with torch.autograd.forward_ad.dual_level():
+        dual = tuple(torch.autograd.forward_ad.unpack_dual(
+            pooled(torch.autograd.forward_ad.make_dual(x, x * 1))))
+    return (torch.func.jvp(pooled, (x,), (x * 1,)), dual, graph(x * 1),
+            [str(node.target) for node in graph.graph.nodes])
 
 
 def case_outputs_that_grow():

@@ -99,8 +99,11 @@ Registrations& registrations() {
   return *all;
 }
 
-void hold(const c10::OperatorName& name, c10::KernelFunction kernel) {
-  registrations().of_operators[name].push_back(c10::Dispatcher::singleton().registerImpl(
+void hold(const c10::OperatorHandle& op, c10::KernelFunction kernel) {
+  const c10::OperatorName& name = op.operator_name();
+  Handles& handles = registrations().of_operators[name];
+  keep_composition(op, handles);
+  handles.push_back(c10::Dispatcher::singleton().registerImpl(
       name, kInterceptionKey, std::move(kernel), std::nullopt, nullptr, "tidepool"));
 }
 
@@ -117,11 +120,11 @@ bool register_operator(const c10::OperatorName& name) {
     return true;
   }
   if (info_of(*op).is_metadata) {
-    hold(name, c10::KernelFunction::makeFallthrough());
+    hold(*op, c10::KernelFunction::makeFallthrough());
     return true;
   }
   if (needs_direct_kernel(*op)) {
-    hold(name, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>());
+    hold(*op, c10::KernelFunction::makeFromBoxedFunction<&run_boxed>());
     return true;
   }
   return op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||

@@ -84,12 +84,24 @@ void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) 
   }
 }
 
+void keep_composition(const c10::OperatorHandle& op,
+                      std::vector<c10::RegistrationHandleRAII>& handles) {
+  constexpr auto kKey = c10::DispatchKey::AutogradOther;
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return;
+  if (op.hasKernelForDispatchKey(kKey)) return;
+  auto kernel = std::make_unique<AroundKernel>(op.getComputedKernelForDispatchKey(kKey));
+  handles.push_back(c10::Dispatcher::singleton().registerImpl(
+      op.operator_name(), kKey, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
+      std::nullopt, nullptr, "tidepool"));
+}
+
 void register_foreign_composite(const c10::OperatorHandle& op,
                                 std::vector<c10::RegistrationHandleRAII>& handles) {
   const bool cuda = host_is_foreign();
   const c10::DispatchKey backend = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
   const c10::DispatchKey autograd =
       cuda ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradCPU;
+  keep_composition(op, handles);
   // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
   for (c10::DispatchKey key : {autograd, kInterceptionKey}) {
     if (op.hasKernelForDispatchKey(key)) continue;

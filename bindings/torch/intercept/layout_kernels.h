@@ -21,4 +21,10 @@ void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles);
 void register_foreign_composite(const c10::OperatorHandle& op,
                                 std::vector<c10::RegistrationHandleRAII>& handles);
 
+// Our key is one of those for which a composition would be ambiguous beside another kernel, to
+// tensors of backends whose autograd key all others share: they keep what they run now. To be
+// called before a kernel for our key is registered.
+void keep_composition(const c10::OperatorHandle& op,
+                      std::vector<c10::RegistrationHandleRAII>& handles);
+
 }  // namespace tidepool::torch_glue

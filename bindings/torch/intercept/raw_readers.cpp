@@ -1,5 +1,6 @@
 #include "bindings/torch/intercept/raw_readers.h"
 
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/Formatting.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <ostream>
 #include <span>
@@ -158,15 +160,18 @@ class RawReaderKernel final : public c10::OperatorKernel {
     }
   }
 
-  // The conversion is made here, because nothing would hold a copy that the operator makes.
+  // The conversion is made here, because nothing would hold a copy that the operator makes. Those
+  // that PyTorch differentiates or that wrap others it converts by operators, if at all.
   void convert(const c10::IValue* values, torch::jit::Stack& stack) const {
     const size_t base = values - stack.data();
     for (const Argument& argument : arguments_) {
       c10::IValue& value = stack[base + argument.index];
       if (!value.isTensor() || !value.toTensor().device().is_cpu()) continue;
       const at::Tensor tensor = value.toTensor();
+      if (at::isTensorSubclassLike(tensor)) continue;
       if (reader_.converts == Conversion::kContiguous) {
-        const bool differentiated = tensor.requires_grad() && at::GradMode::is_enabled();
+        const bool differentiated = (tensor.requires_grad() && at::GradMode::is_enabled()) ||
+                                    tensor._fw_grad(/*level=*/0).defined();
         if (!differentiated && !tensor.is_quantized()) value = tensor.contiguous();
       } else if (c10::isIntegralType(tensor.scalar_type(), false)) {
         value = tensor.to(at::kLong).contiguous();
@@ -221,6 +226,10 @@ void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
   const c10::DispatchKey device = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
   const c10::DispatchKey autograd =
       cuda ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradCPU;
+  const std::array layouts = {
+      cuda ? c10::DispatchKey::SparseCUDA : c10::DispatchKey::SparseCPU,
+      cuda ? c10::DispatchKey::SparseCsrCUDA : c10::DispatchKey::SparseCsrCPU,
+  };
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto listed =
         std::find_if(readers.begin(), readers.end(),
@@ -231,8 +240,14 @@ void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
     if (!std::string_view(name.name).starts_with("aten::")) continue;
     const Arguments arguments = arguments_of(reader, op->schema());
     if (arguments.empty()) continue;
-    // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
-    for (const c10::DispatchKey key : {autograd, kInterceptionKey}) {
+    // With autograd these run as their tensors' autograd kernel; in inference mode, and below
+    // autograd, on our key, or that of the layout that they make.
+    std::vector<c10::DispatchKey> keys = {autograd, kInterceptionKey};
+    if (name.name.find("sparse") != std::string::npos) {
+      std::copy_if(layouts.begin(), layouts.end(), std::back_inserter(keys),
+                   [&](c10::DispatchKey key) { return !op->hasKernelForDispatchKey(key); });
+    }
+    for (const c10::DispatchKey key : keys) {
       auto kernel = std::make_unique<RawReaderKernel>(op->getComputedKernelForDispatchKey(device),
                                                       arguments, reader);
       handles.push_back(dispatcher.registerImpl(

@@ -209,7 +209,7 @@ PlanFile parse_plan(std::string_view text, size_t& line) {
 const PlannedStep* PlanFile::find(const Trace& step) const {
   const uint64_t digest = step_digest(step, alignment);
   const auto found = std::find_if(steps.begin(), steps.end(), [&](const PlannedStep& each) {
-    return each.digest == digest && each.operators == step.operators.size() &&
+    return each.digest == digest && each.operators == digested_operators(step) &&
            each.outputs == weighted_outputs(step).size();
   });
   return found == steps.end() ? nullptr : &*found;

@@ -1,7 +1,10 @@
 #include "remat/plan/follow/step_digest.h"
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
+
+#include "remat/simulate/job/recorded_costs.h"
 
 namespace tidepool::remat {
 namespace {
@@ -22,6 +25,10 @@ class Digest {
   uint64_t sum_ = 0;
 };
 
+bool is_cut(const Trace& step, const TraceOperator& op) {
+  return step.names[op.name] == kCutName && op.outputs == 0;
+}
+
 }  // namespace
 
 uint64_t step_digest(const Trace& step, size_t alignment) {
@@ -40,6 +47,7 @@ uint64_t step_digest(const Trace& step, size_t alignment) {
   };
   constexpr uint64_t kOutput = 0xff;  // beside the numbers of Access
   for (const TraceOperator& op : step.operators) {
+    if (is_cut(step, op)) continue;
     digest.mix(step.names[op.name]);
     for (const TraceWrite& write : step.writes(op)) {
       mix(write.storage, static_cast<uint64_t>(write.access));
@@ -48,6 +56,11 @@ uint64_t step_digest(const Trace& step, size_t alignment) {
     for (const StorageIndex output : step.outputs(op)) mix(output, kOutput);
   }
   return digest.sum();
+}
+
+size_t digested_operators(const Trace& step) {
+  return std::count_if(step.operators.begin(), step.operators.end(),
+                       [&](const TraceOperator& op) { return !is_cut(step, op); });
 }
 
 }  // namespace tidepool::remat

@@ -45,7 +45,7 @@ TracePlans find_trace_plans(const Trace& trace, const SimulationConfig& job) {
       continue;
     }
     const StepPlan& plan = ranked.front().plan;
-    found.file.steps.push_back({step_digest(step, step.facts.alignment), step.operators.size(),
+    found.file.steps.push_back({step_digest(step, step.facts.alignment), digested_operators(step),
                                 weighted_outputs(step).size(), plan});
     found.overheads.push_back(ranked.front().overhead);
   }

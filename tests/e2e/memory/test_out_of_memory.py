@@ -73,6 +73,8 @@ def test_a_step_that_cannot_fit(scenario, refused, tmp_path):
     print(result["error"])  # for a reader of a failure, or of `pytest -s`
     assert result["kind"] == "OutOfMemoryError"
     check_report(scenario, result["error"])
+    # What Lightning and Accelerate look for before they try a smaller batch.
+    assert "DefaultCPUAllocator: can't allocate memory" in result["error"]
     assert result["digests"] == plain["digests"]
     assert stdout == plain_stdout
     assert all(line.startswith("tidepool: ") for line in stderr.splitlines()), stderr

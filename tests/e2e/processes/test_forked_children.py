@@ -33,4 +33,5 @@ child(lambda: ones(150).resize_(700 << 20)[5].item() + kept.sum().item())
 @pytest.mark.torch_floor
 def test_a_child_may_take_more_than_its_parent():
     job = [sys.executable, "-c", JOB]
-    harness.check_same_output(job, [*harness.attached("64MiB"), *job])
+    [done] = harness.check_same_output(job, [*harness.attached("64MiB"), *job])
+    assert done.stderr.count("this process was forked from the job's and takes more") == 4

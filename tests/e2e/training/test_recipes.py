@@ -28,7 +28,7 @@ module("accelerate", Accelerator=Accelerator)
 """
 CHECKS = """
 stop()
-logs = {"loss": 1.0}
+logs = {"loss": 1.0, "learning_rate": 0.1}
 trainer = types.SimpleNamespace(callback_handler=types.SimpleNamespace(callbacks=["reporter"]))
 log_memory(trainer)
 trainer.callback_handler.callbacks[0].on_log(None, types.SimpleNamespace(), None, logs=logs)
@@ -37,7 +37,7 @@ assert trainer.callback_handler.callbacks[1:] == ["reporter"]
 batches = []
 callbacks[0].on_train_batch_end(None, types.SimpleNamespace(log_dict=batches.append),
                                        None, None, 0)
-assert batches[0].keys() == tidepool.metrics().keys() == logs.keys() - {"loss"}
+assert batches[0].keys() == tidepool.metrics().keys() == logs.keys() - {"loss", "learning_rate"}
 assert accelerator.logged[0].keys() == {"loss", *batches[0]}
 """
 

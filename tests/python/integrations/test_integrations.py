@@ -58,13 +58,17 @@ def known_metrics(monkeypatch):
 def test_each_hands_metrics_to_its_framework(integration):
     framework, ours, standing_in = integration
     if framework == "transformers":
-        logs = {"loss": 1.0}
+        step = {"loss": 1.0, "learning_rate": 0.1}
+        logs = dict(step)
         state = types.SimpleNamespace(log_history=[{"loss": 1.0, "step": 7}])
         handler = types.SimpleNamespace(callbacks=["reporter"])
         callback = ours.TidepoolCallback.add_to(types.SimpleNamespace(callback_handler=handler))
         assert handler.callbacks == [callback, "reporter"]
         callback.on_log(None, state, None, logs=logs, model=None)
-        assert logs == {"loss": 1.0, **METRICS}
+        assert logs == {**step, **METRICS}
+        evaluation = {"eval_loss": 1.0, "epoch": 2.0}
+        callback.on_log(None, types.SimpleNamespace(log_history=[]), None, logs=evaluation)
+        assert evaluation == {"eval_loss": 1.0, "epoch": 2.0}  # which evaluate() returns
         assert state.log_history == [{"loss": 1.0, "step": 7, **METRICS}]
     elif framework == "lightning":
         logged = []

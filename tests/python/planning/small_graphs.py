@@ -20,5 +20,5 @@ def chain(layers: int, budget: int, costs: list[int],
     gaps = tuple(Gap(k, number, begin, end) for k, value in enumerate(values)
                  for number, (begin, end) in enumerate(pairwise((k, *value.uses)))
                  if end > begin + 1)
-    return Graph("0" * 16, layers, budget, tuple(costs) * 2, tuple(energies or costs) * 2,
-                 (0,) * ops, values, gaps, None, None, (), 0)
+    return Graph("0" * 16, 2 * layers, layers, budget, tuple(costs) * 2,
+                 tuple(energies or costs) * 2, (0,) * ops, values, gaps, None, None, (), 0)

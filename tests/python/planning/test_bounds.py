@@ -41,6 +41,8 @@ def test_the_search_of_gaps_takes_as_long_as_is_said(monkeypatch, parsed):
      "the solver search takes no --seconds"),
     ({"budget": "0%"}, "--budget '0%': a percentage must be above 0%"),
     ({"budget": "0"}, "--budget '0': expected more than zero bytes"),
+    *(({"solver": "milp", "tier": f"1GiB@{speed}"}, "expected SIZE@SPEED")
+      for speed in ("-1", "0", "nan", "inf", "fast")),
     ({"output": Path("/no/such/folder/plan")}, "cannot write there")])
 def test_what_would_fail_later_is_refused_at_once(monkeypatch, parsed, capsys, wrong, part):
     monkeypatch.setattr(command, "graphs_of", lambda *_: pytest.fail("it was searched for"))

@@ -78,7 +78,7 @@ def test_what_is_needed_to_make_another_value_leaves_after_that():
     costs = (10, 20, 5, 5, 5, 5, 5)
     first = Value(50, costs[0], 0, 0, 0, 0, (), (1, 6), lives_on=False)
     second = Value(200, costs[1], 0, 0, 1, 1, (0,), (2, 4), lives_on=False)
-    graph = Graph("", 2, 450, costs, (0,) * 7, (0, 0, 0, 300, 0, 420, 0), (first, second),
+    graph = Graph("", 7, 2, 450, costs, (0,) * 7, (0, 0, 0, 300, 0, 420, 0), (first, second),
                   (Gap(0, 1, 1, 6), Gap(1, 1, 2, 4)), None, None, (), 0)
     found = milp.solve(graph, 20, Limits())
     assert found.time_ns == pytest.approx(sum(costs) + costs[1] + costs[0])

@@ -1,5 +1,7 @@
 """Plan files: what is written is whole, and what is damaged is refused."""
 
+import zlib
+
 import pytest
 from tidepool.planning import plan_file
 
@@ -23,13 +25,20 @@ def test_a_file_with_any_byte_changed_or_missing_is_refused(tmp_path):
                 plan_file.checked_path(str(path))
 
 
+def _summed(heading):
+    """Return a plan file of no steps with this first line, and the right checksum."""
+    return f'{heading}\n{{"end":0,"crc32":"{zlib.crc32((heading + chr(10)).encode()):08x}"}}\n'
+
+
 def test_the_refusal_says_why(tmp_path):
     path = tmp_path / "plan"
     with pytest.raises(plan_file.PlanFileError, match="cannot be read: No such file"):
         plan_file.checked_path(str(path))
     text = plan_file.text_of(HEADING, [])
     for content, reason in (("{}\n", "is no plan file"), (text[:-5], "is cut short"),
-                            (text.replace('"t"', '"u"'), "is damaged")):
+                            (text.replace('"t"', '"u"'), "is damaged"),
+                            (_summed('{"tidepool_plan":' + "[" * 50_000), "no JSON"),
+                            (_summed('{"tidepool_plan":,'), "no JSON")):
         path.write_text(content)
         with pytest.raises(plan_file.PlanFileError, match=reason):
             plan_file.checked_path(str(path))

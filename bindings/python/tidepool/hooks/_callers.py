@@ -88,22 +88,29 @@ def call_as_caller(function, *args, **kwargs):
     return types.FunctionType(code, frame.f_globals)(function, args, kwargs)
 
 
-def unless_overridden(torch, original, wrapper):
+def unless_overridden(torch, original, make):
     """Return a method of `torch.Tensor` that leaves to PyTorch the tensors that override it.
 
-    Where one does that has PyTorch pass it over (`torch.overrides.redispatch_function`), that is
-    known to who asks first, and to nobody who asks again: the wrapper runs without overrides.
+    The others get what `make(original)` returns. Where an override has PyTorch pass it over
+    (`torch.overrides.redispatch_function`), that is known to who asks first, which is the method:
+    then `make` has been given a function that passes on to the original what has been asked.
+    What wrappers ask such tensors themselves they have to ask unseen.
     """
-    overridden, unseen = torch.overrides.has_torch_function_unary, torch._C.DisableTorchFunction
-    plain = (torch.Tensor, torch.nn.Parameter)
+    overridden = torch.overrides.has_torch_function_unary
+    pass_over = getattr(torch._C, "_skip_one_hop_torch_function", None)
+
+    @functools.wraps(original)
+    def passing_over(self, *args, **kwargs):
+        return call_as_caller(pass_over, original, (type(self),), (self, *args), kwargs)
+
+    wrapper, wrapper_below = make(original), make(passing_over)
 
     @functools.wraps(original)
     def method(self, *args, **kwargs):
         if overridden(self):
             return call_as_caller(original, self, *args, **kwargs)
-        if type(self) in plain:
-            return wrapper(self, *args, **kwargs)
-        with unseen():
-            return wrapper(self, *args, **kwargs)
+        if pass_over is not None and overridden(self):  # which the first question has used up
+            return wrapper_below(self, *args, **kwargs)
+        return wrapper(self, *args, **kwargs)
 
     return method

@@ -73,6 +73,7 @@ class Readers:
         self._actions = {"look": plugin.make_resident, "write": plugin.written,
                          "escape": plugin.escape}
         self.storage_of = storage_finder(torch)
+        self._unseen = torch._C.DisableTorchFunction  # by overrides of the job's
 
     def install(self) -> None:
         """Wrap every reader; on an error nothing stays wrapped."""
@@ -105,14 +106,14 @@ class Readers:
                 continue
             original = getattr(tensor, name)
             if name == "numpy":
-                wrapper = self._numpy(original)
+                make = self._numpy
             elif kind == "look":
-                wrapper = self._tensor_reader(original)
+                make = self._tensor_reader
             elif kind == "address":
-                wrapper = self._tensor_address(original)
+                make = self._tensor_address
             else:
-                wrapper = self._tensor_marker(original, self._actions[kind])
-            wrapper = unless_overridden(self._torch, original, wrapper)
+                make = functools.partial(self._tensor_marker, mark=self._actions[kind])
+            wrapper = unless_overridden(self._torch, original, make)
             if kind == "address":
                 wrapper = _data_ptr.method(self._plugin.library, self._torch, wrapper)
             self._put(tensor, name, wrapper)
@@ -153,12 +154,18 @@ class Readers:
             self._undo.append((torch.Tensor, "__dlpack_c_exchange_api__", table))
             del torch.Tensor.__dlpack_c_exchange_api__
         plain = torch.Tensor.__cuda_array_interface__
-        marker = self._tensor_marker(plain.fget, self._plugin.escape)
 
-        def exported(tensor):
-            raises = tensor.requires_grad or not tensor.is_cuda
-            return (plain.fget if raises else marker)(tensor)
-        exported = unless_overridden(torch, plain.fget, exported)
+        def exporter(original):
+            marker = self._tensor_marker(original, self._plugin.escape)
+
+            def exported(tensor):
+                with self._unseen():
+                    raises = tensor.requires_grad or not tensor.is_cuda
+                return (original if raises else marker)(tensor)
+
+            return exported
+
+        exported = unless_overridden(torch, plain.fget, exporter)
         self._put(torch.Tensor, "__cuda_array_interface__", property(exported, doc=plain.__doc__))
 
     def _install_functions(self) -> None:
@@ -180,7 +187,7 @@ class Readers:
         self._put(storage, "is_shared", self._query(storage.is_shared, address_of))
         self._put(tensor, "is_pinned",
                   unless_overridden(self._torch, tensor.is_pinned,
-                                    self._query(tensor.is_pinned, self.storage_of)))
+                                    functools.partial(self._query, find=self.storage_of)))
         if is_cow := getattr(self._torch._C, "_is_cow_tensor", None):
             self._put(self._torch._C, is_cow.__name__, self._query(is_cow, self.storage_of))
         for kind in ("mutable", "immutable"):  # an evicted one's pointer throws
@@ -219,12 +226,13 @@ class Readers:
         return reader
 
     def _tensor_reader(self, original):
-        read = self._reader(original, self.storage_of)
+        read, unseen = self._reader(original, self.storage_of), self._unseen
 
         @functools.wraps(original)
         def reader(self, *args, **kwargs):
-            if self.is_conj() or self.is_neg():
-                self = self.resolve_conj().resolve_neg()  # else PyTorch would, out of our sight
+            with unseen():
+                if self.is_conj() or self.is_neg():
+                    self = self.resolve_conj().resolve_neg()  # else PyTorch would, out of our sight
             return read(self, *args, **kwargs)
 
         return reader
@@ -360,17 +368,18 @@ class Readers:
 
     def _numpy(self, original):
         find, escape = self.storage_of, self._plugin.escape
-        grad_enabled = self._torch.is_grad_enabled
+        grad_enabled, unseen = self._torch.is_grad_enabled, self._unseen
 
         @functools.wraps(original)
         def numpy(self, *args, **kwargs):
             force = kwargs.get("force")
-            # Where a gradient could be missed, it only raises.
-            if force or not (self.requires_grad and grad_enabled()):
+            with unseen():
+                # Where a gradient could be missed, it only raises.
+                gets_out = force or not (self.requires_grad and grad_enabled())
                 if force and self.is_cpu and (self.is_conj() or self.is_neg()):
                     self = self.detach().resolve_conj().resolve_neg()  # which is what gets out
-                if storage := find(self):
-                    escape(storage)
+            if gets_out and (storage := find(self)):
+                escape(storage)
             return original(self, *args, **kwargs)
 
         return numpy

@@ -8,9 +8,14 @@ from transformers import TrainerCallback
 
 from ..job import _control
 
+_RATE = "learning_rate"  # is logged of steps, and of nothing else
+
 
 class TidepoolCallback(TrainerCallback):
-    """Adds `tidepool.metrics()` to what the Trainer logs, wherever that goes.
+    """Adds `tidepool.metrics()` to what the Trainer logs of steps, wherever that goes.
+
+    What it logs of an evaluation or of the whole training it returns as well, and searches for
+    hyperparameters add that up: nothing is added there.
 
         trainer = Trainer(...)
         TidepoolCallback.add_to(trainer)
@@ -29,9 +34,10 @@ class TidepoolCallback(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict | None = None,
                **_: Any) -> None:
         """Add to the values, and to the Trainer's own history, which has them already."""
+        if logs is None or _RATE not in logs:
+            return
         found = _control.metrics()
-        if logs is not None:
-            logs.update(found)
+        logs.update(found)
         history = getattr(state, "log_history", None)
         if history:
             history[-1].update(found)

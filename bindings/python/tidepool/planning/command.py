@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -139,6 +140,7 @@ def _check(parsed: argparse.Namespace) -> None:
         raise _Failure(f"--seconds {parsed.seconds:g}: expected more than 0")
     if parsed.tier is not None and parsed.solver != "milp":
         raise _Failure(f"the solver {parsed.solver} knows no tier: expected milp")
+    _limits(parsed, 0)
 
 
 def _effort(parsed: argparse.Namespace) -> list[str]:
@@ -160,9 +162,12 @@ def _limits(parsed: argparse.Namespace, joules_per_byte: float) -> Limits:
         return limits
     size, _, speed = parsed.tier.partition("@")
     try:
-        return replace(limits, tier_bytes=_sizes.parse_size(size), tier_ns_a_byte=1 / float(speed),
+        gb_per_second = float(speed)
+        if not 0 < gb_per_second < math.inf:
+            raise ValueError(speed)
+        return replace(limits, tier_bytes=_sizes.parse_size(size), tier_ns_a_byte=1 / gb_per_second,
                        tier_nj_a_byte=joules_per_byte * 1e9)
-    except (ValueError, ZeroDivisionError):
+    except ValueError:
         raise _Failure(f"--tier {parsed.tier!r}: expected SIZE@SPEED, such as 64GiB@25") from None
 
 
@@ -248,8 +253,8 @@ def _follow(parsed: argparse.Namespace, budget: list[str], plan: Path) -> dict[s
     shown = f"{found['overhead']:.4f}, {found['evictions']} evictions"
     if parsed.energy is not None:
         with history.open() as lines:
-            taken["most_energy"] = energy.of_history(parsed.trace, lines,
-                                                     json.loads(parsed.energy.read_text()))
+            table = json.loads(parsed.energy.read_text("utf-8-sig"))
+            taken["most_energy"] = energy.of_history(parsed.trace, lines, table)
         shown += f"; energy {taken['most_energy']:.4f}"
     print(f"in simulation with pages: {shown}")
     return taken

@@ -51,6 +51,7 @@ class Graph:
     """One step, and what the own search has found for it."""
 
     digest: str
+    operators: int  # how many the digest is of
     outputs: int  # how many results it has
     budget: int
     costs_ns: tuple[int, ...]  # by operator
@@ -73,7 +74,7 @@ class Graph:
                    for gap, choice in zip(self.gaps, choices, strict=True) if choice != KEPT]
         dropped += [[value.result, len(value.uses), "drop"] for value in self.values
                     if not value.lives_on]
-        return {"digest": self.digest, "operators": len(self.costs_ns), "outputs": self.outputs,
+        return {"digest": self.digest, "operators": self.operators, "outputs": self.outputs,
                 "policy": "needed-cost", "use_share": 0.5, "preference": "cheapest",
                 "gaps": dropped}
 
@@ -122,7 +123,7 @@ def _graph(step: dict, budget: int) -> Graph:
               lives_on)
         for size, cost_ns, energy_nj, temporary, made, result, inputs, uses, lives_on
         in step["values"])
-    return Graph(step["digest"], step["outputs"], budget, tuple(step["costs_ns"]),
-                 tuple(step["energies_nj"]), tuple(step["fixed"]), values,
+    return Graph(step["digest"], step["operators"], step["outputs"], budget,
+                 tuple(step["costs_ns"]), tuple(step["energies_nj"]), tuple(step["fixed"]), values,
                  tuple(Gap(*each) for each in step["gaps"]), step["found_ns"], step["found_nj"],
                  tuple(step["found"]), step["search_ns"] / 1e9)

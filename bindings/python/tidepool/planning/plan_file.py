@@ -36,7 +36,10 @@ def checked_path(text: str) -> str:
         raise PlanFileError("is cut short")
     if int(end[2], 16) != zlib.crc32(before) or int(end[1]) != before.count(b"\n") - 1:
         raise PlanFileError("is damaged, or was changed by hand")
-    version = json.loads(before.partition(b"\n")[0])["tidepool_plan"]
+    try:
+        version = json.loads(before.partition(b"\n")[0])["tidepool_plan"]
+    except (ValueError, RecursionError):
+        raise PlanFileError("has a first line that is no JSON") from None
     if version != _VERSION:
         raise PlanFileError(f"has version {version}, expected {_VERSION}")
     return text

@@ -64,11 +64,13 @@ bool parts_go_alike(remat::ListOperator kind, c10::ArrayRef<c10::IValue> argumen
   return true;
 }
 
-// The bytes of the storage, which have to be resident whatever part of them a tensor shows.
+// The bytes of the storage, which have to be resident whatever part of them a tensor shows; 0 where
+// they are a symbol of something that is being traced.
 size_t storage_bytes(const c10::IValue& value) {
   if (!value.isTensor() || !value.toTensor().defined()) return 0;
   const c10::StorageImpl* storage = storage_of(value.unsafeToTensorImpl());
-  return storage != nullptr ? storage->nbytes() : 0;
+  if (storage == nullptr || storage->sym_nbytes().is_heap_allocated()) return 0;
+  return storage->nbytes();
 }
 
 // The smallest parts that a device asks for.

@@ -44,5 +44,15 @@ TEST_CASE("sizes count rounded up") {
   CHECK(step_digest(exact, 1) != step_digest(laid_out, 1));
 }
 
+// A recording of one step knows a storage from before only once the step has met it.
+TEST_CASE("a digest passes over what says that contents change unseen") {
+  const std::string cut = R"({"op":"tidepool::cut","ns":0,"write":[[0,"update"]]})";
+  const Trace seen = step(kFirst + cut + "\n" + kCall);
+  const Trace unseen = step(kFirst + kCall);
+  CHECK(step_digest(seen, 1) == step_digest(unseen, 1));
+  CHECK(digested_operators(seen) == 1);
+  CHECK(digested_operators(unseen) == 1);
+}
+
 }  // namespace
 }  // namespace tidepool::remat
