@@ -2,7 +2,8 @@
 
     python nccl_rank_jobs.py RENDEZVOUS NAME...
 
-RANKS is how many processes there are (2); with EAGER=1 communicators are made at once. Each process
+RANKS is how many processes there are (2); with EAGER=1 communicators are made at once; with
+NUMBERED=1 all see the same devices, and each takes the one with its rank's number. Each process
 prints one line of JSON, with its rank, and is otherwise as remat_jobs.py.
 """
 
@@ -388,8 +389,11 @@ for trains in (replicated, sharded, split_tensors):
 
 def main() -> None:
     torch.set_num_threads(1)
+    if "NUMBERED" in os.environ:
+        torch.cuda.set_device(RANK)
     store = distributed.FileStore(sys.argv[1], RANKS)
-    eager = {"device_id": torch.device("cuda:0")} if "EAGER" in os.environ else {}
+    device = torch.device("cuda", torch.cuda.current_device())
+    eager = {"device_id": device} if "EAGER" in os.environ else {}
     distributed.init_process_group("nccl", store=store, world_size=RANKS, rank=RANK, **eager)
     said = found(CASES, sys.argv[2:])
     os.write(1, (json.dumps({"rank": RANK, **said}) + "\n").encode())

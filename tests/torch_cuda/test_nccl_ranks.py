@@ -1,8 +1,12 @@
 """Ranks in several processes find each other, and compute as without Tidepool."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import standin
 
 pytestmark = pytest.mark.torch_floor
 
@@ -15,12 +19,14 @@ SMALL = (*CHECKED, *TRAINED, *ALSO_TRAINED, *MEANWHILE)
 DEVICE = {"memory": "1GiB", "granularity": "64KiB"}
 OLDER = ("TORCH_DIST_USE_NCCL2", "0")  # PyTorch has two implementations from 2.15 on
 SMALL_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+NUMBERED = ("NUMBERED", "1")
 COPY = ("TIDEPOOL_OFFLOAD", "host:1GiB")
 CHAOS = ("TIDEPOOL_CHAOS", "op")
 # Chaos waits for the device, and so for what other ranks have yet to begin.
 WAYS = {"plain": (None, (), SMALL + LARGE),
         "chaos": ("1GiB", (CHAOS,), CHECKED + TRAINED),
         "older": ("1GiB", (OLDER, COPY), SMALL),
+        "numbered": ("1GiB", (COPY, NUMBERED), SMALL),
         "copy": ("1GiB", (COPY,), MEANWHILE),  # the job's streams wait for what it waits for alone
         "tight": ("12MiB", (COPY,), LARGE)}  # alone they take 15 to 29 MiB
 
@@ -29,7 +35,8 @@ def start(jobs, tmp_path_factory, *names, ranks=2, budget=None, environ=()):
     """Run cases on several ranks to their end."""
     meeting = tmp_path_factory.mktemp("ranks") / "meeting"
     return jobs.run("nccl_rank_jobs.py", str(meeting), *names, budget=budget,
-                    environ=(("RANKS", str(ranks)), SMALL_WORKSPACE, *environ), **DEVICE)
+                    environ=(("RANKS", str(ranks)), SMALL_WORKSPACE, *environ),
+                    devices=ranks if NUMBERED in environ else 1, **DEVICE)
 
 
 def said(done, ranks=2):
@@ -73,7 +80,7 @@ def test_ranks_find_each_other(ran, case):
 
 
 @pytest.mark.parametrize(("way", "case"), [
-    (way, case) for way in ("chaos", "older", "copy", "tight") for case in WAYS[way][2]])
+    (way, case) for way in ("chaos", "older", "numbered", "copy", "tight") for case in WAYS[way][2]])
 def test_ranks_compute_as_without_tidepool(ran, way, case):
     plain, found = ran("plain"), ran(way)
     check(found, case)
@@ -92,6 +99,28 @@ def test_four_ranks_with_communicators_that_are_split(jobs, tmp_path_factory):
     found = said(start(jobs, tmp_path_factory, *names, ranks=4, environ=(("EAGER", "1"),)), 4)
     for case in names:
         check(found, case)
+
+
+def test_torchrun_starts_a_rank_for_each_device(tmp_path):
+    """As users start such jobs: each rank is told its number, and takes the device with it."""
+    job = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+           str(Path(__file__).with_name("torchrun_job.py"))]
+    run = [sys.executable, "-m", "tidepool", "run", "--device", "cuda", "--budget", "10MiB",
+           "--stats", str(tmp_path / "stats.json"), "--"]
+    environ = {**standin.environment(devices=2, **DEVICE), "OMP_NUM_THREADS": "1",
+               **dict([SMALL_WORKSPACE])}
+    plain, ours = (subprocess.run(command, env=environ, text=True, capture_output=True, timeout=300)
+                   for command in (job, [*run, *job]))
+    for done in (plain, ours):
+        assert done.returncode == 0, done.stderr[-4000:]
+    assert sorted(ours.stdout.splitlines()) == sorted(plain.stdout.splitlines())
+    assert len(plain.stdout.splitlines()) == 2
+    assert "tidepool: 2 processes, the highest peak and sums: cuda:0: peak" in ours.stderr
+    stats = json.loads((tmp_path / "stats.json").read_text())
+    assert stats["job_devices"].keys() == {"cuda:0", "cuda:1"}
+    for device in stats["job_devices"].values():
+        assert device["evictions"] > 0
+        assert device["reserved_peak_bytes"] <= 10 << 20
 
 
 def test_a_rank_that_ends_ends_the_job(jobs, tmp_path_factory):
