@@ -166,8 +166,8 @@ class Runtime final : public Reclaimer {
   // not yet. Require: the runtime is between two steps. Each takes the lock.
   StepHistory step_history() const;
   void learn(const StepHistory& step_history);
-  // Takes over what left by copies in another runtime's steps, so that it is copied ahead here, as
-  // if these steps had been this runtime's own. Requires: as learn(), and that nobody uses `other`.
+  // Takes over what left by copies in another runtime's last step of each kind, so that it is
+  // copied ahead here. Requires: as learn(), and that nobody uses `other`.
   void learn_departures(const Runtime& other);
 
   // Gives a plan to a policy that follows plans. It holds for steps that should be like the one

@@ -29,8 +29,8 @@ void say_that_no_budget_holds() {
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
   std::fputs(
-      "tidepool: this process was forked from the job's and takes more than is left of the budget, "
-      "which does not hold here (processes that are spawned, or started by torchrun, have one)\n",
+      "tidepool: this process was forked from the job's, so that no budget holds here (processes "
+      "that are spawned, or started by torchrun, have one)\n",
       stderr);
 }
 }  // namespace

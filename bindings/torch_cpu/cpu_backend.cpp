@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <cstring>
+#include <string>
 
 #include "allocator/base/fingerprint.h"
 #include "bindings/torch/base/cycle_clock.h"
@@ -35,10 +36,12 @@ uint64_t CpuBackend::fingerprint(const void* address, size_t bytes) const {
 }
 
 void CpuBackend::raise_out_of_memory(const OutOfMemoryReport& report) {
-  // The last line is PyTorch's own: programs that try a smaller batch look for its words.
-  TORCH_CHECK_WITH(OutOfMemoryError, false, report.format(),
-                   "\nDefaultCPUAllocator: can't allocate memory: you tried to allocate ",
-                   report.requested_bytes, " bytes.");
+  // The second line is PyTorch's own: programs that try a smaller batch look for its words.
+  std::string text = report.format();
+  text.insert(text.find('\n') + 1,
+              "DefaultCPUAllocator: can't allocate memory: you tried to allocate " +
+                  std::to_string(report.requested_bytes) + " bytes.\n");
+  TORCH_CHECK_WITH(OutOfMemoryError, false, text);
   throw OutOfMemory(report);  // is not reached
 }
 

@@ -51,6 +51,27 @@ def case_composition_of_other_backends():
                 for tensor in (x, x.to_mkldnn())]
 
 
+def case_composition_replaced():
+    """What an operator runs is looked up at each call, as PyTorch does."""
+    def dense(x):
+        return x.to_dense() if x.is_mkldnn else x
+
+    results = []
+    x = torch.randn(4, 4) * 2
+    for first, second in ((2, 5), (3, 7)):
+        with torch.library._scoped_library("tidepool_replaced", "FRAGMENT") as library:
+            library.define("scaled(Tensor x) -> Tensor")
+            library.impl("scaled", lambda x, by=first: dense(x) * by, "CompositeImplicitAutograd")
+            scaled = torch.ops.tidepool_replaced.scaled
+            results += [scaled(x), scaled(x.to_mkldnn())]
+            library.impl("scaled", lambda x, by=second: dense(x) * by, "CompositeImplicitAutograd",
+                         allow_override=True)
+            results += [scaled(x), scaled(x.to_mkldnn())]
+            with torch.inference_mode():
+                results.append(scaled(x) * 1)
+    return results
+
+
 def case_operator_defined_again():
     """Another operator under the name, and maybe at the address, of one that went away."""
     results = []

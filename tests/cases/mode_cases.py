@@ -288,6 +288,29 @@ def case_mode_that_is_passed_over():
     return results, mode.seen
 
 
+class PassingOver(torch.overrides.TorchFunctionMode):
+    """A mode that does not see what functions call inside."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        pass_over = getattr(torch.overrides, "redispatch_function", None)
+        if pass_over is None:  # before 2.15
+            return function(*args, **(kwargs or {}))
+        return pass_over(function, types, args, kwargs or {})
+
+
+def case_mode_that_does_not_look_inside():
+    x, parameter = torch.randn(4) * 2, torch.nn.Parameter(torch.randn(4) * 2)
+    other = (torch.randn(4) * 2).as_subclass(PassedOver)
+    written = torch.zeros(4) + 1
+    written.map_(other, lambda each, other: each + other)
+    results = []
+    with PassingOver():
+        for _ in range(3):
+            results += [x.data_ptr() != 0, parameter.data_ptr() != 0, x.tolist(), x.is_pinned(),
+                        x.numpy().tolist()]
+    return results, written
+
+
 def case_wrapper_subclass():
     class Wrapped(torch.Tensor):
         @staticmethod

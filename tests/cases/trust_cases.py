@@ -337,11 +337,18 @@ def forking(x):
     return torch.jit.wait(torch.jit.fork(repeated, x)) * 2
 
 
+@torch.jit.script
+def forked(x):
+    return torch.jit.fork(repeated, x)
+
+
 def case_static_modules_on_other_threads():
     plain = torch._C._jit_to_static_module(repeated.graph)
     results = [plain.runAsync((evictable(3, 4),), {}).value() for _ in range(2)]
     static = torch._C._jit_to_static_module(forking.graph)
-    return results, [static(evictable(3, 4)) for _ in range(2)]
+    results += [static(evictable(3, 4)) for _ in range(2)]
+    future = torch._C._jit_to_static_module(forked.graph)
+    return results, [future(evictable(3, 4)).wait() for _ in range(2)]
 
 
 def profiled(work, **options):

@@ -31,7 +31,22 @@ bool is_sparse(c10::DispatchKey key) {
   return key == c10::DispatchKey::SparseCPU || key == c10::DispatchKey::SparseCsrCPU;
 }
 
-// Calls the kernel that was there before, as an intercepted call.
+// Calls a kernel as an intercepted call. Within an intercepted operator all that it reads is there.
+void call_around(const c10::SafeKernelFunction& kernel, const c10::OperatorHandle& op,
+                 c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (!is_thread_intercepted() || is_below_interception()) {
+    kernel.callBoxed(op, keys, stack);
+    return;
+  }
+  const OperatorInfo& info = info_of(op);
+  intercept_boxed(info, stack, [&] {
+    if (info.is_foreign()) return kernel.callBoxed(op, keys, stack);
+    BelowInterception below;  // as for any kernel: its temporaries are its own
+    kernel.callBoxed(op, keys, stack);
+  });
+}
+
+// The kernel that was there before.
 class AroundKernel final : public c10::OperatorKernel {
  public:
   explicit AroundKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
@@ -42,23 +57,30 @@ class AroundKernel final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    // Within an intercepted operator all that it reads is there.
-    if (!is_thread_intercepted() || is_below_interception()) {
-      kernel_.callBoxed(op, keys, stack);
-      return;
-    }
-    const OperatorInfo& info = info_of(op);
-    if (product_ >= 0 && info.is_pytorchs() && run_as_product(product_, stack)) return;
-    intercept_boxed(info, stack, [&] {
-      if (info.is_foreign()) return kernel_.callBoxed(op, keys, stack);
-      BelowInterception below;  // as for any kernel: its temporaries are its own
-      kernel_.callBoxed(op, keys, stack);
-    });
+    const bool is_product = product_ >= 0 && is_thread_intercepted() && !is_below_interception() &&
+                            info_of(op).is_pytorchs();
+    if (is_product && run_as_product(product_, stack)) return;
+    call_around(kernel_, op, keys, stack);
   }
 
  private:
   c10::SafeKernelFunction kernel_;
   int64_t product_ = -1;
+};
+
+// What an operator runs on a backend at the time of the call: a job may register another kernel, or
+// take one away.
+class CompositionKernel final : public c10::OperatorKernel {
+ public:
+  explicit CompositionKernel(c10::DispatchKey backend) : backend_(backend) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    call_around(op.getComputedKernelForDispatchKey(backend_), op, keys, stack);
+  }
+
+ private:
+  c10::DispatchKey backend_;
 };
 
 }  // namespace
@@ -87,9 +109,10 @@ void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) 
 void keep_composition(const c10::OperatorHandle& op,
                       std::vector<c10::RegistrationHandleRAII>& handles) {
   constexpr auto kKey = c10::DispatchKey::AutogradOther;
+  constexpr auto kBackend = c10::DispatchKey::FPGA;  // one that has nothing but compositions
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return;
   if (op.hasKernelForDispatchKey(kKey)) return;
-  auto kernel = std::make_unique<AroundKernel>(op.getComputedKernelForDispatchKey(kKey));
+  auto kernel = std::make_unique<CompositionKernel>(kBackend);
   handles.push_back(c10::Dispatcher::singleton().registerImpl(
       op.operator_name(), kKey, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
       std::nullopt, nullptr, "tidepool"));
@@ -105,7 +128,7 @@ void register_foreign_composite(const c10::OperatorHandle& op,
   // With autograd these run as their tensors' autograd kernel; in inference mode, on our key.
   for (c10::DispatchKey key : {autograd, kInterceptionKey}) {
     if (op.hasKernelForDispatchKey(key)) continue;
-    auto kernel = std::make_unique<AroundKernel>(op.getComputedKernelForDispatchKey(backend));
+    auto kernel = std::make_unique<CompositionKernel>(backend);
     handles.push_back(c10::Dispatcher::singleton().registerImpl(
         op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
         std::nullopt, nullptr, "tidepool"));

@@ -128,7 +128,7 @@ class RawReaderKernel final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    if (!is_thread_intercepted()) {
+    if (!is_thread_intercepted() || is_below_interception()) {
       kernel_.callBoxed(op, keys, stack);
       return;
     }

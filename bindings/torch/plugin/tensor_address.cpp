@@ -88,13 +88,22 @@ bool in_compiled_graph() {
          !is_thread_intercepted();
 }
 
+// Whether the job has the next question pass over its override, which PyTorch's own way answers.
+bool passes_over() {
+#if TIDEPOOL_TORCH_MINOR >= 15
+  return at::impl::PythonTorchFunctionTLS::peek_skip_next();
+#else
+  return false;
+#endif
+}
+
 void* data_ptr(void* self, void*) {
   void* const type = field(self, g_python.type_offset);
   auto* const tensor = static_cast<c10::TensorImpl*>(field(self, g_python.impl_offset));
   const bool plain = type == g_python.tensor_type || type == g_python.parameter_type;
   try {
     if (plain && tensor != nullptr && engines_installed() &&
-        !at::impl::torch_function_mode_enabled() && (in_compiled_graph() || mark_at_once(tensor))) {
+        !at::impl::torch_function_mode_enabled() && !passes_over() && (in_compiled_graph() || mark_at_once(tensor))) {
       return g_python.integer_of(tensor->mutable_data());
     }
   } catch (const std::exception&) {  // what it is comes out of the other way

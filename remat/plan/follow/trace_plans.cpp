@@ -18,7 +18,7 @@ std::vector<Trace> distinct_steps(const Trace& trace) {
     Trace step = step_trace(trace, begin, end);
     end = begin;
     const uint64_t digest = step_digest(step, step.facts.alignment);
-    if (step.operators.empty()) continue;
+    if (digested_operators(step) == 0) continue;
     if (std::find(digests.begin(), digests.end(), digest) != digests.end()) continue;
     digests.push_back(digest);
     steps.push_back(std::move(step));

@@ -133,21 +133,19 @@ class Search {
 
   // What is copied ahead in a step is what has left in the two before it, so that under a new plan
   // it takes two steps until one goes as the later ones do. Where others come between them, what
-  // such a step does not use would be away for good after these: what has left is learnt from a
-  // process of its own. Returns false if one of these steps fails.
-  bool settle(SimulatedProcess& process, size_t times, const SimulationConfig& config,
-              const StepPlan& plan, SimulationResult* result) {
+  // such a step does not use would be away for good after them: there what leaves in one step is
+  // learnt from a process of its own. Returns false if one of these steps fails.
+  bool settle(SimulatedProcess& process, SimulatedProcess* earlier, const StepPlan& plan,
+              SimulationResult* result) {
     if (!job_.tier.runs_beside) return true;
-    if (config_.follows_itself) {
-      return process.run_iteration(result) && process.run_iteration(result);
-    }
-    const auto earlier = make_process(times, config);
+    if (earlier == nullptr) return process.run_iteration(result) && process.run_iteration(result);
     earlier->set_plan(plan);
     const bool ran = earlier->run_iteration(result);
     count_work(*earlier);
     if (ran) process.runtime().learn_departures(earlier->runtime());
     return ran;
   }
+  bool takes_turns() const { return job_.tier.runs_beside && !config_.follows_itself; }
 
   // Simulates a candidate once. Returns its overhead; nothing if the simulation fails, or has a
   // greater overhead than `most_overhead`.
@@ -161,8 +159,9 @@ class Search {
     process->set_plan(candidate.plan);
     SimulationResult result;
     const double most = std::min(job_.most_overhead, most_overhead);
+    const auto earlier = takes_turns() ? make_process(times, config) : nullptr;
     config.most_overhead = std::min(job_.most_overhead, 2 * most);
-    const bool has_settled = settle(*process, times, config, candidate.plan, &result);
+    const bool has_settled = settle(*process, earlier.get(), candidate.plan, &result);
     const auto before = process->evictions();
     const std::vector<uint32_t> evicted_before(before.begin(), before.end());
     config.most_overhead = most;

@@ -34,4 +34,4 @@ child(lambda: ones(150).resize_(700 << 20)[5].item() + kept.sum().item())
 def test_a_child_may_take_more_than_its_parent():
     job = [sys.executable, "-c", JOB]
     [done] = harness.check_same_output(job, [*harness.attached("64MiB"), *job])
-    assert done.stderr.count("this process was forked from the job's and takes more") == 4
+    assert done.stderr.count("this process was forked from the job's, so that no budget holds") == 4

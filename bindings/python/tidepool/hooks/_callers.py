@@ -91,26 +91,32 @@ def call_as_caller(function, *args, **kwargs):
 def unless_overridden(torch, original, make):
     """Return a method of `torch.Tensor` that leaves to PyTorch the tensors that override it.
 
-    The others get what `make(original)` returns. Where an override has PyTorch pass it over
-    (`torch.overrides.redispatch_function`), that is known to who asks first, which is the method:
-    then `make` has been given a function that passes on to the original what has been asked.
-    What wrappers ask such tensors themselves they have to ask unseen.
+    The others get what `make(original)` returns. A call whose override PyTorch passes over
+    (`torch.overrides.redispatch_function`) gets what `make` returns of a function that has PyTorch
+    pass it over once more. What wrappers ask such tensors themselves they have to ask unseen.
     """
     overridden = torch.overrides.has_torch_function_unary
-    pass_over = getattr(torch._C, "_skip_one_hop_torch_function", None)
+    # Earlier versions of PyTorch pass over none.
+    is_passed_over = getattr(torch._C, "_peek_should_skip_torch_function", lambda: False)
+    pass_over = getattr(torch._C, "_set_skip_next_torch_function", lambda on: None)
 
     @functools.wraps(original)
     def passing_over(self, *args, **kwargs):
-        return call_as_caller(pass_over, original, (type(self),), (self, *args), kwargs)
+        pass_over(True)
+        try:
+            return call_as_caller(original, self, *args, **kwargs)
+        finally:
+            pass_over(False)
 
     wrapper, wrapper_below = make(original), make(passing_over)
 
     @functools.wraps(original)
     def method(self, *args, **kwargs):
+        if is_passed_over():
+            pass_over(False)  # for what the wrapper asks
+            return wrapper_below(self, *args, **kwargs)
         if overridden(self):
             return call_as_caller(original, self, *args, **kwargs)
-        if pass_over is not None and overridden(self):  # which the first question has used up
-            return wrapper_below(self, *args, **kwargs)
         return wrapper(self, *args, **kwargs)
 
     return method

@@ -72,7 +72,7 @@ class _Follower:
         keys = self._compiled.DispatchKey
         composition = keys.CompositeImplicitAutograd
         # Those of the plugin's kernels for compositions. PyTorch has none of its own there.
-        of_plugin = {keys.AutogradCPU, keys.AutogradCUDA, self._key}
+        of_plugin = {keys.AutogradCPU, keys.AutogradCUDA, keys.AutogradOther, self._key}
 
         @functools.wraps(original)
         def resolve_key(op, key):

@@ -14,7 +14,7 @@
 - What is loaded may do so in its `__setstate__`, and objects of C++ classes keep what they are
   given there. The lite interpreter has no graphs. These run in a region, and all is restored.
 - A static module calls kernels without their operators: so does it, and what it holds stays. Where
-  one forks, or runs on another thread, all is restored before, and the call is waited for.
+  one forks, all is restored before, and what it returns is waited for.
 - Methods of C++ classes (`torch.classes`) have no graph, and may do anything with tensors: what
   they are given escapes, as if they had asked for its address, as the object may have kept it.
 """
@@ -283,7 +283,7 @@ def _follow_static_modules(plugin, torch, storage_of) -> None:
         return
     leaves = torch.utils._pytree.tree_leaves
     make = compiled._jit_to_static_module
-    any_forks = False  # of those made so far, of which no reference can be weak
+    any_forks = False  # of those made so far
 
     @functools.wraps(make)
     def make_static(source):
@@ -297,22 +297,22 @@ def _follow_static_modules(plugin, torch, storage_of) -> None:
                 plugin.escape(storage)
         return make(source)
 
-    def running(original, on_other_threads: bool):
+    def running(original):
         @functools.wraps(original)
         def run(self, *args, **kwargs):
             operands = map(storage_of, leaves((args, kwargs)))
-            elsewhere = on_other_threads or any_forks
-            whole = plugin.keeping() if elsewhere else contextlib.nullcontext()
+            whole = plugin.keeping() if any_forks else contextlib.nullcontext()
             with whole, plugin.region(), plugin.holding(operands):
                 result = call_as_caller(original, self, *args, **kwargs)
-                if on_other_threads:
-                    with contextlib.suppress(RuntimeError):  # whoever waits for it gets the error
-                        result.wait()
+                if any_forks:
+                    for each in leaves(result):
+                        if isinstance(each, compiled.Future):
+                            with contextlib.suppress(Exception):  # who waits for it gets the error
+                                each.wait()
                 return result
 
         return run
 
     compiled._jit_to_static_module = make_static
-    for name in ("__call__", "benchmark", "benchmark_individual_ops"):
-        setattr(kind, name, running(getattr(kind, name), on_other_threads=False))
-    kind.runAsync = running(kind.runAsync, on_other_threads=True)
+    for name in ("__call__", "runAsync", "benchmark", "benchmark_individual_ops"):
+        setattr(kind, name, running(getattr(kind, name)))

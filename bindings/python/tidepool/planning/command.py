@@ -230,7 +230,7 @@ def _show_solution(number: int, graph: Graph, found: Solution, limits: Limits) -
 
     end = "proved" if found.proved else "not proved"
     bound = share(found.bound, base_nj if limits.least_energy else base_ns)
-    print(f"step {number}, {len(graph.costs_ns)} operators: best {share(found.time_ns, base_ns)}, "
+    print(f"step {number}, {graph.operators} operators: best {share(found.time_ns, base_ns)}, "
           f"bound {bound}, {end}, {found.seconds:.1f} s; own search in the same model "
           f"{share(graph.found_ns, base_ns)}")
     if base_nj:

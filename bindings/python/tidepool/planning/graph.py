@@ -51,7 +51,7 @@ class Graph:
     """One step, and what the own search has found for it."""
 
     digest: str
-    operators: int  # how many the digest is of
+    operators: int  # that the digest counts
     outputs: int  # how many results it has
     budget: int
     costs_ns: tuple[int, ...]  # by operator

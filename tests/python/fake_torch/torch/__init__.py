@@ -65,7 +65,8 @@ class _Overload:
 _C = types.SimpleNamespace(
     _parse_dispatch_key=str, _ForceDispatchKeyGuard=_Library,
     DispatchKey=types.SimpleNamespace(CPU=0, CUDA=1, QuantizedCPU=2, QuantizedCUDA=3, AutogradCPU=4,
-                                      AutogradCUDA=5, CompositeImplicitAutograd=6),
+                                      AutogradCUDA=5, CompositeImplicitAutograd=6,
+                                      AutogradOther=7),
     _DispatchModule=_Library, _dispatch_library=_Library,
     _SafeKernelFunction=type("_SafeKernelFunction", (), {"call_boxed": _Library._register}),
     PyTorchFileWriter=_Writer, _has_storage=lambda tensor: False,
