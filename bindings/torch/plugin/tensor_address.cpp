@@ -103,7 +103,8 @@ void* data_ptr(void* self, void*) {
   const bool plain = type == g_python.tensor_type || type == g_python.parameter_type;
   try {
     if (plain && tensor != nullptr && engines_installed() &&
-        !at::impl::torch_function_mode_enabled() && !passes_over() && (in_compiled_graph() || mark_at_once(tensor))) {
+        !at::impl::torch_function_mode_enabled() && !passes_over() &&
+        (in_compiled_graph() || mark_at_once(tensor))) {
       return g_python.integer_of(tensor->mutable_data());
     }
   } catch (const std::exception&) {  // what it is comes out of the other way
