@@ -74,6 +74,7 @@ class Readers:
                          "escape": plugin.escape}
         self.storage_of = storage_finder(torch)
         self._unseen = torch._C.DisableTorchFunction  # by overrides of the job's
+        self._places = AddressPlaces(plugin)
 
     def install(self) -> None:
         """Wrap every reader; on an error nothing stays wrapped."""
@@ -285,7 +286,7 @@ class Readers:
     def _tensor_address(self, original):
         """For a tensor's address."""
         find, plugin, torch = self.storage_of, self._plugin, self._torch
-        places = AddressPlaces(plugin)
+        places = self._places
 
         @functools.wraps(original)
         def address(self, *args, **kwargs):
