@@ -25,10 +25,6 @@ class Digest {
   uint64_t sum_ = 0;
 };
 
-bool is_cut(const Trace& step, const TraceOperator& op) {
-  return step.names[op.name] == kCutName && op.outputs == 0;
-}
-
 }  // namespace
 
 uint64_t step_digest(const Trace& step, size_t alignment) {

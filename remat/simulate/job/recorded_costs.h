@@ -16,6 +16,9 @@ namespace tidepool::remat {
 
 // The name by which a trace notes that contents change unseen. It stands for no call.
 inline constexpr std::string_view kCutName = "tidepool::cut";
+inline bool is_cut(const Trace& trace, const TraceOperator& op) {
+  return trace.names[op.name] == kCutName && op.outputs == 0;
+}
 
 class RecordedCosts {
  public:

@@ -220,7 +220,7 @@ std::vector<void*> SimulatedJob::allocate_outputs(const TraceOperator& op) {
 
 void SimulatedJob::run_operator(uint32_t index) {
   const TraceOperator& op = trace_.operators[index];
-  if (trace_.names[op.name] == kCutName && op.outputs == 0) return cut(op);
+  if (is_cut(trace_, op)) return cut(op);
   OperatorCall call(*runtime_);
   {
     DeviceLock lock(allocator_.mutex());
