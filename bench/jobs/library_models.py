@@ -31,9 +31,9 @@ def encoder() -> Built:
     return model, lambda: functional.mse_loss(model(words), words)
 
 
-def timm(name: str, size: int, **options: object) -> Built:
+def timm(name: str, size: int, batch: int = 4, **options: object) -> Built:
     return classifier(importlib.import_module("timm").create_model(
-        name, pretrained=False, num_classes=10, **options), size)
+        name, pretrained=False, num_classes=10, **options), size, batch)
 
 
 def torchvision(name: str, size: int, **options: object) -> Built:
@@ -41,18 +41,18 @@ def torchvision(name: str, size: int, **options: object) -> Built:
     return classifier(models.get_model(name, weights=None, num_classes=10, **options), size)
 
 
-def torchvision_segmentation(name: str) -> Built:
+def torchvision_segmentation(name: str, batch: int = 4) -> Built:
     models = importlib.import_module("torchvision.models")
     model = models.get_model(name, weights=None, weights_backbone=None, num_classes=5)
-    images, labels = torch.randn(4, 3, 96, 96), torch.randint(0, 5, (4, 96, 96))
+    images, labels = torch.randn(batch, 3, 96, 96), torch.randint(0, 5, (batch, 96, 96))
     return model, lambda: functional.cross_entropy(model(images)["out"], labels)
 
 
-def torchvision_detection(name: str) -> Built:
+def torchvision_detection(name: str, batch: int = 2) -> Built:
     models = importlib.import_module("torchvision.models")
     model = models.get_model(name, weights=None, weights_backbone=None, num_classes=5,
                              min_size=160, max_size=160)
-    images = [torch.rand(3, 160, 160) for _ in range(2)]
+    images = [torch.rand(3, 160, 160) for _ in range(batch)]
     boxes = torch.tensor([[10.0, 10, 80, 90], [30, 40, 120, 150]])
     masks = torch.zeros(2, 160, 160, dtype=torch.uint8)
     masks[:, 40:80, 40:80] = 1
@@ -62,7 +62,7 @@ def torchvision_detection(name: str) -> Built:
 
 def torchvision_video() -> Built:
     model = importlib.import_module("torchvision.models.video").r3d_18(num_classes=10)
-    clips, labels = torch.randn(2, 3, 8, 48, 48), torch.randint(0, 10, (2,))
+    clips, labels = torch.randn(16, 3, 8, 48, 48), torch.randint(0, 10, (16,))
     return model, lambda: functional.cross_entropy(model(clips), labels)
 
 
@@ -78,7 +78,7 @@ def deformable() -> Built:
         def forward(self, x: Tensor) -> Tensor:
             return x + functional.relu(self.conv(x, self.offset(x)))
 
-    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), *(Block(16) for _ in range(4)),
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), *(Block(16) for _ in range(12)),
                           nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
     return classifier(model, 48, 4)
 
@@ -113,7 +113,7 @@ def wav2vec2() -> Built:
                                     num_conv_pos_embeddings=16,
                                     num_conv_pos_embedding_groups=4)
     model = library.Wav2Vec2ForCTC(config)
-    sound, labels = torch.randn(2, 16000), torch.randint(1, 32, (2, 12))
+    sound, labels = torch.randn(8, 16000), torch.randint(1, 32, (8, 12))
     return model, lambda: model(sound, labels=labels).loss
 
 
@@ -170,22 +170,22 @@ def conditioned() -> Built:
 
 def graph(name: str, **options: object) -> Built:
     """Return a network of torch_geometric on a random graph."""
-    nodes, edges = torch.randn(2000, 32), torch.randint(0, 2000, (2, 12000))
-    labels = torch.randint(0, 8, (2000,))
+    nodes, edges = torch.randn(4000, 32), torch.randint(0, 4000, (2, 24000))
+    labels = torch.randint(0, 8, (4000,))
     model = getattr(importlib.import_module("torch_geometric.nn"), name)(
-        32, 64, num_layers=4, out_channels=8, **options)
+        32, 64, num_layers=16, out_channels=8, **options)
     return model, lambda: functional.cross_entropy(model(nodes, edges), labels)
 
 
 def sparse_graph() -> Built:
     """Return a graph network that multiplies by a sparse matrix, with pooling."""
     library = importlib.import_module("torch_geometric.nn")
-    edges = torch.randint(0, 2000, (2, 12000))
-    matrix = torch.sparse_coo_tensor(edges, torch.ones(12000), (2000, 2000)).coalesce()
-    matrix, nodes = matrix.to_sparse_csr(), torch.randn(2000, 32)
-    graphs = torch.arange(2000) // 100
-    layers = nn.ModuleList([library.GCNConv(32, 64, normalize=False),
-                            library.GCNConv(64, 64, normalize=False)])
+    edges = torch.randint(0, 4000, (2, 24000))
+    matrix = torch.sparse_coo_tensor(edges, torch.ones(24000), (4000, 4000)).coalesce()
+    matrix, nodes = matrix.to_sparse_csr(), torch.randn(4000, 32)
+    graphs = torch.arange(4000) // 200
+    layers = nn.ModuleList(library.GCNConv(width, 64, normalize=False)
+                           for width in (32, *(64,) * 11))
     head, labels = nn.Linear(64, 4), torch.randint(0, 4, (20,))
 
     def loss() -> Tensor:
@@ -208,7 +208,7 @@ def exact_process() -> Built:
         def forward(self, x: Tensor) -> object:
             return library.distributions.MultivariateNormal(self.mean(x), self.kernel(x))
 
-    x = torch.rand(300, 2)
+    x = torch.rand(1000, 2)
     y = torch.sin(6 * x[:, 0])
     noise = library.likelihoods.GaussianLikelihood()
     model = Process(x, y, noise)
@@ -230,17 +230,17 @@ def variational_process() -> Built:
         def forward(self, x: Tensor) -> object:
             return library.distributions.MultivariateNormal(self.mean(x), self.kernel(x))
 
-    x = torch.rand(1000, 2)
+    x = torch.rand(4000, 2)
     y = torch.sin(6 * x[:, 0])
     model, noise = Process(x[:100].clone()), library.likelihoods.GaussianLikelihood()
-    bound = library.mlls.VariationalELBO(noise, model, num_data=1000)
+    bound = library.mlls.VariationalELBO(noise, model, num_data=4000)
     return nn.ModuleList([model, noise]), lambda: -bound(model(x), y)
 
 
 def segmentation(name: str, encoder: str = "resnet18") -> Built:
     library = importlib.import_module("segmentation_models_pytorch")
     model = getattr(library, name)(encoder, encoder_weights=None, classes=3)
-    images, labels = torch.randn(2, 3, 96, 96), torch.randint(0, 3, (2, 96, 96))
+    images, labels = torch.randn(16, 3, 96, 96), torch.randint(0, 3, (16, 96, 96))
     dice = library.losses.DiceLoss("multiclass")
     return model, lambda: dice(model(images), labels)
 
@@ -270,7 +270,7 @@ def neural_ode() -> Built:
         def forward(self, time: Tensor, state: Tensor) -> Tensor:
             return self.layers(state)
 
-    model, first, times = Field(), torch.randn(256, 32), torch.linspace(0, 1, 5)
+    model, first, times = Field(), torch.randn(2048, 32), torch.linspace(0, 1, 5)
     return model, lambda: solve(model, first, times, rtol=1e-3, atol=1e-4)[-1].square().mean()
 
 
@@ -282,8 +282,9 @@ LIBRARIES: dict[str, dict[str, Callable[[], Built]]] = {
     "torch": {"encoder": encoder},
     "timm": {
         **{name: partial(timm, name, 48) for name in (
-            "resnet18", "efficientnet_b0", "mobilenetv3_small_100",
-            "regnety_002", "convnext_atto", "ghostnet_050", "seresnet18")},
+            "efficientnet_b0", "regnety_002", "convnext_atto")},
+        **{name: partial(timm, name, 48, 32) for name in (
+            "resnet18", "mobilenetv3_small_100", "ghostnet_050", "seresnet18")},
         "vit_tiny": partial(timm, "vit_tiny_patch16_224", 64, img_size=64, depth=4),
         "swin": partial(timm, "swin_tiny_patch4_window7_224", 56, img_size=56, embed_dim=48,
                         depths=(2, 2), num_heads=(2, 4)),
@@ -298,10 +299,10 @@ LIBRARIES: dict[str, dict[str, Callable[[], Built]]] = {
         "squeezenet": partial(torchvision, "squeezenet1_1", 96),
         "mnasnet": partial(torchvision, "mnasnet0_5", 96),
         "googlenet": partial(torchvision, "googlenet", 96, aux_logits=False),
-        "deeplabv3": partial(torchvision_segmentation, "deeplabv3_mobilenet_v3_large"),
+        "deeplabv3": partial(torchvision_segmentation, "deeplabv3_mobilenet_v3_large", 16),
         "lraspp": partial(torchvision_segmentation, "lraspp_mobilenet_v3_large"),
         "r3d_18": torchvision_video,
-        "faster_rcnn": partial(torchvision_detection, "fasterrcnn_mobilenet_v3_large_320_fpn"),
+        "faster_rcnn": partial(torchvision_detection, "fasterrcnn_mobilenet_v3_large_320_fpn", 4),
         "retinanet": partial(torchvision_detection, "retinanet_resnet50_fpn"),
         "deformable": deformable,
     },

@@ -5,8 +5,8 @@
 An ordinary loop: AdamW and gradients that are clipped, both on lists of tensors, as on GPUs.
 A line of JSON on standard output for each model has digests of losses and parameters. With Tidepool
 attached it has the bytes allocated, and roots by reason, before the forward pass of the last step,
-after it, and after gradients were clipped; of a request that was refused, what was asked for and
-how much of the budget nothing had pinned.
+after it, and after gradients were clipped; of a request that was refused, what was asked for, how
+much of the budget nothing had pinned, and the budget that the error says to try.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def memory() -> dict:
     tidepool = sys.modules.get("tidepool")
     device = tidepool.stats()["devices"].get("cpu") if tidepool else None
     return device and {"allocated": device["allocated_bytes"], "roots": device["root_bytes"],
-                       "evictions": device["evictions"]}
+                       "evictions": device["evictions"],
+                       "peak": device["allocated_peak_bytes"]}
 
 
 def failure(error: Exception) -> dict:
@@ -51,7 +52,8 @@ def failure(error: Exception) -> dict:
     shortage = sys.modules["tidepool"].shortage(error) if "tidepool" in sys.modules else None
     return said if shortage is None else {
         **said, "asked": shortage.asked_bytes,
-        "unpinned": shortage.budget_bytes - shortage.pinned_bytes}
+        "unpinned": shortage.budget_bytes - shortage.pinned_bytes,
+        "advised": shortage.budget_to_try_bytes}
 
 
 def train(build, steps: int) -> dict:
