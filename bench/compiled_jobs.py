@@ -1,14 +1,15 @@
 """Jobs that torch.compile compiles, whole and block by block, under budgets, beside eager ones.
 
-Usage: python bench/compiled_jobs.py [NETWORK...] [--ways W,W...] [--rounds N] [--markdown FILE]
-                                     [--smoke]
+Usage: python bench/compiled_jobs.py [NETWORK...] [--ways W,W...] [--rounds N] [--offload]
+                                     [--markdown FILE] [--smoke]
 
 Each network (bench/jobs/train_compiled.py) trains eagerly, compiled block by block, and compiled
 whole: without Tidepool, with all the memory, under bounded chaos, under the least budget that runs,
 which bisection of real jobs finds to within three percent, and in turns plainly and under 0.7 and
 0.5 of its peak, three rounds. Every job that ends has to give the bits of the same job without
 Tidepool. Beside these stands the whole network compiled with PyTorch's own activation memory budget
-at 0.5 and 0, with its peak and time. On the CPU, one thread; what one job has compiled the next
+at 0.5 and 0, with its peak and time. With `--offload` what cannot be computed again may leave, too,
+by a copy to a file, and chaos evicts at random what it chooses. On the CPU, one thread; what one job has compiled the next
 ones find in a cache. Ends with status 1 where bits differ.
 """
 
@@ -91,8 +92,10 @@ def step_ms(said: dict) -> float:
 class Bench:
     """Runs the jobs of all ways."""
 
-    def __init__(self, rounds: int, steps: int, within: float) -> None:
+    def __init__(self, rounds: int, steps: int, within: float, tier: str | None) -> None:
         self.rounds, self.steps, self.within = rounds, steps, within
+        self.tier = {"offload": tier} if tier else {}
+        self.chaos = "offload:5" if tier else "bounded"
         self.runner = Runner(JOB, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="1",
                              **measure.with_package({}))
 
@@ -104,7 +107,8 @@ class Bench:
         """
         try:
             return self.runner.ask({"network": network, "way": way, "steps": self.steps,
-                                    "settings": {"budget": budget, **settings} if budget else None})
+                                    "settings": {"budget": budget, **self.tier, **settings} if budget
+                                    else None})
         except JobFailed as failed:
             if budget is None:
                 raise
@@ -129,7 +133,7 @@ class Bench:
                 said = row.rounds[-1][share] = self.train(network, way, budget)
                 row.note("plain" if share == PLAIN else f"{share}", said)
         if way in OURS:
-            row.note("chaos", self.train(network, way, AMPLE, chaos="bounded"))
+            row.note("chaos", self.train(network, way, AMPLE, chaos=self.chaos))
             row.least = self.least(row)
         return row
 
@@ -141,8 +145,10 @@ class Bench:
             return "error" not in said
 
         tried = {int(share * row.peak): "error" not in row.rounds[0][share] for share in SHARES}
-        # Parameters and the optimizer's state exceed half of what is left after a step.
-        low = [row.ample["after"]["allocated"] // 2, *(size for size in tried if not tried[size])]
+        # Parameters and the optimizer's state exceed half of what is left after a step, and stay
+        # without a second tier.
+        lasting = row.ample["after"]["allocated"] // (8 if self.tier else 2)
+        low = [lasting, *(size for size in tried if not tried[size])]
         high = [row.peak, *(size for size in tried if tried[size])]
         return measure.least(runs, max(low), min(high), self.within)
 
@@ -182,8 +188,8 @@ def markdown(rows: Sequence[Row]) -> str:
             "kept of activations, above 5 %", "bits"]
     return "\n".join([
         "# Compiled jobs", "",
-        f"`python bench/compiled_jobs.py`; {run.machine()['cpu']}, {os.cpu_count()} cores, commit "
-        f"{run.commit()}.", "",
+        f"`python bench/compiled_jobs.py {' '.join(sys.argv[1:])}`; {run.machine()['cpu']}, "
+        f"{os.cpu_count()} cores, commit {run.commit()}.", "",
         f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}",
         *(f"| {' | '.join(cells(row, whole.get(row.network)))} |" for row in rows), ""])
 
@@ -194,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=", ".join(NETWORKS))
     parser.add_argument("--ways", type=lambda given: given.split(","), default=list(WAYS))
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of steps that are timed")
+    parser.add_argument("--offload", action="store_true", help="contents may leave by copy, too")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="where the table goes")
     parser.add_argument("--smoke", action="store_true", help="one small network, one round")
     options = parser.parse_args(arguments)
@@ -201,7 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)
-        bench = Bench(1, 4, 0.3) if options.smoke else Bench(options.rounds, STEPS, WITHIN)
+        sizes = (1, 4, 0.3) if options.smoke else (options.rounds, STEPS, WITHIN)
+        bench = Bench(*sizes, f"file:{folder}:16GiB" if options.offload else None)
         for way in options.ways:
             for network in networks:
                 rows.append(bench.row(network, way))
