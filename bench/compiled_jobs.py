@@ -9,8 +9,8 @@ which bisection of real jobs finds to within three percent, and in turns plainly
 0.5 of its peak, three rounds. Every job that ends has to give the bits of the same job without
 Tidepool. Beside these stands the whole network compiled with PyTorch's own activation memory budget
 at 0.5 and 0, with its peak and time. With `--offload` what cannot be computed again may leave, too,
-by a copy to a file, and chaos evicts at random what it chooses. On the CPU, one thread; what one job has compiled the next
-ones find in a cache. Ends with status 1 where bits differ.
+by a copy to a file, and chaos evicts at random what it chooses. On the CPU, one thread; what one
+job has compiled the next ones find in a cache. Ends with status 1 where bits differ.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ class Bench:
             JobFailed: it failed without one.
         """
         try:
+            attached = {"budget": budget, **self.tier, **settings}
             return self.runner.ask({"network": network, "way": way, "steps": self.steps,
-                                    "settings": {"budget": budget, **self.tier, **settings} if budget
-                                    else None})
+                                    "settings": attached if budget else None})
         except JobFailed as failed:
             if budget is None:
                 raise
