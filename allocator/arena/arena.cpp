@@ -134,6 +134,11 @@ Outcome Arena::take_window(DeviceLock& lock, const Request& request, const Windo
     heap.flush();
     return Outcome::kNothing;
   }
+  for (const BlockId id : window.spares) {
+    if (heap[id].state != BlockState::kAllocated) continue;
+    const Price price = reclaimer->price(heap[id].owner);
+    if (!price.barrier && price.value <= window.spare_limit) evict(id);
+  }
   // The request takes the high end where a free block lies at the low end, which the rest then
   // joins.
   const End end = window.begins_with_free_block ? End::kHigh : request.end;

@@ -137,8 +137,8 @@ struct Arena {
   // owner refuses. No blocks are merged from the call on until Heap::flush(), so that ids of blocks
   // stay valid.
   bool evict_all(std::span<const BlockId> victims);
-  // Evicts the window's victims, and hands out a block in the window. kNothing: an owner refused,
-  // and the victims before that one are free now.
+  // Evicts the window's victims and spares, and hands out a block in the window. kNothing: the
+  // owner of a victim refused, and the victims before that one are free now.
   Outcome take_window(DeviceLock& lock, const Request& request, const WindowPlan& window,
                       BlockId& served);
   // Has the request's stream wait for what used the claimed block, and hands the block out.

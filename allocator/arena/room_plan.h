@@ -28,12 +28,16 @@ struct Site {
   size_t pages_needed = 0;  // 0: no site
 };
 
-// Evict the victims, and cut the request's block from the window, all of which is free then.
+// Evict the victims, and cut the request's block from the window, all of which is free then. Then
+// evict the spares that cost no more than `spare_limit` by that time: later requests of this size
+// need no search.
 struct WindowPlan {
   std::vector<BlockId> victims;  // ascending by address
   BlockId first{};
   ByteRange range;  // of whole blocks
   bool begins_with_free_block = false;
+  std::vector<BlockId> spares;  // outside of the window, the cheapest first
+  uint64_t spare_limit = 0;
 };
 
 // Neighbouring pages that lie in one block.

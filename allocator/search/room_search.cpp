@@ -168,7 +168,9 @@ RoomPlan RoomSearch::shortlisted(const Request& request) {
   if (arena_.can_move_pages() && !window_is_best) selection = select_pages(request, window, site);
   if (window && is_better(request, *window, selection)) {
     if (window->price > list->limit_by_window(wanted)) return {};
-    return view_.plan_of(*window);
+    WindowPlan plan = view_.plan_of(*window);
+    add_spares(request, *list, plan);
+    return plan;
   }
   if (!selection || price_of(*selection) > list->limit_by_pages(wanted)) return {};
   return view_.plan_of(site, selection->victims, std::move(selection->pages));
@@ -195,9 +197,33 @@ RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
     make_shortlist(request, arena_.can_move_pages() && !one_block, taken,
                    window ? std::min<uint64_t>(price, window->price) : price);
   }
-  if (window && is_better(request, *window, selection)) return view_.plan_of(*window);
+  if (window && is_better(request, *window, selection)) {
+    WindowPlan plan = view_.plan_of(*window);
+    Shortlist* const list = remembers ? shortlists_.find(wanted_by(request)) : nullptr;
+    if (list != nullptr && Shortlists::spares(*list) > 0) {
+      view_.list_shortlist(request, *list);
+      add_spares(request, *list, plan);
+    }
+    return plan;
+  }
   if (!selection) return {};
   return view_.plan_of(site, selection->victims, std::move(selection->pages));
+}
+
+void RoomSearch::add_spares(const Request& request, const Shortlist& list, WindowPlan& plan) {
+  const size_t most = Shortlists::spares(list);
+  if (most == 0 || plan.victims.size() > 1) return;
+  plan.spare_limit = list.limit_by_window(wanted_by(request));
+  const PricedLayout& room = view_.list();
+  std::vector<std::pair<uint64_t, BlockId>> found;
+  for (size_t i = view_.zone_begin(request.zone); i < view_.zone_end(request.zone); ++i) {
+    const RoomItem item = room[i];
+    if (item.kind != RoomKind::kEvictable || item.bytes < request.bytes) continue;
+    if (item.price > plan.spare_limit || plan.range.contains(item.offset)) continue;
+    found.emplace_back(item.price, item.block);
+  }
+  std::sort(found.begin(), found.end());
+  for (size_t i = 0; i < std::min(most, found.size()); ++i) plan.spares.push_back(found[i].second);
 }
 
 RoomPlan RoomSearch::window_or_nothing(const std::optional<Window>& window) {

@@ -108,6 +108,9 @@ class RoomSearch {
   bool is_better(const Request& request, const Window& window,
                  const std::optional<PageSelection>& selection);
   void make_shortlist(const Request& request, bool by_pages, size_t taken, uint64_t taken_price);
+  // Adds to the plan of a window of one block the cheapest others that each serve such a request,
+  // of those listed at last, which are the blocks of `list`.
+  void add_spares(const Request& request, const Shortlist& list, WindowPlan& plan);
 
   Arena& arena_;
   SiteSearch sites_;

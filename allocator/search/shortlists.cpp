@@ -77,7 +77,9 @@ void Shortlists::choose(const PricedLayout& room, size_t zone_begin, size_t zone
   const size_t misses = candidates_.size() / kShare;
   list.last_miss = misses > 0 ? miss_ + misses : 0;
   if (misses == 0) return;
-  const size_t most = std::max(pages != nullptr ? kPageEntries : kEntries, kRequests * taken);
+  const size_t many = candidates_.size() < kMany ? 0 : candidates_.size() / kListed;
+  const size_t most =
+      std::max({pages != nullptr ? kPageEntries : kEntries, kRequests * taken, many});
   const size_t count = std::min(most, candidates_.size() / kPart);
   const auto left_out = candidates_.begin() + static_cast<ptrdiff_t>(count);
   std::nth_element(candidates_.begin(), left_out, candidates_.end(),

@@ -90,6 +90,14 @@ class Shortlists {
   // same size again. Where blocks are few, a search over all takes little time and finds better: on
   // the detector's trace with 3 % less overhead.
   static constexpr size_t kNear = 4, kMany = 2048;
+  // Among so many blocks a list is longer, too: one in kListed; and whoever evicts one block of it
+  // evicts one more for each kSpare of the blocks that it was chosen from, for later requests.
+  static constexpr size_t kListed = 64, kSpare = 512;
+
+  // How many blocks go for later requests where one of the list goes.
+  static size_t spares(const Shortlist& list) {
+    return list.chosen_from < kMany ? 0 : list.chosen_from / kSpare;
+  }
 
   // Counts a miss. Has to be called once for each miss, before find().
   void count_miss() { ++miss_; }

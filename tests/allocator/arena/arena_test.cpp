@@ -32,7 +32,7 @@ TEST_CASE("a window is handed out only if all of its victims go") {
   const BlockId first = world.owned(2 * kPage, 1);
   const BlockId second = world.owned(2 * kPage, 1);
   const size_t begin = world.arena.heap[first].offset;
-  const WindowPlan plan{{first, second}, first, {begin, begin + 4 * kPage}, false};
+  const WindowPlan plan{{first, second}, first, {begin, begin + 4 * kPage}, false, {}, 0};
   const Request request{.asked_bytes = 3 * kPage, .bytes = 3 * kPage};
   BlockId served{};
   world.reclaimer.owners()[1]->refuses = true;
@@ -42,7 +42,7 @@ TEST_CASE("a window is handed out only if all of its victims go") {
   world.reclaimer.owners()[1]->refuses = false;
   const BlockId free = world.arena.heap.blocks().first();
   CHECK(free != BlockId::kNone);
-  const WindowPlan rest{{second}, first, {begin, begin + 4 * kPage}, true};
+  const WindowPlan rest{{second}, first, {begin, begin + 4 * kPage}, true, {}, 0};
   CHECK(world.arena.take_window(world.lock, request, rest, served) == Outcome::kServed);
   // What is left over joins the free block at the low end.
   CHECK(world.arena.heap[served].offset == begin + kPage);

@@ -17,14 +17,14 @@ using test::kPage;
 constexpr size_t kBlocks = 256;
 
 struct World : test::AllocatorWorld {
-  explicit World(bool shortlists, bool pages = true, size_t bytes = kPage)
-      : AllocatorWorld(config(pages, bytes), shortlists), block_bytes(bytes) {
-    for (size_t k = 0; k < kBlocks; ++k) owned(block_bytes, 1000 + 10 * ((k * 101) % kBlocks));
+  explicit World(bool shortlists, bool pages = true, size_t bytes = kPage, size_t blocks = kBlocks)
+      : AllocatorWorld(config(pages, bytes, blocks), shortlists), block_bytes(bytes) {
+    for (size_t k = 0; k < blocks; ++k) owned(block_bytes, 1000 + 10 * ((k * 101) % blocks));
     REQUIRE(reclaimer.evicted.empty());
   }
-  static AllocatorConfig config(bool pages, size_t block_bytes) {
+  static AllocatorConfig config(bool pages, size_t block_bytes, size_t blocks) {
     AllocatorConfig config;
-    config.budget_bytes = kBlocks * block_bytes;
+    config.budget_bytes = blocks * block_bytes;
     config.page_bytes = kPage;
     config.allow_remap = pages;
     config.allow_moves = false;  // where contents move, every search is of all blocks
@@ -140,6 +140,33 @@ TEST_CASE("what takes several small blocks is served from lists of pages") {
     CHECK(misses > 20);
     CHECK(world.shortlisted() * 3 > misses);
   }
+}
+
+TEST_CASE("among many blocks some go ahead of requests, and nothing is priced for these") {
+  constexpr size_t kManyBlocks = 2 * Shortlists::kMany;
+  constexpr size_t kSpares = kManyBlocks / Shortlists::kSpare;
+  for (const bool pages : {false, true}) {
+    World world(true, pages, kPage, kManyBlocks);
+    for (int round = 0; round < 3; ++round) {
+      const auto evicted = world.miss(kPage);
+      CAPTURE(pages, round);
+      REQUIRE(evicted.size() >= kSpares);
+      // All cheaper than whatever is left.
+      for (const FakeOwner* owner : evicted) CHECK(owner->price < world.cheapest_left()->price);
+      const size_t priced = world.reclaimer.priced;
+      for (size_t k = 1; k < evicted.size(); ++k) CHECK(world.miss(kPage).empty());
+      CHECK(world.reclaimer.priced == priced);
+    }
+    CHECK(world.shortlisted() >= 2);
+  }
+}
+
+TEST_CASE("nothing dear goes ahead of requests") {
+  World world(true, true, kPage, 2 * Shortlists::kMany);
+  world.cheapest_left()->price = 100;
+  CHECK(world.miss(kPage).size() == 1);
+  World narrow(true, true, kPage, Shortlists::kMany - 1);
+  CHECK(narrow.miss(kPage).size() == 1);
 }
 
 TEST_CASE("requests of several sizes are served from lists, and free pages before them") {

@@ -175,12 +175,13 @@ TEST_CASE(
   REQUIRE(list != nullptr);
   for (const size_t units : {10, 11, 13, 16}) CHECK(lists.find(wanted(units)) == list);
   for (const size_t units : {1, 9, 17, 24}) CHECK(lists.find(wanted(units)) == nullptr);
-  // 1700 for each page: that is the price of the cheapest block that was left out.
-  CHECK(list->limit_by_window(wanted(10)) == 17000);
-  CHECK(list->limit_by_pages(wanted(10)) == 17000);
-  CHECK(list->limit_by_window(wanted(12)) == 20400);
-  CHECK(list->limit_by_window(wanted(16)) == 20400);
-  CHECK(list->limit_by_pages(wanted(16)) == 20400);
+  static_assert(Shortlists::kMany / Shortlists::kListed == 32);
+  // 3300 for each page: that is the price of the cheapest block that was left out.
+  CHECK(list->limit_by_window(wanted(10)) == 33000);
+  CHECK(list->limit_by_pages(wanted(10)) == 33000);
+  CHECK(list->limit_by_window(wanted(12)) == 39600);
+  CHECK(list->limit_by_window(wanted(16)) == 39600);
+  CHECK(list->limit_by_pages(wanted(16)) == 39600);
   make(14);
   CHECK(lists.find(wanted(12)) == list);
   CHECK(lists.find(wanted(11)) == list);
