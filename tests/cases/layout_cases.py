@@ -246,3 +246,23 @@ def case_outputs_that_grow():
         small, large = torch.randn(2) * 2, torch.randn(800) * 2
         made += [way(small), way(large[:1]), small, large]
     return made
+
+
+def case_made_without_tensors():
+    """Their device is picked past the interception; Kaiser's window reads its own range."""
+    windows = [make(16, periodic=periodic)
+               for make in (torch.bartlett_window, torch.blackman_window, torch.hamming_window,
+                            torch.hann_window, torch.kaiser_window)
+               for periodic in (True, False)]
+    kaiser = [torch.kaiser_window(16, True, 5.0), torch.kaiser_window(1), torch.kaiser_window(0),
+              torch.ops.aten.kaiser_window.out(16, out=torch.empty(0)),
+              torch.kaiser_window(9, dtype=torch.float64, requires_grad=True) * 2]
+    ranges = [torch.arange(5), torch.range(1, 5), torch.linspace(0, 1, 7), torch.eye(3),
+              torch.logspace(0, 1, torch.tensor(7)), torch.fft.fftfreq(8), torch.fft.rfftfreq(8),
+              torch.tril_indices(4, 4), torch.triu_indices(4, 4), torch.full((3,), 2.5)]
+    drawn = [torch.randn(5), torch.randint(9, (5,)), torch.randperm(7),
+             torch.normal(0.0, 1.0, (5,)),
+             torch.rand(5, generator=torch.Generator().manual_seed(1))]
+    spectrum = torch.stft(torch.randn(200), 32, window=torch.kaiser_window(32),
+                          return_complex=True)
+    return *windows, *kaiser, *ranges, *drawn, spectrum

@@ -40,6 +40,9 @@ struct RawReader {
   std::array<std::string_view, 2> arguments = {};
   std::string_view written = {};
   Conversion converts = Conversion::kNone;
+  // It takes no tensor, and has one composition for all devices. The dispatcher picks its device
+  // past our key, so that what it is made of would be seen.
+  bool takes_none = false;
   bool is_opaque() const { return arguments[0].empty(); }
 };
 constexpr std::array kRawReaders = {
@@ -73,6 +76,7 @@ constexpr std::array kRawReaders = {
     RawReader{"aten::fbgemm_linear_fp16_weight_fp32_activation"},
     RawReader{"aten::fbgemm_linear_int8_weight"},
     RawReader{"aten::fbgemm_linear_int8_weight_fp32_activation"},
+    RawReader{"aten::kaiser_window", {}, {}, Conversion::kNone, true},
 };
 
 // All other composite operators of PyTorch's with outputs, which they may resize by themselves.
@@ -85,6 +89,7 @@ constexpr std::array kDeviceRawReaders = {
     RawReader{"aten::gru", {"params"}},
     RawReader{"aten::rnn_tanh", {"params"}},
     RawReader{"aten::rnn_relu", {"params"}},
+    RawReader{"aten::kaiser_window", {}, {}, Conversion::kNone, true},
 };
 std::span<const RawReader> raw_readers() {
   if (host_is_foreign()) return kDeviceRawReaders;
@@ -236,13 +241,17 @@ void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
                      [&](const RawReader& candidate) { return candidate.name == name.name; });
     const RawReader& reader = listed != readers.end() ? *listed : kResizer;
     const auto op = dispatcher.findOp(name);
-    if (!op || !op->hasSchema() || !is_composite_only(*op)) continue;
+    if (!op || !op->hasSchema()) continue;
+    const bool takes_none =
+        reader.takes_none && op->hasKernelForDispatchKey(c10::DispatchKey::BackendSelect);
+    if (!takes_none && !is_composite_only(*op)) continue;
     if (!std::string_view(name.name).starts_with("aten::")) continue;
     const Arguments arguments = arguments_of(reader, op->schema());
     if (arguments.empty()) continue;
     // With autograd these run as their tensors' autograd kernel; in inference mode, and below
     // autograd, on our key, or that of the layout that they make.
     std::vector<c10::DispatchKey> keys = {autograd, kInterceptionKey};
+    if (takes_none) keys = {device};
     if (name.name.find("sparse") != std::string::npos) {
       std::copy_if(layouts.begin(), layouts.end(), std::back_inserter(keys),
                    [&](c10::DispatchKey key) { return !op->hasKernelForDispatchKey(key); });
