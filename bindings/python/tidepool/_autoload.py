@@ -22,12 +22,16 @@ def autoload() -> None:
     attach_from_environment()
 
 
-def attach_from_environment() -> None:
-    """Attach if the environment asks for it, and record the job's steps for `tidepool verify`."""
+def attach_from_environment(importing: bool = True) -> None:
+    """Attach if the environment asks for it, and record the job's steps for `tidepool verify`.
+
+    Args:
+        importing: PyTorch is being imported, so that no thread has used it.
+    """
     global _done
     if _done or suspended:
         return
-    _attach_if_asked()
+    _attach_if_asked(importing)
     _look_again_before_cuda()
     if os.environ.get("TIDEPOOL_VERIFY"):
         _done = True
@@ -55,7 +59,7 @@ def _look_again_before_cuda() -> None:
 
             _conf.take_from_conf(os.environ)
         else:
-            attach_from_environment()
+            attach_from_environment(importing=False)
         return start()
 
     compiled._cuda_init = start_cuda
@@ -70,7 +74,7 @@ def _record(task: str) -> None:
         _explain(error, "running without a recorder")
 
 
-def _attach_if_asked() -> None:
+def _attach_if_asked(importing: bool) -> None:
     global _done
     try:
         from .settings import _conf, _settings
@@ -79,10 +83,13 @@ def _attach_if_asked() -> None:
         if not _settings.asked_for(os.environ):
             return
         _done = True
+        from .hooks import _threads
         from .job import _job
 
         if _job.current() is None:
-            _job.attach(_settings.resolve({}, os.environ))
+            job = _job.attach(_settings.resolve({}, os.environ))
+            if importing and job.settings.rematerializes():
+                _threads.follow_running_threads(job.plugin)
     except Exception as error:
         _done = True
         _do_without(error)
