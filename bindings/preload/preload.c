@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,7 +147,7 @@ typedef struct {
   void* (*start)(void);
 } BuiltinModule;
 
-// What we need of Python, by dlsym: the program may be any Python from 3.8 on, or none.
+// What we need of Python, by dlsym: the program may be any Python from 3.9 on, or none.
 static struct {
   void* (*tuple_get_item)(void*, ssize_t);
   const char* (*as_utf8)(void*);
@@ -158,6 +159,8 @@ static struct {
   void (*release)(void*);
   void (*error_clear)(void);
   int (*add_audit_hook)(int (*)(const char*, void*, void*), void*);
+  void* (*interpreter)(void);
+  int64_t (*interpreter_id)(void*);
   BuiltinModule** builtin_modules;
 } python;
 
@@ -233,7 +236,9 @@ static const char kWatcher[] =
     "                complain(error)\n"
     "        loader.exec_module = exec_module\n"
     "\n"
-    "sys.meta_path.insert(0, TidepoolImportWatcher())\n";
+    "kinds = [type(finder).__name__ for finder in sys.meta_path]\n"
+    "if 'torch' not in sys.modules and 'TidepoolImportWatcher' not in kinds:\n"
+    "    sys.meta_path.insert(0, TidepoolImportWatcher())\n";
 
 static int find_python(void) {
   struct {
@@ -250,6 +255,8 @@ static int find_python(void) {
       {&python.release, "Py_DecRef"},
       {&python.error_clear, "PyErr_Clear"},
       {&python.add_audit_hook, "PySys_AddAuditHook"},
+      {&python.interpreter, "PyInterpreterState_Get"},
+      {&python.interpreter_id, "PyInterpreterState_GetID"},
       {&python.builtin_modules, "PyImport_Inittab"},
   };
   for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
@@ -297,12 +304,17 @@ static int install_watcher(void) {
 static atomic_int is_listening;
 
 // Python's audit hook. `importlib` counts as well: importlib.import_module("torch") raises no event
-// of its own, but whoever calls it has imported importlib before.
+// of its own, but whoever calls it has imported importlib before. Each interpreter of the process
+// has finders of its own.
 static int on_audit(const char* event, void* arguments, void* unused) {
-  static atomic_int done;
+  enum { kNone = -1 };
+  static _Atomic(int64_t) watched = kNone;  // the interpreter where torch is waited for
   (void)unused;
-  if (strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) atomic_store(&is_listening, 0);
-  if (event[0] != 'i' || strcmp(event, "import") != 0 || atomic_load(&done)) return 0;
+  if (strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) {
+    atomic_store(&is_listening, 0);
+    atomic_store(&watched, kNone);
+  }
+  if (event[0] != 'i' || strcmp(event, "import") != 0) return 0;
   void* name_object = python.tuple_get_item(arguments, 0);
   const char* name = name_object ? python.as_utf8(name_object) : NULL;
   if (!name) {
@@ -311,7 +323,8 @@ static int on_audit(const char* event, void* arguments, void* unused) {
   }
   int is_torch = strncmp(name, "torch", 5) == 0 && (name[5] == '\0' || name[5] == '.');
   if (!is_torch && strcmp(name, "importlib") != 0) return 0;
-  atomic_store(&done, 1);
+  const int64_t interpreter = python.interpreter_id(python.interpreter());
+  if (atomic_exchange(&watched, interpreter) == interpreter) return 0;
   if (install_watcher()) return 0;
   if (is_torch) {
     fputs("tidepool: cannot watch for the import of torch: ", stderr);
@@ -322,7 +335,7 @@ static int on_audit(const char* event, void* arguments, void* unused) {
     }
     fputs("running without Tidepool\n", stderr);
   } else {
-    atomic_store(&done, 0);  // once more when torch is imported, if it ever is
+    atomic_store(&watched, kNone);  // once more when torch is imported, if it ever is
   }
   return 0;
 }

@@ -56,6 +56,20 @@ def test_attaches_whatever_the_pythons_flags(installation, flags, statement):
         "tidepool: attached", "tidepool: peak 1536 MiB of 1 GiB"]
 
 
+def test_another_interpreter_takes_nothing_away(installation):
+    """The main one comes to `importlib`, and so to our finder, after that which has no PyTorch."""
+    job = ("try:\n    import _interpreters as interpreters\n"
+           "except ImportError:\n    import _xxsubinterpreters as interpreters\n"
+           "import sys; assert 'importlib' not in sys.modules\n"
+           "other = interpreters.create()\n"
+           "getattr(interpreters, 'run_string')(other, 'import importlib, json')\n"
+           "interpreters.destroy(other)\n"
+           "import torch")
+    done = installation.preloaded(sys.executable, "-S", "-c", job, check=0,
+                                  TIDEPOOL_BUDGET="1GiB")
+    assert done.stderr.count("attached") == 1
+
+
 def test_a_failing_import_of_torch_stays_what_it_is_and_may_be_retried(installation):
     job = ("import os\ntry:\n    import torch\nexcept ImportError as error:\n    print(error)\n"
            "del os.environ['FAKE_TORCH_FAILS']\nimport torch")
