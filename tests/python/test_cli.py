@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,6 +24,49 @@ from tidepool import cli
 ])
 def test_options_and_command_are_told_apart(arguments, options, command):
     assert cli.split_command(arguments) == (options, command)
+
+
+def test_a_script_that_is_a_program_is_started_as_one(installation, tmp_path):
+    """By the name under which it would be found, with what its first line asks for."""
+    script = tmp_path / "tool.py"
+    script.write_text(f"#!{sys.executable} -O\nimport sys; print(__debug__, sys.argv[1:])\n")
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for program, printed in ((False, "True"), (True, "False")):
+        script.chmod(0o755 if program else 0o644)
+        done = installation.tidepool("run", "--budget", "1GiB", str(script), "a", check=0)
+        assert done.stdout == f"{printed} ['a']\n"
+    done = installation.tidepool("run", "--budget", "1GiB", "--", "tool.py", "a", check=0,
+                                 **environ)
+    assert done.stdout == "False ['a']\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_job_starts_although_streams_are_closed(installation, tmp_path, closed):
+    """They are closed for the job, too."""
+    job = ("import os, pathlib\nopen_ = []\nfor number in range(3):\n    try:\n"
+           "        os.fstat(number)\n        open_.append(number)\n"
+           f"    except OSError:\n        pass\npathlib.Path({str(tmp_path / 'a')!r}).write_text("
+           "str(open_))")
+    code = (f"import sys; sys.path.insert(0, {str(installation.package.parent)!r}); "
+            "from tidepool.cli import main; sys.exit(main())")
+    written = []
+    for front in ([], [sys.executable, "-c", code, "run", "--budget", "1GiB", "--"]):
+        line = shlex.join([*front, sys.executable, "-S", "-c", job])
+        installation.run("sh", "-c", f"{line} {closed}", check=0)
+        written.append((tmp_path / "a").read_text())
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("environ, reader", [
+    ({"PYTHONIOENCODING": "ascii"}, "cat"), ({}, "true")])
+def test_a_report_that_cannot_be_printed_is_no_verdict(installation, environ, reader):
+    code = (f"import sys; sys.path.insert(0, {str(installation.package.parent)!r}); "
+            "from tidepool.cli import main; sys.exit(main())")
+    line = shlex.join([sys.executable, "-c", code, "verify", "--budget", "1GiB", "--",
+                       "/nowhere/Gr\u00f6\u00dfe"])
+    done = installation.run("bash", "-c", f"{line} | {reader}; exit ${{PIPESTATUS[0]}}",
+                            check=3, **environ)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("arguments, parts", [

@@ -14,9 +14,11 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from . import _streams
 from ._version import __version__
 from .doctor import _doctor, _top
 from .job import _outputs, _processes, _stats_file
@@ -136,6 +138,7 @@ class Refusal(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status (a job started by `run` does not return)."""
+    _streams.make_sound()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     name = arguments[0] if arguments else ""
@@ -152,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise Refusal(f"no command given: expected `tidepool {name} --budget 8GiB -- python "
                           "train.py`")
         if name == "probe":
-            return _probe_job(parsed, command)
+            return _with_verdict(lambda: _probe_job(parsed, command))
         written = _file_to_write(parsed) if name == "verify" else None
         starts = shutil.which(command[0]) is not None  # else nothing of an earlier job is removed
         environ = job_environment(parsed, os.environ, removes=starts)
@@ -160,8 +163,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tidepool {name}: {error}", file=sys.stderr)
         return refused
     if name == "verify":
-        return _verify.main(command, environ, parsed.steps, written)
+        return _with_verdict(lambda: _verify.main(command, environ, parsed.steps, written))
     return _become(command, environ)
+
+
+def _with_verdict(find: Callable[[], int]) -> int:
+    """Return the status that `find` does; no error of ours may look like a verdict."""
+    try:
+        return find()
+    except (Refusal, _settings.SettingsError):
+        raise
+    except Exception:
+        traceback.print_exc()
+        return _verify.COULD_NOT_RUN
 
 
 def _file_to_write(parsed: argparse.Namespace) -> Path | None:
@@ -224,7 +238,7 @@ def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split what follows `run` or `verify` into our options and the job's command.
 
     The command begins after `--`, at `-m`, or at the first word that is no option of ours. `-m pkg`
-    and `script.py` run in the Python that runs us.
+    and a `script.py` that is no program run in the Python that runs us.
     """
     options: list[str] = []
     rest = list(arguments)
@@ -242,9 +256,21 @@ def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _python_command(command: list[str]) -> list[str]:
-    is_script = command and command[0].endswith(".py")
+    """Put our Python before a module, and before a script that does not start by itself."""
+    is_script = command and command[0].endswith(".py") and not _is_program(command[0])
     is_module = command and command[0] == "-m"
     return [sys.executable, *command] if is_script or is_module else command
+
+
+def _is_program(word: str) -> bool:
+    found = shutil.which(word)
+    if found is None:
+        return False
+    try:
+        with open(found, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
 
 
 def job_environment(options: argparse.Namespace, inherited: Mapping[str, str],

@@ -135,6 +135,7 @@ START = b'{"tidepool_trace":1,"name":"a","device":"cpu"}\n'
     (b"", "is empty"), (b"no json\n", "is neither a trace"),
     (START + b'{"end":0}\n', "has no operators"), (b'{"release":5}\n', "is neither a trace"),
     (START + b'{"op":"x"', "line 2: "), (START + b"[" * 100_000, "line 2: "),
+    (START + b"5", "line 2: is no line of a trace"),
     (START.replace(b"1", b"99"), "line 1: unknown version 99; expected one of 1, 2"),
     (b'{"tidepool_trace":1}\n', "line 1: lacks 'name'"),
     (b"\x1f\x8b broken", ""), (gzip.compress(START, mtime=0)[:-9], "ended before")])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._streams import print_result
 from ..settings._sizes import as_argument
 from ..verify._runs import CouldNotRun
 from . import _probe, _simulation
@@ -166,5 +167,5 @@ def main(command: Sequence[str], make_environ: _probe.MakeEnviron, wish: _probe.
     if as_json:
         _probe.print_json(probe.result, status)
     else:
-        print(report(probe.result), flush=True)
+        print_result(report(probe.result))
     return status

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from .._streams import print_result
 from ..doctor import _table, _transfers
 from ..settings import _catalog, _offload, _sizes
 from ..settings._sizes import as_argument
@@ -364,7 +365,7 @@ def main(command: Sequence[str], make_environ: MakeEnviron, wish: Wish, as_json:
         print_json({**probe.result, "points": [
             asdict(point) for point in sorted(points, key=lambda p: p.budget_bytes)]}, status)
     else:
-        print(report(probe.result, probe.simulation), flush=True)
+        print_result(report(probe.result, probe.simulation))
     return status
 
 
@@ -383,4 +384,4 @@ def attempt(find: Callable[[], bool], result: dict) -> int:
 
 def print_json(result: Mapping, status: int) -> None:
     """Print a result as one JSON object."""
-    print(json.dumps({**result, "status": status}, indent=2), flush=True)
+    print_result(json.dumps({**result, "status": status}, indent=2))

@@ -87,7 +87,9 @@ def read_trace(path: Path) -> Trace:
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: {error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        reason = str(error) if isinstance(error, ValueError) else "is no line of a trace"
+        if isinstance(error, KeyError):
+            reason = f"lacks {error}"
         raise TraceError(f"{path}: line {number}: {reason}") from error
     if not trace.operators:
         raise TraceError(f"{path}: " + ("the trace has no operators" if number else "is empty"))

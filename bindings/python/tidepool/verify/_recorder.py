@@ -40,6 +40,7 @@ from . import (
 VARIABLE = "TIDEPOOL_VERIFY"
 STARTED = ".started"  # suffix of a file for each process that could have been recorded
 CHECKED = ".checked"  # of a trust file for each process that has checked its operators
+COUNTED = ("evictions", "operators_replayed", "num_ooms")  # of a device's statistics
 LACKED = ".lacked_memory"  # of a file for each that ran out of memory and recorded nothing
 _SECONDS_TO_END = 60  # for what a stopped job still does: its own clean-up, threads, workers
 
@@ -105,6 +106,8 @@ class Recorder:
         self._watch: _operator_watch.OperatorWatch | None = None
         self._check: _operator_check.OperatorCheck | None = None
         self._clock = _step_clock.StepClock()
+        self._inherited: dict = {}
+        self._inherited = self._counters()
 
     def install(self) -> None:
         """Follow optimizers and backward from now on."""
@@ -235,14 +238,16 @@ class Recorder:
             self._log.write({"kind": "end", "reason": reason, **_counts(counters),
                              "coverage": counters.get("chaos_coverage", {})})
 
-    @staticmethod
-    def _counters() -> dict:
-        """Return Tidepool's statistics of all devices together, none where it is not attached."""
+    def _counters(self) -> dict:
+        """Return Tidepool's statistics of all devices together, none where it is not attached.
+
+        What a parent had done before its fork does not count for the child.
+        """
         job = _job.current()
         total: dict = {}
         for device in job.plugin.statistics().values() if job else ():
-            for key in ("evictions", "operators_replayed", "num_ooms"):
-                total[key] = total.get(key, 0) + device.get(key, 0)
+            for key in COUNTED:
+                total[key] = total.get(key, -self._inherited.get(key, 0)) + device.get(key, 0)
             key = "reserved_peak_bytes"
             total[key] = max(total.get(key, 0), device.get(key, 0))
             for key in ("contents_different", "chaos_coverage"):

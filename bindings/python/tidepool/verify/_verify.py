@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .._streams import print_result
 from ..settings import _catalog
 from ..trust import _trust_file
 from . import _operator_log, _runs, _step_log
@@ -160,7 +161,7 @@ def main(command: Sequence[str], environ: Mapping[str, str], steps: int | None,
         except Exception:  # must not look like a verdict
             traceback.print_exc()
             status, report = COULD_NOT_RUN, "could not run: an error in verify itself"
-        print(report, flush=True)
+        print_result(report)
     return status
 
 
