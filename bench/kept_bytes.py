@@ -7,8 +7,9 @@ models train a few steps (bench/jobs/train_library_models.py): as they are, with
 under a budget that has room for some share of the activations (six tenths; a way r=0.4 is another),
 and under chaos. The table says for each model how much of its activations can be evicted, and for
 what reason the rest is kept. Where such a budget is too small for what an operator needs at once,
-the model trains again under the one that the error says to try, and the table has its share of the
-peak; that a request was refused while more than twice its size was not pinned is a fault of ours.
+the model trains again under the one that the error says to try, and the table has the share that
+this leaves; that a request was refused while more than twice its size was not pinned is a fault of
+ours.
 """
 
 from __future__ import annotations
@@ -105,11 +106,13 @@ def too_much_unpinned(said: dict) -> bool:
     return "asked" in said and said["unpinned"] > MOST_UNPINNED * said["asked"]
 
 
-def of_peak(other: dict | None, ample: dict) -> str:
-    """Return which share of the peak a budget was, in brackets; nothing where none was set."""
-    if not other or "budget" not in other or "after" not in ample:
+def advised(way: str, other: dict | None, ample: dict) -> str:
+    """Return, in brackets, which share of the activations an advised budget has room for."""
+    if not other or "budget" not in other or "error" in ample:
         return ""
-    return f" ({other['budget'] / ample['after']['peak']:.2f})"
+    lasting, all_of_them = budget_for(ample, 0), budget_for(ample, 1)
+    share = (other["budget"] - lasting) / max(all_of_them - lasting, 1)
+    return f" (r={share:.2f})" if share > float(way.removeprefix("r=")) + 0.005 else ""
 
 
 def same(plain: dict, other: dict | None) -> str:
@@ -150,8 +153,8 @@ class Library:
                 yield None, f"| {self.name}: {model} | not trained: {plain['error'][:80]} |"
                 continue
             ample = self.said["ample"].get(model, {"error": ""})
-            verdicts = [same(plain, other) + of_peak(other, ample)
-                        for other in (self.said[way].get(model) for way in ways)]
+            verdicts = [same(plain, other) + advised(way, other, ample)
+                        for way, other in ((way, self.said[way].get(model)) for way in ways)]
             if "error" in ample:
                 yield None, f"| {self.name}: {model} | - | - | - | - | {' | '.join(verdicts)} |"
                 continue
@@ -175,8 +178,8 @@ def text(libraries: Sequence[Library], ways: Sequence[str]) -> str:
         f"`python bench/kept_bytes.py`; {run.machine()['cpu']}, commit {run.commit()}.",
         "What the forward pass of the second step leaves allocated counts as activations; what is",
         "there after gradients were clipped as a list, as gradients. Reasons are those of",
-        "`root_bytes` in [the statistics](../../docs/guide.md#statistics). Beside the bits stands",
-        "the budget as a share of the peak with all the memory.", "",
+        "`root_bytes` in [the statistics](../../docs/guide.md#statistics). In brackets the share",
+        "that a larger budget has room for, where an error said to try it.", "",
         f"{len(shares)} models; the median share that may be evicted is {median}.", "",
         f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}",
         *(row for _, row in rows), ""])

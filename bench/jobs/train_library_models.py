@@ -42,8 +42,7 @@ def memory() -> dict:
     tidepool = sys.modules.get("tidepool")
     device = tidepool.stats()["devices"].get("cpu") if tidepool else None
     return device and {"allocated": device["allocated_bytes"], "roots": device["root_bytes"],
-                       "evictions": device["evictions"],
-                       "peak": device["allocated_peak_bytes"]}
+                       "evictions": device["evictions"]}
 
 
 def failure(error: Exception) -> dict:
