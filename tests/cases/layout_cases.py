@@ -188,6 +188,27 @@ def case_mkldnn():
     return y.to_dense(), relu.to_dense(), z.to_dense() * 2, (relu + relu).to_dense()
 
 
+def case_dense_weights_beside_mkldnn():
+    """Convolutions have one composition for all layouts, which reads the weights by itself."""
+    results = []
+    for convolve, dimensions in ((F.conv1d, 1), (F.conv2d, 2), (F.conv3d, 3),
+                                 (F.conv_transpose1d, 1), (F.conv_transpose2d, 2),
+                                 (F.conv_transpose3d, 3)):
+        x = torch.randn(2, 4, *[7] * dimensions) * 2
+        weight, bias = torch.randn(4, 4, *[3] * dimensions) * 2, torch.randn(4) * 2
+        results.append(convolve(x.to_mkldnn(), weight, bias, stride=2).to_dense())
+        parameter = weight.clone().requires_grad_()
+        with torch.set_grad_enabled(dimensions == 2):
+            results.append(convolve(x.to_mkldnn(), parameter * 1).to_dense())
+    layer = torch.nn.BatchNorm2d(4).eval()
+    x = (torch.randn(2, 4, 6, 6) * 2).to_mkldnn()
+    results.append(F.batch_norm(x, layer.running_mean * 1, layer.running_var * 2,
+                                layer.weight * 2, layer.bias + 1).to_dense())
+    results.append(F.prelu(x, torch.rand(4) * 0.5).to_dense())
+    results.append(F.linear((torch.randn(3, 8) * 2).to_mkldnn(), torch.randn(5, 8) * 1).to_dense())
+    return results
+
+
 def case_mkldnn_autograd():
     x = (torch.randn(2, 4, 8, 8) * 2).requires_grad_()
     y = F.relu(x.to_mkldnn() * 2).add(x.to_mkldnn())

@@ -31,6 +31,13 @@ bool is_sparse(c10::DispatchKey key) {
   return key == c10::DispatchKey::SparseCPU || key == c10::DispatchKey::SparseCsrCPU;
 }
 
+// Whether it is a composition for all backends that may read raw memory of dense operands beside
+// one of this layout, as convolutions read weights beside oneDNN's inputs.
+bool reads_by_itself(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return key == c10::DispatchKey::MkldnnCPU && !info_of(op).is_metadata &&
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+}
+
 // Calls a kernel as an intercepted call. Within an intercepted operator all that it reads is there.
 void call_around(const c10::SafeKernelFunction& kernel, const c10::OperatorHandle& op,
                  c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -93,7 +100,7 @@ void register_layout_kernels(std::vector<c10::RegistrationHandleRAII>& handles) 
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema()) continue;  // views, too: those of nested tensors read their tables
     for (c10::DispatchKey key : layout_keys) {
-      if (!op->hasKernelForDispatchKey(key)) continue;
+      if (!op->hasKernelForDispatchKey(key) && !reads_by_itself(*op, key)) continue;
       if (is_sparse(key) && lists(kGetters, name.name)) continue;
       auto kernel = std::make_unique<AroundKernel>(op->getComputedKernelForDispatchKey(key));
       if (is_sparse(key) && is_sparse_product(name) && is_kernel_of_torch(*op, key)) {
