@@ -26,7 +26,7 @@ def attach_from_environment(importing: bool = True) -> None:
     """Attach if the environment asks for it, and record the job's steps for `tidepool verify`.
 
     Args:
-        importing: PyTorch is being imported, so that no thread has used it.
+        importing: PyTorch is being imported, so that the main thread has not used it.
     """
     global _done
     if _done or suspended:
@@ -89,7 +89,7 @@ def _attach_if_asked(importing: bool) -> None:
         if _job.current() is None:
             job = _job.attach(_settings.resolve({}, os.environ))
             if importing and job.settings.rematerializes():
-                _threads.follow_running_threads(job.plugin)
+                _threads.follow_main_thread(job.plugin)
     except Exception as error:
         _done = True
         _do_without(error)

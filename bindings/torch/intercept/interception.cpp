@@ -250,7 +250,7 @@ void stop_for_unseen_thread() {
   if (!said.exchange(true)) {
     std::fputs(
         "tidepool: a thread that is not watched works on tensors: nothing is evicted from "
-        "now on (start the job with `tidepool run`)\n",
+        "now on (import PyTorch, or call tidepool.enable(), before it starts)\n",
         stderr);
   }
   for_each_engine([](Engine& engine) {

@@ -115,45 +115,36 @@ def test_a_thread_that_is_not_watched(tmp_path):
     assert done.stderr.count("a thread that is not watched works on tensors") == 1
 
 
-RUNNING_THREADS = """
-import concurrent.futures
+IMPORTED_ELSEWHERE = """
 import sys
 import threading
-pool = concurrent.futures.ThreadPoolExecutor(1)
-pool.submit(int).result()
 importer = threading.Thread(target=__import__, args=("torch",))
 importer.start()
 importer.join()
 import torch
 
-def train():
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
-    for _ in range(3):
-        loss = model(torch.randn(32, 64)).square().mean()
-        loss.backward()
-    import tidepool
-    return loss.item(), tidepool.stats()["devices"].get("cpu", {}).get("evictions")
-
-for run in (train, lambda: pool.submit(train).result(), train):
-    print(*run(), sys.getprofile(), pool.submit(sys.getprofile).result())
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+for _ in range(3):
+    loss = model(torch.randn(32, 64)).square().mean()
+    loss.backward()
+print(loss.item())
+import tidepool
+print(tidepool.stats()["devices"].get("cpu", {}).get("evictions"))
 """
 
 
 @pytest.mark.torch_floor
-def test_threads_that_ran_before_pytorch_was_imported(tmp_path):
-    """Among them the main one, where another thread imports it, and those of a server's pool."""
+def test_another_thread_imports_pytorch(tmp_path):
+    """The main one, which runs already, is watched all the same."""
     script = tmp_path / "script.py"
-    script.write_text(RUNNING_THREADS)
+    script.write_text(IMPORTED_ELSEWHERE)
     plain = harness.run([sys.executable, str(script)])
     done = harness.run([*harness.attached(harness.AMPLE, "--chaos=op"), sys.executable,
                         str(script)])
     assert done.returncode == 0 and "not watched" not in done.stderr, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert [row[:1] + row[2:] for row in rows] == [
-        row[:1] + row[2:] for row in map(str.split, plain.stdout.splitlines())]
-    evictions = [int(row[1]) for row in rows]
-    assert 0 < evictions[0] < evictions[1] < evictions[2]
+    loss, evictions = done.stdout.splitlines()
+    assert loss == plain.stdout.splitlines()[0] and int(evictions) > 0
 
 
 def test_a_job_that_raises(plain, stats):

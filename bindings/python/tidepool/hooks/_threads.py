@@ -1,13 +1,12 @@
-"""Switches interception on in threads: new ones through the preload shim, or Python's only.
+"""Switches interception on in new threads: through the preload shim, or in Python threads only.
 
-Those that Python runs already follow where none of them can have used PyTorch.
+The main one follows where another one imports PyTorch.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import sys
 import threading
 from typing import Any
 
@@ -51,36 +50,20 @@ def follow_new_threads(plugin: _plugin.Plugin) -> str:
     return "python"
 
 
-def follow_running_threads(plugin: _plugin.Plugin) -> None:
-    """Switch interception on in the other threads of Python, before anything that they do next.
+def follow_main_thread(plugin: _plugin.Plugin) -> None:
+    """Switch interception on in Python's main thread, where another one imports PyTorch.
 
-    Each is switched by a profile function of its own, which is the first thing that it calls once
-    it goes on in Python, and which leaves again. Where the job has profile functions, or this
-    Python cannot give one to another thread, they stay as they are.
+    It is switched by a pending call, which Python makes there between two of its instructions.
 
-    Requires: none of them is in a call of PyTorch's, as is so while it is being imported.
+    Requires: it is in no call of PyTorch's, as is so while that is being imported.
     """
-    api = ctypes.pythonapi
-    if sys.getprofile() or threading.getprofile() or not hasattr(api, "_PyEval_SetProfile"):
+    if threading.current_thread() is threading.main_thread():
         return
-    pointer = ctypes.c_void_p
 
-    @ctypes.PYFUNCTYPE(ctypes.c_int, pointer, pointer, ctypes.c_int, pointer)
-    def switch_on(_self, _frame, _event, _argument) -> int:
-        sys.setprofile(None)
+    @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    def switch_on(_argument) -> int:
         plugin.thread(1)
         return 0
 
     _kept.append(switch_on)
-    set_profile = api._PyEval_SetProfile
-    set_profile.restype, set_profile.argtypes = ctypes.c_int, [pointer, pointer, pointer]
-    names = ("PyInterpreterState_Get", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
-             "PyThreadState_Get")
-    interpreter, first_of, after, current = (
-        ctypes.PYFUNCTYPE(pointer, *([pointer] if takes else []))((name, api))
-        for name, takes in zip(names, (False, True, True, False), strict=True))
-    thread = first_of(interpreter())
-    while thread:
-        if thread != current():
-            set_profile(thread, ctypes.cast(switch_on, pointer), None)
-        thread = after(thread)
+    ctypes.pythonapi.Py_AddPendingCall(switch_on, None)
