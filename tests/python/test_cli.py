@@ -40,6 +40,21 @@ def test_a_script_that_is_a_program_is_started_as_one(installation, tmp_path):
     assert done.stdout == "False ['a']\n"
 
 
+def test_a_script_that_takes_any_python_runs_in_ours(installation, tmp_path, monkeypatch):
+    """Also one that is here, whatever has its name elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    for folder, first in (("here", "#!/usr/bin/env python3\r\n"), ("there", "#!/bin/false\n")):
+        (tmp_path / folder).mkdir()
+        script = tmp_path / folder / "tool.py"
+        script.write_text(f"{first}import sys; print(sys.executable)\n")
+        script.chmod(0o755)
+    environ = {"PATH": f"{tmp_path / 'there'}:{os.environ['PATH']}"}
+    for folder, word in (("here", "tool.py"), ("here", "./tool.py"), (".", "here/tool.py")):
+        monkeypatch.chdir(tmp_path / folder)
+        done = installation.tidepool("run", "--budget", "1GiB", word, check=0, **environ)
+        assert done.stdout == f"{sys.executable}\n"
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_job_starts_although_streams_are_closed(installation, tmp_path, closed):
     """They are closed for the job, too."""
@@ -57,15 +72,20 @@ def test_a_job_starts_although_streams_are_closed(installation, tmp_path, closed
     assert written[0] == written[1]
 
 
-@pytest.mark.parametrize("environ, reader", [
-    ({"PYTHONIOENCODING": "ascii"}, "cat"), ({}, "true")])
-def test_a_report_that_cannot_be_printed_is_no_verdict(installation, environ, reader):
+@pytest.mark.parametrize("environ, into", [
+    ({"PYTHONIOENCODING": "ascii"}, ""), ({}, ">/dev/full"), ({}, "2>/dev/full"),
+    ({}, ">/dev/full 2>&1")])
+@pytest.mark.parametrize("command, status", [("verify", 3), ("probe", 3), ("run", 127)])
+def test_a_report_that_cannot_be_printed_is_no_verdict(installation, environ, into, command,
+                                                       status):
     code = (f"import sys; sys.path.insert(0, {str(installation.package.parent)!r}); "
             "from tidepool.cli import main; sys.exit(main())")
-    line = shlex.join([sys.executable, "-c", code, "verify", "--budget", "1GiB", "--",
+    budget = [] if command == "probe" else ["--budget", "1GiB"]
+    line = shlex.join([sys.executable, "-c", code, command, *budget, "--",
                        "/nowhere/Gr\u00f6\u00dfe"])
-    done = installation.run("bash", "-c", f"{line} | {reader}; exit ${{PIPESTATUS[0]}}",
-                            check=3, **environ)
+    if command == "run" and "2>" in into:
+        status = 2  # why it does not start cannot be said
+    done = installation.run("bash", "-c", f"{line} {into}", check=status, **environ)
     assert "Traceback" not in done.stderr
 
 

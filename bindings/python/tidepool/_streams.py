@@ -20,15 +20,32 @@ def make_sound() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (open until the end)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # tests put others in their place
+        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def print_result(text: str) -> None:
-    """Print what a command has found; no error where its reader has gone."""
+    """Print what a command has found; no error where nothing can be printed any more."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # Python flushes once more at its end
-        os.close(nowhere)
+    except OSError:
+        if not replace_broken():
+            raise
+
+
+def replace_broken() -> bool:
+    """Send to /dev/null what can no longer be printed; return whether there is such a stream.
+
+    Its reader has gone, or its disk is full. Python flushes the streams once more at its end.
+    """
+    found = False
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+            stream.flush()
+            found = True
+    return found

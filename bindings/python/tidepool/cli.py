@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import sys
 import traceback
@@ -140,11 +141,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status (a job started by `run` does not return)."""
     _streams.make_sound()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    parser = _parser()
     name = arguments[0] if arguments else ""
+    refused = 2 if name == "run" else _verify.COULD_NOT_RUN  # of `verify`, 2 is a verdict
+    try:
+        return _command(name, arguments, refused)
+    except OSError:
+        if not _streams.replace_broken():
+            raise
+        return refused if name in _WITH_JOB else 1
+
+
+def _command(name: str, arguments: list[str], refused: int) -> int:
+    parser = _parser()
     if name not in _WITH_JOB:
         return _without_job(parser.parse_args(arguments or ["--help"]))
-    refused = 2 if name == "run" else _verify.COULD_NOT_RUN  # of `verify`, 2 is a verdict
     options, command = split_command(arguments[1:])
     try:
         parsed = parser.parse_args([name, *options])
@@ -238,7 +248,8 @@ def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split what follows `run` or `verify` into our options and the job's command.
 
     The command begins after `--`, at `-m`, or at the first word that is no option of ours. `-m pkg`
-    and a `script.py` that is no program run in the Python that runs us.
+    and a `script.py` run in the Python that runs us, unless it is a program whose first line asks
+    for another.
     """
     options: list[str] = []
     rest = list(arguments)
@@ -256,21 +267,27 @@ def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _python_command(command: list[str]) -> list[str]:
-    """Put our Python before a module, and before a script that does not start by itself."""
-    is_script = command and command[0].endswith(".py") and not _is_program(command[0])
-    is_module = command and command[0] == "-m"
-    return [sys.executable, *command] if is_script or is_module else command
+    """Put our Python before a module or a script; one that is here comes before those on PATH."""
+    first = command[0] if command else ""
+    if first == "-m" or (first.endswith(".py") and "/" not in first and os.path.isfile(first)):
+        return [sys.executable, *command]
+    if not first.endswith(".py"):
+        return command
+    found = shutil.which(first)
+    if found is not None and _names_its_program(found):
+        return command
+    return [sys.executable, found or first, *command[1:]]
 
 
-def _is_program(word: str) -> bool:
-    found = shutil.which(word)
-    if found is None:
-        return False
+def _names_its_program(script: str) -> bool:
+    """Return whether a script's first line asks for more than the Python that is found first."""
     try:
-        with open(found, "rb") as file:
-            return file.read(2) == b"#!"
+        with open(script, "rb") as file:
+            first = file.readline(256)
     except OSError:
         return False
+    any_python = re.fullmatch(rb"#!\s*\S*/env\s+python[0-9.]*\s*", first)
+    return first.startswith(b"#!") and any_python is None
 
 
 def job_environment(options: argparse.Namespace, inherited: Mapping[str, str],

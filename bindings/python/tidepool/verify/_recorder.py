@@ -241,7 +241,7 @@ class Recorder:
     def _counters(self) -> dict:
         """Return Tidepool's statistics of all devices together, none where it is not attached.
 
-        What a parent had done before its fork does not count for the child.
+        What a parent had evicted and run again before its fork does not count for the child.
         """
         job = _job.current()
         total: dict = {}
