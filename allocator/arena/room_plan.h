@@ -28,9 +28,9 @@ struct Site {
   size_t pages_needed = 0;  // 0: no site
 };
 
-// Evict the victims, and cut the request's block from the window, all of which is free then. Then
-// evict the spares that cost no more than `spare_limit` by that time: later requests of this size
-// need no search.
+// Evict the victims, and cut the request's block from the window, all of which is free then. After
+// the victims go the spares that cost no more than `spare_limit` by that time: later requests of
+// this size need no search.
 struct WindowPlan {
   std::vector<BlockId> victims;  // ascending by address
   BlockId first{};

@@ -201,6 +201,7 @@ RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
     WindowPlan plan = view_.plan_of(*window);
     Shortlist* const list = remembers ? shortlists_.find(wanted_by(request)) : nullptr;
     if (list != nullptr && Shortlists::spares(*list) > 0) {
+      view_.find_free_pages(request.stream);  // blocks may have been merged since it did
       view_.list_shortlist(request, *list);
       add_spares(request, *list, plan);
     }
@@ -212,7 +213,7 @@ RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
 
 void RoomSearch::add_spares(const Request& request, const Shortlist& list, WindowPlan& plan) {
   const size_t most = Shortlists::spares(list);
-  if (most == 0 || plan.victims.size() > 1) return;
+  if (most == 0 || plan.victims.size() != 1) return;
   plan.spare_limit = list.limit_by_window(wanted_by(request));
   const PricedLayout& room = view_.list();
   std::vector<std::pair<uint64_t, BlockId>> found;
