@@ -47,9 +47,17 @@ bool RoomSearch::pages_are_dear(const Request& request) const {
   return copy_ns > 0 && arena_.remap_ns(pages) > kFarLonger * copy_ns + added_search_ns(request);
 }
 
+uint64_t RoomSearch::full_search_ns() const {
+  return arena_.config.search_ns_per_block * arena_.heap.blocks().count();
+}
+
 double RoomSearch::added_search_ns(const Request& request) const {
-  if (!is_quick(request)) return 0;
-  return static_cast<double>(arena_.config.search_ns_per_block * arena_.heap.blocks().count());
+  return is_quick(request) ? static_cast<double>(full_search_ns()) : 0;
+}
+
+uint64_t RoomSearch::saved_by(const Shortlist& list, BlockId victim) const {
+  if (list.chosen_from < Shortlists::kMany) return 0;
+  return arena_.reclaimer->time_price(arena_.heap[victim].owner, full_search_ns());
 }
 
 // Where moving pages costs less than moving their contents, contents move only where nothing else
@@ -167,13 +175,19 @@ RoomPlan RoomSearch::shortlisted(const Request& request) {
                               !pages_are_preferred(*window);
   if (arena_.can_move_pages() && !window_is_best) selection = select_pages(request, window, site);
   if (window && is_better(request, *window, selection)) {
-    if (window->price > list->limit_by_window(wanted)) return {};
     WindowPlan plan = view_.plan_of(*window);
+    const uint64_t limit = list->limit_by_window(wanted);
+    if (window->price > limit && window->price > limit + saved_by(*list, plan.victims.front())) {
+      return {};
+    }
     add_spares(request, *list, plan);
     return plan;
   }
-  if (!selection || price_of(*selection) > list->limit_by_pages(wanted)) return {};
-  return view_.plan_of(site, selection->victims, std::move(selection->pages));
+  if (!selection) return {};
+  const uint64_t price = price_of(*selection), limit = list->limit_by_pages(wanted);
+  PagesPlan plan = view_.plan_of(site, selection->victims, std::move(selection->pages));
+  if (price > limit && price > limit + saved_by(*list, plan.victims.front())) return {};
+  return plan;
 }
 
 RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
@@ -214,7 +228,8 @@ RoomPlan RoomSearch::evictions(const Request& request, bool remembers) {
 void RoomSearch::add_spares(const Request& request, const Shortlist& list, WindowPlan& plan) {
   const size_t most = Shortlists::spares(list);
   if (most == 0 || plan.victims.size() != 1) return;
-  plan.spare_limit = list.limit_by_window(wanted_by(request));
+  plan.spare_limit = list.limit_by_window(wanted_by(request)) +
+                     saved_by(list, plan.victims.front()) / Shortlists::kListed;
   const PricedLayout& room = view_.list();
   std::vector<std::pair<uint64_t, BlockId>> found;
   for (size_t i = view_.zone_begin(request.zone); i < view_.zone_end(request.zone); ++i) {

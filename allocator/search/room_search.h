@@ -82,6 +82,11 @@ class RoomSearch {
   // Adds the time between its beginning and its end to the counts.
   class Timer;
 
+  // How long a look at all blocks takes, in ns; 0 where that is not known.
+  uint64_t full_search_ns() const;
+  // What the price of a result from the list may exceed its limit by: among many blocks that of the
+  // time that a look at all of them would take, as of the victim's.
+  uint64_t saved_by(const Shortlist& list, BlockId victim) const;
   // By how much the search for contents to move takes longer than that for pages, in ns: it looks
   // at all blocks, which shortlists save the other where they may serve.
   double added_search_ns(const Request& request) const;

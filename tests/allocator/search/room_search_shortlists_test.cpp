@@ -17,13 +17,17 @@ using test::kPage;
 constexpr size_t kBlocks = 256;
 
 struct World : test::AllocatorWorld {
-  explicit World(bool shortlists, bool pages = true, size_t bytes = kPage, size_t blocks = kBlocks)
-      : AllocatorWorld(config(pages, bytes, blocks), shortlists), block_bytes(bytes) {
+  explicit World(bool shortlists, bool pages = true, size_t bytes = kPage, size_t blocks = kBlocks,
+                 uint64_t search_ns_per_block = 0)
+      : AllocatorWorld(config(pages, bytes, blocks, search_ns_per_block), shortlists),
+        block_bytes(bytes) {
     for (size_t k = 0; k < blocks; ++k) owned(block_bytes, 1000 + 10 * ((k * 101) % blocks));
     REQUIRE(reclaimer.evicted.empty());
   }
-  static AllocatorConfig config(bool pages, size_t block_bytes, size_t blocks) {
+  static AllocatorConfig config(bool pages, size_t block_bytes, size_t blocks,
+                                uint64_t search_ns_per_block) {
     AllocatorConfig config;
+    config.search_ns_per_block = search_ns_per_block;
     config.budget_bytes = blocks * block_bytes;
     config.page_bytes = kPage;
     config.allow_remap = pages;
@@ -158,6 +162,30 @@ TEST_CASE("among many blocks some go ahead of requests, and nothing is priced fo
       CHECK(world.reclaimer.priced == priced);
     }
     CHECK(world.shortlisted() >= 2);
+  }
+}
+
+TEST_CASE("among many blocks what is listed may cost as much more as a look at all takes") {
+  constexpr size_t kManyBlocks = 2 * Shortlists::kMany;
+  constexpr size_t kListed = kManyBlocks / Shortlists::kListed;
+  for (const uint64_t search_ns : {0, 1}) {
+    for (const bool pages : {false, true}) {
+      World world(true, pages, kPage, kManyBlocks, search_ns);
+      const size_t gone = world.miss(kPage).size();
+      for (size_t k = 1; k < gone; ++k) world.miss(kPage);  // takes what the spares have left
+      std::vector<FakeOwner*> left;
+      for (FakeOwner* owner : world.reclaimer.owners()) {
+        if (owner->address != nullptr) left.push_back(owner);
+      }
+      std::sort(left.begin(), left.end(), [](auto* a, auto* b) { return a->price < b->price; });
+      const size_t listed = kListed - gone;
+      for (size_t k = 0; k < listed; ++k) left[k]->price += kManyBlocks - 1000;
+      CAPTURE(search_ns, pages);
+      CHECK(world.miss(kPage).front() == left[search_ns == 0 ? listed : 0]);
+      for (size_t k = 0; k < listed; ++k) left[k]->price += 2000;
+      const auto evicted = world.miss(kPage);
+      if (!evicted.empty()) CHECK(evicted.front()->price < 2000);
+    }
   }
 }
 
