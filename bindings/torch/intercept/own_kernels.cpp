@@ -9,6 +9,7 @@
 #include "bindings/torch/base/no_warnings.h"
 #include "bindings/torch/base/replaying.h"
 #include "bindings/torch/intercept/interception.h"
+#include "bindings/torch/intercept/raw_readers.h"
 
 namespace tidepool::torch_glue {
 
@@ -61,6 +62,7 @@ std::vector<c10::OperatorName> wrap_own_kernels() {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (!std::string_view(name.name).starts_with("aten::")) continue;
+    if (has_raw_readers_kernel(name)) continue;  // which is ours, not the job's
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasKernelForDispatchKey(kKey) || is_kernel_of_torch(*op, kKey)) continue;
     OwnKernels::note_that_they_may_draw();

@@ -224,6 +224,13 @@ Arguments arguments_of(const RawReader& reader, const c10::FunctionSchema& schem
 
 }  // namespace
 
+bool has_raw_readers_kernel(const c10::OperatorName& name) {
+  const auto readers = raw_readers();
+  return std::any_of(readers.begin(), readers.end(), [&](const RawReader& reader) {
+    return reader.takes_none && reader.name == name.name;
+  });
+}
+
 void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles) {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   const auto readers = raw_readers();

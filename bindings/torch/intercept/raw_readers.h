@@ -17,6 +17,9 @@ namespace tidepool::torch_glue {
 // Registers the wrappers of all raw readers that this PyTorch has.
 void register_raw_readers(std::vector<c10::RegistrationHandleRAII>& handles);
 
+// Whether the operator's kernel for the engines' device is one of these wrappers.
+bool has_raw_readers_kernel(const c10::OperatorName& name);
+
 // The name of at::print() to a stream, which libraries call.
 inline constexpr const char* kPrintTensor = "_ZN2at5printERSoRKNS_6TensorEl";
 
