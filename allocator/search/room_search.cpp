@@ -60,6 +60,11 @@ uint64_t RoomSearch::saved_by(const Shortlist& list, BlockId victim) const {
   return arena_.reclaimer->time_price(arena_.heap[victim].owner, full_search_ns());
 }
 
+bool RoomSearch::may_cost(const Shortlist& list, uint64_t price, uint64_t limit,
+                          std::span<const BlockId> victims) const {
+  return price <= limit || price <= limit + saved_by(list, victims.front());
+}
+
 // Where moving pages costs less than moving their contents, contents move only where nothing else
 // helps, or where a plan prefers it.
 bool RoomSearch::moves_come_first(const Request& request) const {
@@ -176,17 +181,14 @@ RoomPlan RoomSearch::shortlisted(const Request& request) {
   if (arena_.can_move_pages() && !window_is_best) selection = select_pages(request, window, site);
   if (window && is_better(request, *window, selection)) {
     WindowPlan plan = view_.plan_of(*window);
-    const uint64_t limit = list->limit_by_window(wanted);
-    if (window->price > limit && window->price > limit + saved_by(*list, plan.victims.front())) {
-      return {};
-    }
+    if (!may_cost(*list, window->price, list->limit_by_window(wanted), plan.victims)) return {};
     add_spares(request, *list, plan);
     return plan;
   }
   if (!selection) return {};
-  const uint64_t price = price_of(*selection), limit = list->limit_by_pages(wanted);
+  const uint64_t price = price_of(*selection);
   PagesPlan plan = view_.plan_of(site, selection->victims, std::move(selection->pages));
-  if (price > limit && price > limit + saved_by(*list, plan.victims.front())) return {};
+  if (!may_cost(*list, price, list->limit_by_pages(wanted), plan.victims)) return {};
   return plan;
 }
 

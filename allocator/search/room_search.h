@@ -87,6 +87,9 @@ class RoomSearch {
   // What the price of a result from the list may exceed its limit by: among many blocks that of the
   // time that a look at all of them would take, as of the victim's.
   uint64_t saved_by(const Shortlist& list, BlockId victim) const;
+  // Whether a result from the list may be taken at this price. What has no victims costs nothing.
+  bool may_cost(const Shortlist& list, uint64_t price, uint64_t limit,
+                std::span<const BlockId> victims) const;
   // By how much the search for contents to move takes longer than that for pages, in ns: it looks
   // at all blocks, which shortlists save the other where they may serve.
   double added_search_ns(const Request& request) const;

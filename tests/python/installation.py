@@ -46,6 +46,10 @@ class Installation:
 
     def tidepool(self, *arguments: str, **options):
         """Run the command line of this copy, as its console script would."""
+        return self.run(*self.command(*arguments), **options)
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return what runs the command line of this copy."""
         code = (f"import sys; sys.path.insert(0, {str(self.package.parent)!r}); "
                 "from tidepool.cli import main; sys.exit(main())")
-        return self.run(sys.executable, "-c", code, *arguments, **options)
+        return [sys.executable, "-c", code, *arguments]

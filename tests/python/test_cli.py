@@ -62,10 +62,8 @@ def test_a_job_starts_although_streams_are_closed(installation, tmp_path, closed
            "        os.fstat(number)\n        open_.append(number)\n"
            f"    except OSError:\n        pass\npathlib.Path({str(tmp_path / 'a')!r}).write_text("
            "str(open_))")
-    code = (f"import sys; sys.path.insert(0, {str(installation.package.parent)!r}); "
-            "from tidepool.cli import main; sys.exit(main())")
     written = []
-    for front in ([], [sys.executable, "-c", code, "run", "--budget", "1GiB", "--"]):
+    for front in ([], installation.command("run", "--budget", "1GiB", "--")):
         line = shlex.join([*front, sys.executable, "-S", "-c", job])
         installation.run("sh", "-c", f"{line} {closed}", check=0)
         written.append((tmp_path / "a").read_text())
@@ -78,11 +76,8 @@ def test_a_job_starts_although_streams_are_closed(installation, tmp_path, closed
 @pytest.mark.parametrize("command, status", [("verify", 3), ("probe", 3), ("run", 127)])
 def test_a_report_that_cannot_be_printed_is_no_verdict(installation, environ, into, command,
                                                        status):
-    code = (f"import sys; sys.path.insert(0, {str(installation.package.parent)!r}); "
-            "from tidepool.cli import main; sys.exit(main())")
     budget = [] if command == "probe" else ["--budget", "1GiB"]
-    line = shlex.join([sys.executable, "-c", code, command, *budget, "--",
-                       "/nowhere/Gr\u00f6\u00dfe"])
+    line = shlex.join(installation.command(command, *budget, "--", "/nowhere/Gr\u00f6\u00dfe"))
     if command == "run" and "2>" in into:
         status = 2  # why it does not start cannot be said
     done = installation.run("bash", "-c", f"{line} {into}", check=status, **environ)

@@ -62,7 +62,7 @@ def test_another_interpreter_takes_nothing_away(installation):
            "except ImportError:\n    import _xxsubinterpreters as interpreters\n"
            "import sys; assert 'importlib' not in sys.modules\n"
            "other = interpreters.create()\n"
-           "getattr(interpreters, 'run_string')(other, 'import importlib, json')\n"
+           "interpreters.run_string(other, 'import importlib, json')\n"
            "interpreters.destroy(other)\n"
            "import torch")
     done = installation.preloaded(sys.executable, "-S", "-c", job, check=0,

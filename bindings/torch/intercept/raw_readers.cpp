@@ -45,6 +45,7 @@ struct RawReader {
   bool takes_none = false;
   bool is_opaque() const { return arguments[0].empty(); }
 };
+constexpr RawReader kKaiserWindow = {"aten::kaiser_window", {}, {}, Conversion::kNone, true};
 constexpr std::array kRawReaders = {
     RawReader{"aten::tensor_split", {"tensor_indices_or_sections"}},
     RawReader{"aten::max_pool1d", {"self"}, {}, Conversion::kContiguous},
@@ -76,7 +77,7 @@ constexpr std::array kRawReaders = {
     RawReader{"aten::fbgemm_linear_fp16_weight_fp32_activation"},
     RawReader{"aten::fbgemm_linear_int8_weight"},
     RawReader{"aten::fbgemm_linear_int8_weight_fp32_activation"},
-    RawReader{"aten::kaiser_window", {}, {}, Conversion::kNone, true},
+    kKaiserWindow,
 };
 
 // All other composite operators of PyTorch's with outputs, which they may resize by themselves.
@@ -89,7 +90,7 @@ constexpr std::array kDeviceRawReaders = {
     RawReader{"aten::gru", {"params"}},
     RawReader{"aten::rnn_tanh", {"params"}},
     RawReader{"aten::rnn_relu", {"params"}},
-    RawReader{"aten::kaiser_window", {}, {}, Conversion::kNone, true},
+    kKaiserWindow,
 };
 std::span<const RawReader> raw_readers() {
   if (host_is_foreign()) return kDeviceRawReaders;

@@ -116,7 +116,6 @@ def test_a_thread_that_is_not_watched(tmp_path):
 
 
 IMPORTED_ELSEWHERE = """
-import sys
 import threading
 importer = threading.Thread(target=__import__, args=("torch",))
 importer.start()
